@@ -1,0 +1,35 @@
+use crate::{Amount, is_cpu};
+
+const DECIMAL: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// Canonical Kubernetes text of an amount of `resource`: `cpu` from milli units, memory, ephemeral storage and huge
+/// pages with binary suffixes, the rest with decimal ones.
+#[must_use]
+pub fn format(resource: &str, amount: Amount) -> String {
+    let units = amount.get();
+    if is_cpu(resource) {
+        return shorten(units, 1000, &DECIMAL);
+    }
+    let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
+    if is_bytes && units.unsigned_abs() >= 1024 {
+        shorten(units, 1024, &BINARY)
+    } else {
+        shorten(units, 1000, DECIMAL.get(1..).unwrap_or_default())
+    }
+}
+
+/// Divides by `base` as long as nothing is lost and a suffix is left.
+fn shorten(mut units: i64, base: i64, suffixes: &[&str]) -> String {
+    if units == 0 {
+        return "0".to_owned();
+    }
+    let mut suffixes = suffixes.iter().peekable();
+    while let Some(suffix) = suffixes.next() {
+        if units % base != 0 || suffixes.peek().is_none() {
+            return format!("{units}{suffix}");
+        }
+        units /= base;
+    }
+    units.to_string()
+}

@@ -1,0 +1,55 @@
+//! Exact Kubernetes quantities and the saturating [`Amount`] in which quota is counted.
+//!
+//! Units are those of Kueue: milli for `cpu`, whole units for everything else. Nothing here uses floats, a clock or
+//! serde. Start reading at [`quota`] and [`request`]; text rules are in `parse` and `format`.
+
+mod amount;
+mod format;
+mod parse;
+
+pub use amount::Amount;
+pub use format::format;
+pub use parse::{Nano, ParseError, parse_quantity};
+
+/// Divisor from nano units to the unit in which `resource` is counted.
+const fn nano_per_unit(resource: &str) -> i128 {
+    if is_cpu(resource) { 1_000_000 } else { 1_000_000_000 }
+}
+
+const fn is_cpu(resource: &str) -> bool {
+    matches!(resource.as_bytes(), b"cpu")
+}
+
+/// Value of a quantity text in the unit of `resource`, rounded away from zero and clamped to the range of `i64`.
+///
+/// # Errors
+/// [`ParseError`] when the text is not a Kubernetes quantity.
+pub fn value(resource: &str, text: &str) -> Result<Amount, ParseError> {
+    let Nano(nano) = parse_quantity(text)?;
+    let unit = nano_per_unit(resource);
+    let rounded = match nano % unit {
+        0 => nano / unit,
+        _ => nano / unit + nano.signum(),
+    };
+    Ok(Amount::clamped(rounded))
+}
+
+/// A quota (nominal, borrowing or lending limit): beyond `i64` it is [`Amount::UNLIMITED`].
+///
+/// # Errors
+/// [`ParseError`] when the text is not a Kubernetes quantity, or [`ParseError::Negative`].
+pub fn quota(resource: &str, text: &str) -> Result<Amount, ParseError> {
+    non_negative(value(resource, text)?, text)
+}
+
+/// A pod's request; beyond `i64` it is clamped to the largest value, as Kueue does.
+///
+/// # Errors
+/// [`ParseError`] when the text is not a Kubernetes quantity, or [`ParseError::Negative`].
+pub fn request(resource: &str, text: &str) -> Result<Amount, ParseError> {
+    non_negative(value(resource, text)?, text)
+}
+
+fn non_negative(amount: Amount, text: &str) -> Result<Amount, ParseError> {
+    if amount < Amount::ZERO { Err(ParseError::Negative(text.to_owned())) } else { Ok(amount) }
+}

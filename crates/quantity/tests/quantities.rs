@@ -1,0 +1,109 @@
+//! Texts that Kubernetes accepts or refuses, Kueue's units, and canonical output.
+
+use berth_quantity::{Amount, Nano, ParseError, format, parse_quantity, quota, request, value};
+
+#[test]
+fn accepted_texts() {
+    const ONE: i128 = 1_000_000_000;
+    let table: &[(&str, i128)] = &[
+        ("0", 0),
+        ("1", ONE),
+        ("+1", ONE),
+        ("-1", -ONE),
+        (".5", ONE / 2),
+        ("5.", 5 * ONE),
+        ("1.G", ONE * ONE),
+        ("0012", 12 * ONE),
+        ("100n", 100),
+        ("3u", 3_000),
+        ("7m", 7_000_000),
+        ("2k", 2_000 * ONE),
+        ("1Ki", 1024 * ONE),
+        ("1.5Gi", 1_610_612_736 * ONE),
+        ("1E", ONE * ONE * ONE),
+        ("1Ei", (1 << 60) * ONE),
+        ("1e3", 1_000 * ONE),
+        ("1E3", 1_000 * ONE),
+        ("1e+3", 1_000 * ONE),
+        ("125e-3", 125_000_000),
+        ("0.0000000001", 1),
+        ("-0.0000000001", -1),
+        ("1.0000000001", ONE + 1),
+        ("0.1Ki", 102_400_000_000),
+        ("0.0000000000001Ki", 1),
+        ("1e-400", 1),
+        ("0e999999999999999999999", 0),
+    ];
+    for (text, nano) in table {
+        assert_eq!(parse_quantity(text), Ok(Nano(*nano)), "{text}");
+    }
+}
+
+#[test]
+fn refused_texts() {
+    for text in [
+        "", " 1", "1 ", "1.1.M", "1+1.0M", "0.1mi", "0.1am", "aoeu", ".5i", "1i", "-3.01i", "-3.01e-", "1e", "--1",
+        "1KI", "1Kib", "1e5.0", "0x10", "١",
+    ] {
+        assert!(parse_quantity(text).is_err(), "{text:?}");
+    }
+    assert_eq!(quota("cpu", "-1"), Err(ParseError::Negative("-1".into())));
+    assert_eq!(request("cpu", "-1m"), Err(ParseError::Negative("-1m".into())));
+}
+
+#[test]
+fn units_and_bounds() {
+    let table: &[(&str, &str, i64)] = &[
+        ("cpu", "500m", 500),
+        ("cpu", "1500m", 1500),
+        ("cpu", "1P", 1_000_000_000_000_000_000),
+        ("cpu", "10000000000000000", i64::MAX),
+        ("cpu", "0.0001", 1),
+        ("memory", "512Mi", 536_870_912),
+        ("memory", "100Ei", i64::MAX),
+        ("memory", "1500m", 2),
+        ("example.com/gpu", "9223372036854775807", i64::MAX),
+        ("example.com/gpu", "9223372036854775808", i64::MAX),
+        ("example.com/gpu", "100000000000000000000", i64::MAX),
+        ("example.com/gpu", "-100000000000000000000", i64::MIN),
+        ("example.com/gpu", "-3", -3),
+        ("example.com/gpu", "99999999999999999999999999999999999999999999999999999", i64::MAX),
+    ];
+    for (resource, text, units) in table {
+        assert_eq!(value(resource, text), Ok(Amount::new(*units)), "{resource} {text}");
+    }
+    assert_eq!(quota("cpu", "10P"), Ok(Amount::UNLIMITED));
+    assert_eq!(quota("memory", "10E"), Ok(Amount::UNLIMITED));
+}
+
+#[test]
+fn canonical_texts() {
+    let table: &[(&str, i64, &str)] = &[
+        ("cpu", 0, "0"),
+        ("cpu", 1500, "1500m"),
+        ("cpu", 2000, "2"),
+        ("cpu", 2_000_000, "2k"),
+        ("memory", 1000, "1k"),
+        ("memory", 1024, "1Ki"),
+        ("memory", 1_572_864, "1536Ki"),
+        ("memory", 128_000, "125Ki"),
+        ("memory", 1 << 30, "1Gi"),
+        ("hugepages-2Mi", 1 << 21, "2Mi"),
+        ("example.com/gpu", 1500, "1500"),
+        ("example.com/gpu", 1000, "1k"),
+        ("pods", -5, "-5"),
+        ("cpu", i64::MAX, "9223372036854775807m"),
+    ];
+    for (resource, units, text) in table {
+        assert_eq!(format(resource, Amount::new(*units)), *text, "{resource} {units}");
+        assert_eq!(value(resource, text), Ok(Amount::new(*units)), "{resource} {text}");
+    }
+}
+
+#[test]
+fn arithmetic_saturates() {
+    assert_eq!(Amount::UNLIMITED.sub(Amount::new(5)), Amount::UNLIMITED);
+    assert_eq!(Amount::new(i64::MAX - 1).add(Amount::new(5)), Amount::UNLIMITED);
+    assert_eq!(Amount::new(i64::MIN).sub(Amount::new(5)), Amount::new(i64::MIN));
+    assert_eq!(Amount::new(i64::MAX / 2).mul(3), Amount::UNLIMITED);
+}
