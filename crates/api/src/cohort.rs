@@ -1,0 +1,40 @@
+//! Cohort: a group of queues that lend each other quota, possibly with quota of its own.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quota::{FairSharing, FairSharingStatus, ResourceGroup};
+use crate::rules::SUBDOMAIN;
+
+root_object! {
+    /// A node of the cohort forest; its leaves are ClusterQueues.
+    Cohort, "cohorts", ClusterResourceScope, spec: CohortSpec, status: CohortStatus
+}
+
+/// Desired state of a Cohort.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct CohortSpec {
+    /// Parent cohort; absent makes this one a root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
+    pub parent_name: Option<String>,
+    /// Quota of the cohort itself, usable by everything below it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub resource_groups: Vec<ResourceGroup>,
+    /// Weight of this cohort in its parent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_sharing: Option<FairSharing>,
+}
+
+/// Observed state of a Cohort.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct CohortStatus {
+    /// Share of this cohort in its parent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_sharing: Option<FairSharingStatus>,
+}

@@ -1,0 +1,363 @@
+//! Condition types and reasons, and how conditions are set.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// Longest message in bytes; longer ones are cut.
+pub const MAX_MESSAGE_BYTES: usize = 32768;
+const CUT_MARK: &str = " ...";
+
+macro_rules! strings {
+    ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {
+        $($(#[$doc])* pub const $name: &str = $value;)*
+    };
+}
+
+/// Condition types.
+pub mod types {
+    strings! {
+        /// Workload: quota is reserved.
+        QUOTA_RESERVED = "QuotaReserved";
+        /// Workload: quota is reserved and all checks are ready.
+        ADMITTED = "Admitted";
+        /// Workload: nothing of it runs any more, nor will.
+        FINISHED = "Finished";
+        /// Workload: all pods are ready or succeeded.
+        PODS_READY = "PodsReady";
+        /// Workload: it was told to stop.
+        EVICTED = "Evicted";
+        /// Workload: the eviction made place for another one.
+        PREEMPTED = "Preempted";
+        /// Workload: back in its queue.
+        REQUEUED = "Requeued";
+        /// Workload: it shall be deactivated.
+        DEACTIVATION_TARGET = "DeactivationTarget";
+        /// Workload of a pod group: failed pods need replacement.
+        WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods";
+        /// Workload: it would have to preempt but a gate is closed.
+        BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates";
+        /// ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: usable.
+        ACTIVE = "Active";
+        /// ClusterQueue: its quota follows the workers.
+        MULTIKUEUE_MANAGER_QUOTA_AUTOMATION = "MultiKueueManagerQuotaAutomation";
+        /// Pod: told to terminate by the pod integration.
+        TERMINATION_TARGET = "TerminationTarget";
+        /// Pod: terminated because it cannot run on its node.
+        TERMINATED_BY_KUEUE = "TerminatedByKueue";
+        /// Pod: deleted by force after its node was lost.
+        KUEUE_FAILURE_RECOVERY = "KueueFailureRecovery";
+    }
+}
+
+/// Reasons of conditions. A reason that a type of the same name uses is listed once.
+pub mod reasons {
+    strings! {
+        /// QuotaReserved=True; also the reason that ends Evicted, Preempted and BlockedOnPreemptionGates.
+        QUOTA_RESERVED = "QuotaReserved";
+        /// Admitted=True.
+        ADMITTED = "Admitted";
+        /// Admitted=False: no quota.
+        NO_RESERVATION = "NoReservation";
+        /// Admitted=False: some checks are not ready.
+        UNSATISFIED_ADMISSION_CHECKS = "UnsatisfiedAdmissionChecks";
+        /// Admitted=False, older name.
+        UNSATISFIED_CHECKS = "UnsatisfiedChecks";
+        /// Admitted=False, older name for both.
+        NO_RESERVATION_UNSATISFIED_CHECKS = "NoReservationUnsatisfiedChecks";
+        /// Admitted=False: placement is still to be decided.
+        PENDING_DELAYED_TOPOLOGY_REQUESTS = "PendingDelayedTopologyRequests";
+
+        /// QuotaReserved=False: no flavor suits.
+        NO_MATCHING_FLAVOR = "NoMatchingFlavor";
+        /// QuotaReserved=False: quota is in use.
+        WAITING_FOR_QUOTA = "WaitingForQuota";
+        /// QuotaReserved=False: it can never fit.
+        EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota";
+        /// QuotaReserved=False: no place in the topology.
+        TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed";
+        /// QuotaReserved=False: victims are still stopping.
+        WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads";
+        /// QuotaReserved=False: queue or workload is not usable as written.
+        MISCONFIGURED = "Misconfigured";
+        /// QuotaReserved=False: the queue is stopped.
+        SUSPENDED = "Suspended";
+        /// QuotaReserved=False: not looked at yet.
+        PENDING_EVALUATION = "PendingEvaluation";
+        /// QuotaReserved=False: other workloads must become ready first.
+        WAITING_FOR_PODS_READY = "WaitingForPodsReady";
+        /// QuotaReserved=False: the admission-gated-by annotation.
+        ADMISSION_GATED = "AdmissionGated";
+        /// QuotaReserved=False: held back.
+        ON_HOLD = "OnHold";
+        /// QuotaReserved=False, Evicted=True: spec.active is false.
+        DEACTIVATED = "Deactivated";
+        /// QuotaReserved=False, older name.
+        PENDING = "Pending";
+        /// QuotaReserved=False and Requeued=False, older name.
+        INADMISSIBLE = "Inadmissible";
+        /// QuotaReserved=False, older name.
+        WAITING = "Waiting";
+
+        /// Finished=True: the job succeeded.
+        SUCCEEDED = "Succeeded";
+        /// Finished=True: the job failed.
+        FAILED = "Failed";
+        /// Finished=True: a prebuilt workload does not match its job.
+        OUT_OF_SYNC = "OutOfSync";
+        /// Finished=True: the owner is gone.
+        OWNER_NOT_FOUND = "OwnerNotFound";
+        /// Finished=True: the job could not be changed to start.
+        FAILED_TO_START = "FailedToStart";
+        /// Finished=True: another slice took over.
+        WORKLOAD_SLICE_REPLACED = "WorkloadSliceReplaced";
+
+        /// PodsReady=False since the start.
+        WAIT_FOR_START = "WaitForStart";
+        /// PodsReady=False after it was true.
+        WAIT_FOR_RECOVERY = "WaitForRecovery";
+        /// PodsReady=True for the first time.
+        STARTED = "Started";
+        /// PodsReady=True again.
+        RECOVERED = "Recovered";
+
+        /// Evicted=True for another workload.
+        PREEMPTED = "Preempted";
+        /// Evicted=True: pods were not ready in time.
+        PODS_READY_TIMEOUT = "PodsReadyTimeout";
+        /// Evicted=True and DeactivationTarget=True: a check said Retry or Rejected.
+        ADMISSION_CHECK = "AdmissionCheck";
+        /// Evicted=True: the ClusterQueue drains.
+        CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped";
+        /// Evicted=True: the LocalQueue drains.
+        LOCAL_QUEUE_STOPPED = "LocalQueueStopped";
+        /// Evicted=True: prefix before a cause of deactivation.
+        DEACTIVATED_DUE_TO_PREFIX = "DeactivatedDueTo";
+        /// Evicted=True: nodes failed.
+        NODE_FAILURES = "NodeFailures";
+        /// Evicted=True: moved to a better flavor.
+        FLAVOR_MIGRATION = "FlavorMigration";
+        /// Evicted=True on the parent of variants.
+        VARIANT_EVICTED = "VariantEvicted";
+        /// Evicted=True on the parent of variants.
+        CONCURRENT_ADMISSION = "ConcurrentAdmission";
+        /// DeactivationTarget=True: requeued too often.
+        REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded";
+        /// DeactivationTarget=True: ran too long.
+        MAXIMUM_EXECUTION_TIME_EXCEEDED = "MaximumExecutionTimeExceeded";
+        /// DeactivationTarget=True: evicted on the manager cluster.
+        EVICTED_ON_MANAGER_CLUSTER = "EvictedOnManagerCluster";
+
+        /// Preempted=True by a workload of the same ClusterQueue.
+        IN_CLUSTER_QUEUE = "InClusterQueue";
+        /// Preempted=True to give back borrowed quota.
+        IN_COHORT_RECLAMATION = "InCohortReclamation";
+        /// Preempted=True for fairness.
+        IN_COHORT_FAIR_SHARING = "InCohortFairSharing";
+        /// Preempted=True by a borrowing workload of higher priority.
+        IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing";
+
+        /// Requeued=True: spec.active is true again.
+        REACTIVATED = "Reactivated";
+        /// Requeued=True: the back-off is over.
+        BACKOFF_FINISHED = "BackoffFinished";
+        /// Requeued=True: the ClusterQueue runs again.
+        CLUSTER_QUEUE_RESTARTED = "ClusterQueueRestarted";
+        /// Requeued=True: the LocalQueue runs again.
+        LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted";
+
+        /// WaitingForReplacementPods=True.
+        PODS_FAILED = "PodsFailed";
+        /// WaitingForReplacementPods=False.
+        PODS_READY = "PodsReady";
+        /// BlockedOnPreemptionGates=True.
+        PREEMPTION_GATED = "PreemptionGated";
+
+        /// Active=True of queues.
+        READY = "Ready";
+        /// Active=False: being deleted.
+        TERMINATING = "Terminating";
+        /// Active=False: stop policy.
+        STOPPED = "Stopped";
+        /// Active=False: a ResourceFlavor is missing.
+        FLAVOR_NOT_FOUND = "FlavorNotFound";
+        /// Active=False: a Topology is missing.
+        TOPOLOGY_NOT_FOUND = "TopologyNotFound";
+        /// Active=False: an AdmissionCheck is missing.
+        ADMISSION_CHECK_NOT_FOUND = "AdmissionCheckNotFound";
+        /// Active=False: an AdmissionCheck is not active.
+        ADMISSION_CHECK_INACTIVE = "AdmissionCheckInactive";
+        /// Active=False: more than one MultiKueue check.
+        MULTIPLE_MULTIKUEUE_ADMISSION_CHECKS = "MultipleMultiKueueAdmissionChecks";
+        /// Active=False: a MultiKueue check for some flavors only.
+        MULTIKUEUE_ADMISSION_CHECK_APPLIED_PER_FLAVOR = "MultiKueueAdmissionCheckAppliedPerFlavor";
+        /// Active=False: MultiKueue together with ProvisioningRequest.
+        MULTIKUEUE_WITH_PROVISIONING_REQUEST = "MultiKueueWithProvisioningRequest";
+        /// Active=False for another cause.
+        UNKNOWN = "Unknown";
+        /// Active=False of a LocalQueue: no such ClusterQueue.
+        CLUSTER_QUEUE_DOES_NOT_EXIST = "ClusterQueueDoesNotExist";
+        /// Active=False of a LocalQueue: its ClusterQueue is not active.
+        CLUSTER_QUEUE_IS_INACTIVE = "ClusterQueueIsInactive";
+
+        /// Active=True of AdmissionChecks and MultiKueueClusters.
+        ACTIVE = "Active";
+        /// Active=False: parameters cannot be used.
+        BAD_PARAMETERS_REF = "BadParametersRef";
+        /// Active=False: MultiKueueConfig cannot be used.
+        BAD_CONFIG = "BadConfig";
+        /// Active=True: not all clusters are usable.
+        SOME_ACTIVE_CLUSTERS = "SomeActiveClusters";
+        /// Active=False: no cluster is usable.
+        NO_USABLE_CLUSTERS = "NoUsableClusters";
+        /// Active=False of a cluster: kubeconfig not usable.
+        BAD_KUBE_CONFIG = "BadKubeConfig";
+        /// Active=False of a cluster: kubeconfig refused as unsafe.
+        INSECURE_KUBE_CONFIG = "InsecureKubeConfig";
+        /// Active=False of a cluster: ClusterProfile not usable.
+        BAD_CLUSTER_PROFILE = "BadClusterProfile";
+        /// Active=False of a cluster: client settings not usable.
+        BAD_REST_CONFIG = "BadRestConfig";
+        /// Active=False of a cluster: ClusterProfiles are switched off.
+        MULTIKUEUE_CLUSTER_PROFILE_FEATURE_DISABLED = "MultiKueueClusterProfileFeatureDisabled";
+        /// Active=False of a cluster: no connection.
+        CLIENT_CONNECTION_FAILED = "ClientConnectionFailed";
+        /// MultiKueueManagerQuotaAutomation=True.
+        QUOTA_AUTOMATED = "QuotaAutomated";
+        /// MultiKueueManagerQuotaAutomation=False: not asked for.
+        NOT_REQUESTED = "NotRequested";
+        /// MultiKueueManagerQuotaAutomation=False: cannot be done.
+        UNSUPPORTED_CONFIGURATION = "UnsupportedConfiguration";
+        /// TerminatedByKueue=True on a pod.
+        UNSCHEDULABLE_ON_ASSIGNED_NODE = "UnschedulableOnAssignedNode";
+        /// KueueFailureRecovery=True on a pod.
+        KUEUE_FORCEFULLY_DELETED = "KueueForcefullyDeleted";
+    }
+}
+
+/// States of an admission check.
+pub mod check_states {
+    strings! {
+        /// No answer yet.
+        PENDING = "Pending";
+        /// Passed.
+        READY = "Ready";
+        /// Evict and try again.
+        RETRY = "Retry";
+        /// Evict and deactivate.
+        REJECTED = "Rejected";
+    }
+}
+
+/// The condition of that type, if present.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether the condition of that type is present with status `True`.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    find(conditions, type_).is_some_and(|condition| condition.status == "True")
+}
+
+/// Whether the condition of that type is present with status `False`.
+pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
+    find(conditions, type_).is_some_and(|condition| condition.status == "False")
+}
+
+/// Sets a condition and returns whether anything but times changed.
+///
+/// `lastTransitionTime` moves only when `status` flips and has whole seconds, which is all that the API stores;
+/// `message` is cut with [`truncate`]. A new condition goes to the end.
+pub fn set_condition(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> bool {
+    let message = truncate(message, MAX_MESSAGE_BYTES);
+    let now = whole_seconds(now);
+    let Some(current) = conditions.iter_mut().find(|condition| condition.type_ == type_) else {
+        conditions.push(Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: generation,
+            last_transition_time: Time(now),
+        });
+        return true;
+    };
+    let flipped = current.status != status;
+    let changed =
+        flipped || current.reason != reason || current.message != message || current.observed_generation != generation;
+    if flipped {
+        current.status = status.to_owned();
+        current.last_transition_time = Time(now);
+    }
+    if changed {
+        current.reason = reason.to_owned();
+        current.message = message;
+        current.observed_generation = generation;
+    }
+    changed
+}
+
+/// The text in at most `limit` bytes, ending in ` ...` when something was cut; never splits a character.
+pub fn truncate(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let mut end = limit.saturating_sub(CUT_MARK.len());
+    while end > 0 && !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default())
+}
+
+/// The time without its fraction of a second.
+pub fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn transition_time_moves_only_when_status_flips() {
+        let mut list = Vec::new();
+        let mut set = |status: &str, message: &str, time: &str| {
+            let changed = set_condition(&mut list, types::ADMITTED, status, "R", message, Some(1), at(time));
+            (changed, list.first().unwrap().last_transition_time.0.to_string(), list.len())
+        };
+        assert_eq!(set("False", "a", "2026-01-01T00:00:00.9Z"), (true, "2026-01-01T00:00:00Z".into(), 1));
+        assert_eq!(set("False", "a", "2026-01-01T00:00:05Z"), (false, "2026-01-01T00:00:00Z".into(), 1));
+        assert_eq!(set("False", "b", "2026-01-01T00:00:05Z"), (true, "2026-01-01T00:00:00Z".into(), 1));
+        assert_eq!(set("True", "b", "2026-01-01T00:00:07.1Z"), (true, "2026-01-01T00:00:07Z".into(), 1));
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        assert_eq!(truncate("short", 5), "short");
+        assert_eq!(truncate("0123456789", 9), "01234 ...");
+        assert_eq!(truncate("éééééé", 9), "éé ...");
+        let mut list = Vec::new();
+        set_condition(&mut list, "T", "True", "R", &"x".repeat(40_000), None, Timestamp::UNIX_EPOCH);
+        assert_eq!(list.first().unwrap().message.len(), MAX_MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn finding_and_testing() {
+        let mut list = Vec::new();
+        assert!(!is_true(&list, types::ACTIVE) && !is_false(&list, types::ACTIVE));
+        set_condition(&mut list, types::ACTIVE, "False", reasons::STOPPED, "m", None, Timestamp::UNIX_EPOCH);
+        assert!(is_false(&list, types::ACTIVE) && !is_true(&list, types::ACTIVE));
+        assert_eq!(find(&list, types::ACTIVE).map(|c| c.reason.as_str()), Some("Stopped"));
+    }
+}

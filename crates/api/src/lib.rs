@@ -1,0 +1,51 @@
+//! Berth API: the `kueue.x-k8s.io/v1beta2` kinds as Rust types, and the contract strings that go with them.
+//!
+//! What it is for: decoding whatever the API server stores, writing it back unchanged in meaning, and being the one
+//! source from which `crds/` is generated (`cargo run -p berth-xtask -- crdgen`). What it never does: talk to a
+//! server, read a clock, or decide an admission.
+//!
+//! Reading is lenient on purpose: enums are plain strings and every field has a default, because one object stored
+//! under older rules must never make a whole list undecodable. Strictness lives in the schema and in validation.
+//!
+//! Where to start: [`Workload`] and [`ClusterQueue`], then [`labels`] and [`conditions`].
+
+#[macro_use]
+mod object;
+mod admission_check;
+mod cluster_queue;
+mod cohort;
+mod local_queue;
+mod multikueue;
+mod priority_class;
+mod provisioning_request_config;
+mod quota;
+mod resource_flavor;
+mod rules;
+mod topology;
+mod topology_assignment;
+mod workload;
+mod workload_status;
+
+pub mod conditions;
+pub mod labels;
+
+pub use admission_check::*;
+pub use cluster_queue::*;
+pub use cohort::*;
+pub use local_queue::*;
+pub use multikueue::*;
+pub use priority_class::*;
+pub use provisioning_request_config::*;
+pub use quota::*;
+pub use resource_flavor::*;
+pub use topology::*;
+pub use topology_assignment::*;
+pub use workload::*;
+pub use workload_status::*;
+
+/// API group of every kind in this crate.
+pub const GROUP: &str = "kueue.x-k8s.io";
+/// Storage version, the only one Berth reads and writes.
+pub const VERSION: &str = "v1beta2";
+/// `apiVersion` of every object in this crate.
+pub const API_VERSION: &str = "kueue.x-k8s.io/v1beta2";

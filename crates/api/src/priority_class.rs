@@ -1,0 +1,32 @@
+//! WorkloadPriorityClass: priority for queueing, independent of the priority of pods.
+
+use serde::{Deserialize, Serialize};
+
+/// A named queueing priority.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadPriorityClass {
+    /// Standard object metadata.
+    pub metadata: kube_core::ObjectMeta,
+    /// The priority; higher goes first.
+    pub value: i32,
+    /// When to use this class.
+    pub description: Option<String>,
+}
+
+impl Serialize for WorkloadPriorityClass {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut out = serializer.serialize_struct("WorkloadPriorityClass", 5)?;
+        out.serialize_field("apiVersion", crate::API_VERSION)?;
+        out.serialize_field("kind", "WorkloadPriorityClass")?;
+        out.serialize_field("metadata", &self.metadata)?;
+        out.serialize_field("value", &self.value)?;
+        if let Some(description) = &self.description {
+            out.serialize_field("description", description)?;
+        }
+        out.end()
+    }
+}
+
+resource_identity!(WorkloadPriorityClass, "workloadpriorityclasses", ClusterResourceScope);

@@ -1,0 +1,81 @@
+//! Quota pieces that ClusterQueue and Cohort share.
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{SUBDOMAIN, rules};
+
+/// A set of resources and the flavors that provide all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+    "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
+    "flavors must have the same number of resources as the coveredResources",
+)])))]
+pub struct ResourceGroup {
+    /// Names of the resources that this group provides.
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "atomic"))]
+    pub covered_resources: Vec<String>,
+    /// Flavors in the order in which they are tried.
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub flavors: Vec<FlavorQuotas>,
+}
+
+/// Quotas of one flavor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct FlavorQuotas {
+    /// Name of the ResourceFlavor.
+    #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
+    pub name: String,
+    /// Quota of every covered resource, in the order of coveredResources.
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub resources: Vec<ResourceQuota>,
+}
+
+/// Quota of one resource in one flavor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ResourceQuota {
+    /// Name of the resource.
+    pub name: String,
+    /// Amount this queue or cohort owns.
+    pub nominal_quota: Quantity,
+    /// Most that may be used beyond nominalQuota from the cohort; absent means no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub borrowing_limit: Option<Quantity>,
+    /// Most unused nominalQuota that others in the cohort may use; absent means all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lending_limit: Option<Quantity>,
+}
+
+/// Weight in fair sharing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct FairSharing {
+    /// Relative weight; zero means that anything borrowed gives an infinite share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 1))]
+    pub weight: Option<Quantity>,
+}
+
+/// Share of a queue or cohort as last computed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct FairSharingStatus {
+    /// Highest use above nominal quota over the resources, in thousandths of the cohort's lendable amount, divided by
+    /// the weight.
+    pub weighted_share: i64,
+}
+
+impl FairSharing {
+    /// The weight as written, `1` when absent.
+    pub fn weight_or_default(&self) -> &str {
+        self.weight.as_ref().map_or("1", |weight| weight.0.as_str())
+    }
+}

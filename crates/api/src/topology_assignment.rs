@@ -1,0 +1,93 @@
+//! The compact form in which a topology placement is stored.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{one_of, rules};
+
+/// Domains and pod counts of one pod set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+    "self.slices.all(s, s.valuesPerLevel.size() == self.levels.size())",
+    "valuesPerLevel must have the same length as the number of levels in this TopologyAssignment",
+)])))]
+pub struct TopologyAssignment {
+    /// Node labels of the levels, widest first.
+    #[schemars(length(min = 1, max = 16), inner(length(max = 317)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub levels: Vec<String>,
+    /// Groups of domains; their concatenation is the placement.
+    #[schemars(length(max = 1000), extend("x-kubernetes-list-type" = "atomic"))]
+    pub slices: Vec<TopologyAssignmentSlice>,
+}
+
+/// A group of domains that are written together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = rules(&[
+    (
+        "has(self.podCounts.individual) ? self.podCounts.individual.size() == self.domainCount : true",
+        "podCounts.individual must have length equal to domainCount",
+    ),
+    (
+        "self.valuesPerLevel.all(v, has(v.individual) ? v.individual.roots.size() == self.domainCount : true)",
+        "valuesPerLevel.individual, if set, must have roots of length equal to domainCount of this TopologyAssignmentSlice",
+    ),
+])))]
+pub struct TopologyAssignmentSlice {
+    /// How many domains this group has.
+    #[schemars(range(min = 1))]
+    pub domain_count: i32,
+    /// Values of the levels, one entry per level.
+    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub values_per_level: Vec<TopologyAssignmentSliceLevelValues>,
+    /// Pods in each domain.
+    pub pod_counts: TopologyAssignmentSlicePodCounts,
+}
+
+/// Values of one level: one for all domains, or one each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = one_of("universal", "individual")))]
+pub struct TopologyAssignmentSliceLevelValues {
+    /// The value shared by all domains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub universal: Option<String>,
+    /// One value per domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub individual: Option<TopologyAssignmentSliceLevelIndividualValues>,
+}
+
+/// One value per domain, with what they have in common taken out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct TopologyAssignmentSliceLevelIndividualValues {
+    /// Common beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub prefix: Option<String>,
+    /// Common end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub suffix: Option<String>,
+    /// What differs, one entry per domain.
+    #[schemars(length(min = 1, max = 100000), inner(length(max = 63)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub roots: Vec<String>,
+}
+
+/// Pod counts: one for all domains, or one each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = one_of("universal", "individual")))]
+pub struct TopologyAssignmentSlicePodCounts {
+    /// The count shared by all domains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub universal: Option<i32>,
+    /// One count per domain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 100000), inner(range(min = 1)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub individual: Vec<i32>,
+}
