@@ -38,21 +38,18 @@ impl Amount {
 
     /// Saturating sum; unlimited plus anything stays unlimited.
     #[must_use]
-    #[expect(clippy::should_implement_trait, reason = "an operator would hide that this saturates")]
     pub const fn add(self, other: Self) -> Self {
         if self.is_unlimited() || other.is_unlimited() { Self::UNLIMITED } else { Self(self.0.saturating_add(other.0)) }
     }
 
     /// Saturating difference; unlimited minus anything stays unlimited.
     #[must_use]
-    #[expect(clippy::should_implement_trait, reason = "an operator would hide that this saturates")]
     pub const fn sub(self, other: Self) -> Self {
         if self.is_unlimited() { Self::UNLIMITED } else { Self(self.0.saturating_sub(other.0)) }
     }
 
     /// Saturating product with a count.
     #[must_use]
-    #[expect(clippy::should_implement_trait, reason = "an operator would hide that this saturates")]
     pub const fn mul(self, count: i64) -> Self {
         Self(self.0.saturating_mul(count))
     }

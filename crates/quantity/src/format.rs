@@ -12,7 +12,8 @@ pub fn format(resource: &str, amount: Amount) -> String {
         return shorten(units, 1000, &DECIMAL);
     }
     let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
-    if is_bytes && units.unsigned_abs() >= 1024 {
+    // A byte amount that no binary suffix shortens is shown with decimal ones, as Kueue shows it.
+    if is_bytes && units % 1024 == 0 {
         shorten(units, 1024, &BINARY)
     } else {
         shorten(units, 1000, DECIMAL.get(1..).unwrap_or_default())

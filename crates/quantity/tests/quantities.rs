@@ -87,6 +87,8 @@ fn canonical_texts() {
         ("memory", 1024, "1Ki"),
         ("memory", 1_572_864, "1536Ki"),
         ("memory", 128_000, "125Ki"),
+        ("memory", 1_500_000, "1500k"),
+        ("memory", 100_000, "100k"),
         ("memory", 1 << 30, "1Gi"),
         ("hugepages-2Mi", 1 << 21, "2Mi"),
         ("example.com/gpu", 1500, "1500"),

@@ -1,0 +1,223 @@
+//! What flavor assignment found for one workload, and its texts.
+
+use std::collections::BTreeMap;
+
+use crate::balance::{Units, Usage, amount};
+use crate::ids::{FlavorId, ResourceId};
+use crate::model::{PendingReason, PodSetAssignment};
+use crate::store::{Progress, Store};
+
+/// How a flavor can be had; later is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Not at all for now.
+    NoFit,
+    /// Only if workloads are preempted.
+    Preempt,
+    /// Once preemptions issued in this cycle for others are done.
+    DeferredFit,
+    /// At once.
+    Fit,
+}
+
+impl Mode {
+    /// Name as Kueue prints it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoFit => "NoFit",
+            Self::Preempt => "Preempt",
+            Self::DeferredFit => "DeferredFit",
+            Self::Fit => "Fit",
+        }
+    }
+}
+
+/// What a preemption search for one cell found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreemptionPossibility {
+    /// No victims.
+    NoCandidates,
+    /// Victims, some of them in the workload's own queue.
+    Preempt,
+    /// Victims in other queues only.
+    Reclaim,
+}
+
+impl PreemptionPossibility {
+    /// Name as Kueue prints it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoCandidates => "NoCandidates",
+            Self::Preempt => "Preempt",
+            Self::Reclaim => "Reclaim",
+        }
+    }
+}
+
+/// The engine's finer mode, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Granular {
+    /// No way.
+    NoFit,
+    /// Needs preemption, nobody to preempt.
+    NoCandidates,
+    /// Preempts in its own queue.
+    Preempt,
+    /// Takes back from other queues.
+    Reclaim,
+    /// Fits.
+    Fit,
+}
+
+impl Granular {
+    pub(crate) const fn mode(self) -> Mode {
+        match self {
+            Self::NoFit => Mode::NoFit,
+            Self::NoCandidates | Self::Preempt | Self::Reclaim => Mode::Preempt,
+            Self::Fit => Mode::Fit,
+        }
+    }
+
+    pub(crate) const fn possibility(self) -> Option<PreemptionPossibility> {
+        match self {
+            Self::NoFit | Self::Fit => None,
+            Self::NoCandidates => Some(PreemptionPossibility::NoCandidates),
+            Self::Preempt => Some(PreemptionPossibility::Preempt),
+            Self::Reclaim => Some(PreemptionPossibility::Reclaim),
+        }
+    }
+}
+
+/// The flavor chosen for one resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) resource: ResourceId,
+    pub(crate) flavor: FlavorId,
+    pub(crate) mode: Mode,
+    pub(crate) borrow: u32,
+    pub(crate) tried: i32,
+}
+
+/// One flavor that was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) flavor: FlavorId,
+    pub(crate) mode: Mode,
+    pub(crate) borrow: u32,
+    pub(crate) possibility: Option<PreemptionPossibility>,
+    pub(crate) reasons: Vec<String>,
+    pub(crate) no_fit: Option<PendingReason>,
+}
+
+/// Result for one pod set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodSetResult {
+    pub(crate) name: String,
+    pub(crate) count: i64,
+    /// Requests of all pods, by resource name.
+    pub(crate) requests: Vec<(ResourceId, Units)>,
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) reasons: Vec<String>,
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+impl PodSetResult {
+    pub(crate) fn mode(&self) -> Mode {
+        if self.reasons.is_empty() {
+            return Mode::Fit;
+        }
+        self.choices.iter().map(|choice| choice.mode).min().unwrap_or(Mode::NoFit)
+    }
+
+    pub(crate) fn flavor_of(&self, resource: ResourceId) -> Option<FlavorId> {
+        self.choices.iter().find(|choice| choice.resource == resource).map(|choice| choice.flavor)
+    }
+}
+
+/// Result for a workload.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Assignment {
+    pub(crate) pod_sets: Vec<PodSetResult>,
+    pub(crate) borrowing: u32,
+    pub(crate) usage: Usage,
+    pub(crate) progress: Progress,
+    pub(crate) no_fit: Option<PendingReason>,
+    /// Set when the assignment only fits after other preemptions.
+    pub(crate) is_deferred: bool,
+    /// The scan began behind the first flavor somewhere.
+    pub(crate) resumed: bool,
+}
+
+impl Assignment {
+    /// The worst mode over the pod sets.
+    pub(crate) fn mode(&self) -> Mode {
+        if self.is_deferred {
+            return Mode::DeferredFit;
+        }
+        self.pod_sets.iter().map(PodSetResult::mode).min().unwrap_or(Mode::NoFit)
+    }
+
+    /// Why it is not a plain fit, in Kueue's words; empty when it is.
+    pub(crate) fn message(&self) -> String {
+        let mut parts = Vec::new();
+        for pod_set in self.pod_sets.iter().filter(|p| !p.reasons.is_empty()) {
+            let mut reasons = pod_set.reasons.clone();
+            reasons.sort();
+            parts.push(format!("couldn't assign flavors to pod set {}: {}", pod_set.name, reasons.join(", ")));
+        }
+        parts.join("; ")
+    }
+
+    /// The flavors that were considered, where more was found than a plain fit.
+    pub(crate) fn considered(&self, store: &Store) -> Option<String> {
+        let mut parts = Vec::new();
+        for pod_set in &self.pod_sets {
+            let attempts: Vec<String> = pod_set
+                .attempts
+                .iter()
+                .filter(|attempt| attempt.mode != Mode::Fit || attempt.borrow > 0)
+                .map(|attempt| attempt.text(store))
+                .collect();
+            if !attempts.is_empty() {
+                parts.push(format!("{}: {}", pod_set.name, attempts.join(", ")));
+            }
+        }
+        (!parts.is_empty()).then(|| parts.join(" | "))
+    }
+
+    /// What `status.admission` gets.
+    pub(crate) fn given(&self, store: &Store) -> Vec<PodSetAssignment> {
+        let given = |pod_set: &PodSetResult| {
+            let mut flavors = BTreeMap::new();
+            let mut usage = BTreeMap::new();
+            for choice in &pod_set.choices {
+                let resource = store.resource(choice.resource).to_owned();
+                let requested = pod_set.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
+                flavors.insert(resource.clone(), store.flavor(choice.flavor).to_owned());
+                usage.insert(resource, amount(requested));
+            }
+            PodSetAssignment { name: pod_set.name.clone(), count: pod_set.count, flavors, usage }
+        };
+        self.pod_sets.iter().map(given).collect()
+    }
+}
+
+impl Attempt {
+    fn text(&self, store: &Store) -> String {
+        let mut text = match self.possibility {
+            None => format!("{}({}", store.flavor(self.flavor), self.mode.as_str()),
+            Some(possibility) => format!("{}(preemptionMode={}", store.flavor(self.flavor), possibility.as_str()),
+        };
+        if self.borrow > 0 {
+            text.push_str(&format!(";borrow={}", self.borrow));
+        }
+        for reason in &self.reasons {
+            text.push(';');
+            text.push_str(reason);
+        }
+        text.push(')');
+        text
+    }
+}

@@ -1,0 +1,452 @@
+//! One scheduling cycle (kueue.md 6.3, 6.6, 6.7): take the heads, nominate them, process them in order, put back the rest.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::assignment::{Assignment, Mode};
+use crate::balance::{INF, Usage, plus};
+use crate::flavors::Pins;
+use crate::ids::{NodeId, QueueId, WorkloadId};
+use crate::model::{Admission, Eviction, Millis, PendingReason, PreemptionPolicy, Verdict};
+use crate::nominate::Nominator;
+use crate::preempt::Target;
+use crate::store::{Held, Phase, Place, Progress};
+use crate::tree::Trial;
+use crate::world::World;
+
+/// Where a head goes after its cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requeue {
+    Admitted,
+    /// Parked with its class.
+    NoRoom,
+    /// Back at once.
+    Retry,
+    /// Back at once, and it stays first while its victims leave.
+    PendingPreemption,
+    /// Parked by itself.
+    Park,
+    /// Parked until its namespace or queue changes.
+    Mismatch,
+}
+
+struct Entry {
+    queue: QueueId,
+    workload: WorkloadId,
+    assignment: Assignment,
+    targets: Vec<Target>,
+    /// Scan progress that nomination started from.
+    resumed_from: Option<Box<Progress>>,
+    requeue: Requeue,
+    verdict: Option<(PendingReason, String)>,
+}
+
+/// What cycles did, for the plan.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) admissions: Vec<Admission>,
+    pub(crate) evictions: Vec<Eviction>,
+    /// Last verdict per workload, with the order in which they came.
+    pub(crate) verdicts: BTreeMap<WorkloadId, Verdict>,
+    pub(crate) leading: Vec<WorkloadId>,
+    /// Roots where something moved in the last cycle.
+    pub(crate) moved: BTreeSet<NodeId>,
+    /// Roots where a head goes on with the next flavor, and how many flavors it has.
+    pub(crate) scanning: BTreeMap<NodeId, usize>,
+    /// Heads that lost against others with their victims: skips per queue, for metrics.
+    pub(crate) skipped_preemptions: BTreeMap<QueueId, u32>,
+}
+
+impl World {
+    /// Runs one cycle over the heads of the live trees. Admits at most `room` workloads.
+    pub(crate) fn run_cycle(&mut self, now: Millis, room: usize, report: &mut Report) {
+        self.cycle += 1;
+        report.moved.clear();
+        report.scanning.clear();
+        let mut entries = Vec::new();
+        let mut finished = Vec::new();
+        for (queue, workload) in self.pop_heads() {
+            match self.refusal(queue, workload) {
+                Some((requeue, verdict)) => finished.push(Entry {
+                    queue,
+                    workload,
+                    assignment: Assignment::default(),
+                    targets: Vec::new(),
+                    resumed_from: None,
+                    requeue,
+                    verdict: Some(verdict),
+                }),
+                None => entries.extend(self.nominate(queue, workload)),
+            }
+        }
+        let mut run = Run { victims: BTreeSet::new(), booked: Vec::new(), room: report.admissions.len() + room };
+        for entry in self.in_order(entries) {
+            finished.push(self.process(entry, now, &mut run, report));
+        }
+        // What the cycle only kept free for others is given back in reverse order.
+        for (queue, usage) in run.booked.into_iter().rev() {
+            let node = self.store.queues[queue].node;
+            self.tree.remove(node, &usage);
+        }
+        for entry in finished {
+            self.put_back(entry, report);
+        }
+    }
+
+    fn pop_heads(&mut self) -> Vec<(QueueId, WorkloadId)> {
+        let mut heads = Vec::new();
+        for root in self.live.clone() {
+            for node in self.tree.bottom_up(root) {
+                let Some(queue) = self.store.queue_of_node.get(&node).copied() else { continue };
+                if self.store.queues[queue].active {
+                    self.wake_queue(queue, root);
+                    heads.extend(self.pop(queue).map(|workload| (queue, workload)));
+                }
+            }
+        }
+        heads
+    }
+
+    /// Makes parked workloads active if something in the tree changed since.
+    pub(crate) fn wake_queue(&mut self, queue: QueueId, root: NodeId) {
+        let epoch = self.tree.nodes[root].epoch;
+        let pending = &mut self.store.queues[queue].pending;
+        if pending.epoch == epoch {
+            return;
+        }
+        pending.epoch = epoch;
+        pending.wake_classes();
+        for workload in std::mem::take(&mut pending.solo) {
+            self.push(queue, workload);
+        }
+        self.changed_queues.insert(queue);
+    }
+
+    fn push(&mut self, queue: QueueId, id: WorkloadId) {
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        workload.phase = Phase::Pending(Place::Class);
+        let (class, key) = (workload.class, workload.key());
+        self.store.queues[queue].pending.push(class, key, id);
+    }
+
+    fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
+        let pending = &self.store.queues[queue].pending;
+        let sticky = pending.sticky.filter(|id| {
+            self.store.workload(*id).is_some_and(|workload| {
+                matches!(workload.phase, Phase::Pending(Place::Class)) && pending.is_active(workload.class)
+            })
+        });
+        let id = sticky.or_else(|| pending.head())?;
+        let workload = self.store.workload_mut(id)?;
+        workload.phase = Phase::Pending(Place::InFlight);
+        let (class, key) = (workload.class, workload.key());
+        self.store.queues[queue].pending.take(class, key, id);
+        Some(id)
+    }
+
+    /// Why a head can not even be nominated.
+    fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, (PendingReason, String))> {
+        let workload = self.store.workload(id)?;
+        let spec = self.store.queues[queue].spec.as_ref()?;
+        let labels = self.store.namespaces.get(self.store.namespace_of(workload));
+        let matches = match (&spec.namespace_selector, labels) {
+            (Some(selector), Some(labels)) => crate::matching::selects(selector, labels),
+            (Some(selector), None) => crate::matching::selects(selector, &BTreeMap::new()),
+            (None, _) => false,
+        };
+        if !matches {
+            let text = "workload namespace doesn't match ClusterQueue selector".to_owned();
+            return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
+        }
+        let pod_sets = &self.store.classes[workload.class].pod_sets;
+        let asks_topology = pod_sets.iter().find(|pod_set| pod_set.spec.topology_request)?;
+        let text = format!("pod set {}: topologyRequest is not supported yet", asks_topology.spec.name);
+        Some((Requeue::Park, (PendingReason::Misconfigured, text)))
+    }
+
+    fn nominate(&mut self, queue: QueueId, id: WorkloadId) -> Option<Entry> {
+        let root = self.tree.root(self.store.queues[queue].node);
+        let (cycle, generation) = (self.cycle, self.tree.nodes[self.store.queues[queue].node].generation);
+        let progress = self.store.workload_mut(id)?.progress.take();
+        let progress = progress.filter(|p| cycle.saturating_sub(p.cycle) <= 1 || generation <= p.generation);
+        let gone = BTreeSet::new();
+        let workload = self.store.workload(id)?;
+        let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
+        let (mut assignment, targets) = nominator.nominate(workload, queue, progress.as_deref(), None);
+        assignment.progress.cycle = cycle;
+        assignment.progress.generation = generation;
+        assignment.progress.epoch = self.tree.nodes[root].epoch;
+        let (requeue, verdict) = (Requeue::Retry, None);
+        Some(Entry { queue, workload: id, assignment, targets, resumed_from: progress, requeue, verdict })
+    }
+
+    /// Classical order: less borrowing, higher priority, older, smaller uid.
+    fn in_order(&self, mut entries: Vec<Entry>) -> Vec<Entry> {
+        entries.sort_by_cached_key(|entry| {
+            let workload = self.store.workload(entry.workload);
+            (
+                entry.assignment.borrowing,
+                Reverse(workload.map(|w| w.priority)),
+                workload.map(|w| w.queued_at),
+                workload.map(|w| Arc::clone(&w.uid)),
+            )
+        });
+        entries
+    }
+
+    fn process(&mut self, mut entry: Entry, now: Millis, run: &mut Run, report: &mut Report) -> Entry {
+        if report.admissions.len() >= run.room {
+            // The plan is full: the head stays where it is, untouched.
+            return entry;
+        }
+        let fits = self.refresh(&mut entry, run);
+        let message = entry.assignment.message();
+        let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
+        let waiting = |text: &str| Some((PendingReason::WaitingForQuota, text.to_owned()));
+        match entry.assignment.mode() {
+            Mode::NoFit => {
+                let reason = entry.assignment.no_fit.unwrap_or(PendingReason::NoMatchingFlavor);
+                entry.requeue = Requeue::NoRoom;
+                entry.verdict = Some((reason, message));
+            }
+            Mode::Preempt if entry.targets.is_empty() => {
+                entry.requeue = Requeue::NoRoom;
+                entry.verdict = waiting(&message);
+                self.reserve(&entry, run);
+            }
+            Mode::DeferredFit => {
+                let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";
+                entry.requeue = Requeue::PendingPreemption;
+                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, text.to_owned()));
+                entry.assignment.progress.tried.clear();
+                self.book(entry.queue, entry.assignment.usage.clone(), run);
+            }
+            mode if overlaps || !fits => {
+                entry.verdict = waiting(if overlaps {
+                    "Workload has overlapping preemption targets with another workload"
+                } else {
+                    "Workload no longer fits after processing another workload"
+                });
+                if mode == Mode::Preempt {
+                    *report.skipped_preemptions.entry(entry.queue).or_default() += 1;
+                }
+            }
+            Mode::Preempt => {
+                let count = entry.targets.len();
+                self.book(entry.queue, entry.assignment.usage.clone(), run);
+                self.evict(&entry, run, report);
+                entry.requeue = Requeue::PendingPreemption;
+                entry.assignment.progress.tried.clear();
+                let text = format!("{message}. Pending the preemption of {count} workload(s)");
+                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, text));
+            }
+            Mode::Fit => {
+                entry.requeue = Requeue::Admitted;
+                self.admit(&entry, now, report);
+            }
+        }
+        entry
+    }
+
+    /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
+    /// looks for others with the flavors held fixed.
+    fn refresh(&mut self, entry: &mut Entry, run: &Run) -> bool {
+        if !entry.targets.iter().any(|target| run.victims.contains(&target.workload)) {
+            return self.fits_without(entry, run);
+        }
+        let pins: Pins = entry
+            .assignment
+            .pod_sets
+            .iter()
+            .map(|pod_set| pod_set.choices.iter().map(|choice| (choice.resource, choice.flavor)).collect())
+            .collect();
+        let mut trial = Trial::new(&mut self.tree);
+        for victim in &run.victims {
+            crate::preempt::classical::leave(&self.store, &mut trial, *victim, true);
+        }
+        let Some(workload) = self.store.workload(entry.workload) else { return false };
+        let mut nominator =
+            Nominator { store: &self.store, tree: trial.tree_mut(), options: &self.options, gone: &run.victims };
+        let (mut assignment, targets) = nominator.nominate(workload, entry.queue, None, Some(&pins));
+        drop(trial);
+        assignment.is_deferred = assignment.mode() == Mode::Fit;
+        let tried = std::mem::take(&mut assignment.progress.tried);
+        assignment.progress = Progress { tried, ..entry.assignment.progress };
+        entry.assignment = assignment;
+        entry.targets = targets;
+        self.fits_without(entry, run)
+    }
+
+    fn fits_without(&mut self, entry: &Entry, run: &Run) -> bool {
+        let node = self.store.queues[entry.queue].node;
+        let mut trial = Trial::new(&mut self.tree);
+        let own = entry.targets.iter().map(|target| target.workload).filter(|id| !run.victims.contains(id));
+        for victim in run.victims.iter().copied().chain(own) {
+            crate::preempt::classical::leave(&self.store, &mut trial, victim, true);
+        }
+        trial.tree().fits(node, &entry.assignment.usage)
+    }
+
+    /// Books usage for the rest of the cycle.
+    fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
+        let node = self.store.queues[queue].node;
+        self.tree.add(node, &usage);
+        run.booked.push((queue, usage));
+    }
+
+    /// Keeps quota from later entries for a head that needs preemption but finds no victims, unless its queue can
+    /// always take its quota back.
+    fn reserve(&mut self, entry: &Entry, run: &mut Run) {
+        let queue = &self.store.queues[entry.queue];
+        let can_always_reclaim =
+            queue.spec.as_ref().is_some_and(|spec| spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any);
+        if !can_always_reclaim {
+            let usage = self.reserved(entry.queue, &entry.assignment);
+            self.book(entry.queue, usage, run);
+        }
+    }
+
+    pub(crate) fn reserved(&self, queue: QueueId, assignment: &Assignment) -> Usage {
+        let node = self.store.queues[queue].node;
+        let reserved = |(key, value): &(crate::ids::CellId, i128)| {
+            let cell = self.tree.cell(node, *key);
+            let bound = match (assignment.borrowing > 0, cell.borrowing_limit) {
+                (true, INF) => *value,
+                (true, limit) => plus(cell.nominal, limit) - cell.usage,
+                (false, _) => cell.nominal - cell.usage,
+            };
+            (*key, (*value).min(bound).max(0))
+        };
+        assignment.usage.iter().map(reserved).collect()
+    }
+
+    fn evict(&mut self, entry: &Entry, run: &mut Run, report: &mut Report) {
+        let preemptor_path = self.tree.path(self.store.queues[entry.queue].node);
+        let preemptor = self.store.workload(entry.workload).map_or(String::new(), |w| w.uid.to_string());
+        for target in &entry.targets {
+            run.victims.insert(target.workload);
+            let Some(victim) = self.store.workload_mut(target.workload) else { continue };
+            let uid = victim.uid.to_string();
+            let Phase::Held(held) = &mut victim.phase else { continue };
+            if held.evicted {
+                continue;
+            }
+            held.evicted = true;
+            let queue = held.queue;
+            let node = self.store.queues[queue].node;
+            report.moved.insert(self.tree.root(node));
+            report.evictions.push(Eviction {
+                uid,
+                preemptor: preemptor.clone(),
+                reason: target.reason,
+                preemptor_path: preemptor_path.clone(),
+                preemptee_path: self.tree.path(node),
+            });
+        }
+    }
+
+    fn admit(&mut self, entry: &Entry, now: Millis, report: &mut Report) {
+        let queue = &mut self.store.queues[entry.queue];
+        let checks = queue.spec.as_ref().map(|spec| spec.admission_checks.clone()).unwrap_or_default();
+        queue.pending.total = queue.pending.total.saturating_sub(1);
+        queue.pending.sticky = queue.pending.sticky.filter(|sticky| *sticky != entry.workload);
+        let cluster_queue = queue.name.clone();
+        let node = queue.node;
+        let Some(workload) = self.store.workload(entry.workload) else { return };
+        let (uid, local_queue) = (workload.uid.to_string(), workload.local_queue);
+        self.store.local_queues[local_queue].pending.remove(&entry.workload);
+        let pod_sets = entry.assignment.given(&self.store);
+        let applies = |flavors: &BTreeSet<String>| {
+            flavors.is_empty() || pod_sets.iter().any(|given| given.flavors.values().any(|f| flavors.contains(f)))
+        };
+        let admission_checks =
+            checks.into_iter().filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name).collect();
+        report.admissions.push(Admission {
+            uid,
+            cluster_queue,
+            admission_checks,
+            flavors_considered: entry.assignment.considered(&self.store),
+            pod_sets,
+        });
+        report.moved.insert(self.tree.root(node));
+        let usage = entry.assignment.usage.clone();
+        self.hold(entry.workload, Held { queue: entry.queue, usage, at: now, evicted: false, assumed: true });
+    }
+
+    fn put_back(&mut self, entry: Entry, report: &mut Report) {
+        if entry.requeue == Requeue::Admitted {
+            report.verdicts.remove(&entry.workload);
+            return;
+        }
+        let Entry { queue, workload: id, assignment, resumed_from, requeue, verdict, .. } = entry;
+        let root = self.tree.root(self.store.queues[queue].node);
+        let is_strict = self.store.queues[queue].is_strict();
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        let class = workload.class;
+        let verdict = verdict.inspect(|(reason, message)| {
+            workload.verdict = Some((*reason, Arc::from(message.as_str())));
+        });
+        // A scan that began in the middle may have passed over a flavor that was freed meanwhile.
+        let missed = assignment.resumed && resumed_from.is_some_and(|p| p.epoch != assignment.progress.epoch);
+        let has_pending_flavors = assignment.progress.has_pending_flavors() || missed;
+        workload.progress = (!missed && has_pending_flavors).then(|| Box::new(assignment.progress));
+        let stays = has_pending_flavors
+            || match requeue {
+                Requeue::Retry | Requeue::PendingPreemption => true,
+                Requeue::NoRoom | Requeue::Park => is_strict,
+                Requeue::Admitted | Requeue::Mismatch => false,
+            };
+        match requeue {
+            _ if stays => {
+                self.push(queue, id);
+                if has_pending_flavors {
+                    let flavors = self.store.queues[queue].groups.iter().map(|group| group.flavors.len()).max();
+                    report.scanning.insert(root, flavors.unwrap_or(0) + 1);
+                }
+            }
+            Requeue::NoRoom => {
+                self.push(queue, id);
+                let reason = verdict.as_ref().map_or(PendingReason::WaitingForQuota, |(reason, _)| *reason);
+                let mut told = self.store.queues[queue].pending.park(class, reason);
+                told.remove(&id);
+                self.notices.append(&mut told);
+                report.moved.insert(root);
+            }
+            Requeue::Mismatch => self.set_aside(queue, id, Place::Mismatched, root, report),
+            _ => self.set_aside(queue, id, Place::Solo, root, report),
+        }
+        if requeue == Requeue::PendingPreemption && !is_strict {
+            self.store.queues[queue].pending.sticky = Some(id);
+        }
+        self.changed_queues.insert(queue);
+        if let (Some((reason, message)), Some(workload)) = (verdict, self.store.workload(id)) {
+            let verdict = Verdict { uid: workload.uid.to_string(), reason, message, leading: true };
+            report.verdicts.insert(id, verdict);
+            report.leading.push(id);
+        }
+    }
+
+    fn set_aside(&mut self, queue: QueueId, id: WorkloadId, place: Place, root: NodeId, report: &mut Report) {
+        if let Some(workload) = self.store.workload_mut(id) {
+            workload.phase = Phase::Pending(place);
+        }
+        let pending = &mut self.store.queues[queue].pending;
+        if place == Place::Mismatched {
+            pending.mismatched.insert(id);
+        } else {
+            pending.solo.insert(id);
+        }
+        report.moved.insert(root);
+    }
+}
+
+/// State of one cycle.
+struct Run {
+    /// Victims chosen so far.
+    victims: BTreeSet<WorkloadId>,
+    /// Usage booked only for the rest of the cycle.
+    booked: Vec<(QueueId, Usage)>,
+    /// Number of admissions at which the cycle stops.
+    room: usize,
+}

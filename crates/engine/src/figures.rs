@@ -1,0 +1,356 @@
+//! Questions to the world: readiness, figures, explanations, what changed.
+
+use crate::balance::{amount, units};
+use crate::ids::{LocalQueueId, QueueId, WorkloadId};
+use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
+use crate::store::{Phase, Place};
+use crate::world::{Changed, World};
+
+const TERMINATING: &str = "Can't admit new workloads; clusterQueue is terminating";
+const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
+const UNEVALUATED: &str = "Workload is pending evaluation in the scheduling queue";
+
+impl World {
+    fn find_queue(&self, name: &str) -> Option<QueueId> {
+        self.store.queue_ids.get(name).copied().filter(|id| self.store.queues[*id].spec.is_some())
+    }
+
+    fn find_local_queue(&self, namespace: &str, name: &str) -> Option<LocalQueueId> {
+        let id = self.store.local_queue_names.get(&(namespace.to_owned(), name.to_owned()))?;
+        self.store.local_queues[id].spec.is_some().then_some(id)
+    }
+
+    /// Active condition of a ClusterQueue, `None` when there is none of that name. Costs its flavors.
+    #[must_use]
+    pub fn readiness(&self, cluster_queue: &str) -> Option<Readiness> {
+        self.readiness_of(self.find_queue(cluster_queue)?)
+    }
+
+    pub(crate) fn readiness_of(&self, id: QueueId) -> Option<Readiness> {
+        let queue = &self.store.queues[id];
+        let spec = queue.spec.as_ref()?;
+        if let Some(text) = &spec.inactive {
+            let reason = if text == TERMINATING { "Terminating" } else { "Unknown" };
+            return Some(Readiness { reason, message: text.clone(), active: false });
+        }
+        let mut problems: Vec<(&'static str, String)> = Vec::new();
+        if spec.stop != StopPolicy::None {
+            problems.push(("Stopped", "is stopped".to_owned()));
+        }
+        let flavors: Vec<_> = queue.groups.iter().flat_map(|group| &group.flavors).copied().collect();
+        let missing: Vec<&str> = flavors
+            .iter()
+            .filter(|flavor| !self.store.flavors.contains_key(flavor))
+            .map(|flavor| self.store.flavor(*flavor))
+            .collect();
+        if !missing.is_empty() {
+            problems.push(("FlavorNotFound", format!("references missing ResourceFlavor(s): {}", missing.join(","))));
+        }
+        for flavor in flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor)) {
+            if let Some(topology) = &flavor.topology {
+                problems.push((
+                    "TopologyNotFound",
+                    format!(
+                        "there is no Topology {topology:?} for TAS flavor {:?}, because topologyName is not supported yet",
+                        flavor.name
+                    ),
+                ));
+            }
+        }
+        if self.tree.ancestors(queue.node).any(|node| self.tree.nodes[node].cyclic) {
+            problems.push(("Unknown", "is below a cycle of cohorts".to_owned()));
+        }
+        let texts: Vec<&str> = problems.iter().map(|(_, text)| text.as_str()).collect();
+        Some(match problems.first() {
+            None => Readiness { reason: "Ready", message: "Can admit new workloads".to_owned(), active: true },
+            Some((reason, _)) => Readiness {
+                reason,
+                message: format!("Can't admit new workloads: {}.", texts.join(", ")),
+                active: false,
+            },
+        })
+    }
+
+    /// Active condition of a LocalQueue, `None` when there is none of that name.
+    #[must_use]
+    pub fn local_queue_readiness(&self, namespace: &str, name: &str) -> Option<Readiness> {
+        let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
+        let queue = local_queue.queue.map(|queue| &self.store.queues[queue]).filter(|queue| queue.spec.is_some());
+        let is_stopped = local_queue.spec.as_ref().is_some_and(|spec| spec.stop != StopPolicy::None);
+        let (reason, message, active) = match queue {
+            _ if is_stopped => ("Stopped", "LocalQueue is stopped", false),
+            None => ("ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue", false),
+            Some(queue) if !queue.active => {
+                ("ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue", false)
+            }
+            Some(_) => ("Ready", "Can submit new workloads to localQueue", true),
+        };
+        Some(Readiness { reason, message: message.to_owned(), active })
+    }
+
+    /// Figures of a ClusterQueue's status. Costs its classes and cells.
+    #[must_use]
+    pub fn figures(&self, cluster_queue: &str) -> Option<QueueFigures> {
+        let queue = &self.store.queues[self.find_queue(cluster_queue)?];
+        let pending_active = queue.pending.active();
+        let has_parent = self.tree.nodes[queue.node].parent.is_some();
+        let reservation = self.cells(cluster_queue, |cell| {
+            let cell = self.tree.cell(queue.node, cell);
+            let borrowed = if has_parent { (cell.usage - cell.nominal).max(0) } else { 0 };
+            (cell.usage, borrowed)
+        });
+        Some(QueueFigures {
+            pending_active,
+            pending_inadmissible: queue.pending.total.saturating_sub(pending_active),
+            reserving: u32::try_from(queue.held.len()).unwrap_or(u32::MAX),
+            reservation,
+        })
+    }
+
+    /// Figures of a LocalQueue's status. Costs its pending workloads.
+    #[must_use]
+    pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
+        let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
+        let queue = local_queue.queue.map(|queue| &self.store.queues[queue]);
+        let is_active = |id: &&WorkloadId| {
+            self.store.workload(**id).is_some_and(|workload| match workload.phase {
+                Phase::Pending(Place::Class) => queue.is_some_and(|queue| queue.pending.is_active(workload.class)),
+                _ => false,
+            })
+        };
+        let active = local_queue.pending.iter().filter(is_active).count();
+        let reservation = match queue {
+            None => Vec::new(),
+            Some(queue) => self.cells(&queue.name, |cell| (local_queue.usage.get(&cell).copied().unwrap_or(0), 0)),
+        };
+        Some(QueueFigures {
+            pending_active: u32::try_from(active).unwrap_or(u32::MAX),
+            pending_inadmissible: u32::try_from(local_queue.pending.len() - active).unwrap_or(u32::MAX),
+            reserving: local_queue.held,
+            reservation,
+        })
+    }
+
+    fn cells(
+        &self,
+        cluster_queue: &str,
+        usage: impl Fn(crate::ids::CellId) -> (crate::balance::Units, crate::balance::Units),
+    ) -> Vec<CellUsage> {
+        let Some(queue) = self.find_queue(cluster_queue).map(|id| &self.store.queues[id]) else { return Vec::new() };
+        let mut cells = Vec::new();
+        for group in &queue.groups {
+            for flavor in group.flavors.iter().copied() {
+                for resource in group.covered.iter().copied() {
+                    let (total, borrowed) = self.store.find_cell(flavor, resource).map_or((0, 0), &usage);
+                    cells.push(CellUsage {
+                        flavor: self.store.flavor(flavor).to_owned(),
+                        resource: self.store.resource(resource).to_owned(),
+                        total: amount(total),
+                        borrowed: amount(borrowed),
+                    });
+                }
+            }
+        }
+        cells
+    }
+
+    /// Whether a ClusterQueue names the flavor or a workload holds quota in it. Costs all queues.
+    #[must_use]
+    pub fn flavor_in_use(&self, flavor: &str) -> bool {
+        let Some(id) = self.store.flavor_names.get(&flavor.to_owned()) else { return false };
+        self.store.queues.iter().any(|(_, queue)| {
+            let uses = |(cell, value): &(crate::ids::CellId, i128)| *value > 0 && self.store.cells.key(*cell).0 == id;
+            queue.groups.iter().any(|group| group.flavors.contains(&id))
+                || self.tree.nodes[queue.node].cells.iter().any(|cell| uses(&(cell.key, cell.usage)))
+        })
+    }
+
+    /// Whether workloads hold quota of a ClusterQueue.
+    #[must_use]
+    pub fn cluster_queue_in_use(&self, name: &str) -> bool {
+        self.store.queue_ids.get(name).is_some_and(|id| !self.store.queues[*id].held.is_empty())
+    }
+
+    /// Whether a cohort is on or below a cycle of parents.
+    #[must_use]
+    pub fn cohort_cycle(&self, cohort: &str) -> bool {
+        self.is_cyclic(cohort)
+    }
+
+    /// The ClusterQueue that a LocalQueue names.
+    #[must_use]
+    pub fn cluster_queue_of(&self, namespace: &str, local_queue: &str) -> Option<&str> {
+        let id = self.find_local_queue(namespace, local_queue)?;
+        self.store.local_queues[id].spec.as_ref().map(|spec| spec.cluster_queue.as_str())
+    }
+
+    /// What a ClusterQueue may still use of a flavor and resource, and what it could use if nothing were in use.
+    #[must_use]
+    pub fn availability(
+        &self,
+        cluster_queue: &str,
+        flavor: &str,
+        resource: &str,
+    ) -> Option<(crate::model::Amount, crate::model::Amount)> {
+        let queue = &self.store.queues[self.find_queue(cluster_queue)?];
+        let flavor = self.store.flavor_names.get(&flavor.to_owned())?;
+        let cell = self.store.find_cell(flavor, self.store.resources.get(&resource.to_owned())?)?;
+        Some((amount(self.tree.available(queue.node, cell)), amount(self.tree.potential(queue.node, cell))))
+    }
+
+    /// Usage and subtree quota of a ClusterQueue (`is_queue`) or Cohort per flavor and resource, for each configured or
+    /// used cell, sorted by flavor and resource.
+    #[must_use]
+    pub fn snapshot(
+        &self,
+        name: &str,
+        is_queue: bool,
+    ) -> Vec<(String, String, crate::model::Amount, crate::model::Amount)> {
+        let node = if is_queue {
+            self.store.queue_ids.get(name).map(|id| self.store.queues[*id].node)
+        } else {
+            self.tree.find_cohort(name)
+        };
+        let mut rows: Vec<_> = node
+            .into_iter()
+            .flat_map(|node| &self.tree.nodes[node].cells)
+            .map(|cell| {
+                let (flavor, resource) = *self.store.cells.key(cell.key);
+                let names = (self.store.flavor(flavor).to_owned(), self.store.resource(resource).to_owned());
+                (names.0, names.1, amount(cell.usage), amount(cell.subtree))
+            })
+            .collect();
+        rows.sort();
+        rows
+    }
+
+    /// Why a workload is pending, `None` when it is unknown or holds quota.
+    #[must_use]
+    pub fn explain(&self, uid: &str, now: Millis) -> Option<Verdict> {
+        let id = self.store.by_uid.get(uid).copied()?;
+        let workload = self.store.workload(id)?;
+        let Phase::Pending(place) = workload.phase else { return None };
+        let last = || workload.verdict.as_ref().map(|(reason, message)| (*reason, message.to_string()));
+        let fresh = || (PendingReason::PendingEvaluation, UNEVALUATED.to_owned());
+        let (reason, message) = match place {
+            Place::Until(time) if time > now => last().unwrap_or_else(fresh),
+            _ => self.standing_verdict(id).or_else(last).unwrap_or_else(fresh),
+        };
+        Some(Verdict { uid: uid.to_owned(), reason, message, leading: true })
+    }
+
+    /// The reason to wait that follows from where a workload is, without looking at quota.
+    pub(crate) fn standing_verdict(&self, id: WorkloadId) -> Option<(PendingReason, String)> {
+        let workload = self.store.workload(id)?;
+        let Phase::Pending(place) = workload.phase else { return None };
+        let (_, name) = self.store.local_queue_names.key(workload.local_queue);
+        let local_queue = &self.store.local_queues[workload.local_queue];
+        let Some(spec) = &local_queue.spec else {
+            return Some((PendingReason::Misconfigured, format!("LocalQueue {name} doesn't exist")));
+        };
+        let queue = local_queue.queue.map(|queue| &self.store.queues[queue]).filter(|queue| queue.spec.is_some());
+        let Some(queue) = queue else {
+            return Some((PendingReason::Misconfigured, format!("ClusterQueue {} doesn't exist", spec.cluster_queue)));
+        };
+        if spec.stop != StopPolicy::None {
+            return Some((PendingReason::Suspended, format!("LocalQueue {name} is stopped")));
+        }
+        if queue.spec.as_ref().is_some_and(|spec| spec.stop != StopPolicy::None) {
+            return Some((PendingReason::Suspended, format!("ClusterQueue {} is stopped", queue.name)));
+        }
+        if !queue.active {
+            return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive", queue.name)));
+        }
+        let class = queue.pending.classes.get(&workload.class)?;
+        let told = workload.verdict.as_ref().map(|(reason, _)| *reason);
+        let reason = class.parked.filter(|reason| place == Place::Class && told != Some(*reason))?;
+        Some((reason, BYPASSED.to_owned()))
+    }
+
+    /// Objects whose figures or readiness changed since the last call.
+    pub fn take_changed(&mut self) -> Changed {
+        let cluster_queues = std::mem::take(&mut self.changed_queues);
+        let local_queues = std::mem::take(&mut self.changed_local_queues);
+        let cohorts = std::mem::take(&mut self.changed_cohorts);
+        Changed {
+            cluster_queues: cluster_queues.into_iter().map(|id| self.store.queues[id].name.clone()).collect(),
+            local_queues: local_queues.into_iter().map(|id| self.store.local_queue_names.key(id).clone()).collect(),
+            cohorts: cohorts.into_iter().map(|id| self.tree.nodes[id].name.clone()).collect(),
+        }
+    }
+
+    /// Recomputes the amounts that a world keeps incrementally and checks the laws of its books.
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (_, queue) in self.store.queues.iter() {
+            let mut usage = crate::balance::Usage::new();
+            for held in queue.held.iter().filter_map(|id| self.store.workload(*id)?.held()) {
+                for (cell, value) in &held.usage {
+                    crate::balance::accumulate(&mut usage, *cell, *value);
+                }
+            }
+            for cell in &self.tree.nodes[queue.node].cells {
+                let recomputed = crate::balance::in_usage(&usage, cell.key);
+                if cell.usage != recomputed {
+                    faults.push(format!("queue {}: usage {} but workloads hold {recomputed}", queue.name, cell.usage));
+                }
+            }
+            for (cell, value) in usage {
+                if self.tree.cell(queue.node, cell).usage != value {
+                    faults.push(format!("queue {}: held usage {value} is not booked", queue.name));
+                }
+            }
+        }
+        for (_, node) in self.tree.nodes.iter().filter(|(_, node)| !node.is_queue) {
+            for cell in &node.cells {
+                let cells = || node.children.iter().map(|child| self.tree.cell(*child, cell.key));
+                let usage: i128 = cells().map(|child| child.used_in_parent()).sum();
+                let subtree = cells().fold(cell.nominal, |sum, child| crate::balance::plus(sum, child.lent()));
+                if cell.usage != usage || cell.subtree != subtree {
+                    faults.push(format!(
+                        "cohort {}: usage {} of {} but its children make {usage} of {subtree}",
+                        node.name, cell.usage, cell.subtree
+                    ));
+                }
+            }
+        }
+        faults
+    }
+
+    /// ClusterQueues that use more of a cell than it has free quota for: nominal plus borrowing limit exceeded, or the
+    /// root in debt. Empty unless quota was cut or reservations came from outside.
+    #[must_use]
+    pub fn over_quota(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (_, queue) in self.store.queues.iter() {
+            for cell in &self.tree.nodes[queue.node].cells {
+                if cell.usage > 0 && self.tree.raw_available(queue.node, cell.key) < 0 {
+                    let (flavor, resource) = *self.store.cells.key(cell.key);
+                    faults.push(format!(
+                        "queue {}: {} of flavor {} is overused",
+                        queue.name,
+                        self.store.resource(resource),
+                        self.store.flavor(flavor)
+                    ));
+                }
+            }
+        }
+        faults
+    }
+
+    /// The quota that a flavor and resource have at a queue, as `(nominal, used)`.
+    #[must_use]
+    pub fn nominal_and_used(
+        &self,
+        cluster_queue: &str,
+        flavor: &str,
+        resource: &str,
+    ) -> Option<(crate::model::Amount, crate::model::Amount)> {
+        let queue = &self.store.queues[self.find_queue(cluster_queue)?];
+        let flavor = self.store.flavor_names.get(&flavor.to_owned())?;
+        let cell = self.store.find_cell(flavor, self.store.resources.get(&resource.to_owned())?)?;
+        let cell = self.tree.cell(queue.node, cell);
+        debug_assert_eq!(units(amount(cell.nominal)), cell.nominal);
+        Some((amount(cell.nominal), amount(cell.usage)))
+    }
+}

@@ -1,0 +1,404 @@
+//! Flavor assignment (kueue.md 6.5): which flavor each resource of a workload could have, and how.
+
+use std::collections::BTreeSet;
+
+use crate::assignment::{Assignment, Attempt, Choice, Granular, Mode, PodSetResult, PreemptionPossibility};
+use crate::balance::{INF, Units, accumulate, amount, in_usage};
+use crate::ids::{CellId, FlavorId, ResourceId};
+use crate::matching::{affinity_matches, untolerated};
+use crate::model::{FlavorFungibility, Fungibility, PendingReason, PreemptionPolicy};
+use crate::store::{Group, PodSet, Progress, Queue, Store};
+use crate::tree::Tree;
+
+/// Search for victims for one cell: quantity wanted there, giving the possibility and the borrowing level afterwards.
+pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (PreemptionPossibility, u32) + 'o;
+
+/// Flavors to which a repeated assignment within a cycle is held, per pod set.
+pub(crate) type Pins = Vec<Vec<(ResourceId, FlavorId)>>;
+
+/// What to assign.
+pub(crate) struct Request<'a> {
+    pub(crate) queue: &'a Queue,
+    pub(crate) pod_sets: &'a [PodSet],
+    /// Reduced counts of partial admission.
+    pub(crate) counts: Option<&'a [i64]>,
+    pub(crate) progress: Option<&'a Progress>,
+    pub(crate) pins: Option<&'a Pins>,
+    pub(crate) ignore_undeclared: bool,
+    pub(crate) fair_sharing: bool,
+}
+
+/// Mode and borrowing level of one flavor.
+type Level = (Granular, u32);
+
+/// Whether `a` is to be preferred to `b`.
+pub(crate) fn is_preferred(a: Level, b: Level, preemption_over_borrowing: bool) -> bool {
+    if a.0 == Granular::NoFit || b.0 == Granular::NoFit {
+        return a.0 != Granular::NoFit;
+    }
+    let (a_viable, b_viable) = (a.0 != Granular::NoCandidates, b.0 != Granular::NoCandidates);
+    if a_viable != b_viable {
+        return a_viable;
+    }
+    if preemption_over_borrowing {
+        if a.1 != b.1 { a.1 < b.1 } else { a.0 > b.0 }
+    } else if a.0 != b.0 {
+        a.0 > b.0
+    } else {
+        a.1 < b.1
+    }
+}
+
+fn should_try_next(level: Level, policy: &FlavorFungibility) -> bool {
+    match level.0 {
+        Granular::NoFit | Granular::NoCandidates => true,
+        Granular::Preempt | Granular::Reclaim if policy.when_can_preempt == Fungibility::TryNextFlavor => true,
+        _ => level.1 > 0 && policy.when_can_borrow == Fungibility::TryNextFlavor,
+    }
+}
+
+const fn severity(reason: Option<PendingReason>) -> u8 {
+    match reason {
+        Some(PendingReason::NoMatchingFlavor) => 4,
+        Some(PendingReason::ExceedsMaxQuota) => 3,
+        Some(PendingReason::WaitingForQuota) => 2,
+        Some(PendingReason::TopologyPlacementFailed) => 1,
+        _ => 0,
+    }
+}
+
+fn more_severe(a: Option<PendingReason>, b: Option<PendingReason>) -> Option<PendingReason> {
+    if severity(a) >= severity(b) { a } else { b }
+}
+
+/// Text of an amount in messages.
+pub(crate) fn shown(store: &Store, resource: ResourceId, value: Units) -> String {
+    if value >= INF {
+        "<unlimited>".to_owned()
+    } else {
+        berth_quantity::format(store.resource(resource), amount(value))
+    }
+}
+
+/// Requests of `count` pods, with `pods` where the queue covers it, by resource name.
+pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i64) -> Vec<(ResourceId, Units)> {
+    let mut requests: Vec<(ResourceId, Units)> =
+        pod_set.requests.iter().map(|(resource, one)| (*resource, (one * Units::from(count)).clamp(0, INF))).collect();
+    if queue.group_of(store.pods).is_some() {
+        requests.retain(|(resource, _)| *resource != store.pods);
+        requests.push((store.pods, Units::from(count)));
+        requests.sort_by(|a, b| store.resource(a.0).cmp(store.resource(b.0)));
+    }
+    requests
+}
+
+/// Assigns flavors to all pod sets. Costs flavors × resources, and a search per cell that needs preemption.
+pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, oracle: &mut Oracle<'_>) -> Assignment {
+    let mut assignment = Assignment::default();
+    for (index, pod_set) in request.pod_sets.iter().enumerate() {
+        let count = request.counts.and_then(|c| c.get(index)).copied().unwrap_or(pod_set.spec.count);
+        let result = assign_pod_set(store, tree, request, index, count, &mut assignment, oracle);
+        let failed = result.mode() == Mode::NoFit && result.choices.is_empty();
+        for choice in &result.choices {
+            assignment.borrowing = assignment.borrowing.max(choice.borrow);
+            if let Some(cell) = store.find_cell(choice.flavor, choice.resource) {
+                let value = result.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
+                accumulate(&mut assignment.usage, cell, value);
+            }
+        }
+        assignment.progress.tried.push(result.choices.iter().map(|c| (c.resource, c.tried)).collect());
+        assignment.pod_sets.push(result);
+        if failed {
+            break;
+        }
+    }
+    if assignment.mode() == Mode::NoFit {
+        assignment.no_fit = no_fit_reason(request.queue, &assignment);
+    }
+    assignment
+}
+
+fn assign_pod_set(
+    store: &Store,
+    tree: &mut Tree,
+    request: &Request<'_>,
+    index: usize,
+    count: i64,
+    assignment: &mut Assignment,
+    oracle: &mut Oracle<'_>,
+) -> PodSetResult {
+    let Some(pod_set) = request.pod_sets.get(index) else { return PodSetResult::default() };
+    let mut result = PodSetResult {
+        name: pod_set.spec.name.clone(),
+        count,
+        requests: requests(store, request.queue, pod_set, count),
+        ..PodSetResult::default()
+    };
+    for (resource, quantity) in result.requests.clone() {
+        let Some(group) = request.queue.group_of(resource) else {
+            if quantity == 0 || request.ignore_undeclared {
+                continue;
+            }
+            result.choices.clear();
+            result.reasons = vec![format!("resource {} unavailable in ClusterQueue", store.resource(resource))];
+            break;
+        };
+        if result.flavor_of(resource).is_some() {
+            continue;
+        }
+        let start = request.progress.map_or(0, |progress| progress.next(index, resource));
+        assignment.resumed |= start > 0;
+        let scan = Scan { store, request, pod_set, index, group, resource, start, assumed: &assignment.usage };
+        let found = scan.run(tree, &result.requests, oracle);
+        merge_attempts(store, &mut result.attempts, found.attempts, group, resource);
+        if found.choices.is_empty() {
+            result.choices.clear();
+            result.reasons = found.reasons;
+            break;
+        }
+        result.choices.extend(found.choices);
+        result.reasons.extend(found.reasons);
+    }
+    result.attempts.sort_by(|a, b| store.flavor(a.flavor).cmp(store.flavor(b.flavor)));
+    result
+}
+
+/// The scan over the flavors of one resource group.
+struct Scan<'a> {
+    store: &'a Store,
+    request: &'a Request<'a>,
+    pod_set: &'a PodSet,
+    index: usize,
+    group: &'a Group,
+    resource: ResourceId,
+    start: usize,
+    assumed: &'a [(CellId, Units)],
+}
+
+#[derive(Default)]
+struct Found {
+    choices: Vec<Choice>,
+    reasons: Vec<String>,
+    attempts: Vec<Attempt>,
+}
+
+impl Scan<'_> {
+    fn run(&self, tree: &mut Tree, requests: &[(ResourceId, Units)], oracle: &mut Oracle<'_>) -> Found {
+        let policy = self.request.queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
+        let wanted: Vec<(ResourceId, Units)> =
+            requests.iter().filter(|(resource, _)| self.group.covered.contains(resource)).copied().collect();
+        let mut found = Found::default();
+        let mut best: Level = (Granular::NoFit, u32::MAX);
+        let mut last = None;
+        for (at, flavor) in self.group.flavors.iter().copied().enumerate().skip(self.start) {
+            last = Some(at);
+            let name = self.store.flavor(flavor);
+            if !self.is_pinned(flavor) {
+                let resource = self.store.resource(self.resource);
+                found.reasons.push(format!(
+                    "skipping flavor {name} as it is not found in the nomination mapping for resource {resource}"
+                ));
+                continue;
+            }
+            if let Some(reason) = self.mismatch(flavor) {
+                found.reasons.push(reason.clone());
+                found.attempts.push(Attempt {
+                    flavor,
+                    mode: Mode::NoFit,
+                    borrow: 0,
+                    possibility: None,
+                    reasons: vec![reason],
+                    no_fit: Some(PendingReason::NoMatchingFlavor),
+                });
+                continue;
+            }
+            let (level, choices, attempt) = self.try_flavor(tree, flavor, &wanted, &policy, oracle);
+            found.reasons.extend(attempt.reasons.iter().cloned());
+            found.attempts.push(attempt);
+            let stop = !should_try_next(level, &policy);
+            if stop || is_preferred(level, best, policy.preemption_over_borrowing) {
+                best = level;
+                found.choices = choices;
+            }
+            if stop {
+                break;
+            }
+        }
+        let exhausted = last.is_some_and(|at| at + 1 == self.group.flavors.len());
+        let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
+        for choice in &mut found.choices {
+            choice.tried = tried;
+        }
+        if best.0 == Granular::Fit {
+            found.reasons.clear();
+        }
+        found
+    }
+
+    fn is_pinned(&self, flavor: FlavorId) -> bool {
+        self.request
+            .pins
+            .is_none_or(|pins| pins.get(self.index).is_some_and(|pins| pins.contains(&(self.resource, flavor))))
+    }
+
+    fn mismatch(&self, flavor: FlavorId) -> Option<String> {
+        let name = self.store.flavor(flavor);
+        let Some(spec) = self.store.flavors.get(&flavor) else {
+            return Some(format!("flavor {name} not found"));
+        };
+        let pods = &self.pod_set.spec;
+        if let Some(taint) = untolerated(spec, &pods.tolerations) {
+            return Some(format!("untolerated taint {taint} in flavor {name}"));
+        }
+        (!affinity_matches(&spec.node_labels, &pods.node_selector, &pods.affinity))
+            .then(|| format!("flavor {name} doesn't match node affinity"))
+    }
+
+    fn try_flavor(
+        &self,
+        tree: &mut Tree,
+        flavor: FlavorId,
+        wanted: &[(ResourceId, Units)],
+        policy: &FlavorFungibility,
+        oracle: &mut Oracle<'_>,
+    ) -> (Level, Vec<Choice>, Attempt) {
+        let mut level: Level = (Granular::Fit, 0);
+        let mut attempt =
+            Attempt { flavor, mode: Mode::Fit, borrow: 0, possibility: None, reasons: Vec::new(), no_fit: None };
+        let mut choices = Vec::with_capacity(wanted.len());
+        for (resource, value) in wanted.iter().copied() {
+            let (mode, borrow, reason) = self.quota(tree, flavor, resource, value, oracle);
+            if let Some((text, no_fit)) = reason {
+                attempt.reasons.push(text);
+                attempt.no_fit = more_severe(attempt.no_fit, no_fit);
+            }
+            attempt.borrow = attempt.borrow.max(borrow);
+            if is_preferred(level, (mode, borrow), policy.preemption_over_borrowing) {
+                level = (mode, borrow);
+            }
+            if level.0 == Granular::NoFit || mode == Granular::NoFit {
+                level.0 = Granular::NoFit;
+                choices.clear();
+                break;
+            }
+            choices.push(Choice { resource, flavor, mode: mode.mode(), borrow, tried: -1 });
+        }
+        attempt.mode = level.0.mode();
+        attempt.possibility = level.0.possibility();
+        attempt.reasons.sort();
+        (level, choices, attempt)
+    }
+
+    fn quota(
+        &self,
+        tree: &mut Tree,
+        flavor: FlavorId,
+        resource: ResourceId,
+        value: Units,
+        oracle: &mut Oracle<'_>,
+    ) -> (Granular, u32, Option<(String, Option<PendingReason>)>) {
+        let (store, queue) = (self.store, self.request.queue);
+        let Some(cell) = store.find_cell(flavor, resource) else { return (Granular::NoFit, 0, None) };
+        let assumed = in_usage(self.assumed, cell);
+        let total = assumed + value;
+        let names = (store.resource(resource), store.flavor(flavor));
+        let potential = tree.potential(queue.node, cell);
+        if total > potential {
+            let text = format!(
+                "insufficient quota for {} in flavor {}, previously considered podsets requests ({}) + current podset request ({}) > maximum capacity ({})",
+                names.0,
+                names.1,
+                shown(store, resource, assumed),
+                shown(store, resource, value),
+                shown(store, resource, potential),
+            );
+            return (Granular::NoFit, 0, Some((text, Some(PendingReason::ExceedsMaxQuota))));
+        }
+        let (borrow, may_reclaim) = tree.height_that_fits(queue.node, cell, total);
+        let available = tree.available(queue.node, cell);
+        if total <= available {
+            return (Granular::Fit, borrow, None);
+        }
+        let text = format!(
+            "insufficient unused quota for {} in flavor {}, {} more needed",
+            names.0,
+            names.1,
+            shown(store, resource, total - available),
+        );
+        if tree.cell(queue.node, cell).nominal >= total || may_reclaim || self.can_preempt_while_borrowing() {
+            let (possibility, borrow) = oracle(store, tree, cell, total);
+            let mode = match possibility {
+                PreemptionPossibility::NoCandidates => Granular::NoCandidates,
+                PreemptionPossibility::Preempt => Granular::Preempt,
+                PreemptionPossibility::Reclaim => Granular::Reclaim,
+            };
+            return (mode, borrow, Some((text, None)));
+        }
+        (Granular::NoFit, borrow, Some((text, Some(PendingReason::WaitingForQuota))))
+    }
+
+    fn can_preempt_while_borrowing(&self) -> bool {
+        self.request.queue.spec.as_ref().is_some_and(|spec| {
+            let reclaims = spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never;
+            spec.preemption.borrow_within_cohort || (self.request.fair_sharing && reclaims)
+        })
+    }
+}
+
+/// Folds the attempts for one resource into those of the pod set: per flavor the worst of all.
+fn merge_attempts(store: &Store, into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
+    if new.is_empty() {
+        return;
+    }
+    let present: BTreeSet<FlavorId> = new.iter().map(|attempt| attempt.flavor).collect();
+    for attempt in new {
+        let Some(old) = into.iter_mut().find(|old| old.flavor == attempt.flavor) else {
+            into.push(attempt);
+            continue;
+        };
+        old.mode = old.mode.min(attempt.mode);
+        old.borrow = old.borrow.max(attempt.borrow);
+        old.possibility = match (old.possibility, attempt.possibility) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        old.no_fit = more_severe(old.no_fit, attempt.no_fit);
+        add_reasons(old, attempt.reasons);
+    }
+    for old in into.iter_mut() {
+        if group.flavors.contains(&old.flavor) && !present.contains(&old.flavor) {
+            let text =
+                format!("flavor {} does not provide resource {}", store.flavor(old.flavor), store.resource(resource));
+            old.mode = Mode::NoFit;
+            old.no_fit = Some(PendingReason::NoMatchingFlavor);
+            add_reasons(old, vec![text]);
+        }
+    }
+}
+
+fn add_reasons(attempt: &mut Attempt, reasons: Vec<String>) {
+    attempt.reasons.extend(reasons);
+    attempt.reasons.sort();
+    attempt.reasons.dedup();
+}
+
+/// Over the flavors of a group the mildest reason counts, over groups and pod sets the most severe.
+fn no_fit_reason(queue: &Queue, assignment: &Assignment) -> Option<PendingReason> {
+    let mut overall = None;
+    for pod_set in assignment.pod_sets.iter().filter(|p| p.mode() == Mode::NoFit) {
+        if pod_set.attempts.is_empty() {
+            overall = more_severe(overall, Some(PendingReason::NoMatchingFlavor));
+            continue;
+        }
+        for group in &queue.groups {
+            let mildest = pod_set
+                .attempts
+                .iter()
+                .filter(|attempt| attempt.mode == Mode::NoFit && group.flavors.contains(&attempt.flavor))
+                .map(|attempt| attempt.no_fit)
+                .min_by_key(|reason| severity(*reason));
+            overall = more_severe(overall, mildest.flatten());
+        }
+    }
+    overall
+}

@@ -1,0 +1,31 @@
+//! Admission decisions: which pending workload gets which quota, who has to leave for it, and why the others wait.
+//!
+//! A [`World`] takes in changes ([`Delta`]) and answers with plans ([`Plan`]); the same deltas and times always give the same
+//! plans. It never reads a clock, does I/O or knows the Kubernetes API: `control` translates.
+//!
+//! Start reading at [`World::apply`] (`world.rs`) and [`World::plan`] (`plan.rs`); one cycle is in `cycle.rs`, flavors in
+//! `flavors.rs`, quota arithmetic in `balance.rs` and `tree.rs`, victims in `preempt`.
+
+mod assignment;
+mod balance;
+mod check;
+mod cycle;
+mod figures;
+mod flavors;
+mod ids;
+mod matching;
+pub mod model;
+mod nominate;
+mod partial;
+mod pending;
+mod plan;
+mod preempt;
+mod store;
+mod tree;
+mod workloads;
+mod world;
+
+pub use assignment::{Granular, Mode, PreemptionPossibility};
+pub use check::check;
+pub use model::*;
+pub use world::{Changed, FairSharing, Options, ShareStrategy, World};

@@ -1,0 +1,70 @@
+//! Taints and tolerations, node affinity against flavor labels, label selectors.
+
+use std::collections::BTreeMap;
+
+use crate::model::{FlavorSpec, Requirement, Selector, SelectorOp, Taint, TaintEffect, Toleration};
+
+type Labels = BTreeMap<String, String>;
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    toleration.effect.is_none_or(|effect| effect == taint.effect)
+        && (toleration.key.is_empty() || toleration.key == taint.key)
+        && (toleration.exists || (!toleration.key.is_empty() && toleration.value == taint.value))
+}
+
+/// The first taint that keeps pods off a flavor, as Kueue prints it.
+pub(crate) fn untolerated(flavor: &FlavorSpec, tolerations: &[Toleration]) -> Option<String> {
+    let decides = |taint: &&Taint| taint.effect != TaintEffect::PreferNoSchedule;
+    let tolerated = |taint: &Taint| tolerations.iter().chain(&flavor.tolerations).any(|t| tolerates(t, taint));
+    flavor.taints.iter().filter(decides).find(|taint| !tolerated(taint)).map(|taint| {
+        let effect = match taint.effect {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        };
+        format!("{{{} {} {effect} <nil>}}", taint.key, taint.value)
+    })
+}
+
+/// Whether a pod's node selector and required affinity, both restricted to the flavor's own label keys, match the
+/// flavor's labels.
+pub(crate) fn affinity_matches(labels: &Labels, node_selector: &Labels, affinity: &[Vec<Requirement>]) -> bool {
+    let selector_matches = node_selector.iter().all(|(key, value)| labels.get(key).is_none_or(|label| label == value));
+    if !selector_matches {
+        return false;
+    }
+    let relevant = |term: &[Requirement]| -> Vec<Requirement> {
+        term.iter().filter(|r| labels.contains_key(&r.key)).cloned().collect()
+    };
+    let terms: Vec<Vec<Requirement>> = affinity.iter().map(|term| relevant(term)).collect();
+    // A term that says nothing about this flavor matches it, and terms are alternatives.
+    terms.is_empty()
+        || terms.iter().any(Vec::is_empty)
+        || terms.iter().any(|term| term.iter().all(|requirement| holds(requirement, labels)))
+}
+
+fn holds(requirement: &Requirement, labels: &Labels) -> bool {
+    let label = labels.get(&requirement.key);
+    let is_listed = label.is_some_and(|label| requirement.values.contains(label));
+    match requirement.op {
+        SelectorOp::In => is_listed,
+        SelectorOp::NotIn => !is_listed,
+        SelectorOp::Exists => label.is_some(),
+        SelectorOp::DoesNotExist => label.is_none(),
+        SelectorOp::Gt => compare(requirement, label, |label, bound| label > bound),
+        SelectorOp::Lt => compare(requirement, label, |label, bound| label < bound),
+    }
+}
+
+fn compare(requirement: &Requirement, label: Option<&String>, test: fn(i64, i64) -> bool) -> bool {
+    let number = |text: &String| text.parse::<i64>().ok();
+    match (label.and_then(number), requirement.values.first().and_then(number)) {
+        (Some(label), Some(bound)) => requirement.values.len() == 1 && test(label, bound),
+        _ => false,
+    }
+}
+
+/// Whether a label selector selects an object with these labels.
+pub(crate) fn selects(selector: &Selector, labels: &Labels) -> bool {
+    selector.0.iter().all(|requirement| holds(requirement, labels))
+}

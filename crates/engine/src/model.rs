@@ -1,0 +1,532 @@
+//! What the engine is told (`*Spec`, [`Delta`]) and what it answers ([`Plan`]).
+//!
+//! Plain data with owned strings: the border of the crate. Inside, names are interned (see `world`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use berth_quantity::Amount;
+
+/// A point in time, in milliseconds since the Unix epoch. The engine never reads a clock; `now` is an argument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(pub i64);
+
+/// A quota cell is addressed by flavor and resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlavorResource {
+    /// Name of the ResourceFlavor.
+    pub flavor: String,
+    /// Name of the resource, for example `cpu`.
+    pub resource: String,
+}
+
+/// Effect of a taint; `PreferNoSchedule` never decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TaintEffect {
+    /// `NoSchedule`.
+    NoSchedule,
+    /// `PreferNoSchedule`.
+    PreferNoSchedule,
+    /// `NoExecute`.
+    NoExecute,
+}
+
+/// A node taint declared by a flavor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Taint key.
+    pub key: String,
+    /// Taint value, empty when absent.
+    pub value: String,
+    /// Taint effect.
+    pub effect: TaintEffect,
+}
+
+/// A toleration of a pod or flavor. `key` empty with `exists` tolerates everything.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Toleration {
+    /// Taint key; empty matches every key.
+    pub key: String,
+    /// Operator `Exists` (true) or `Equal` (false).
+    pub exists: bool,
+    /// Value for `Equal`.
+    pub value: String,
+    /// Effect; `None` matches every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+/// Operators of label selectors and node selector terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectorOp {
+    /// Value is one of.
+    In,
+    /// Value is none of (or key absent).
+    NotIn,
+    /// Key present.
+    Exists,
+    /// Key absent.
+    DoesNotExist,
+    /// Integer value greater than (node affinity only).
+    Gt,
+    /// Integer value less than (node affinity only).
+    Lt,
+}
+
+/// One requirement on labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// Label key.
+    pub key: String,
+    /// Operator.
+    pub op: SelectorOp,
+    /// Values, as the operator needs them.
+    pub values: Vec<String>,
+}
+
+/// A label selector: every requirement must hold; `matchLabels` arrive as `In` with one value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector(pub Vec<Requirement>);
+
+/// A ResourceFlavor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlavorSpec {
+    /// Object name.
+    pub name: String,
+    /// `spec.nodeLabels`.
+    pub node_labels: BTreeMap<String, String>,
+    /// `spec.nodeTaints`.
+    pub taints: Vec<Taint>,
+    /// `spec.tolerations`, added to the pods' own.
+    pub tolerations: Vec<Toleration>,
+    /// `spec.topologyName`: such a flavor takes no workload until topology is implemented.
+    pub topology: Option<String>,
+}
+
+/// Quota of one resource in one flavor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// `nominalQuota`.
+    pub nominal: Amount,
+    /// `borrowingLimit`; `None` is unlimited.
+    pub borrowing_limit: Option<Amount>,
+    /// `lendingLimit`; `None` lends everything.
+    pub lending_limit: Option<Amount>,
+}
+
+/// One flavor of a resource group, quotas in the order of `ResourceGroup::covered`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlavorQuotas {
+    /// Flavor name.
+    pub flavor: String,
+    /// One quota per covered resource.
+    pub quotas: Vec<Quota>,
+}
+
+/// A resource group of a ClusterQueue or Cohort.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceGroup {
+    /// `coveredResources`.
+    pub covered: Vec<String>,
+    /// Flavors in the order in which they are tried.
+    pub flavors: Vec<FlavorQuotas>,
+}
+
+/// A Cohort object. A cohort that is only referenced exists too, with no quota and weight 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CohortSpec {
+    /// Object name.
+    pub name: String,
+    /// `spec.parentName`.
+    pub parent: Option<String>,
+    /// The cohort's own quota.
+    pub groups: Vec<ResourceGroup>,
+    /// `fairSharing.weight` in nano units (1 = 1_000_000_000).
+    pub weight: i64,
+}
+
+/// `queueingStrategy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// A head that does not fit blocks its queue.
+    StrictFifo,
+    /// A head that does not fit is parked.
+    #[default]
+    BestEffortFifo,
+}
+
+/// `stopPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopPolicy {
+    /// Runs.
+    #[default]
+    None,
+    /// No new reservations.
+    Hold,
+    /// No new reservations, admitted workloads are evicted (by `control`).
+    HoldAndDrain,
+}
+
+/// `withinClusterQueue` and `reclaimWithinCohort` in one type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreemptionPolicy {
+    /// Never preempt.
+    #[default]
+    Never,
+    /// Only workloads of lower priority.
+    LowerPriority,
+    /// Lower priority, or equal priority and newer.
+    LowerOrNewerEqualPriority,
+    /// Any workload.
+    Any,
+}
+
+/// `spec.preemption`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preemption {
+    /// `withinClusterQueue`.
+    pub within_cluster_queue: PreemptionPolicy,
+    /// `reclaimWithinCohort`.
+    pub reclaim_within_cohort: PreemptionPolicy,
+    /// `borrowWithinCohort.policy` is `LowerPriority`.
+    pub borrow_within_cohort: bool,
+    /// `borrowWithinCohort.maxPriorityThreshold`.
+    pub max_priority_threshold: Option<i32>,
+}
+
+/// What to do after a flavor that would do, but not well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fungibility {
+    /// `MayStopSearch`.
+    MayStopSearch,
+    /// `TryNextFlavor`.
+    TryNextFlavor,
+}
+
+/// `spec.flavorFungibility`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlavorFungibility {
+    /// `whenCanBorrow`, default `MayStopSearch`.
+    pub when_can_borrow: Fungibility,
+    /// `whenCanPreempt`, default `TryNextFlavor`.
+    pub when_can_preempt: Fungibility,
+    /// `preference` is `PreemptionOverBorrowing` (else `BorrowingOverPreemption`).
+    pub preemption_over_borrowing: bool,
+}
+
+impl Default for FlavorFungibility {
+    fn default() -> Self {
+        Self {
+            when_can_borrow: Fungibility::MayStopSearch,
+            when_can_preempt: Fungibility::TryNextFlavor,
+            preemption_over_borrowing: false,
+        }
+    }
+}
+
+/// A ClusterQueue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterQueueSpec {
+    /// Object name.
+    pub name: String,
+    /// `spec.cohortName`.
+    pub cohort: Option<String>,
+    /// `spec.resourceGroups`.
+    pub groups: Vec<ResourceGroup>,
+    /// `spec.queueingStrategy`.
+    pub strategy: Strategy,
+    /// `spec.stopPolicy`.
+    pub stop: StopPolicy,
+    /// `spec.namespaceSelector`; `None` matches nothing.
+    pub namespace_selector: Option<Selector>,
+    /// `spec.preemption`.
+    pub preemption: Preemption,
+    /// `spec.flavorFungibility`.
+    pub fungibility: FlavorFungibility,
+    /// `fairSharing.weight` in nano units.
+    pub weight: i64,
+    /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
+    /// deletion): the text of the Active condition.
+    pub inactive: Option<String>,
+    /// Admission checks by name with the flavors they apply to (empty: all). A workload is Admitted only when all are
+    /// ready; the engine only reports which apply.
+    pub admission_checks: Vec<(String, BTreeSet<String>)>,
+}
+
+/// A LocalQueue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalQueueSpec {
+    /// Namespace.
+    pub namespace: String,
+    /// Object name.
+    pub name: String,
+    /// `spec.clusterQueue`.
+    pub cluster_queue: String,
+    /// `spec.stopPolicy`.
+    pub stop: StopPolicy,
+}
+
+/// One pod set of a workload, reduced to what decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodSetSpec {
+    /// Name.
+    pub name: String,
+    /// Pods (already net of reclaimable pods where the workload holds quota).
+    pub count: i64,
+    /// `minCount` for partial admission.
+    pub min_count: Option<i64>,
+    /// Requests of one pod, in the engine's units.
+    pub requests: BTreeMap<String, Amount>,
+    /// The template's nodeSelector.
+    pub node_selector: BTreeMap<String, String>,
+    /// Required node affinity: terms are alternatives, requirements of a term all hold. Empty: no affinity.
+    pub affinity: Vec<Vec<Requirement>>,
+    /// The template's tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Asks for topology (an annotation or `topologyRequest` is present).
+    pub topology_request: bool,
+}
+
+/// What a pod set was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodSetAssignment {
+    /// Pod set name.
+    pub name: String,
+    /// Admitted pods.
+    pub count: i64,
+    /// Flavor per resource.
+    pub flavors: BTreeMap<String, String>,
+    /// Total usage per resource (all pods).
+    pub usage: BTreeMap<String, Amount>,
+}
+
+/// What a workload holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// ClusterQueue that gave the quota.
+    pub cluster_queue: String,
+    /// Assignment per pod set. Usage counts as given here (control subtracts reclaimable pods).
+    pub pod_sets: Vec<PodSetAssignment>,
+    /// When quota was reserved.
+    pub at: Millis,
+    /// Evicted and on its way out: still holds its quota.
+    pub evicted: bool,
+}
+
+/// A workload's place in life, as far as quota is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkloadState {
+    /// Waits for quota.
+    Pending {
+        /// Not before this time (requeue back-off); `None` is now.
+        not_before: Option<Millis>,
+        /// Blocked from outside (Requeued=False, gates, ...): known, counted as inadmissible, never tried.
+        blocked: bool,
+    },
+    /// Holds quota.
+    Reserved(Reservation),
+}
+
+/// A workload that is active and not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadSpec {
+    /// UID, the identity.
+    pub uid: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// `spec.queueName`: LocalQueue in the same namespace.
+    pub local_queue: String,
+    /// Effective priority.
+    pub priority: i32,
+    /// Queue-order timestamp.
+    pub queued_at: Millis,
+    /// Pod sets.
+    pub pod_sets: Vec<PodSetSpec>,
+    /// State.
+    pub state: WorkloadState,
+    /// Changes when something that decides changed (spec generation, gates, reclaimable pods): a parked workload is then
+    /// looked at again.
+    pub revision: u64,
+}
+
+/// One change of the outside world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delta {
+    /// Create or replace a flavor.
+    Flavor(FlavorSpec),
+    /// Flavor gone.
+    RemoveFlavor(String),
+    /// Create or replace a cohort object.
+    Cohort(CohortSpec),
+    /// Cohort object gone.
+    RemoveCohort(String),
+    /// Create or replace a ClusterQueue.
+    ClusterQueue(ClusterQueueSpec),
+    /// ClusterQueue gone.
+    RemoveClusterQueue(String),
+    /// Create or replace a LocalQueue.
+    LocalQueue(LocalQueueSpec),
+    /// LocalQueue gone (namespace, name).
+    RemoveLocalQueue(String, String),
+    /// Namespace labels.
+    Namespace(String, BTreeMap<String, String>),
+    /// Namespace gone.
+    RemoveNamespace(String),
+    /// Create or replace a workload.
+    Workload(WorkloadSpec),
+    /// Workload gone, finished or inactive (by UID): its quota is free.
+    RemoveWorkload(String),
+    /// The write of a planned admission failed: the workload is pending again (by UID).
+    Forget(String),
+}
+
+/// Why a delta was refused; nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A workload of that UID is not known.
+    #[error("workload {0} is not known")]
+    UnknownWorkload(String),
+}
+
+/// Reason code of a pending workload; the names are Kueue's QuotaReserved=False reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PendingReason {
+    /// No flavor matches.
+    NoMatchingFlavor,
+    /// Quota is in use.
+    WaitingForQuota,
+    /// More than the queue can ever give.
+    ExceedsMaxQuota,
+    /// Queue, namespace or object is not as it must be.
+    Misconfigured,
+    /// Queue is stopped or inactive.
+    Suspended,
+    /// Preemption under way.
+    WaitingForPreemptedWorkloads,
+    /// Topology does not fit.
+    TopologyPlacementFailed,
+    /// Not looked at yet.
+    PendingEvaluation,
+}
+
+impl PendingReason {
+    /// The reason as Kueue writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoMatchingFlavor => "NoMatchingFlavor",
+            Self::WaitingForQuota => "WaitingForQuota",
+            Self::ExceedsMaxQuota => "ExceedsMaxQuota",
+            Self::Misconfigured => "Misconfigured",
+            Self::Suspended => "Suspended",
+            Self::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
+            Self::TopologyPlacementFailed => "TopologyPlacementFailed",
+            Self::PendingEvaluation => "PendingEvaluation",
+        }
+    }
+}
+
+/// A planned admission: quota is booked in the world until the workload's own delta or a `Forget` arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Workload UID.
+    pub uid: String,
+    /// ClusterQueue.
+    pub cluster_queue: String,
+    /// Assignment per pod set.
+    pub pod_sets: Vec<PodSetAssignment>,
+    /// Names of admission checks that apply; empty means admitted at once.
+    pub admission_checks: Vec<String>,
+    /// Text of the considered flavors, when more than one was tried (kueue.md 2.6).
+    pub flavors_considered: Option<String>,
+}
+
+/// A planned preemption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Victim UID.
+    pub uid: String,
+    /// Preemptor UID.
+    pub preemptor: String,
+    /// `InClusterQueue`, `InCohortReclamation`, `InCohortFairSharing`, `InCohortReclaimWhileBorrowing`.
+    pub reason: &'static str,
+    /// Path of cohorts and queue of the preemptor, `/root/../cq`.
+    pub preemptor_path: String,
+    /// The same for the victim.
+    pub preemptee_path: String,
+}
+
+/// Verdict on a workload that was looked at and not admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Workload UID.
+    pub uid: String,
+    /// Reason code.
+    pub reason: PendingReason,
+    /// Message in Kueue's wording.
+    pub message: String,
+    /// It was the head of its queue or the first of its class of equals: write its reason first.
+    pub leading: bool,
+}
+
+/// What a call of `plan` decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Plan {
+    /// Admissions, in order.
+    pub admissions: Vec<Admission>,
+    /// Preemptions, in order.
+    pub evictions: Vec<Eviction>,
+    /// Verdicts on the others that were looked at.
+    pub verdicts: Vec<Verdict>,
+    /// Heads were left because `Limits::max_admissions` was reached: call again.
+    pub more: bool,
+    /// Earliest `not_before` among waiting workloads.
+    pub wake_at: Option<Millis>,
+    /// Scheduling cycles that were run.
+    pub cycles: u64,
+}
+
+/// Bounds of one call of `plan`.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Stop after that many admissions.
+    pub max_admissions: usize,
+}
+
+/// Usage of one quota cell of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellUsage {
+    /// Flavor.
+    pub flavor: String,
+    /// Resource.
+    pub resource: String,
+    /// Reserved amount.
+    pub total: Amount,
+    /// Part of it above nominal.
+    pub borrowed: Amount,
+}
+
+/// Why a ClusterQueue can not admit, `None` when it can: reason and message of its Active condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// `Ready`, `Stopped`, `FlavorNotFound`, ...
+    pub reason: &'static str,
+    /// Message.
+    pub message: String,
+    /// Active.
+    pub active: bool,
+}
+
+/// Figures of one ClusterQueue or LocalQueue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// Pending workloads that will be tried.
+    pub pending_active: u32,
+    /// Pending workloads that are parked or blocked.
+    pub pending_inadmissible: u32,
+    /// Workloads holding quota.
+    pub reserving: u32,
+    /// Usage per cell, in the queue's order of flavors and covered resources.
+    pub reservation: Vec<CellUsage>,
+}

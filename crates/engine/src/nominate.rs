@@ -1,0 +1,108 @@
+//! Nomination: what a head could have now, with whose leaving, and in reduced size if need be (kueue.md 6.3, 6.10).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::assignment::{Assignment, Mode};
+use crate::balance::Usage;
+use crate::flavors::{self, Pins, Request};
+use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::partial;
+use crate::preempt::{self, Ask, Target};
+use crate::store::{Progress, Store, Workload};
+use crate::tree::Tree;
+use crate::world::Options;
+
+/// An assignment and the victims it needs.
+pub(crate) type Nomination = (Assignment, Vec<Target>);
+
+/// Looks for room for workloads.
+pub(crate) struct Nominator<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) tree: &'a mut Tree,
+    pub(crate) options: &'a Options,
+    /// Workloads taken as gone already: their usage is out of the tree.
+    pub(crate) gone: &'a BTreeSet<WorkloadId>,
+}
+
+impl Nominator<'_> {
+    /// Full size first; reduced only when full size is neither a fit nor has victims.
+    pub(crate) fn nominate(
+        &mut self,
+        workload: &Workload,
+        queue: QueueId,
+        progress: Option<&Progress>,
+        pins: Option<&Pins>,
+    ) -> Nomination {
+        let full = self.assign(workload, queue, None, progress, pins);
+        let mode = full.mode();
+        if mode == Mode::Fit {
+            return (full, Vec::new());
+        }
+        if mode == Mode::Preempt {
+            let targets = self.targets(workload, queue, &full);
+            if !targets.is_empty() {
+                return (full, targets);
+            }
+        }
+        if self.options.partial_admission {
+            let pod_sets = Arc::clone(&self.store.classes[workload.class].pod_sets);
+            let reduced = partial::search(&pod_sets, |counts| {
+                let assignment = self.assign(workload, queue, Some(counts), progress, pins);
+                match assignment.mode() {
+                    Mode::Fit => Some((assignment, Vec::new())),
+                    Mode::Preempt => {
+                        let targets = self.targets(workload, queue, &assignment);
+                        (!targets.is_empty()).then_some((assignment, targets))
+                    }
+                    Mode::NoFit | Mode::DeferredFit => None,
+                }
+            });
+            if let Some(nomination) = reduced {
+                return nomination;
+            }
+        }
+        (full, Vec::new())
+    }
+
+    pub(crate) fn assign(
+        &mut self,
+        workload: &Workload,
+        queue: QueueId,
+        counts: Option<&[i64]>,
+        progress: Option<&Progress>,
+        pins: Option<&Pins>,
+    ) -> Assignment {
+        let pod_sets = &self.store.classes[workload.class].pod_sets;
+        let request = Request {
+            queue: &self.store.queues[queue],
+            pod_sets,
+            counts,
+            progress,
+            pins,
+            ignore_undeclared: self.options.ignore_undeclared,
+            fair_sharing: self.options.fair_sharing.is_some(),
+        };
+        let ask = Ask::of(workload, queue, self.gone);
+        let options = self.options;
+        let mut oracle = |store: &Store, tree: &mut Tree, cell: CellId, value| {
+            preempt::possibility(store, tree, options, &ask, cell, value)
+        };
+        flavors::assign(self.store, self.tree, &request, &mut oracle)
+    }
+
+    fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Vec<Target> {
+        let mut needs: Vec<CellId> = assignment
+            .pod_sets
+            .iter()
+            .flat_map(|pod_set| &pod_set.choices)
+            .filter(|choice| choice.mode == Mode::Preempt)
+            .filter_map(|choice| self.store.find_cell(choice.flavor, choice.resource))
+            .collect();
+        needs.sort_unstable();
+        needs.dedup();
+        let usage: Usage = assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect();
+        let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(workload, queue, self.gone) };
+        preempt::targets(self.store, self.tree, self.options, &ask)
+    }
+}

@@ -1,0 +1,141 @@
+//! Planning: cycles back to back in memory until nothing is left to try.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::assignment::Mode;
+use crate::cycle::Report;
+use crate::ids::{NodeId, QueueId, WorkloadId};
+use crate::model::{Limits, Millis, Plan, Verdict};
+use crate::nominate::Nominator;
+use crate::store::{Phase, Place};
+use crate::world::World;
+
+impl World {
+    /// Runs cycles until no head can move any more or the limit is reached. What is planned is booked already. Costs
+    /// the heads that are looked at.
+    pub fn plan(&mut self, now: Millis, limits: Limits) -> Plan {
+        self.plan_cycles(now, limits, u64::MAX)
+    }
+
+    /// Like [`World::plan`] for a given number of cycles at most.
+    pub fn plan_cycles(&mut self, now: Millis, limits: Limits, cycles: u64) -> Plan {
+        self.release_timers(now);
+        // Trees may have been joined since they were marked.
+        self.live = self.live.iter().map(|node| self.tree.root(*node)).collect();
+        let mut report = Report::default();
+        let mut done = 0;
+        // Cycles in a row in which a tree only went on scanning flavors.
+        let mut idle: BTreeMap<NodeId, usize> = BTreeMap::new();
+        while !self.live.is_empty() && done < cycles && report.admissions.len() < limits.max_admissions {
+            let room = limits.max_admissions - report.admissions.len();
+            self.run_cycle(now, room, &mut report);
+            done += 1;
+            self.live.retain(|root| {
+                if report.moved.contains(root) {
+                    idle.remove(root);
+                    return true;
+                }
+                let scans = idle.entry(*root).or_default();
+                *scans += 1;
+                report.scanning.get(root).is_some_and(|bound| *scans <= *bound)
+            });
+        }
+        let verdicts = self.collect_verdicts(&mut report);
+        Plan {
+            more: self.live.iter().any(|root| self.has_heads(*root)),
+            admissions: report.admissions,
+            evictions: report.evictions,
+            verdicts,
+            wake_at: self.timers.first().map(|(time, _)| *time),
+            cycles: done,
+        }
+    }
+
+    fn has_heads(&self, root: NodeId) -> bool {
+        self.tree.bottom_up(root).iter().any(|node| {
+            self.store.queue_of_node.get(node).is_some_and(|queue| {
+                let queue = &self.store.queues[*queue];
+                let is_stale = queue.pending.epoch != self.tree.nodes[root].epoch;
+                queue.active && (queue.pending.has_heads() || (is_stale && queue.pending.total > 0))
+            })
+        })
+    }
+
+    fn release_timers(&mut self, now: Millis) {
+        while let Some((time, id)) = self.timers.first().copied().filter(|(time, _)| *time <= now) {
+            self.timers.remove(&(time, id));
+            self.unplace(id);
+            if let Some(workload) = self.store.workload_mut(id) {
+                workload.not_before = None;
+            }
+            self.place(id);
+        }
+    }
+
+    fn collect_verdicts(&mut self, report: &mut Report) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for id in std::mem::take(&mut report.leading) {
+            verdicts.extend(report.verdicts.remove(&id));
+        }
+        for id in std::mem::take(&mut self.notices) {
+            let Some((reason, message)) = self.standing_verdict(id) else { continue };
+            let Some(workload) = self.store.workload_mut(id) else { continue };
+            workload.verdict = Some((reason, Arc::from(message.as_str())));
+            verdicts.push(Verdict { uid: workload.uid.to_string(), reason, message, leading: false });
+        }
+        verdicts
+    }
+
+    /// The slow alarm: counts parked workloads (a class of equals once) that would fit although nothing woke them, and
+    /// wakes them. Must find none. Costs all parked classes.
+    pub fn sweep(&mut self, now: Millis) -> usize {
+        self.release_timers(now);
+        let mut found = 0;
+        for queue in self.store.queues.ids() {
+            let root = self.tree.root(self.store.queues[queue].node);
+            let is_stale = self.store.queues[queue].pending.epoch != self.tree.nodes[root].epoch;
+            if !self.store.queues[queue].active || is_stale {
+                continue;
+            }
+            let pending = &self.store.queues[queue].pending;
+            let parked = pending.classes.values().filter(|class| class.parked.is_some());
+            let mut suspects: Vec<WorkloadId> =
+                parked.filter_map(|class| class.members.first().map(|(_, id)| *id)).collect();
+            suspects.extend(pending.solo.iter().filter(|id| !self.asks_topology(**id)));
+            for id in suspects {
+                if self.would_fit(queue, id) {
+                    found += 1;
+                    self.rouse(queue, id);
+                    self.live.insert(root);
+                }
+            }
+        }
+        found
+    }
+
+    fn asks_topology(&self, id: WorkloadId) -> bool {
+        let class = self.store.workload(id).map(|workload| &self.store.classes[workload.class]);
+        class.is_some_and(|class| class.pod_sets.iter().any(|pod_set| pod_set.spec.topology_request))
+    }
+
+    fn would_fit(&mut self, queue: QueueId, id: WorkloadId) -> bool {
+        let gone = std::collections::BTreeSet::new();
+        let Some(workload) = self.store.workload(id) else { return false };
+        let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
+        nominator.assign(workload, queue, None, None, None).mode() == Mode::Fit
+    }
+
+    fn rouse(&mut self, queue: QueueId, id: WorkloadId) {
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        let (class, key) = (workload.class, workload.key());
+        let is_solo = matches!(workload.phase, Phase::Pending(Place::Solo));
+        workload.phase = Phase::Pending(Place::Class);
+        let pending = &mut self.store.queues[queue].pending;
+        if is_solo {
+            pending.solo.remove(&id);
+            pending.push(class, key, id);
+        }
+        pending.wake_class(class);
+    }
+}

@@ -1,0 +1,76 @@
+//! Whom to preempt: the search for victims. `candidates` says who may be taken and in which order, `classical` (and `fair`)
+//! how many of them.
+
+pub(crate) mod candidates;
+pub(crate) mod classical;
+
+use std::collections::BTreeSet;
+
+use crate::assignment::PreemptionPossibility;
+use crate::balance::Units;
+use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::model::Millis;
+use crate::store::{Store, Workload};
+use crate::tree::{Tree, Trial};
+use crate::world::Options;
+
+/// One victim and the reason of its Preempted condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) workload: WorkloadId,
+    pub(crate) reason: &'static str,
+}
+
+/// Who asks for what.
+pub(crate) struct Ask<'a> {
+    pub(crate) queue: QueueId,
+    pub(crate) priority: i32,
+    pub(crate) queued_at: Millis,
+    /// Cells that lack quota, sorted.
+    pub(crate) needs: &'a [CellId],
+    /// Everything the workload would use.
+    pub(crate) usage: &'a [(CellId, Units)],
+    /// Workloads that are taken as gone already.
+    pub(crate) gone: &'a BTreeSet<WorkloadId>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn of(workload: &Workload, queue: QueueId, gone: &'a BTreeSet<WorkloadId>) -> Self {
+        Self { queue, priority: workload.priority, queued_at: workload.queued_at, needs: &[], usage: &[], gone }
+    }
+}
+
+/// Victims whose leaving makes the usage fit; empty when there is no such set.
+pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Vec<Target> {
+    match &options.fair_sharing {
+        None => classical::targets(store, tree, ask),
+        Some(_) => classical::targets(store, tree, ask),
+    }
+}
+
+/// The search for a single cell, as flavor assignment needs it.
+pub(crate) fn possibility(
+    store: &Store,
+    tree: &mut Tree,
+    options: &Options,
+    ask: &Ask<'_>,
+    cell: CellId,
+    value: Units,
+) -> (PreemptionPossibility, u32) {
+    let ask = Ask { needs: &[cell], usage: &[(cell, value)], ..*ask };
+    let victims = targets(store, tree, options, &ask);
+    let node = store.queues[ask.queue].node;
+    let mut trial = Trial::new(tree);
+    let mut own = false;
+    for held in victims.iter().filter_map(|t| store.workload(t.workload)?.held()) {
+        trial.remove(store.queues[held.queue].node, &held.usage);
+        own |= held.queue == ask.queue;
+    }
+    let (borrow, _) = trial.tree().height_that_fits(node, cell, value);
+    let possibility = match (victims.is_empty(), own) {
+        (true, _) => PreemptionPossibility::NoCandidates,
+        (false, true) => PreemptionPossibility::Preempt,
+        (false, false) => PreemptionPossibility::Reclaim,
+    };
+    (possibility, borrow)
+}

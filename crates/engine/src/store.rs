@@ -1,0 +1,316 @@
+//! What the world knows besides the tree of quotas: flavors, queues, workloads and their classes.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::balance::{Units, Usage, units};
+use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
+use crate::model::{ClusterQueueSpec, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Strategy};
+use crate::pending::Pending;
+
+/// A pod set with interned resources.
+#[derive(Clone, Debug)]
+pub(crate) struct PodSet {
+    pub(crate) spec: PodSetSpec,
+    /// Requests of one pod, by resource name.
+    pub(crate) requests: Vec<(ResourceId, Units)>,
+}
+
+/// Workloads that nothing distinguishes for scheduling.
+#[derive(Debug)]
+pub(crate) struct Class {
+    pub(crate) key: String,
+    pub(crate) pod_sets: Arc<[PodSet]>,
+    pub(crate) members: u32,
+}
+
+/// Order in a queue: higher priority, older, smaller uid.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) priority: Reverse<i32>,
+    pub(crate) queued_at: Millis,
+    pub(crate) uid: Arc<str>,
+}
+
+/// Where a pending workload waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// No queue takes it (LocalQueue or ClusterQueue missing or stopped).
+    Nowhere,
+    /// In its class, active or parked with it.
+    Class,
+    /// Parked by itself until the tree is woken.
+    Solo,
+    /// Parked until its namespace or queue changes.
+    Mismatched,
+    /// Back-off.
+    Until(Millis),
+    /// Blocked from outside.
+    Blocked,
+    /// Popped, being scheduled.
+    InFlight,
+}
+
+/// Quota held.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) queue: QueueId,
+    pub(crate) usage: Usage,
+    pub(crate) at: Millis,
+    /// Evicted, or its eviction is planned.
+    pub(crate) evicted: bool,
+    /// Planned here, not yet told by a delta.
+    pub(crate) assumed: bool,
+}
+
+/// State of a workload.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    Pending(Place),
+    Held(Box<Held>),
+}
+
+/// How far the scan over flavors got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Per pod set: resource and index of the last flavor tried, -1 when the list was exhausted.
+    pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
+    pub(crate) generation: u64,
+    pub(crate) cycle: u64,
+    pub(crate) epoch: u64,
+}
+
+impl Progress {
+    pub(crate) fn has_pending_flavors(&self) -> bool {
+        self.tried.iter().flatten().any(|(_, index)| *index != -1)
+    }
+
+    /// Index of the flavor to try next.
+    pub(crate) fn next(&self, pod_set: usize, resource: ResourceId) -> usize {
+        let tried = self.tried.get(pod_set).and_then(|t| t.iter().find(|(r, _)| *r == resource));
+        tried.map_or(0, |(_, index)| usize::try_from(index.saturating_add(1)).unwrap_or(0))
+    }
+}
+
+/// A workload.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub(crate) uid: Arc<str>,
+    pub(crate) name: String,
+    pub(crate) local_queue: LocalQueueId,
+    pub(crate) priority: i32,
+    pub(crate) queued_at: Millis,
+    pub(crate) revision: u64,
+    pub(crate) not_before: Option<Millis>,
+    pub(crate) blocked: bool,
+    pub(crate) class: ClassId,
+    pub(crate) phase: Phase,
+    pub(crate) progress: Option<Box<Progress>>,
+    pub(crate) verdict: Option<(PendingReason, Arc<str>)>,
+}
+
+impl Workload {
+    pub(crate) fn key(&self) -> Key {
+        Key { priority: Reverse(self.priority), queued_at: self.queued_at, uid: Arc::clone(&self.uid) }
+    }
+
+    pub(crate) fn held(&self) -> Option<&Held> {
+        match &self.phase {
+            Phase::Held(held) => Some(held),
+            Phase::Pending(_) => None,
+        }
+    }
+}
+
+/// A resource group with interned names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) covered: Vec<ResourceId>,
+    pub(crate) flavors: Vec<FlavorId>,
+}
+
+/// A ClusterQueue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) name: String,
+    pub(crate) node: NodeId,
+    pub(crate) spec: Option<ClusterQueueSpec>,
+    pub(crate) groups: Vec<Group>,
+    /// Heads may be taken from it.
+    pub(crate) active: bool,
+    pub(crate) pending: Pending,
+    pub(crate) held: BTreeSet<WorkloadId>,
+    pub(crate) local_queues: BTreeSet<LocalQueueId>,
+}
+
+impl Queue {
+    pub(crate) fn group_of(&self, resource: ResourceId) -> Option<&Group> {
+        self.groups.iter().find(|group| group.covered.contains(&resource))
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.strategy == Strategy::StrictFifo)
+    }
+}
+
+/// A LocalQueue.
+#[derive(Debug, Default)]
+pub(crate) struct LocalQueue {
+    pub(crate) spec: Option<LocalQueueSpec>,
+    pub(crate) queue: Option<QueueId>,
+    pub(crate) pending: BTreeSet<WorkloadId>,
+    pub(crate) held: u32,
+    pub(crate) usage: BTreeMap<CellId, Units>,
+}
+
+/// Everything but the tree.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) flavor_names: Interner<FlavorId, String>,
+    pub(crate) flavors: FxHashMap<FlavorId, FlavorSpec>,
+    pub(crate) resources: Interner<ResourceId, String>,
+    pub(crate) cells: Interner<CellId, (FlavorId, ResourceId)>,
+    pub(crate) queues: Arena<QueueId, Queue>,
+    pub(crate) queue_ids: FxHashMap<String, QueueId>,
+    pub(crate) queue_of_node: FxHashMap<NodeId, QueueId>,
+    pub(crate) local_queue_names: Interner<LocalQueueId, (String, String)>,
+    pub(crate) local_queues: Arena<LocalQueueId, LocalQueue>,
+    pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) workloads: Arena<WorkloadId, Option<Workload>>,
+    pub(crate) free: Vec<WorkloadId>,
+    pub(crate) by_uid: FxHashMap<Arc<str>, WorkloadId>,
+    pub(crate) classes: Arena<ClassId, Class>,
+    pub(crate) class_ids: FxHashMap<String, ClassId>,
+    pub(crate) free_classes: Vec<ClassId>,
+    pub(crate) pods: ResourceId,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        let mut resources = Interner::new();
+        let pods = resources.intern(&"pods".to_owned());
+        Self {
+            flavor_names: Interner::new(),
+            flavors: FxHashMap::default(),
+            resources,
+            cells: Interner::new(),
+            queues: Arena::new(),
+            queue_ids: FxHashMap::default(),
+            queue_of_node: FxHashMap::default(),
+            local_queue_names: Interner::new(),
+            local_queues: Arena::new(),
+            namespaces: BTreeMap::new(),
+            workloads: Arena::new(),
+            free: Vec::new(),
+            by_uid: FxHashMap::default(),
+            classes: Arena::new(),
+            class_ids: FxHashMap::default(),
+            free_classes: Vec::new(),
+            pods,
+        }
+    }
+
+    pub(crate) fn resource(&self, id: ResourceId) -> &str {
+        self.resources.key(id)
+    }
+
+    pub(crate) fn flavor(&self, id: FlavorId) -> &str {
+        self.flavor_names.key(id)
+    }
+
+    /// The cell of a pair that is already known to some quota or usage.
+    pub(crate) fn find_cell(&self, flavor: FlavorId, resource: ResourceId) -> Option<CellId> {
+        self.cells.get(&(flavor, resource))
+    }
+
+    pub(crate) fn intern_cell(&mut self, flavor: &str, resource: &str) -> CellId {
+        let flavor = self.flavor_names.intern(&flavor.to_owned());
+        let resource = self.resources.intern(&resource.to_owned());
+        self.cells.intern(&(flavor, resource))
+    }
+
+    pub(crate) fn local_queue_id(&mut self, namespace: &str, name: &str) -> LocalQueueId {
+        let id = self.local_queue_names.intern(&(namespace.to_owned(), name.to_owned()));
+        while self.local_queues.len() <= crate::ids::Id::index(id) {
+            self.local_queues.push(LocalQueue::default());
+        }
+        id
+    }
+
+    pub(crate) fn namespace_of(&self, workload: &Workload) -> &str {
+        &self.local_queue_names.key(workload.local_queue).0
+    }
+
+    pub(crate) fn workload(&self, id: WorkloadId) -> Option<&Workload> {
+        self.workloads[id].as_ref()
+    }
+
+    pub(crate) fn workload_mut(&mut self, id: WorkloadId) -> Option<&mut Workload> {
+        self.workloads[id].as_mut()
+    }
+
+    pub(crate) fn insert_workload(&mut self, workload: Workload) -> WorkloadId {
+        let uid = Arc::clone(&workload.uid);
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.workloads[id] = Some(workload);
+                id
+            }
+            None => self.workloads.push(Some(workload)),
+        };
+        self.by_uid.insert(uid, id);
+        id
+    }
+
+    pub(crate) fn delete_workload(&mut self, id: WorkloadId) {
+        if let Some(workload) = self.workloads[id].take() {
+            self.by_uid.remove(&workload.uid);
+            self.release_class(workload.class);
+            self.free.push(id);
+        }
+    }
+
+    /// The class of a workload of that shape, with one more member.
+    pub(crate) fn class(&mut self, priority: i32, pod_sets: &[PodSetSpec]) -> ClassId {
+        let key = format!("{priority} {pod_sets:?}");
+        if let Some(id) = self.class_ids.get(&key).copied() {
+            self.classes[id].members += 1;
+            return id;
+        }
+        let pod_sets: Vec<PodSet> = pod_sets
+            .iter()
+            .map(|spec| PodSet {
+                requests: spec
+                    .requests
+                    .iter()
+                    .map(|(resource, amount)| (self.resources.intern(resource), units(*amount)))
+                    .collect(),
+                spec: spec.clone(),
+            })
+            .collect();
+        let class = Class { key: key.clone(), pod_sets: pod_sets.into(), members: 1 };
+        let id = match self.free_classes.pop() {
+            Some(id) => {
+                self.classes[id] = class;
+                id
+            }
+            None => self.classes.push(class),
+        };
+        self.class_ids.insert(key, id);
+        id
+    }
+
+    pub(crate) fn release_class(&mut self, id: ClassId) {
+        let class = &mut self.classes[id];
+        class.members = class.members.saturating_sub(1);
+        if class.members == 0 {
+            let key = std::mem::take(&mut class.key);
+            class.pod_sets = Arc::new([]);
+            self.class_ids.remove(&key);
+            self.free_classes.push(id);
+        }
+    }
+}

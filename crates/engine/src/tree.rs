@@ -1,0 +1,337 @@
+//! The cohort forest: queues are leaves, cohorts inner nodes. Quotas are rebuilt per tree when an object changes; usage is
+//! kept per change, O(depth).
+
+use rustc_hash::FxHashMap;
+
+use crate::balance::{Cell, INF, Units, Usage, left, plus};
+use crate::ids::{Arena, CellId, NodeId};
+
+/// A queue or a cohort.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) is_queue: bool,
+    pub(crate) parent: Option<NodeId>,
+    /// Children, sorted by (kind, name).
+    pub(crate) children: Vec<NodeId>,
+    /// Sorted by key.
+    pub(crate) cells: Vec<Cell>,
+    /// Fair weight in nano units.
+    pub(crate) weight: i64,
+    /// A cohort on or below a declared cycle: it is kept without a parent, so the forest itself never has cycles.
+    pub(crate) cyclic: bool,
+    /// Distance to the furthest leaf.
+    pub(crate) height: u32,
+    /// At a root: counts changes that may let parked workloads in.
+    pub(crate) epoch: u64,
+    /// At a queue: counts changes that make a remembered flavor scan stale.
+    pub(crate) generation: u64,
+}
+
+impl Node {
+    pub(crate) fn cell(&self, key: CellId) -> Cell {
+        let found = self.cells.binary_search_by_key(&key, |c| c.key).ok();
+        found.and_then(|at| self.cells.get(at)).copied().unwrap_or(Cell::empty(key))
+    }
+
+    fn update(&mut self, key: CellId, change: impl FnOnce(&mut Cell)) {
+        let at = match self.cells.binary_search_by_key(&key, |c| c.key) {
+            Ok(at) => at,
+            Err(at) => {
+                self.cells.insert(at, Cell::empty(key));
+                at
+            }
+        };
+        if let Some(cell) = self.cells.get_mut(at) {
+            change(cell);
+        }
+    }
+}
+
+/// Own quota of a node: cell, nominal, borrowing limit, lending limit.
+pub(crate) type OwnQuota = (CellId, Units, Units, Units);
+
+/// All nodes.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) nodes: Arena<NodeId, Node>,
+    cohorts: FxHashMap<String, NodeId>,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        Self { nodes: Arena::new(), cohorts: FxHashMap::default() }
+    }
+
+    pub(crate) fn add_node(&mut self, name: &str, is_queue: bool) -> NodeId {
+        self.nodes.push(Node {
+            name: name.to_owned(),
+            is_queue,
+            parent: None,
+            children: Vec::new(),
+            cells: Vec::new(),
+            weight: 1_000_000_000,
+            cyclic: false,
+            height: 0,
+            epoch: 0,
+            generation: 0,
+        })
+    }
+
+    /// The cohort of that name; it exists as soon as it is named.
+    pub(crate) fn cohort(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.cohorts.get(name) {
+            return *id;
+        }
+        let id = self.add_node(name, false);
+        self.cohorts.insert(name.to_owned(), id);
+        id
+    }
+
+    pub(crate) fn find_cohort(&self, name: &str) -> Option<NodeId> {
+        self.cohorts.get(name).copied()
+    }
+
+    /// The root above a node.
+    pub(crate) fn root(&self, node: NodeId) -> NodeId {
+        self.ancestors(node).last().unwrap_or(node)
+    }
+
+    /// Parent to root.
+    pub(crate) fn ancestors(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        std::iter::successors(self.nodes[node].parent, |n| self.nodes[*n].parent)
+    }
+
+    /// `/root/../node`.
+    pub(crate) fn path(&self, node: NodeId) -> String {
+        let mut names: Vec<&str> = self.ancestors(node).map(|n| self.nodes[n].name.as_str()).collect();
+        names.reverse();
+        names.push(&self.nodes[node].name);
+        format!("/{}", names.join("/"))
+    }
+
+    /// Every node of the tree, children before parents.
+    pub(crate) fn bottom_up(&self, root: NodeId) -> Vec<NodeId> {
+        let mut order = vec![root];
+        let mut next = 0;
+        while let Some(node) = order.get(next).copied() {
+            order.extend(self.nodes[node].children.iter().copied());
+            next += 1;
+        }
+        order.reverse();
+        order
+    }
+
+    /// Moves a node below another parent. The caller rebuilds both trees.
+    pub(crate) fn set_parent(&mut self, node: NodeId, parent: Option<NodeId>) {
+        let old = self.nodes[node].parent;
+        if old == parent {
+            return;
+        }
+        if let Some(old) = old {
+            self.nodes[old].children.retain(|c| *c != node);
+        }
+        self.nodes[node].parent = parent;
+        if let Some(parent) = parent {
+            let mut children = std::mem::take(&mut self.nodes[parent].children);
+            let key = |n: NodeId| (self.nodes[n].is_queue, self.nodes[n].name.as_str());
+            let at = children.partition_point(|c| key(*c) < key(node));
+            children.insert(at, node);
+            self.nodes[parent].children = children;
+        }
+    }
+
+    /// Replaces the own quota of a node, keeping usage. The caller rebuilds the tree.
+    pub(crate) fn set_quota(&mut self, node: NodeId, quotas: &[OwnQuota]) {
+        let node = &mut self.nodes[node];
+        node.cells.retain(|c| c.usage != 0);
+        for cell in &mut node.cells {
+            *cell = Cell { usage: cell.usage, ..Cell::empty(cell.key) };
+        }
+        for (key, nominal, borrowing, lending) in quotas.iter().copied() {
+            node.update(key, |cell| {
+                *cell = Cell {
+                    key,
+                    nominal,
+                    borrowing_limit: borrowing,
+                    lending_limit: lending,
+                    subtree: nominal,
+                    usage: cell.usage,
+                };
+            });
+        }
+    }
+
+    /// Recomputes subtree quotas, cohort usage and heights of the tree around a node from its queues.
+    pub(crate) fn rebuild(&mut self, around: NodeId) {
+        for node in self.bottom_up(self.root(around)) {
+            if self.nodes[node].is_queue {
+                self.nodes[node].generation += 1;
+                continue;
+            }
+            let children = self.nodes[node].children.clone();
+            let mut height = u32::from(!children.is_empty());
+            for cell in &mut self.nodes[node].cells {
+                cell.subtree = cell.nominal;
+                cell.usage = 0;
+            }
+            for child in children {
+                if !self.nodes[child].is_queue {
+                    height = height.max(self.nodes[child].height + 1);
+                }
+                for cell in self.nodes[child].cells.clone() {
+                    self.nodes[node].update(cell.key, |own| {
+                        own.subtree = plus(own.subtree, cell.lent());
+                        own.usage += cell.used_in_parent();
+                    });
+                }
+            }
+            self.nodes[node].height = height;
+        }
+    }
+
+    pub(crate) fn cell(&self, node: NodeId, key: CellId) -> Cell {
+        self.nodes[node].cell(key)
+    }
+
+    /// What a node may still use; negative when it is in debt.
+    pub(crate) fn raw_available(&self, node: NodeId, key: CellId) -> Units {
+        let (mut at, mut local, mut bound) = (node, 0, INF);
+        loop {
+            let cell = self.cell(at, key);
+            let Some(parent) = self.nodes[at].parent else {
+                return bound.min(plus(local, left(cell.subtree, cell.usage)));
+            };
+            local = plus(local, cell.local_available());
+            bound = bound.min(plus(local, cell.bound_from_parent()));
+            at = parent;
+        }
+    }
+
+    /// What a queue may still use, never negative.
+    pub(crate) fn available(&self, node: NodeId, key: CellId) -> Units {
+        self.raw_available(node, key).max(0)
+    }
+
+    /// What a node could use if nothing were in use.
+    pub(crate) fn potential(&self, node: NodeId, key: CellId) -> Units {
+        let (mut at, mut local, mut bound) = (node, 0, INF);
+        loop {
+            let cell = self.cell(at, key);
+            let Some(parent) = self.nodes[at].parent else {
+                return bound.min(plus(local, cell.subtree));
+            };
+            if cell.borrowing_limit < INF {
+                bound = bound.min(plus(local, plus(cell.subtree, cell.borrowing_limit)));
+            }
+            local = plus(local, cell.local());
+            at = parent;
+        }
+    }
+
+    /// Books usage at a queue and what of it shows at its cohorts.
+    pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
+        for (key, value) in usage.iter().copied() {
+            let (mut at, mut value) = (node, value);
+            loop {
+                let above = value - self.cell(at, key).local_available();
+                self.nodes[at].update(key, |cell| cell.usage += value);
+                match self.nodes[at].parent {
+                    Some(parent) if above > 0 => (at, value) = (parent, above),
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// Takes usage back; the exact inverse of [`Tree::add`].
+    pub(crate) fn remove(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
+        for (key, value) in usage.iter().copied() {
+            let (mut at, mut value) = (node, value);
+            loop {
+                let above = self.cell(at, key).used_in_parent();
+                self.nodes[at].update(key, |cell| cell.usage -= value);
+                match self.nodes[at].parent {
+                    Some(parent) if above > 0 => (at, value) = (parent, value.min(above)),
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// Height of the lowest subtree around a queue with room for `value`, and whether that is less than the whole tree.
+    pub(crate) fn height_that_fits(&self, queue: NodeId, key: CellId, value: Units) -> (u32, bool) {
+        let cell = self.cell(queue, key);
+        let has_parent = self.nodes[queue].parent.is_some();
+        if !cell.exceeds_with(value) || !has_parent {
+            return (0, has_parent);
+        }
+        let mut remaining = value - cell.local_available();
+        let mut height = 0;
+        for node in self.ancestors(queue) {
+            let cell = self.cell(node, key);
+            height = self.nodes[node].height;
+            if !cell.exceeds_with(remaining) {
+                return (height, self.nodes[node].parent.is_some());
+            }
+            remaining -= cell.local_available();
+        }
+        (height, false)
+    }
+
+    /// Whether a node keeps within its subtree's quota in all those cells.
+    pub(crate) fn within_quota(&self, node: NodeId, keys: &[CellId]) -> bool {
+        keys.iter().all(|key| !self.cell(node, *key).exceeds_with(0))
+    }
+
+    /// Whether all of a usage is available to a queue.
+    pub(crate) fn fits(&self, queue: NodeId, usage: &[(CellId, Units)]) -> bool {
+        usage.iter().all(|(key, value)| *value <= self.available(queue, *key))
+    }
+}
+
+/// One change of a what-if: added (or removed), where, what.
+type Undo = (bool, NodeId, Usage);
+
+/// A what-if: changes of usage that are taken back when it is dropped.
+pub(crate) struct Trial<'t> {
+    tree: &'t mut Tree,
+    log: Vec<Undo>,
+}
+
+impl<'t> Trial<'t> {
+    pub(crate) const fn new(tree: &'t mut Tree) -> Self {
+        Self { tree, log: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
+        self.tree.add(node, usage);
+        self.log.push((true, node, usage.to_vec()));
+    }
+
+    pub(crate) fn remove(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
+        self.tree.remove(node, usage);
+        self.log.push((false, node, usage.to_vec()));
+    }
+
+    pub(crate) const fn tree(&self) -> &Tree {
+        self.tree
+    }
+
+    /// For searches inside the what-if, which roll back their own changes.
+    pub(crate) const fn tree_mut(&mut self) -> &mut Tree {
+        self.tree
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        while let Some((added, node, usage)) = self.log.pop() {
+            if added {
+                self.tree.remove(node, &usage);
+            } else {
+                self.tree.add(node, &usage);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Deltas of workloads: between queue and books.
+
+use std::sync::Arc;
+
+use crate::balance::{Usage, accumulate, units};
+use crate::ids::WorkloadId;
+use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
+use crate::store::{Held, Phase, Place, Workload};
+use crate::world::World;
+
+impl World {
+    pub(crate) fn set_workload(&mut self, spec: WorkloadSpec) {
+        let local_queue = self.store.local_queue_id(&spec.namespace, &spec.local_queue);
+        let Some(id) = self.store.by_uid.get(spec.uid.as_str()).copied() else {
+            let class = self.store.class(spec.priority, &spec.pod_sets);
+            let id = self.store.insert_workload(Workload {
+                uid: Arc::from(spec.uid.as_str()),
+                name: spec.name,
+                local_queue,
+                priority: spec.priority,
+                queued_at: spec.queued_at,
+                revision: spec.revision,
+                not_before: None,
+                blocked: false,
+                class,
+                phase: Phase::Pending(Place::Nowhere),
+                progress: None,
+                verdict: None,
+            });
+            self.attach(id, spec.state);
+            return;
+        };
+        let Some(old) = self.store.workload(id) else { return };
+        let same_shape = old.revision == spec.revision
+            && old.local_queue == local_queue
+            && old.priority == spec.priority
+            && old.queued_at == spec.queued_at;
+        let old_class = old.class;
+        let class = self.store.class(spec.priority, &spec.pod_sets);
+        self.store.release_class(class);
+        if same_shape && class == old_class && self.is_echo(id, &spec.state) {
+            if let Some(workload) = self.store.workload_mut(id) {
+                workload.name = spec.name;
+            }
+            return;
+        }
+        let was_held = self.store.workload(id).and_then(Workload::held).cloned();
+        let class = self.store.class(spec.priority, &spec.pod_sets);
+        let priority_fell = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
+        let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
+        self.detach_quietly(id, stays);
+        self.store.release_class(old_class);
+        if let Some(workload) = self.store.workload_mut(id) {
+            workload.name = spec.name;
+            workload.local_queue = local_queue;
+            workload.priority = spec.priority;
+            workload.queued_at = spec.queued_at;
+            workload.revision = spec.revision;
+            workload.class = class;
+            if class != old_class {
+                workload.progress = None;
+            }
+        }
+        let was_evicted = was_held.is_some_and(|held| held.evicted);
+        self.attach(id, spec.state);
+        if let Some(Workload { phase: Phase::Held(held), .. }) = self.store.workload_mut(id) {
+            held.evicted |= was_evicted;
+        }
+    }
+
+    /// Whether a delta tells nothing that was not known.
+    fn is_echo(&self, id: WorkloadId, state: &WorkloadState) -> bool {
+        let Some(workload) = self.store.workload(id) else { return false };
+        match (&workload.phase, state) {
+            (Phase::Pending(_), WorkloadState::Pending { not_before, blocked }) => {
+                workload.not_before == *not_before && workload.blocked == *blocked
+            }
+            // Older than the planned admission, which is still to be written.
+            (Phase::Held(held), WorkloadState::Pending { .. }) => held.assumed,
+            _ => false,
+        }
+    }
+
+    /// Whether a workload goes on holding the same quota.
+    fn stays(&self, held: Option<&Held>, state: &WorkloadState) -> bool {
+        match (held, state) {
+            (Some(held), WorkloadState::Reserved(reservation)) => {
+                self.store.queues[held.queue].name == reservation.cluster_queue
+                    && self.usage_known(&reservation.pod_sets).as_ref() == Some(&held.usage)
+            }
+            _ => false,
+        }
+    }
+
+    fn usage_known(&self, pod_sets: &[PodSetAssignment]) -> Option<Usage> {
+        let mut usage = Usage::new();
+        for pod_set in pod_sets {
+            for (resource, flavor) in &pod_set.flavors {
+                let flavor = self.store.flavor_names.get(flavor)?;
+                let cell = self.store.find_cell(flavor, self.store.resources.get(resource)?)?;
+                accumulate(&mut usage, cell, pod_set.usage.get(resource).copied().map_or(0, units).max(0));
+            }
+        }
+        Some(usage)
+    }
+
+    /// Puts a workload where its state says.
+    fn attach(&mut self, id: WorkloadId, state: WorkloadState) {
+        match state {
+            WorkloadState::Pending { not_before, blocked } => {
+                if let Some(workload) = self.store.workload_mut(id) {
+                    workload.not_before = not_before;
+                    workload.blocked = blocked;
+                }
+                self.place(id);
+            }
+            WorkloadState::Reserved(reservation) => {
+                let queue = self.queue_id(&reservation.cluster_queue);
+                let mut usage = Usage::new();
+                for pod_set in &reservation.pod_sets {
+                    for (resource, flavor) in &pod_set.flavors {
+                        let cell = self.store.intern_cell(flavor, resource);
+                        let value = pod_set.usage.get(resource).copied().map_or(0, units).max(0);
+                        accumulate(&mut usage, cell, value);
+                    }
+                }
+                let held = Held { queue, usage, at: reservation.at, evicted: reservation.evicted, assumed: false };
+                self.hold(id, held);
+            }
+        }
+    }
+
+    /// Books quota for a workload that is in no queue.
+    pub(crate) fn hold(&mut self, id: WorkloadId, held: Held) {
+        let queue = held.queue;
+        let node = self.store.queues[queue].node;
+        self.tree.add(node, &held.usage);
+        self.store.queues[queue].held.insert(id);
+        self.mark(queue);
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        let local_queue = workload.local_queue;
+        workload.progress = None;
+        workload.verdict = None;
+        let usage = held.usage.clone();
+        workload.phase = Phase::Held(Box::new(held));
+        self.notices.remove(&id);
+        self.changed_local_queues.insert(local_queue);
+        let local_queue = &mut self.store.local_queues[local_queue];
+        local_queue.held += 1;
+        for (cell, value) in usage {
+            *local_queue.usage.entry(cell).or_default() += value;
+        }
+    }
+
+    pub(crate) fn detach(&mut self, id: WorkloadId) {
+        self.detach_quietly(id, false);
+    }
+
+    /// Takes a workload out of queue or books; `quiet` when it is put back with the same quota at once.
+    fn detach_quietly(&mut self, id: WorkloadId, quiet: bool) {
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        let local_queue = workload.local_queue;
+        let Phase::Held(held) = &mut workload.phase else {
+            self.unplace(id);
+            self.store.local_queues[local_queue].pending.remove(&id);
+            return;
+        };
+        let held = std::mem::replace(
+            held,
+            Box::new(Held { queue: held.queue, usage: Usage::new(), at: held.at, evicted: false, assumed: false }),
+        );
+        workload.phase = Phase::Pending(Place::Nowhere);
+        let node = self.store.queues[held.queue].node;
+        self.tree.remove(node, &held.usage);
+        self.store.queues[held.queue].held.remove(&id);
+        self.mark(held.queue);
+        self.changed_local_queues.insert(local_queue);
+        let local_queue = &mut self.store.local_queues[local_queue];
+        local_queue.held = local_queue.held.saturating_sub(1);
+        for (cell, value) in &held.usage {
+            if let Some(total) = local_queue.usage.get_mut(cell) {
+                *total -= value;
+            }
+        }
+        if !quiet {
+            self.tree.nodes[node].generation += 1;
+            self.wake(node);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, id: WorkloadId) {
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        if let Phase::Held(held) = &mut workload.phase {
+            if held.assumed {
+                self.detach(id);
+                self.place(id);
+            } else if held.evicted {
+                held.evicted = false;
+                let queue = held.queue;
+                let node = self.store.queues[queue].node;
+                self.wake(node);
+            }
+        }
+    }
+
+    /// Puts a pending workload where it waits.
+    pub(crate) fn place(&mut self, id: WorkloadId) {
+        let Some(workload) = self.store.workload(id) else { return };
+        let (local_queue, class, key) = (workload.local_queue, workload.class, workload.key());
+        let (not_before, blocked) = (workload.not_before, workload.blocked);
+        self.changed_local_queues.insert(local_queue);
+        let local = &mut self.store.local_queues[local_queue];
+        local.pending.insert(id);
+        let runs = local.spec.as_ref().is_some_and(|spec| spec.stop == StopPolicy::None);
+        let queue = local.queue.filter(|queue| runs && self.store.queues[*queue].spec.is_some());
+        let place = match (queue, not_before) {
+            (None, _) => {
+                self.notices.insert(id);
+                Place::Nowhere
+            }
+            _ if blocked => Place::Blocked,
+            (_, Some(time)) => {
+                self.timers.insert((time, id));
+                Place::Until(time)
+            }
+            (Some(queue), None) => {
+                let queue = &mut self.store.queues[queue];
+                queue.pending.push(class, key, id);
+                if !queue.active || !queue.pending.is_active(class) {
+                    self.notices.insert(id);
+                }
+                self.live.insert(self.tree.root(queue.node));
+                Place::Class
+            }
+        };
+        if let Some(queue) = queue {
+            self.store.queues[queue].pending.total += 1;
+            self.changed_queues.insert(queue);
+        }
+        if let Some(workload) = self.store.workload_mut(id) {
+            workload.phase = Phase::Pending(place);
+        }
+    }
+
+    /// Takes a pending workload out of its place.
+    pub(crate) fn unplace(&mut self, id: WorkloadId) {
+        let Some(workload) = self.store.workload(id) else { return };
+        let Phase::Pending(place) = workload.phase else { return };
+        let (local_queue, class, key) = (workload.local_queue, workload.class, workload.key());
+        self.changed_local_queues.insert(local_queue);
+        self.notices.remove(&id);
+        if place != Place::Nowhere
+            && let Some(queue) = self.store.local_queues[local_queue].queue
+        {
+            let pending = &mut self.store.queues[queue].pending;
+            pending.total = pending.total.saturating_sub(1);
+            pending.sticky = pending.sticky.filter(|sticky| *sticky != id);
+            match place {
+                Place::Class => pending.take(class, key, id),
+                Place::Solo => {
+                    pending.solo.remove(&id);
+                }
+                Place::Mismatched => {
+                    pending.mismatched.remove(&id);
+                }
+                Place::Until(time) => {
+                    self.timers.remove(&(time, id));
+                }
+                Place::Nowhere | Place::Blocked | Place::InFlight => {}
+            }
+            self.changed_queues.insert(queue);
+        }
+        if let Some(workload) = self.store.workload_mut(id) {
+            workload.phase = Phase::Pending(Place::Nowhere);
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! The world: deltas in, books kept. Cycles are in `cycle`, questions in `figures`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::balance::{INF, units};
+use crate::ids::{LocalQueueId, NodeId, QueueId, WorkloadId};
+use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
+use crate::pending::Pending;
+use crate::store::{Group, Queue, Store};
+use crate::tree::{OwnQuota, Tree};
+
+/// Strategies of fair-sharing preemption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareStrategy {
+    /// `LessThanOrEqualToFinalShare`.
+    LessThanOrEqualToFinalShare,
+    /// `LessThanInitialShare`.
+    LessThanInitialShare,
+}
+
+/// Fair sharing between queues and cohorts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FairSharing {
+    /// Preemption strategies in order; empty is Kueue's default of both.
+    pub strategies: Vec<ShareStrategy>,
+}
+
+/// What the installation decides once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Resources that no resource group covers do not count (`quotaCheckStrategy: IgnoreUndeclared`).
+    pub ignore_undeclared: bool,
+    /// Set when fair sharing is on.
+    pub fair_sharing: Option<FairSharing>,
+    /// Pod sets with `minCount` may be admitted with fewer pods.
+    pub partial_admission: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { ignore_undeclared: false, fair_sharing: None, partial_admission: true }
+    }
+}
+
+/// Names of objects whose figures or readiness changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// ClusterQueues.
+    pub cluster_queues: BTreeSet<String>,
+    /// LocalQueues: namespace and name.
+    pub local_queues: BTreeSet<(String, String)>,
+    /// Cohorts.
+    pub cohorts: BTreeSet<String>,
+}
+
+/// The long-lived model of the cluster that decisions are taken on.
+#[derive(Debug)]
+pub struct World {
+    pub(crate) options: Options,
+    pub(crate) store: Store,
+    pub(crate) tree: Tree,
+    pub(crate) cohorts: BTreeMap<String, CohortSpec>,
+    /// Roots of trees where a cycle may find something to do.
+    pub(crate) live: BTreeSet<NodeId>,
+    /// Workloads in back-off.
+    pub(crate) timers: BTreeSet<(Millis, WorkloadId)>,
+    /// Workloads whose reason to wait is to be told by the next plan.
+    pub(crate) notices: BTreeSet<WorkloadId>,
+    pub(crate) cycle: u64,
+    pub(crate) epoch: u64,
+    pub(crate) changed_queues: BTreeSet<QueueId>,
+    pub(crate) changed_local_queues: BTreeSet<LocalQueueId>,
+    pub(crate) changed_cohorts: BTreeSet<NodeId>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl World {
+    /// An empty world.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            store: Store::new(),
+            tree: Tree::new(),
+            cohorts: BTreeMap::new(),
+            live: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            notices: BTreeSet::new(),
+            cycle: 0,
+            epoch: 0,
+            changed_queues: BTreeSet::new(),
+            changed_local_queues: BTreeSet::new(),
+            changed_cohorts: BTreeSet::new(),
+        }
+    }
+
+    /// Takes in one change. A workload costs O(depth of its tree), a queue or cohort its tree, a flavor all queues.
+    ///
+    /// A planned admission stays booked while deltas still show the workload as pending under the `revision` that was
+    /// planned on; a planned eviction stays noted while deltas still show the victim as not evicted. `Forget` takes
+    /// either back.
+    ///
+    /// # Errors
+    /// [`Refusal`] when a workload is named that is not known; nothing changed then.
+    pub fn apply(&mut self, delta: Delta) -> Result<(), Refusal> {
+        match delta {
+            Delta::Flavor(spec) => {
+                let id = self.store.flavor_names.intern(&spec.name);
+                if self.store.flavors.get(&id) != Some(&spec) {
+                    self.store.flavors.insert(id, spec);
+                    self.flavor_changed(id);
+                }
+            }
+            Delta::RemoveFlavor(name) => {
+                if let Some(id) = self.store.flavor_names.get(&name)
+                    && self.store.flavors.remove(&id).is_some()
+                {
+                    self.flavor_changed(id);
+                }
+            }
+            Delta::Cohort(spec) => self.set_cohort(&spec.name.clone(), Some(spec)),
+            Delta::RemoveCohort(name) => self.set_cohort(&name, None),
+            Delta::ClusterQueue(spec) => self.set_cluster_queue(spec),
+            Delta::RemoveClusterQueue(name) => self.remove_cluster_queue(&name),
+            Delta::LocalQueue(spec) => {
+                let id = self.store.local_queue_id(&spec.namespace, &spec.name);
+                if self.store.local_queues[id].spec.as_ref() != Some(&spec) {
+                    self.set_local_queue(id, Some(spec));
+                }
+            }
+            Delta::RemoveLocalQueue(namespace, name) => {
+                let id = self.store.local_queue_id(&namespace, &name);
+                self.set_local_queue(id, None);
+            }
+            Delta::Namespace(name, labels) => {
+                if self.store.namespaces.get(&name) != Some(&labels) {
+                    self.store.namespaces.insert(name.clone(), labels);
+                    self.namespace_changed(&name);
+                }
+            }
+            Delta::RemoveNamespace(name) => {
+                self.store.namespaces.remove(&name);
+            }
+            Delta::Workload(spec) => self.set_workload(spec),
+            Delta::RemoveWorkload(uid) => {
+                let id = self.known(&uid)?;
+                self.detach(id);
+                self.notices.remove(&id);
+                self.store.delete_workload(id);
+            }
+            Delta::Forget(uid) => {
+                let id = self.known(&uid)?;
+                self.forget(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self, uid: &str) -> Result<WorkloadId, Refusal> {
+        self.store.by_uid.get(uid).copied().ok_or_else(|| Refusal::UnknownWorkload(uid.to_owned()))
+    }
+
+    /// The queue of that name; it has an id as soon as it is named.
+    pub(crate) fn queue_id(&mut self, name: &str) -> QueueId {
+        if let Some(id) = self.store.queue_ids.get(name) {
+            return *id;
+        }
+        let node = self.tree.add_node(name, true);
+        let id = self.store.queues.push(Queue {
+            name: name.to_owned(),
+            node,
+            spec: None,
+            groups: Vec::new(),
+            active: false,
+            pending: Pending::default(),
+            held: BTreeSet::new(),
+            local_queues: BTreeSet::new(),
+        });
+        self.store.queue_ids.insert(name.to_owned(), id);
+        self.store.queue_of_node.insert(node, id);
+        id
+    }
+
+    /// Lets parked workloads of the whole tree be tried again.
+    pub(crate) fn wake(&mut self, node: NodeId) {
+        let root = self.tree.root(node);
+        self.epoch += 1;
+        self.tree.nodes[root].epoch = self.epoch;
+        self.live.insert(root);
+    }
+
+    pub(crate) fn mark(&mut self, queue: QueueId) {
+        self.changed_queues.insert(queue);
+        let node = self.store.queues[queue].node;
+        self.changed_cohorts.extend(self.tree.ancestors(node));
+    }
+
+    fn own_quota(&mut self, groups: &[ResourceGroup]) -> (Vec<OwnQuota>, Vec<Group>) {
+        let mut quotas = Vec::new();
+        let mut interned = Vec::new();
+        for group in groups {
+            for flavor in &group.flavors {
+                for (resource, quota) in group.covered.iter().zip(&flavor.quotas) {
+                    let cell = self.store.intern_cell(&flavor.flavor, resource);
+                    quotas.push((
+                        cell,
+                        units(quota.nominal),
+                        quota.borrowing_limit.map_or(INF, units),
+                        quota.lending_limit.map_or(INF, units),
+                    ));
+                }
+            }
+            interned.push(Group {
+                covered: group.covered.iter().map(|r| self.store.resources.intern(r)).collect(),
+                flavors: group.flavors.iter().map(|f| self.store.flavor_names.intern(&f.flavor)).collect(),
+            });
+        }
+        (quotas, interned)
+    }
+
+    /// Links a node below a cohort and rebuilds and wakes what it left and what it joined.
+    fn link(&mut self, node: NodeId, parent: Option<NodeId>, quotas: &[OwnQuota]) {
+        let old_root = self.tree.root(node);
+        self.tree.set_quota(node, quotas);
+        self.tree.set_parent(node, parent);
+        if self.tree.root(node) != old_root && old_root != node {
+            self.tree.rebuild(old_root);
+            self.wake(old_root);
+        }
+        self.tree.rebuild(node);
+        self.wake(node);
+    }
+
+    fn set_cluster_queue(&mut self, spec: ClusterQueueSpec) {
+        let id = self.queue_id(&spec.name);
+        let old = self.store.queues[id].spec.take();
+        if old.as_ref() == Some(&spec) {
+            self.store.queues[id].spec = old;
+            return;
+        }
+        let (quotas, groups) = self.own_quota(&spec.groups);
+        let parent = spec.cohort.as_ref().map(|name| self.tree.cohort(name));
+        let node = self.store.queues[id].node;
+        self.tree.nodes[node].weight = spec.weight;
+        let queue = &mut self.store.queues[id];
+        let selector_changed = old.as_ref().is_none_or(|old| old.namespace_selector != spec.namespace_selector);
+        queue.groups = groups;
+        queue.spec = Some(spec);
+        self.mark(id);
+        self.link(node, parent, &quotas);
+        self.mark(id);
+        if old.is_none() {
+            self.replace_members(id);
+        } else if selector_changed {
+            self.retry_mismatched(id, None);
+        }
+        self.refresh_active(id);
+    }
+
+    fn remove_cluster_queue(&mut self, name: &str) {
+        let Some(id) = self.store.queue_ids.get(name).copied() else { return };
+        if self.store.queues[id].spec.take().is_none() {
+            return;
+        }
+        self.mark(id);
+        self.store.queues[id].groups.clear();
+        let node = self.store.queues[id].node;
+        self.link(node, None, &[]);
+        self.replace_members(id);
+        self.refresh_active(id);
+    }
+
+    fn set_cohort(&mut self, name: &str, spec: Option<CohortSpec>) {
+        if self.cohorts.get(name) == spec.as_ref() {
+            return;
+        }
+        let node = self.tree.cohort(name);
+        self.tree.nodes[node].weight = spec.as_ref().map_or(1_000_000_000, |spec| spec.weight);
+        let (quotas, _) = self.own_quota(spec.as_ref().map_or(&[], |spec| spec.groups.as_slice()));
+        match spec {
+            Some(spec) => self.cohorts.insert(name.to_owned(), spec),
+            None => self.cohorts.remove(name),
+        };
+        self.changed_cohorts.insert(node);
+        let parent = self.tree.nodes[node].parent;
+        self.link(node, parent, &quotas);
+        self.relink_cohorts();
+    }
+
+    /// Sets every cohort's parent as declared, except where that would be a cycle or below one.
+    fn relink_cohorts(&mut self) {
+        let names: Vec<String> = self.cohorts.keys().cloned().collect();
+        let mut wanted: Vec<(NodeId, Option<NodeId>, bool)> = Vec::new();
+        for name in &names {
+            let is_cyclic = self.is_cyclic(name);
+            let parent = self.cohorts.get(name).and_then(|spec| spec.parent.clone());
+            let parent = parent.filter(|_| !is_cyclic).map(|parent| self.tree.cohort(&parent));
+            wanted.push((self.tree.cohort(name), parent, is_cyclic));
+        }
+        let objects: BTreeSet<NodeId> = wanted.iter().map(|(node, ..)| *node).collect();
+        let implicit = self.tree.nodes.ids().filter(|n| !self.tree.nodes[*n].is_queue && !objects.contains(n));
+        wanted.extend(implicit.map(|node| (node, None, false)).collect::<Vec<_>>());
+        let mut touched = Vec::new();
+        for (node, parent, is_cyclic) in &wanted {
+            if self.tree.nodes[*node].cyclic != *is_cyclic || self.tree.nodes[*node].parent != *parent {
+                touched.push((*node, self.tree.root(*node)));
+                self.tree.nodes[*node].cyclic = *is_cyclic;
+                // Unlink first: linking in any order never closes a loop then.
+                self.tree.set_parent(*node, None);
+            }
+        }
+        for (node, parent, _) in &wanted {
+            self.tree.set_parent(*node, *parent);
+        }
+        for (node, old_root) in touched {
+            for root in [old_root, node] {
+                self.tree.rebuild(root);
+                self.wake(root);
+            }
+        }
+        for id in self.store.queues.ids() {
+            self.refresh_active(id);
+        }
+    }
+
+    /// Whether the declared way up from a cohort runs into a cycle.
+    pub(crate) fn is_cyclic(&self, name: &str) -> bool {
+        let mut at = name;
+        for _ in 0..=self.cohorts.len() {
+            match self.cohorts.get(at).and_then(|spec| spec.parent.as_deref()) {
+                None => return false,
+                Some(parent) => at = parent,
+            }
+        }
+        true
+    }
+
+    fn flavor_changed(&mut self, flavor: crate::ids::FlavorId) {
+        for id in self.store.queues.ids() {
+            if self.store.queues[id].groups.iter().any(|group| group.flavors.contains(&flavor)) {
+                let node = self.store.queues[id].node;
+                self.wake(node);
+                self.refresh_active(id);
+            }
+        }
+    }
+
+    /// Recomputes whether a queue may admit, and tells its workloads when that changed.
+    fn refresh_active(&mut self, id: QueueId) {
+        let active = self.readiness_of(id).is_some_and(|readiness| readiness.active);
+        if self.store.queues[id].active == active {
+            return;
+        }
+        self.store.queues[id].active = active;
+        self.mark(id);
+        self.changed_local_queues.extend(self.store.queues[id].local_queues.iter().copied());
+        if active {
+            let node = self.store.queues[id].node;
+            self.wake(node);
+        } else {
+            let members = self.store.queues[id].pending.classes.values().flat_map(|class| &class.members);
+            self.notices.extend(members.map(|(_, workload)| *workload).collect::<Vec<_>>());
+        }
+    }
+
+    fn set_local_queue(&mut self, id: LocalQueueId, spec: Option<LocalQueueSpec>) {
+        if let Some(old) = self.store.local_queues[id].queue {
+            self.store.queues[old].local_queues.remove(&id);
+        }
+        let members: Vec<WorkloadId> = self.store.local_queues[id].pending.iter().copied().collect();
+        for workload in &members {
+            self.unplace(*workload);
+        }
+        let queue = spec.as_ref().map(|spec| spec.cluster_queue.clone()).map(|name| self.queue_id(&name));
+        if let Some(queue) = queue {
+            self.store.queues[queue].local_queues.insert(id);
+        }
+        self.store.local_queues[id].queue = queue;
+        self.store.local_queues[id].spec = spec;
+        self.changed_local_queues.insert(id);
+        for workload in members {
+            self.place(workload);
+        }
+    }
+
+    /// Places the pending workloads of a queue anew, when it came or went.
+    fn replace_members(&mut self, id: QueueId) {
+        for local_queue in self.store.queues[id].local_queues.clone() {
+            self.changed_local_queues.insert(local_queue);
+            for workload in self.store.local_queues[local_queue].pending.clone() {
+                self.unplace(workload);
+                self.place(workload);
+            }
+        }
+    }
+
+    fn namespace_changed(&mut self, name: &str) {
+        for id in self.store.queues.ids() {
+            self.retry_mismatched(id, Some(name));
+        }
+    }
+
+    /// Tries workloads again whose namespace did not match, all of them or those of one namespace.
+    fn retry_mismatched(&mut self, id: QueueId, namespace: Option<&str>) {
+        let in_namespace = |store: &Store, workload: &WorkloadId| {
+            namespace.is_none_or(|name| store.workload(*workload).is_some_and(|w| store.namespace_of(w) == name))
+        };
+        let mismatched = &self.store.queues[id].pending.mismatched;
+        let retry: Vec<WorkloadId> = mismatched.iter().filter(|w| in_namespace(&self.store, w)).copied().collect();
+        for workload in retry {
+            self.unplace(workload);
+            self.place(workload);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Laws over random worlds and random sequences of deltas and plans.
+
+mod fixture;
+
+use berth_engine::Strategy;
+use berth_engine::*;
+use proptest::prelude::*;
+
+const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
+const COHORTS: [&str; 3] = ["x", "y", "z"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Queue {
+        name: usize,
+        cohort: usize,
+        nominal: [u8; 2],
+        borrow: Option<u8>,
+        lend: Option<u8>,
+        policy: u8,
+        strict: bool,
+    },
+    Cohort {
+        name: usize,
+        parent: usize,
+        nominal: u8,
+    },
+    RemoveQueue(usize),
+    Pending {
+        id: u8,
+        queue: usize,
+        cpu: u8,
+        memory: u8,
+        priority: u8,
+        min: bool,
+    },
+    Remove(u8),
+    Forget(u8),
+    Release(u8),
+    Flavor {
+        name: usize,
+        present: bool,
+    },
+    Plan {
+        max: usize,
+    },
+}
+
+fn step() -> impl Strategy_<Value = Step> {
+    let quota = || proptest::option::of(0..6_u8);
+    prop_oneof![
+        3 => (0..4_usize, 0..4_usize, [0..8_u8, 0..8_u8], quota(), quota(), 0..6_u8, any::<bool>()).prop_map(
+            |(name, cohort, nominal, borrow, lend, policy, strict)| Step::Queue { name, cohort, nominal, borrow, lend, policy, strict }
+        ),
+        2 => (0..3_usize, 0..4_usize, 0..5_u8).prop_map(|(name, parent, nominal)| Step::Cohort { name, parent, nominal }),
+        1 => (0..4_usize).prop_map(Step::RemoveQueue),
+        8 => (0..24_u8, 0..4_usize, 0..7_u8, 0..7_u8, 0..3_u8, any::<bool>())
+            .prop_map(|(id, queue, cpu, memory, priority, min)| Step::Pending { id, queue, cpu, memory, priority, min }),
+        3 => (0..24_u8).prop_map(Step::Remove),
+        2 => (0..24_u8).prop_map(Step::Forget),
+        3 => (0..24_u8).prop_map(Step::Release),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(name, present)| Step::Flavor { name, present }),
+        4 => (1..9_usize).prop_map(|max| Step::Plan { max }),
+    ]
+}
+
+use proptest::strategy::Strategy as Strategy_;
+
+fn groups(nominal: [u8; 2], borrow: Option<u8>, lend: Option<u8>) -> Vec<ResourceGroup> {
+    let quota = |n: u8| Quota {
+        nominal: Amount::new(i64::from(n)),
+        borrowing_limit: borrow.map(|v| Amount::new(i64::from(v))),
+        lending_limit: lend.map(|v| Amount::new(i64::from(v))),
+    };
+    let flavor =
+        |i: usize| FlavorQuotas { flavor: format!("f{i}"), quotas: vec![quota(nominal[i]), quota(nominal[1 - i])] };
+    vec![ResourceGroup { covered: vec!["cpu".into(), "memory".into()], flavors: vec![flavor(0), flavor(1)] }]
+}
+
+fn name_of(names: &[&str], index: usize) -> Option<String> {
+    names.get(index).map(|n| (*n).to_owned())
+}
+
+/// What the observer of the plans knows, as control would.
+#[derive(Default)]
+struct Observer {
+    specs: std::collections::BTreeMap<String, WorkloadSpec>,
+}
+
+impl Observer {
+    fn apply(&mut self, world: &mut World, step: &Step) -> bool {
+        let delta = match step.clone() {
+            Step::Queue { name, cohort, nominal, borrow, lend, policy, strict } => {
+                let policies = [PreemptionPolicy::Never, PreemptionPolicy::LowerPriority, PreemptionPolicy::Any];
+                Delta::ClusterQueue(ClusterQueueSpec {
+                    name: QUEUES[name].into(),
+                    cohort: name_of(&COHORTS, cohort),
+                    groups: groups(nominal, borrow, lend),
+                    strategy: if strict { Strategy::StrictFifo } else { Strategy::BestEffortFifo },
+                    stop: StopPolicy::None,
+                    namespace_selector: Some(Selector::default()),
+                    preemption: Preemption {
+                        within_cluster_queue: if policy % 2 == 0 {
+                            PreemptionPolicy::LowerPriority
+                        } else {
+                            PreemptionPolicy::LowerOrNewerEqualPriority
+                        },
+                        reclaim_within_cohort: policies[usize::from(policy % 3)],
+                        borrow_within_cohort: policy > 3,
+                        max_priority_threshold: (policy == 5).then_some(1),
+                    },
+                    fungibility: FlavorFungibility {
+                        when_can_borrow: if policy % 2 == 0 {
+                            Fungibility::TryNextFlavor
+                        } else {
+                            Fungibility::MayStopSearch
+                        },
+                        when_can_preempt: if policy % 3 == 0 {
+                            Fungibility::MayStopSearch
+                        } else {
+                            Fungibility::TryNextFlavor
+                        },
+                        preemption_over_borrowing: false,
+                    },
+                    weight: 1_000_000_000,
+                    inactive: None,
+                    admission_checks: vec![],
+                })
+            }
+            Step::Cohort { name, parent, nominal } => Delta::Cohort(CohortSpec {
+                name: COHORTS[name].into(),
+                parent: name_of(&COHORTS, parent),
+                groups: groups([nominal, nominal / 2], None, None),
+                weight: 1_000_000_000,
+            }),
+            Step::RemoveQueue(name) => Delta::RemoveClusterQueue(QUEUES[name].into()),
+            Step::Pending { id, queue, cpu, memory, priority, min } => {
+                let uid = format!("w{id}");
+                if self.specs.contains_key(&uid) {
+                    return false;
+                }
+                let one = |v: u8| Amount::new(i64::from(v));
+                let spec = WorkloadSpec {
+                    uid: uid.clone(),
+                    namespace: "default".into(),
+                    name: uid.clone(),
+                    local_queue: QUEUES[queue].into(),
+                    priority: i32::from(priority),
+                    queued_at: Millis(i64::from(id)),
+                    pod_sets: vec![PodSetSpec {
+                        name: "main".into(),
+                        count: 2,
+                        min_count: min.then_some(1),
+                        requests: [("cpu".to_owned(), one(cpu)), ("memory".to_owned(), one(memory))].into(),
+                        ..PodSetSpec::default()
+                    }],
+                    state: WorkloadState::Pending { not_before: None, blocked: false },
+                    revision: 1,
+                };
+                self.specs.insert(uid, spec.clone());
+                Delta::Workload(spec)
+            }
+            Step::Remove(id) => {
+                let uid = format!("w{id}");
+                if self.specs.remove(&uid).is_none() {
+                    return false;
+                }
+                Delta::RemoveWorkload(uid)
+            }
+            Step::Forget(id) => {
+                let uid = format!("w{id}");
+                if !self.specs.contains_key(&uid) {
+                    return false;
+                }
+                Delta::Forget(uid)
+            }
+            Step::Release(id) => {
+                let Some(spec) = self.specs.get_mut(&format!("w{id}")) else { return false };
+                spec.revision += 1;
+                Delta::Workload(spec.clone())
+            }
+            Step::Flavor { name, present: true } => {
+                Delta::Flavor(FlavorSpec { name: format!("f{name}"), ..FlavorSpec::default() })
+            }
+            Step::Flavor { name, .. } => Delta::RemoveFlavor(format!("f{name}")),
+            Step::Plan { .. } => return false,
+        };
+        world.apply(delta).unwrap();
+        true
+    }
+}
+
+fn start() -> World {
+    let mut world = World::default();
+    world.apply(Delta::Namespace("default".into(), Default::default())).unwrap();
+    for flavor in ["f0", "f1"] {
+        world.apply(Delta::Flavor(FlavorSpec { name: flavor.into(), ..FlavorSpec::default() })).unwrap();
+    }
+    for queue in QUEUES {
+        world
+            .apply(Delta::LocalQueue(LocalQueueSpec {
+                namespace: "default".into(),
+                name: queue.into(),
+                cluster_queue: queue.into(),
+                stop: StopPolicy::None,
+            }))
+            .unwrap();
+    }
+    world
+}
+
+fn run(
+    steps: &[Step],
+    mut each: impl FnMut(&mut World, Option<&Plan>) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    let mut world = start();
+    let mut observer = Observer::default();
+    for step in steps {
+        if let Step::Plan { max } = step {
+            let before = world.over_quota();
+            let plan = world.plan(Millis(1000), Limits { max_admissions: *max });
+            let fresh: Vec<String> = world.over_quota().into_iter().filter(|fault| !before.contains(fault)).collect();
+            prop_assert!(fresh.is_empty(), "plan overbooked: {:?} {:?}", fresh, plan);
+            prop_assert!(plan.admissions.len() <= *max);
+            each(&mut world, Some(&plan))?;
+        } else if observer.apply(&mut world, step) {
+            each(&mut world, None)?;
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Books kept per change equal books recomputed, and a plan never takes more than there is.
+    #[test]
+    fn books_are_exact_and_plans_keep_quota(steps in proptest::collection::vec(step(), 1..60)) {
+        run(&steps, |world, _| {
+            let faults = check(world);
+            prop_assert!(faults.is_empty(), "{:?}", faults);
+            Ok(())
+        })?;
+    }
+
+    /// Nothing parked would fit unless something woke it.
+    #[test]
+    fn the_sweep_finds_nothing(steps in proptest::collection::vec(step(), 1..60)) {
+        run(&steps, |world, plan| {
+            if plan.is_some_and(|plan| !plan.more) {
+                let found = world.sweep(Millis(1000));
+                prop_assert_eq!(found, 0);
+            }
+            Ok(())
+        })?;
+    }
+
+    /// A plan after a plan has nothing left to do, and the same deltas give the same plans.
+    #[test]
+    fn plans_are_complete_and_deterministic(steps in proptest::collection::vec(step(), 1..60)) {
+        let mut first = Vec::new();
+        run(&steps, |world, plan| {
+            if let Some(plan) = plan {
+                first.push(format!("{plan:?}"));
+                if !plan.more {
+                    let again = world.plan(Millis(1000), Limits { max_admissions: 100 });
+                    prop_assert!(again.admissions.is_empty() && again.evictions.is_empty(), "{:?}", again);
+                }
+            }
+            Ok(())
+        })?;
+        let mut second = Vec::new();
+        run(&steps, |world, plan| {
+            if let Some(plan) = plan {
+                second.push(format!("{plan:?}"));
+                if !plan.more {
+                    let _again = world.plan(Millis(1000), Limits { max_admissions: 100 });
+                }
+            }
+            Ok(())
+        })?;
+        prop_assert_eq!(first, second);
+    }
+}
