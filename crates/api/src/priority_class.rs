@@ -1,16 +1,20 @@
 //! WorkloadPriorityClass: priority for queueing, independent of the priority of pods.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A named queueing priority.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct WorkloadPriorityClass {
     /// Standard object metadata.
+    #[schemars(skip)]
     pub metadata: kube_core::ObjectMeta,
     /// The priority; higher goes first.
     pub value: i32,
     /// When to use this class.
+    #[schemars(length(max = 2048))]
     pub description: Option<String>,
 }
 

@@ -1,0 +1,116 @@
+//! One CustomResourceDefinition from one kind.
+
+use anyhow::{Context, Result};
+use berth_api::{GROUP, VERSION};
+use serde_json::{Map, Value, json};
+
+use crate::expand::expand;
+use crate::kinds::{Kind, columns};
+use crate::v1beta1;
+
+const HEADER: &str = "# Generated from crates/api by `cargo run -p berth-xtask -- crdgen`; do not edit.\n";
+const DEPRECATED: &str = "This version is deprecated. Use v1beta2 instead.";
+
+/// The file of a kind.
+pub(crate) fn yaml(kind: &Kind) -> Result<String> {
+    let body = serde_saphyr::to_string(&in_order(definition(kind)?))?;
+    Ok(format!("{HEADER}{body}"))
+}
+
+/// The CustomResourceDefinition of a kind.
+pub(crate) fn definition(kind: &Kind) -> Result<Value> {
+    let current = version(kind)?;
+    let older = v1beta1::version(kind, &current).context("v1beta1")?;
+    Ok(json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{}.{GROUP}", kind.plural),
+            "labels": {"app.kubernetes.io/part-of": "berth"},
+        },
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": kind.kind,
+                "listKind": format!("{}List", kind.kind),
+                "plural": kind.plural,
+                "singular": kind.kind.to_lowercase(),
+                "shortNames": kind.short_names,
+                "categories": ["kueue"],
+            },
+            "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+            "versions": [older, current],
+        },
+    }))
+}
+
+/// The storage version.
+fn version(kind: &Kind) -> Result<Value> {
+    let mut version = json!({
+        "name": VERSION,
+        "served": true,
+        "storage": true,
+        "schema": {"openAPIV3Schema": root(kind)?},
+    });
+    if !kind.columns.is_empty() {
+        version["additionalPrinterColumns"] = json!(columns(kind));
+    }
+    if kind.status.is_some() {
+        version["subresources"] = json!({"status": {}});
+    } else if !kind.columns.is_empty() {
+        // Means the same as absent; written because Kueue's file has it and the two are compared.
+        version["subresources"] = json!({});
+    }
+    if kind.kind == "Workload" {
+        version["selectableFields"] = json!([{"jsonPath": ".status.admission.clusterQueue"}]);
+    }
+    Ok(version)
+}
+
+/// The version entry of v1beta1 with everything but its schema.
+pub(crate) fn older_version(kind: &Kind, current: &Value) -> Value {
+    let mut older = current.clone();
+    older["name"] = json!("v1beta1");
+    older["served"] = json!(!kind.needs_conversion);
+    older["storage"] = json!(false);
+    if kind.deprecated {
+        older["deprecated"] = json!(true);
+        older["deprecationWarning"] = json!(DEPRECATED);
+    }
+    if let Some(fields) = older.as_object_mut() {
+        fields.remove("selectableFields");
+    }
+    older
+}
+
+fn root(kind: &Kind) -> Result<Value> {
+    let main = expand(&(kind.spec)()).context("spec")?;
+    let mut root = if kind.rooted { main } else { json!({"type": "object", "properties": {"spec": main}}) };
+    root["description"] = json!(kind.description);
+    if let Some(status) = kind.status {
+        root["properties"]["status"] = expand(&status()).context("status")?;
+    }
+    root["properties"]["apiVersion"] = json!({"type": "string", "description": "Group and version of this object."});
+    root["properties"]["kind"] = json!({"type": "string", "description": "Kind of this object."});
+    root["properties"]["metadata"] = json!({"type": "object"});
+    if kind.kind == "Workload" {
+        root["x-kubernetes-validations"] = berth_api::workload_rules()
+            .into_iter()
+            .map(|(rule, message)| json!({"rule": rule, "message": message}))
+            .collect();
+    }
+    Ok(root)
+}
+
+/// The value with keys sorted, whatever map type the build of serde_json happens to use.
+fn in_order(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.into_iter().map(|(key, value)| (key, in_order(value))).collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(entries.into_iter().collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.into_iter().map(in_order).collect(),
+        other => other,
+    }
+}

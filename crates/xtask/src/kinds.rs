@@ -1,0 +1,199 @@
+//! The eleven kinds: names, scope, schema sources, printer columns.
+
+use berth_api as api;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+/// Everything about a kind that is not in its Rust type.
+pub(crate) struct Kind {
+    /// Kind in the singular, CamelCase.
+    pub(crate) kind: &'static str,
+    /// Lower-case plural, the resource name.
+    pub(crate) plural: &'static str,
+    /// Short names for kubectl.
+    pub(crate) short_names: &'static [&'static str],
+    /// Whether objects live in namespaces.
+    pub(crate) namespaced: bool,
+    /// What the kind is for.
+    pub(crate) description: &'static str,
+    /// Schema document of the spec, or of the root when `rooted`.
+    pub(crate) spec: fn() -> Value,
+    /// Schema document of the status; its presence turns on the status subresource.
+    pub(crate) status: Option<fn() -> Value>,
+    /// The fields of `spec` stand at the root.
+    pub(crate) rooted: bool,
+    /// (name, type, path, priority) of the printer columns.
+    pub(crate) columns: &'static [(&'static str, &'static str, &'static str, i32)],
+    /// v1beta1 cannot be served before conversion exists, since its fields differ.
+    pub(crate) needs_conversion: bool,
+    /// v1beta1 warns its users.
+    pub(crate) deprecated: bool,
+}
+
+const PLAIN: Kind = Kind {
+    kind: "",
+    plural: "",
+    short_names: &[],
+    namespaced: false,
+    description: "",
+    spec: document::<api::CohortSpec>,
+    status: None,
+    rooted: false,
+    columns: &[],
+    needs_conversion: false,
+    deprecated: true,
+};
+
+/// All kinds, by plural.
+pub(crate) const ALL: &[Kind] = &[
+    Kind {
+        kind: "AdmissionCheck",
+        plural: "admissionchecks",
+        short_names: &["ac"],
+        description: "A further condition for admission that a controller answers for each workload.",
+        spec: document::<api::AdmissionCheckSpec>,
+        status: Some(document::<api::AdmissionCheckStatus>),
+        ..PLAIN
+    },
+    Kind {
+        kind: "ClusterQueue",
+        plural: "clusterqueues",
+        short_names: &["cq"],
+        description: "A pool of quota with its own queue of workloads.",
+        spec: document::<api::ClusterQueueSpec>,
+        status: Some(document::<api::ClusterQueueStatus>),
+        columns: &[
+            ("Cohort", "string", ".spec.cohortName", 0),
+            ("Strategy", "string", ".spec.queueingStrategy", 1),
+            ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
+            ("Admitted Workloads", "integer", ".status.admittedWorkloads", 1),
+        ],
+        needs_conversion: true,
+        ..PLAIN
+    },
+    Kind {
+        kind: "Cohort",
+        plural: "cohorts",
+        short_names: &["co"],
+        description: "A node of the cohort forest, whose queues lend each other unused quota.",
+        spec: document::<api::CohortSpec>,
+        status: Some(document::<api::CohortStatus>),
+        needs_conversion: true,
+        ..PLAIN
+    },
+    Kind {
+        kind: "LocalQueue",
+        plural: "localqueues",
+        short_names: &["queue", "queues", "lq"],
+        namespaced: true,
+        description: "The queue of a namespace; its workloads compete in one ClusterQueue.",
+        spec: document::<api::LocalQueueSpec>,
+        status: Some(document::<api::LocalQueueStatus>),
+        columns: &[
+            ("ClusterQueue", "string", ".spec.clusterQueue", 0),
+            ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
+            ("Admitted Workloads", "integer", ".status.admittedWorkloads", 0),
+        ],
+        needs_conversion: true,
+        ..PLAIN
+    },
+    Kind {
+        kind: "MultiKueueCluster",
+        plural: "multikueueclusters",
+        short_names: &["mkc"],
+        description: "How to reach one worker cluster.",
+        spec: document::<api::MultiKueueClusterSpec>,
+        status: Some(document::<api::MultiKueueClusterStatus>),
+        columns: &[
+            ("Connected", "string", ".status.conditions[?(@.type=='Active')].status", 0),
+            ("Age", "date", ".metadata.creationTimestamp", 0),
+        ],
+        needs_conversion: true,
+        ..PLAIN
+    },
+    Kind {
+        kind: "MultiKueueConfig",
+        plural: "multikueueconfigs",
+        short_names: &["mkconf"],
+        description: "The worker clusters of an admission check.",
+        spec: document::<api::MultiKueueConfigSpec>,
+        deprecated: false,
+        ..PLAIN
+    },
+    Kind {
+        kind: "ProvisioningRequestConfig",
+        plural: "provisioningrequestconfigs",
+        short_names: &["prc"],
+        description: "How an autoscaler is asked for the capacity of a workload.",
+        spec: document::<api::ProvisioningRequestConfigSpec>,
+        ..PLAIN
+    },
+    Kind {
+        kind: "ResourceFlavor",
+        plural: "resourceflavors",
+        short_names: &["flavor", "flavors", "rf"],
+        description: "A kind of capacity, described by the labels and taints of its nodes.",
+        spec: document::<api::ResourceFlavorSpec>,
+        ..PLAIN
+    },
+    Kind {
+        kind: "Topology",
+        plural: "topologies",
+        short_names: &["topo"],
+        description: "The levels of a data centre, from the widest domain to the narrowest.",
+        spec: document::<api::TopologySpec>,
+        ..PLAIN
+    },
+    Kind {
+        kind: "WorkloadPriorityClass",
+        plural: "workloadpriorityclasses",
+        short_names: &["wpc"],
+        description: "A named priority for queueing, independent of the priority of pods.",
+        spec: document::<api::WorkloadPriorityClass>,
+        rooted: true,
+        columns: &[("Value", "integer", ".value", 0)],
+        ..PLAIN
+    },
+    Kind {
+        kind: "Workload",
+        plural: "workloads",
+        short_names: &["kwl", "kueueworkload", "kueueworkloads"],
+        namespaced: true,
+        description: "The queueing view of a job: what it asks for and what it was given.",
+        spec: document::<api::WorkloadSpec>,
+        status: Some(document::<api::WorkloadStatus>),
+        columns: &[
+            ("Queue", "string", ".spec.queueName", 0),
+            ("Reserved in", "string", ".status.admission.clusterQueue", 0),
+            ("Admitted", "string", ".status.conditions[?(@.type=='Admitted')].status", 0),
+            ("Finished", "string", ".status.conditions[?(@.type=='Finished')].status", 0),
+            ("Age", "date", ".metadata.creationTimestamp", 0),
+        ],
+        needs_conversion: true,
+        ..PLAIN
+    },
+];
+
+/// The printer columns as the API wants them.
+pub(crate) fn columns(kind: &Kind) -> Vec<Value> {
+    kind.columns
+        .iter()
+        .map(|(name, type_, path, priority)| {
+            let mut column = json!({"name": name, "type": type_, "jsonPath": path});
+            if *priority != 0 {
+                column["priority"] = json!(priority);
+            }
+            column
+        })
+        .collect()
+}
+
+/// The schema of a type with its definitions beside it, as schemars gives it.
+fn document<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12()
+        .with(|s| s.meta_schema = None)
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}

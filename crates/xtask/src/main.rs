@@ -1,0 +1,77 @@
+//! Berth's tooling: what the repository generates about itself.
+//!
+//! `cargo run -p berth-xtask -- crdgen` writes `crds/` from the types of `berth-api`; with `--check` it only reports
+//! what is stale. It never talks to a cluster. Start reading in `crd.rs` (one CRD from one kind), then `expand.rs`
+//! (from a schemars document to what the API server accepts).
+
+mod crd;
+mod expand;
+mod kinds;
+mod pods;
+mod v1beta1;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "xtask", about = "Generates and checks files of this repository")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write one CustomResourceDefinition per kind.
+    Crdgen {
+        /// Folder to write to; `crds/` of the repository when absent.
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Write nothing; fail when a file differs from what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Crdgen { out, check } => {
+            let folder = out.unwrap_or_else(repository_crds);
+            let stale = stale_files(&folder)?;
+            if check && !stale.is_empty() {
+                let names: Vec<&str> = stale.iter().map(|(name, _)| name.as_str()).collect();
+                bail!("stale, run `cargo run -p berth-xtask -- crdgen`: {}", names.join(", "));
+            }
+            for (name, text) in &stale {
+                let path = folder.join(name);
+                std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+            }
+            println!("crdgen: {} kinds, {} files written", kinds::ALL.len(), stale.len());
+            Ok(())
+        }
+    }
+}
+
+/// `crds/` beside `crates/`.
+fn repository_crds() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds")
+}
+
+/// Name and wanted content of every file in `folder` that is missing or differs.
+fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
+    let mut stale = Vec::new();
+    for kind in kinds::ALL {
+        let name = format!("{}.{}.yaml", kind.plural, berth_api::GROUP);
+        let wanted = crd::yaml(kind).with_context(|| format!("generate {}", kind.kind))?;
+        if std::fs::read_to_string(folder.join(&name)).is_ok_and(|found| found == wanted) {
+            continue;
+        }
+        stale.push((name, wanted));
+    }
+    Ok(stale)
+}
+
+#[cfg(test)]
+mod tests;
