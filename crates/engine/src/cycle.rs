@@ -36,8 +36,6 @@ struct Entry {
     workload: WorkloadId,
     assignment: Assignment,
     targets: Vec<Target>,
-    /// Scan progress that nomination started from.
-    resumed_from: Option<Box<Progress>>,
     requeue: Requeue,
     verdict: Option<(PendingReason, String)>,
 }
@@ -73,7 +71,6 @@ impl World {
                     workload,
                     assignment: Assignment::default(),
                     targets: Vec::new(),
-                    resumed_from: None,
                     requeue,
                     verdict: Some(verdict),
                 }),
@@ -166,7 +163,6 @@ impl World {
     }
 
     fn nominate(&mut self, queue: QueueId, id: WorkloadId) -> Option<Entry> {
-        let root = self.tree.root(self.store.queues[queue].node);
         let (cycle, generation) = (self.cycle, self.tree.nodes[self.store.queues[queue].node].generation);
         let progress = self.store.workload_mut(id)?.progress.take();
         let progress = progress.filter(|p| cycle.saturating_sub(p.cycle) <= 1 || generation <= p.generation);
@@ -176,9 +172,8 @@ impl World {
         let (mut assignment, targets) = nominator.nominate(workload, queue, progress.as_deref(), None);
         assignment.progress.cycle = cycle;
         assignment.progress.generation = generation;
-        assignment.progress.epoch = self.tree.nodes[root].epoch;
         let (requeue, verdict) = (Requeue::Retry, None);
-        Some(Entry { queue, workload: id, assignment, targets, resumed_from: progress, requeue, verdict })
+        Some(Entry { queue, workload: id, assignment, targets, requeue, verdict })
     }
 
     /// Classical order: less borrowing, higher priority, older, smaller uid.
@@ -198,6 +193,7 @@ impl World {
     fn process(&mut self, mut entry: Entry, now: Millis, run: &mut Run, report: &mut Report) -> Entry {
         if report.admissions.len() >= run.room {
             // The plan is full: the head stays where it is, untouched.
+            entry.assignment = Assignment::default();
             return entry;
         }
         let fits = self.refresh(&mut entry, run);
@@ -284,6 +280,18 @@ impl World {
         let own = entry.targets.iter().map(|target| target.workload).filter(|id| !run.victims.contains(id));
         for victim in run.victims.iter().copied().chain(own) {
             crate::preempt::classical::leave(&self.store, &mut trial, victim, true);
+        }
+        if !trial.tree().fits(node, &entry.assignment.usage) {
+            return false;
+        }
+        if run.victims.is_empty() || entry.assignment.mode() != Mode::Fit {
+            return true;
+        }
+        // Victims hold their quota until they have left: what is admitted now must fit beside them.
+        drop(trial);
+        let mut trial = Trial::new(&mut self.tree);
+        for (queue, usage) in &run.booked {
+            trial.remove(self.store.queues[*queue].node, usage);
         }
         trial.tree().fits(node, &entry.assignment.usage)
     }
@@ -379,7 +387,7 @@ impl World {
             report.verdicts.remove(&entry.workload);
             return;
         }
-        let Entry { queue, workload: id, assignment, resumed_from, requeue, verdict, .. } = entry;
+        let Entry { queue, workload: id, assignment, requeue, verdict, .. } = entry;
         let root = self.tree.root(self.store.queues[queue].node);
         let is_strict = self.store.queues[queue].is_strict();
         let Some(workload) = self.store.workload_mut(id) else { return };
@@ -387,8 +395,8 @@ impl World {
         let verdict = verdict.inspect(|(reason, message)| {
             workload.verdict = Some((*reason, Arc::from(message.as_str())));
         });
-        // A scan that began in the middle may have passed over a flavor that was freed meanwhile.
-        let missed = assignment.resumed && resumed_from.is_some_and(|p| p.epoch != assignment.progress.epoch);
+        // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
+        let missed = assignment.resumed && requeue == Requeue::NoRoom;
         let has_pending_flavors = assignment.progress.has_pending_flavors() || missed;
         workload.progress = (!missed && has_pending_flavors).then(|| Box::new(assignment.progress));
         let stays = has_pending_flavors

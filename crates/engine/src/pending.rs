@@ -63,10 +63,11 @@ impl Pending {
             Some(first) if queue.parked.is_none() => {
                 self.heads.insert(first.clone(), class);
             }
-            None if queue.parked.is_none() => {
+            Some(_) => {}
+            // An id of a class without members may come to stand for another class.
+            None => {
                 self.classes.remove(&class);
             }
-            _ => {}
         }
     }
 

@@ -80,7 +80,6 @@ pub(crate) struct Progress {
     pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
     pub(crate) generation: u64,
     pub(crate) cycle: u64,
-    pub(crate) epoch: u64,
 }
 
 impl Progress {
