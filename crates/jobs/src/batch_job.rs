@@ -1,0 +1,236 @@
+//! batch/v1 Job.
+//!
+//! The API server lets a Job's template change only while it is suspended, has no active pods and has no start time. So a
+//! start is one write (unsuspend and placement together), and a stop is a sequence: suspend, wait for the pods, clear the
+//! start time if the Job controller has not done it, restore the template.
+
+use crate::kind::{Finish, JobKind, annotation};
+use crate::patch::merge_diff;
+use crate::placement::{Placement, PlacementError};
+use crate::pod_set::{IndexLabels, pod_set_of};
+use crate::template::TemplateParts;
+use crate::unsupported::{unsupported_metadata, unsupported_template};
+use berth_api::{DEFAULT_POD_SET_NAME, PodSet, ReclaimablePod, labels};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
+
+/// The kind batch/v1 Job.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchJob;
+
+impl JobKind for BatchJob {
+    type Object = Job;
+    const FRAMEWORK: &'static str = "batch/job";
+    const GROUP: &'static str = "batch";
+    const API_VERSION: &'static str = "batch/v1";
+    const KIND: &'static str = "Job";
+
+    fn metadata(job: &Job) -> &ObjectMeta {
+        &job.metadata
+    }
+
+    fn is_suspended(job: &Job) -> bool {
+        has_suspend(job) && !is_stopping(job)
+    }
+
+    fn is_active(job: &Job) -> bool {
+        status(job, |s| s.active) > 0 || status(job, |s| s.terminating) > 0
+    }
+
+    fn finished(job: &Job) -> Option<Finish> {
+        let conditions = job.status.as_ref()?.conditions.as_ref()?;
+        let is_final = |c: &&JobCondition| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True";
+        conditions.iter().find(is_final).map(|condition| Finish {
+            success: condition.type_ == "Complete",
+            message: condition.message.clone().unwrap_or_default(),
+        })
+    }
+
+    fn pod_sets(job: &Job) -> Result<Vec<PodSet>, String> {
+        let Some(spec) = &job.spec else { return Err("spec: missing".to_owned()) };
+        let count = pod_count(spec);
+        let min_count = min_parallelism(&job.metadata, count)?;
+        let index = IndexLabels { pod: Some(COMPLETION_INDEX_LABEL.to_owned()), ..IndexLabels::default() };
+        Ok(vec![pod_set_of(DEFAULT_POD_SET_NAME, &spec.template, count, min_count, &index)?])
+    }
+
+    fn pods_ready(job: &Job) -> bool {
+        let wanted = job.spec.as_ref().map_or(0, pod_count);
+        status(job, |s| s.succeeded).saturating_add(status(job, |s| s.ready)) >= wanted
+    }
+
+    fn reclaimable_pods(job: &Job) -> Vec<ReclaimablePod> {
+        let Some(spec) = &job.spec else { return Vec::new() };
+        let done = done(job, spec);
+        let count = pod_count(spec);
+        if spec.parallelism.unwrap_or(1) == 1 || done == 0 {
+            return Vec::new();
+        }
+        // Without completions, no pod is started after the first success.
+        let remaining = spec.completions.unwrap_or(count).saturating_sub(done).max(0);
+        let reclaimable = count.saturating_sub(remaining);
+        if reclaimable <= 0 {
+            return Vec::new();
+        }
+        vec![ReclaimablePod { name: DEFAULT_POD_SET_NAME.to_owned(), count: reclaimable }]
+    }
+
+    fn pod_priority_class(job: &Job) -> Option<&str> {
+        let name = job.spec.as_ref()?.template.spec.as_ref()?.priority_class_name.as_deref();
+        name.filter(|name| !name.is_empty())
+    }
+
+    fn unsupported(job: &Job) -> Option<String> {
+        let spec = job.spec.as_ref()?;
+        let manager = spec.managed_by.as_deref().filter(|manager| *manager != JOB_CONTROLLER);
+        manager
+            .map(|manager| format!("spec.managedBy: {manager:?} is not supported yet"))
+            .or_else(|| unsupported_metadata(&job.metadata))
+            .or_else(|| unsupported_template("spec.template", &spec.template))
+    }
+
+    fn suspend_patch(job: &Job) -> Value {
+        patch(job, None, json!({"suspend": true}))
+    }
+
+    fn stop_patch(job: &Job) -> Value {
+        patch(job, Some(json!("true")), json!({"suspend": true}))
+    }
+
+    fn may_change_template(job: &Job) -> bool {
+        has_suspend(job) && !has_start_time(job) && status(job, |s| s.active) == 0
+    }
+
+    fn unlock_patch(job: &Job) -> Option<Value> {
+        let locked = has_suspend(job) && has_start_time(job) && !Self::is_active(job) && Self::finished(job).is_none();
+        locked.then(|| json!({"metadata": identity(job), "status": {"startTime": null}}))
+    }
+
+    fn needs_restore(job: &Job, original: &[TemplateParts]) -> bool {
+        let placed = || current(job).is_some_and(|parts| parts.is_placed());
+        has_suspend(job) && (is_stopping(job) || (placed() && !original.iter().any(TemplateParts::is_placed)))
+    }
+
+    fn restore_patch(job: &Job, original: &[TemplateParts]) -> Option<Value> {
+        let marker = is_stopping(job).then_some(Value::Null);
+        let mut spec = Map::new();
+        // Another number of pod sets is another job's Workload: nothing of it may be put here.
+        if let ([original], Some(job_spec), Some(have)) = (original, &job.spec, current(job)) {
+            if let Some(template) = merge_diff(&have.to_value(), &original.to_value()) {
+                spec.insert("template".to_owned(), template);
+            }
+            resize(&mut spec, job, job_spec, original.count);
+        }
+        (marker.is_some() || !spec.is_empty()).then(|| patch(job, marker, Value::Object(spec)))
+    }
+
+    fn start_patch(job: &Job, placements: &[Placement]) -> Result<Value, PlacementError> {
+        let (Some(job_spec), Some(have), [placement]) = (&job.spec, current(job), placements) else {
+            return Err(PlacementError::PodSets { given: placements.len(), wanted: 1 });
+        };
+        let want = placement.apply(&have)?;
+        let mut spec = Map::new();
+        spec.insert("suspend".to_owned(), json!(false));
+        if let Some(template) = merge_diff(&have.to_value(), &want.to_value()) {
+            spec.insert("template".to_owned(), template);
+        }
+        resize(&mut spec, job, job_spec, placement.count);
+        let marker = is_stopping(job).then_some(Value::Null);
+        Ok(patch(job, marker, Value::Object(spec)))
+    }
+}
+
+/// Pods that run at once.
+fn pod_count(spec: &JobSpec) -> i32 {
+    let parallelism = spec.parallelism.unwrap_or(1);
+    spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
+}
+
+/// Sets the parallelism of a job that accepts fewer pods, and its completions where they must follow.
+fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32) {
+    let partial = annotation(&job.metadata, labels::JOB_MIN_PARALLELISM).is_some();
+    if !partial || pod_count(spec) == count {
+        return;
+    }
+    patch.insert("parallelism".to_owned(), json!(count));
+    let follow = annotation(&job.metadata, labels::JOB_COMPLETIONS_EQUAL_PARALLELISM) == Some("true");
+    // Completions of a job that is not indexed can not change.
+    if follow && is_indexed(spec) {
+        patch.insert("completions".to_owned(), json!(count));
+    }
+}
+
+fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, String> {
+    let key = labels::JOB_MIN_PARALLELISM;
+    let Some(text) = annotation(metadata, key) else { return Ok(None) };
+    match text.parse() {
+        Ok(min) if (1..=count).contains(&min) => Ok(Some(min)),
+        _ => Err(format!("annotation {key}: {text:?} is not a number from 1 to {count}")),
+    }
+}
+
+/// Pods that need not run again. An indexed job's indexes are unique, but may lie beyond lowered completions.
+fn done(job: &Job, spec: &JobSpec) -> i32 {
+    let indexes = job.status.as_ref().and_then(|s| s.completed_indexes.as_deref());
+    match (indexes, spec.completions) {
+        (Some(indexes), Some(completions)) if is_indexed(spec) => count_indexes(indexes, completions),
+        _ => status(job, |s| s.succeeded),
+    }
+}
+
+/// Counts the indexes below `end` in a list such as `1,3-5,7`.
+fn count_indexes(text: &str, end: i32) -> i32 {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse::<i32>().ok()?, last.trim().parse::<i32>().ok()?);
+        Some(last.min(end.saturating_sub(1)).saturating_sub(first).saturating_add(1).max(0))
+    };
+    text.split(',').filter_map(range).fold(0, i32::saturating_add)
+}
+
+fn is_indexed(spec: &JobSpec) -> bool {
+    spec.completion_mode.as_deref() == Some("Indexed")
+}
+
+fn has_suspend(job: &Job) -> bool {
+    job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false)
+}
+
+fn is_stopping(job: &Job) -> bool {
+    annotation(&job.metadata, labels::STOPPING) == Some("true")
+}
+
+fn has_start_time(job: &Job) -> bool {
+    job.status.as_ref().is_some_and(|status| status.start_time.is_some())
+}
+
+fn status(job: &Job, field: impl Fn(&JobStatus) -> Option<i32>) -> i32 {
+    job.status.as_ref().and_then(field).unwrap_or(0)
+}
+
+fn current(job: &Job) -> Option<TemplateParts> {
+    job.spec.as_ref().map(|spec| TemplateParts::of(&spec.template, pod_count(spec)))
+}
+
+fn identity(job: &Job) -> Value {
+    json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version})
+}
+
+/// A patch of the spec which, with a `marker`, sets or (null) removes the annotation of a stop under way.
+fn patch(job: &Job, marker: Option<Value>, spec: Value) -> Value {
+    let mut metadata = identity(job);
+    if let (Some(marker), Value::Object(fields)) = (marker, &mut metadata) {
+        fields.insert("annotations".to_owned(), json!({ labels::STOPPING: marker }));
+    }
+    match &spec {
+        Value::Object(fields) if fields.is_empty() => json!({ "metadata": metadata }),
+        _ => json!({"metadata": metadata, "spec": spec}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! The Workload of a job.
+
+use crate::kind::{JobKind, max_execution_seconds, queue_name};
+use crate::names::{is_label_value, workload_name};
+use berth_api::{PodSet, PriorityClassRef, Workload, WorkloadSpec, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Priority of a Workload and the class it comes from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Priority {
+    /// Value.
+    pub value: i32,
+    /// Class; `None` when no class applies.
+    pub class: Option<PriorityClassRef>,
+}
+
+impl Priority {
+    /// Priority of a WorkloadPriorityClass.
+    #[must_use]
+    pub fn of_workload_class(name: &str, value: i32) -> Self {
+        Self { value, class: Some(class(labels::GROUP_KUEUE, "WorkloadPriorityClass", name)) }
+    }
+
+    /// Priority of a PriorityClass.
+    #[must_use]
+    pub fn of_pod_class(name: &str, value: i32) -> Self {
+        Self { value, class: Some(class(labels::GROUP_SCHEDULING, "PriorityClass", name)) }
+    }
+}
+
+fn class(group: &str, kind: &str, name: &str) -> PriorityClassRef {
+    PriorityClassRef { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() }
+}
+
+/// The Workload to create for a job of kind `K` with these pod sets: named after the job, owned and controlled by it,
+/// kept until Berth lets go of it. `copied` are the label keys that it takes over from the job.
+#[must_use]
+pub fn build_workload<K: JobKind>(
+    job: &K::Object,
+    pod_sets: Vec<PodSet>,
+    priority: Priority,
+    copied: &BTreeSet<String>,
+) -> Workload {
+    let owner = K::metadata(job);
+    let name = owner.name.as_deref().unwrap_or_default();
+    let uid = owner.uid.as_deref().unwrap_or_default();
+    let reference = OwnerReference {
+        api_version: K::API_VERSION.to_owned(),
+        kind: K::KIND.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    Workload {
+        metadata: ObjectMeta {
+            name: Some(workload_name(K::KIND, K::GROUP, name, uid)),
+            namespace: owner.namespace.clone(),
+            labels: some(own_labels(owner, uid, copied)),
+            annotations: some(own_annotations(owner)),
+            finalizers: Some(vec![labels::RESOURCE_IN_USE_FINALIZER.to_owned()]),
+            owner_references: Some(vec![reference]),
+            ..ObjectMeta::default()
+        },
+        spec: WorkloadSpec {
+            pod_sets,
+            queue_name: queue_name(owner).map(str::to_owned),
+            priority: Some(priority.value),
+            priority_class_ref: priority.class,
+            active: Some(true),
+            maximum_execution_time_seconds: max_execution_seconds(owner),
+            ..WorkloadSpec::default()
+        },
+        status: None,
+    }
+}
+
+fn own_labels(owner: &ObjectMeta, uid: &str, copied: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let mut result: BTreeMap<_, _> = owner
+        .labels
+        .iter()
+        .flatten()
+        .filter(|(key, _)| copied.contains(*key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if !uid.is_empty() && is_label_value(uid) {
+        result.insert(labels::JOB_UID.to_owned(), uid.to_owned());
+    }
+    result
+}
+
+fn own_annotations(owner: &ObjectMeta) -> BTreeMap<String, String> {
+    let is_copied = |key: &str| {
+        matches!(key, labels::ADMISSION_GATED_BY | labels::ELASTIC_JOB)
+            || key.starts_with(labels::PROVISIONING_REQUEST_PREFIX)
+    };
+    let all = owner.annotations.iter().flatten();
+    all.filter(|(key, _)| is_copied(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn some(map: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    (!map.is_empty()).then_some(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BatchJob;
+    use k8s_openapi::api::batch::v1::Job;
+    use serde_json::{Value, json};
+
+    fn built(job: Value, priority: Priority) -> Value {
+        let job: Job = serde_json::from_value(job).expect("job");
+        let copied = BTreeSet::from(["team".to_owned(), "absent".to_owned()]);
+        let sets = BatchJob::pod_sets(&job).expect("pod sets");
+        serde_json::to_value(build_workload::<BatchJob>(&job, sets, priority, &copied)).expect("serialises")
+    }
+
+    #[test]
+    fn a_job_becomes_a_workload() {
+        let template = json!({"spec": {"containers": [{"name": "c"}]}});
+        let job = json!({
+            "metadata": {"name": "sample", "namespace": "ns", "uid": "7b1d6f8a-1111-4222-8333-444455556666",
+                "labels": {"kueue.x-k8s.io/queue-name": "lq", "team": "a", "other": "b",
+                    "kueue.x-k8s.io/max-exec-time-seconds": "60"},
+                "annotations": {"provreq.kueue.x-k8s.io/class": "x", "other": "y"}},
+            "spec": {"parallelism": 3, "template": template},
+        });
+        let expected = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+            "metadata": {"name": "job-sample-fb8ff", "namespace": "ns",
+                "labels": {"kueue.x-k8s.io/job-uid": "7b1d6f8a-1111-4222-8333-444455556666", "team": "a"},
+                "annotations": {"provreq.kueue.x-k8s.io/class": "x"},
+                "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "sample",
+                    "uid": "7b1d6f8a-1111-4222-8333-444455556666", "controller": true, "blockOwnerDeletion": true}]},
+            "spec": {"podSets": [{"name": "main", "count": 3, "template": template}], "queueName": "lq", "priority": 7,
+                "priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"},
+                "active": true, "maximumExecutionTimeSeconds": 60},
+        });
+        assert_eq!(built(job, Priority::of_workload_class("high", 7)), expected);
+    }
+
+    #[test]
+    fn what_is_absent_is_left_out() {
+        let job = json!({"metadata": {"name": "a", "uid": "-"}, "spec": {"template": {"spec": {"containers": []}}}});
+        let workload = built(job, Priority::default());
+        assert_eq!(workload["metadata"]["labels"], Value::Null);
+        assert_eq!(workload["metadata"]["annotations"], Value::Null);
+        assert_eq!(workload["spec"]["queueName"], Value::Null);
+        assert_eq!(workload["spec"]["priority"], json!(0));
+        assert_eq!(workload["spec"]["priorityClassRef"], Value::Null);
+        let pods = Priority::of_pod_class("p", 1).class.expect("class");
+        assert_eq!((pods.group.as_str(), pods.kind.as_str()), ("scheduling.k8s.io", "PriorityClass"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Whether a job still is what its Workload says, by digests: control keeps no templates.
+
+use crate::template::TemplateParts;
+use berth_api::PodSet;
+use berth_quantity::{Nano, parse_quantity};
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// One pod set, reduced to what equivalence looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSetDigest {
+    /// Name.
+    pub name: String,
+    /// Pods.
+    pub count: i32,
+    /// Least pods.
+    pub min_count: Option<i32>,
+    /// Of init containers and containers.
+    pub containers: [u8; 16],
+    /// Of the tolerations.
+    pub tolerations: [u8; 16],
+    /// Of everything that may change while a job is suspended, but the count.
+    pub parts: [u8; 16],
+}
+
+impl PodSetDigest {
+    /// Digest of a pod set, as stored in a Workload or as made from a job.
+    #[must_use]
+    pub fn of(set: &PodSet) -> Self {
+        let parts = TemplateParts::of(&set.template, 0);
+        Self {
+            name: set.effective_name().to_owned(),
+            count: set.effective_count(),
+            min_count: set.min_count,
+            containers: template_digest(&set.template),
+            tolerations: digest(&parts.tolerations),
+            parts: digest(&parts.to_value()),
+        }
+    }
+}
+
+/// How the Workload stands to which a job is compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing<'a> {
+    /// Admitted pods per pod set, when quota is reserved.
+    pub admitted_counts: Option<&'a BTreeMap<String, i32>>,
+    /// The Workload is Admitted.
+    pub admitted: bool,
+    /// The job is suspended.
+    pub suspended: bool,
+}
+
+/// Whether a job with the pod sets `job` is the one that the Workload with the pod sets `workload` was made from: names
+/// in order, counts and containers are equal, tolerations too while it is not admitted. A job under a reservation runs
+/// with the admitted counts; a suspended one may still have those of the spec.
+#[must_use]
+pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], standing: Standing<'_>) -> bool {
+    let spec_counts = BTreeMap::new();
+    let equal = |counts: &BTreeMap<String, i32>| {
+        job.len() == workload.len()
+            && job.iter().zip(workload).all(|(a, b)| {
+                a.name == b.name
+                    && a.count == counts.get(&b.name).copied().unwrap_or(b.count)
+                    && a.min_count == b.min_count
+                    && a.containers == b.containers
+                    && (standing.admitted || a.tolerations == b.tolerations)
+            })
+    };
+    match standing.admitted_counts {
+        Some(counts) => equal(counts) || (standing.suspended && equal(&spec_counts)),
+        None => equal(&spec_counts),
+    }
+}
+
+/// Whether a Workload without reservation holds exactly what its suspended job says, mutable parts of the template
+/// included. When it does not, it must be brought up to date before the job starts, or a stop would restore old values.
+#[must_use]
+pub fn pod_sets_identical(job: &[PodSetDigest], workload: &[PodSetDigest]) -> bool {
+    job == workload
+}
+
+/// Digest of a template's init containers and containers, whatever way its quantities are written.
+#[must_use]
+pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
+    let empty = PodSpec::default();
+    let spec = template.spec.as_ref().unwrap_or(&empty);
+    digest(&(spec.init_containers.as_deref().unwrap_or_default(), &spec.containers))
+}
+
+fn digest<T: Serialize>(value: &T) -> [u8; 16] {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    normalise(&mut value);
+    let hash: [u8; 32] = Sha256::digest(value.to_string()).into();
+    hash.first_chunk().copied().unwrap_or_default()
+}
+
+/// Drops empty lists and empty maps of resources, and writes quantities in one way.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                normalise(field);
+                if matches!(key.as_str(), "requests" | "limits")
+                    && let Value::Object(quantities) = field
+                {
+                    quantities.values_mut().for_each(canonical);
+                }
+            }
+            fields.retain(|key, field| {
+                let optional = matches!(key.as_str(), "requests" | "limits" | "resources");
+                let empty_map = optional && field.as_object().is_some_and(serde_json::Map::is_empty);
+                !(field.is_null() || empty_map || field.as_array().is_some_and(Vec::is_empty))
+            });
+        }
+        _ => {}
+    }
+}
+
+fn canonical(quantity: &mut Value) {
+    if let Some(Ok(Nano(nano))) = quantity.as_str().map(parse_quantity) {
+        *quantity = Value::String(nano.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set(value: Value) -> PodSetDigest {
+        PodSetDigest::of(&serde_json::from_value(value).expect("pod set"))
+    }
+
+    fn with_spec(spec: Value) -> PodSetDigest {
+        set(json!({"name": "main", "count": 2, "template": {"spec": spec}}))
+    }
+
+    fn base() -> Value {
+        json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]})
+    }
+
+    #[test]
+    fn containers_count_and_other_parts_do_not() {
+        let standard = with_spec(base());
+        let changed = |pointer: &str, value: Value| {
+            let mut spec = base();
+            let (parent, key) = pointer.rsplit_once('/').expect("pointer");
+            spec.pointer_mut(parent).expect("parent")[key] = value;
+            pod_sets_equivalent(&[with_spec(spec)], std::slice::from_ref(&standard), Standing::default())
+        };
+        assert!(changed("/containers/0/resources/requests", json!({"cpu": "1000m"})));
+        assert!(changed("/containers/0/resources", json!({"requests": {"cpu": "1"}, "limits": {}})));
+        assert!(changed("/containers/0/env", json!([])));
+        assert!(changed("/nodeSelector", json!({"a": "b"})));
+        assert!(changed("/volumes", json!([{"name": "v"}])));
+        assert!(!changed("/containers/0/resources", json!({"requests": {"cpu": "2"}})));
+        assert!(!changed("/containers/0/image", json!("j")));
+        assert!(!changed("/initContainers", json!([{"name": "i"}])));
+        assert!(!changed("/tolerations", json!([{"operator": "Exists"}])));
+    }
+
+    #[test]
+    fn counts_follow_the_reservation_and_tolerations_the_admission() {
+        let sized = |count: i32, spec: Value| {
+            set(json!({"name": "main", "count": count, "minCount": 1,
+            "template": {"spec": spec}}))
+        };
+        let mut tolerating = base();
+        tolerating["tolerations"] = json!([{"operator": "Exists"}]);
+        let admitted = BTreeMap::from([("main".to_owned(), 2)]);
+        let reserved = Standing { admitted_counts: Some(&admitted), ..Standing::default() };
+        let cases = [
+            (sized(4, base()), Standing::default(), true),
+            (sized(2, base()), Standing::default(), false),
+            (sized(2, base()), reserved, true),
+            (sized(4, base()), reserved, false),
+            (sized(4, base()), Standing { suspended: true, ..reserved }, true),
+            (sized(2, tolerating.clone()), reserved, false),
+            (sized(2, tolerating), Standing { admitted: true, ..reserved }, true),
+        ];
+        for (index, (job, standing, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(pod_sets_equivalent(&[job], &[sized(4, base())], standing), expected, "case {index}");
+        }
+        assert!(!pod_sets_equivalent(&[], &[sized(4, base())], Standing::default()));
+    }
+
+    #[test]
+    fn identity_sees_the_mutable_parts() {
+        let plain = with_spec(base());
+        assert!(pod_sets_identical(std::slice::from_ref(&plain), &[with_spec(base())]));
+        for (key, value) in [
+            ("nodeSelector", json!({"a": "b"})),
+            ("schedulingGates", json!([{"name": "g"}])),
+            ("affinity", json!({"nodeAffinity": {}})),
+        ] {
+            let mut spec = base();
+            spec[key] = value;
+            assert!(!pod_sets_identical(&[with_spec(spec)], std::slice::from_ref(&plain)), "{key}");
+        }
+        let labelled = set(json!({"name": "main", "count": 2, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": base()}}));
+        assert!(!pod_sets_identical(&[labelled], &[plain]));
+    }
+}

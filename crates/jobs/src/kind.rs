@@ -1,0 +1,134 @@
+//! What control must know of a job, whatever its kind, and what every kind keeps in its metadata.
+
+use crate::placement::{Placement, PlacementError};
+use crate::template::TemplateParts;
+use berth_api::{PodSet, ReclaimablePod, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finish {
+    /// Succeeded; else failed.
+    pub success: bool,
+    /// The job's own words.
+    pub message: String,
+}
+
+/// A kind of job. Implementations are unit structs that only read and build values. Patches are RFC 7386 merge patches of
+/// the whole object which carry `metadata.uid` and `metadata.resourceVersion`.
+pub trait JobKind {
+    /// The API type.
+    type Object;
+    /// Name of the integration in Kueue's configuration.
+    const FRAMEWORK: &'static str;
+    /// API group.
+    const GROUP: &'static str;
+    /// `apiVersion` of owner references.
+    const API_VERSION: &'static str;
+    /// Kind.
+    const KIND: &'static str;
+
+    /// Metadata of a job.
+    fn metadata(job: &Self::Object) -> &ObjectMeta;
+    /// Suspended, and its template is as the user wrote it. A job whose stop is under way is not.
+    fn is_suspended(job: &Self::Object) -> bool;
+    /// Pods run or terminate: quota is in use.
+    fn is_active(job: &Self::Object) -> bool;
+    /// How it ended, when it did.
+    fn finished(job: &Self::Object) -> Option<Finish>;
+    /// Its pod sets.
+    ///
+    /// # Errors
+    /// Names the field or annotation that cannot be read, with its value.
+    fn pod_sets(job: &Self::Object) -> Result<Vec<PodSet>, String>;
+    /// All pods are ready or have succeeded.
+    fn pods_ready(job: &Self::Object) -> bool;
+    /// Pods per pod set that will not run again.
+    fn reclaimable_pods(job: &Self::Object) -> Vec<ReclaimablePod>;
+    /// PriorityClass of its pods.
+    fn pod_priority_class(job: &Self::Object) -> Option<&str>;
+    /// The field that decides whether or where it may run and that Berth does not act on yet.
+    fn unsupported(job: &Self::Object) -> Option<String>;
+
+    /// Suspends a job that Berth did not start: its template is the user's.
+    fn suspend_patch(job: &Self::Object) -> Value;
+    /// Suspends a job that Berth started; the template is restored later.
+    fn stop_patch(job: &Self::Object) -> Value;
+    /// The API server accepts changes of the template now.
+    fn may_change_template(job: &Self::Object) -> bool;
+    /// A status patch that must come before the template may change, if one is needed. Only right once the job is no
+    /// longer active.
+    fn unlock_patch(job: &Self::Object) -> Option<Value>;
+    /// A suspended job still has a template changed by Berth. `original` is what the Workload stores.
+    fn needs_restore(job: &Self::Object, original: &[TemplateParts]) -> bool;
+    /// Gives the job back what the user wrote; `None` when it has it.
+    fn restore_patch(job: &Self::Object, original: &[TemplateParts]) -> Option<Value>;
+    /// Starts the job with its placements in one write.
+    ///
+    /// # Errors
+    /// [`PlacementError`]: the job can never start as it was admitted.
+    fn start_patch(job: &Self::Object, placements: &[Placement]) -> Result<Value, PlacementError>;
+}
+
+fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+/// A non-empty annotation.
+pub(crate) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+/// LocalQueue that governs the job; without one it is not managed (unless the configuration says otherwise).
+#[must_use]
+pub fn queue_name(metadata: &ObjectMeta) -> Option<&str> {
+    label(metadata, labels::QUEUE_NAME)
+}
+
+/// WorkloadPriorityClass of the job; it wins over the pods' PriorityClass.
+#[must_use]
+pub fn workload_priority_class(metadata: &ObjectMeta) -> Option<&str> {
+    label(metadata, labels::PRIORITY_CLASS)
+}
+
+/// Name of the Workload that was made for the job beforehand; the annotation wins over the label.
+#[must_use]
+pub fn prebuilt_workload_name(metadata: &ObjectMeta) -> Option<&str> {
+    let key = labels::PREBUILT_WORKLOAD_NAME;
+    annotation(metadata, key).or_else(|| label(metadata, key))
+}
+
+/// Maximum execution time in seconds; what is no positive number is no limit.
+#[must_use]
+pub fn max_execution_seconds(metadata: &ObjectMeta) -> Option<i32> {
+    label(metadata, labels::MAX_EXEC_TIME_SECONDS)?.parse().ok().filter(|seconds| *seconds > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn metadata_is_read() {
+        let metadata: ObjectMeta = serde_json::from_value(json!({
+            "labels": {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/priority-class": "p",
+                "kueue.x-k8s.io/prebuilt-workload-name": "from-label", "kueue.x-k8s.io/max-exec-time-seconds": "30"},
+        }))
+        .expect("metadata");
+        assert_eq!(queue_name(&metadata), Some("q"));
+        assert_eq!(workload_priority_class(&metadata), Some("p"));
+        assert_eq!(prebuilt_workload_name(&metadata), Some("from-label"));
+        assert_eq!(max_execution_seconds(&metadata), Some(30));
+        let metadata: ObjectMeta = serde_json::from_value(json!({
+            "labels": {"kueue.x-k8s.io/queue-name": "", "kueue.x-k8s.io/prebuilt-workload-name": "from-label",
+                "kueue.x-k8s.io/max-exec-time-seconds": "-1"},
+            "annotations": {"kueue.x-k8s.io/prebuilt-workload-name": "from-annotation"},
+        }))
+        .expect("metadata");
+        assert_eq!(queue_name(&metadata), None);
+        assert_eq!(prebuilt_workload_name(&metadata), Some("from-annotation"));
+        assert_eq!(max_execution_seconds(&metadata), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! What each kind of job means: its pod sets, how it is suspended, started and restored, when it is done.
+//!
+//! For control, which asks and gets plain values or patches. Nothing here talks to a server, reads a clock, keeps state or
+//! decides an admission. Start reading at [`JobKind`] and its implementation [`BatchJob`]; the way of a job through this
+//! crate is [`build_workload`], [`workload_needs`], [`Placement::of`], `start_patch`, `stop_patch`, `restore_patch`.
+
+mod batch_job;
+mod build;
+mod equivalence;
+mod kind;
+mod limits;
+mod names;
+mod needs;
+mod patch;
+mod placement;
+mod pod_set;
+mod requests;
+mod template;
+mod transform;
+mod unsupported;
+
+pub use batch_job::BatchJob;
+pub use build::{Priority, build_workload};
+pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
+pub use kind::{Finish, JobKind, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class};
+pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
+pub use names::{is_label_key, is_label_value, workload_name};
+pub use needs::{PodSetNeeds, WorkloadNeeds, workload_needs};
+pub use patch::merge_diff;
+pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden, selects_forbidden};
+pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};
+pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
+pub use template::TemplateParts;
+pub use transform::Transformation;
+pub use unsupported::{unsupported_metadata, unsupported_template, unsupported_workload};

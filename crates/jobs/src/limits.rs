@@ -1,0 +1,212 @@
+//! LimitRanges of a namespace in one summary, and the checks of requests against limits and against that summary.
+
+use crate::requests::{Exact, Quantities, exact, pod_requests};
+use berth_quantity::parse_quantity;
+use k8s_openapi::api::core::v1::{Container, LimitRange, LimitRangeItem, PodSpec, ResourceRequirements};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+
+const EXCEEDS_LIMITS: &str = "requests must not exceed its limits";
+const ABOVE_MAX: &str = "requests must not be above the limitRange max";
+const BELOW_MIN: &str = "requests must not be below the limitRange min";
+
+/// The LimitRanges of a namespace combined, by type (`Container`, `Pod`, ...): the strictest bounds, the first defaults.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LimitSummary(pub BTreeMap<String, LimitRangeItem>);
+
+impl LimitSummary {
+    /// Summary of LimitRanges; give them in the order of their names, because the first default counts.
+    pub fn of<'a>(ranges: impl IntoIterator<Item = &'a LimitRange>) -> Self {
+        let mut summary = BTreeMap::<String, LimitRangeItem>::new();
+        for item in ranges.into_iter().filter_map(|range| range.spec.as_ref()).flat_map(|spec| &spec.limits) {
+            let sum = summary.entry(item.type_.clone()).or_default();
+            merge(&mut sum.max, item.max.as_ref(), Some(Ordering::Less));
+            merge(&mut sum.min, item.min.as_ref(), Some(Ordering::Greater));
+            merge(&mut sum.max_limit_request_ratio, item.max_limit_request_ratio.as_ref(), Some(Ordering::Less));
+            merge(&mut sum.default, item.default.as_ref(), None);
+            merge(&mut sum.default_request, item.default_request.as_ref(), None);
+        }
+        Self(summary)
+    }
+
+    /// The bounds and defaults for one type.
+    #[must_use]
+    pub fn get(&self, kind: &str) -> Option<&LimitRangeItem> {
+        self.0.get(kind)
+    }
+}
+
+/// Adds entries; one that is there already gives way when the new one compares as `wins` says.
+fn merge(into: &mut Option<Quantities>, from: Option<&Quantities>, wins: Option<Ordering>) {
+    for (resource, quantity) in from.into_iter().flatten() {
+        let into = into.get_or_insert_default();
+        let replace = into.get(resource).is_none_or(|old| {
+            let (new, old) = (parse_quantity(&quantity.0), parse_quantity(&old.0));
+            matches!((new, old), (Ok(new), Ok(old)) if Some(new.cmp(&old)) == wins)
+        });
+        if replace {
+            into.insert(resource.clone(), quantity.clone());
+        }
+    }
+}
+
+/// One violated bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Path of the field in the Workload.
+    pub field: String,
+    /// Resources concerned.
+    pub resources: Vec<String>,
+    /// What is wrong.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: Invalid value: [", self.field)?;
+        for (index, resource) in self.resources.iter().enumerate() {
+            write!(f, "{}{resource:?}", if index == 0 { "" } else { "," })?;
+        }
+        write!(f, "]: {}", self.detail)
+    }
+}
+
+/// Requests of pod set `index` above their own limits.
+#[must_use]
+pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut check = |field: String, resources: Option<&ResourceRequirements>| {
+        let list = |quantities: Option<&Quantities>| quantities.and_then(|q| exact(q).ok()).unwrap_or_default();
+        let requests = list(resources.and_then(|r| r.requests.as_ref()));
+        let limits = list(resources.and_then(|r| r.limits.as_ref()));
+        report(&mut found, field, &requests, &limits, Ordering::Greater, EXCEEDS_LIMITS);
+    };
+    for (field, container) in containers(index, spec) {
+        check(field, container.resources.as_ref());
+    }
+    check(format!("{}.resources", path(index)), spec.resources.as_ref());
+    found
+}
+
+/// Requests of pod set `index` outside of the namespace's LimitRanges. Requests that are no quantities are left to
+/// [`pod_requests`] to refuse.
+#[must_use]
+pub fn limit_range_violations(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut check = |field: &str, requests: &Exact, item: &LimitRangeItem| {
+        let bound = |quantities: Option<&Quantities>| quantities.and_then(|q| exact(q).ok()).unwrap_or_default();
+        report(&mut found, field.to_owned(), requests, &bound(item.max.as_ref()), Ordering::Greater, ABOVE_MAX);
+        report(&mut found, field.to_owned(), requests, &bound(item.min.as_ref()), Ordering::Less, BELOW_MIN);
+    };
+    if let Some(item) = summary.get("Container") {
+        for (field, container) in containers(index, spec) {
+            let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
+            check(&field, &requests.and_then(|q| exact(q).ok()).unwrap_or_default(), item);
+        }
+    }
+    if let Some(item) = summary.get("Pod") {
+        check(&path(index), &pod_requests(spec).unwrap_or_default(), item);
+    }
+    found
+}
+
+/// Why effective pod specs (in the order of their pod sets) may not be admitted, in Kueue's words; `None` when they may.
+#[must_use]
+pub fn validate_requests(specs: &[PodSpec], summary: &LimitSummary) -> Option<String> {
+    let over: Vec<_> = specs.iter().enumerate().flat_map(|(i, spec)| limits_exceeded(i, spec)).collect();
+    if !over.is_empty() {
+        return Some(format!("resources validation failed: {}", aggregate(&over)));
+    }
+    let outside: Vec<_> =
+        specs.iter().enumerate().flat_map(|(i, spec)| limit_range_violations(i, spec, summary)).collect();
+    (!outside.is_empty()).then(|| format!("resources didn't satisfy LimitRange constraints: {}", aggregate(&outside)))
+}
+
+/// One violation stands for itself, several stand in brackets.
+fn aggregate(violations: &[Violation]) -> String {
+    match violations {
+        [one] => one.to_string(),
+        many => format!("[{}]", many.iter().map(Violation::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn report(found: &mut Vec<Violation>, field: String, requests: &Exact, bounds: &Exact, wrong: Ordering, detail: &str) {
+    let resources: Vec<String> = requests
+        .iter()
+        .filter(|(resource, nano)| bounds.get(*resource).is_some_and(|bound| nano.cmp(&bound) == wrong))
+        .map(|(resource, _)| resource.clone())
+        .collect();
+    if !resources.is_empty() {
+        found.push(Violation { field, resources, detail: detail.to_owned() });
+    }
+}
+
+fn path(index: usize) -> String {
+    format!("spec.podSets[{index}].template.spec")
+}
+
+/// Init containers, then containers, with their paths.
+fn containers(index: usize, spec: &PodSpec) -> impl Iterator<Item = (String, &Container)> {
+    let base = path(index);
+    let init = spec.init_containers.iter().flatten().enumerate().map(|(i, c)| ("initContainers", i, c));
+    let main = spec.containers.iter().enumerate().map(|(i, c)| ("containers", i, c));
+    init.chain(main).map(move |(list, i, container)| (format!("{base}.{list}[{i}]"), container))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(requests: &Value, limits: &Value) -> PodSpec {
+        let resources = json!({"requests": requests, "limits": limits});
+        serde_json::from_value(json!({"containers": [{"name": "c", "resources": resources}]})).expect("pod spec")
+    }
+
+    fn summary(limits: &Value) -> LimitSummary {
+        let range: LimitRange = serde_json::from_value(json!({"spec": {"limits": limits}})).expect("limit range");
+        LimitSummary::of([&range])
+    }
+
+    #[test]
+    fn messages() {
+        let max = json!([{"type": "Container", "max": {"cpu": "1"}, "min": {"memory": "1Gi"}}]);
+        let pod_max = json!([{"type": "Pod", "max": {"cpu": "1"}}]);
+        let base = "spec.podSets[0].template.spec";
+        let cases = [
+            (json!({"cpu": "1"}), json!({"cpu": "1000m"}), max.clone(), None),
+            (
+                json!({"cpu": "2", "memory": "2"}),
+                json!({"cpu": "1", "memory": "1"}),
+                max.clone(),
+                Some(format!(
+                    "resources validation failed: {base}.containers[0]: Invalid value: [\"cpu\",\"memory\"]: requests \
+                     must not exceed its limits"
+                )),
+            ),
+            (
+                json!({"cpu": "1001m"}),
+                json!({}),
+                pod_max,
+                Some(format!(
+                    "resources didn't satisfy LimitRange constraints: {base}: Invalid value: [\"cpu\"]: requests must \
+                     not be above the limitRange max"
+                )),
+            ),
+            (
+                json!({"cpu": "2", "memory": "2"}),
+                json!({}),
+                max,
+                Some(format!(
+                    "resources didn't satisfy LimitRange constraints: [{base}.containers[0]: Invalid value: [\"cpu\"]: \
+                     requests must not be above the limitRange max, {base}.containers[0]: Invalid value: [\"memory\"]: \
+                     requests must not be below the limitRange min]"
+                )),
+            ),
+        ];
+        for (requests, limits, ranges, expected) in cases {
+            assert_eq!(validate_requests(&[pod(&requests, &limits)], &summary(&ranges)), expected);
+        }
+    }
+}

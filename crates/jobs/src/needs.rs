@@ -1,0 +1,120 @@
+//! What a Workload's pod sets need of quota and nodes, as plain data.
+
+use crate::limits::{LimitSummary, validate_requests};
+use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests};
+use berth_api::PodSet;
+use berth_quantity::Amount;
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, PodSpec, Toleration};
+use std::collections::BTreeMap;
+
+/// Needs of one pod set.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodSetNeeds {
+    /// Name.
+    pub name: String,
+    /// Pods.
+    pub count: i32,
+    /// Least pods.
+    pub min_count: Option<i32>,
+    /// Requests of one pod, in quota's units.
+    pub requests: BTreeMap<String, Amount>,
+    /// The template's `nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// `matchExpressions` of each term of the required node affinity; terms are alternatives. Empty: no affinity.
+    pub affinity: Vec<Vec<NodeSelectorRequirement>>,
+    /// The template's tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// A topology request is present.
+    pub topology_request: bool,
+}
+
+/// Needs of a Workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkloadNeeds {
+    /// Per pod set, in order.
+    pub pod_sets: Vec<PodSetNeeds>,
+    /// Why it may not be admitted: requests above limits, outside of LimitRanges, or not quantities.
+    pub refused: Option<String>,
+}
+
+/// Needs of pod sets in a namespace with these LimitRanges. `overhead` finds a RuntimeClass' overhead by name.
+#[must_use]
+pub fn workload_needs<'a>(
+    pod_sets: &[PodSet],
+    limits: &LimitSummary,
+    overhead: impl Fn(&str) -> Option<&'a Quantities>,
+    rules: &RequestRules,
+) -> WorkloadNeeds {
+    let effective = |set: &PodSet| {
+        let empty = PodSpec::default();
+        let spec = set.template.spec.as_ref().unwrap_or(&empty);
+        effective_pod_spec(spec, spec.runtime_class_name.as_deref().and_then(&overhead), limits)
+    };
+    let specs: Vec<PodSpec> = pod_sets.iter().map(effective).collect();
+    let mut refused = validate_requests(&specs, limits);
+    let needs = pod_sets.iter().zip(specs).map(|(set, spec)| {
+        let requests = quota_requests(&spec, rules).unwrap_or_else(|error| {
+            refused.get_or_insert_with(|| format!("resources validation failed: {}: {error}", set.effective_name()));
+            BTreeMap::new()
+        });
+        PodSetNeeds {
+            name: set.effective_name().to_owned(),
+            count: set.effective_count(),
+            min_count: set.min_count,
+            requests,
+            affinity: affinity(&spec),
+            node_selector: spec.node_selector.unwrap_or_default(),
+            tolerations: spec.tolerations.unwrap_or_default(),
+            topology_request: set.topology_request.is_some(),
+        }
+    });
+    let pod_sets = needs.collect();
+    WorkloadNeeds { pod_sets, refused }
+}
+
+fn affinity(spec: &PodSpec) -> Vec<Vec<NodeSelectorRequirement>> {
+    let node = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = node.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
+    let terms = required.map(|selector| selector.node_selector_terms.as_slice()).unwrap_or_default();
+    terms.iter().map(|term| term.match_expressions.clone().unwrap_or_default()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn needs(spec: Value) -> WorkloadNeeds {
+        let set: PodSet = serde_json::from_value(json!({"count": 2, "template": {"spec": spec}})).expect("pod set");
+        let overhead = BTreeMap::from([("cpu".to_owned(), serde_json::from_value(json!("100m")).expect("quantity"))]);
+        let find = |class: &str| (class == "vm").then_some(&overhead);
+        workload_needs(&[set], &LimitSummary::default(), find, &RequestRules::default())
+    }
+
+    #[test]
+    fn needs_are_taken_from_the_effective_spec() {
+        let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}], "matchFields": []});
+        let found = needs(json!({
+            "containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}],
+            "runtimeClassName": "vm", "nodeSelector": {"n": "1"}, "tolerations": [{"operator": "Exists"}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                {"nodeSelectorTerms": [term, {}]}}},
+        }));
+        assert_eq!(found.refused, None);
+        let [set] = found.pod_sets.as_slice() else { panic!("one pod set") };
+        assert_eq!((set.name.as_str(), set.count), ("main", 2));
+        assert_eq!(set.requests, BTreeMap::from([("cpu".to_owned(), Amount::new(1100))]));
+        assert_eq!(set.affinity.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!((set.node_selector.len(), set.tolerations.len(), set.topology_request), (1, 1, false));
+    }
+
+    #[test]
+    fn what_may_not_be_admitted_says_why() {
+        let with = |requests: Value| needs(json!({"containers": [{"name": "c", "resources": requests}]})).refused;
+        assert_eq!(with(json!({"requests": {"cpu": "1"}})), None);
+        let over = with(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}));
+        assert!(over.is_some_and(|text| text.contains("requests must not exceed its limits")));
+        let odd = with(json!({"requests": {"cpu": "two"}}));
+        assert!(odd.is_some_and(|text| text.contains("request of cpu") && text.contains("two")));
+    }
+}

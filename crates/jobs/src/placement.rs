@@ -1,0 +1,264 @@
+//! What an admission adds to the pods of a job, and how it is merged into a pod template.
+
+use crate::names::{is_label_key, is_label_value};
+use crate::template::TemplateParts;
+use berth_api::{AdmissionCheckState, PodSetAssignment, ResourceFlavor, labels};
+use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration};
+use std::collections::BTreeMap;
+
+/// What one pod set gets when its job starts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    /// Pod set.
+    pub pod_set: String,
+    /// Admitted pods.
+    pub count: i32,
+    /// Added to the template's labels.
+    pub labels: BTreeMap<String, String>,
+    /// Added to the template's annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Added to `nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// Added to `tolerations`.
+    pub tolerations: Vec<Toleration>,
+    /// Added to `schedulingGates`.
+    pub scheduling_gates: Vec<String>,
+    /// Node labels that the pods must not land on: key, and the values that are forbidden (none: every value).
+    pub forbidden: Vec<(String, Vec<String>)>,
+}
+
+/// Why a job can not be started as it was admitted. This does not pass with time: the Workload ends as FailedToStart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// Two sources want different values under one key.
+    #[error(
+        "invalid admission check PodSetUpdate: conflict for {part}: conflict for key={key}, value1={first}, \
+         value2={second}"
+    )]
+    Conflict {
+        /// `labels`, `annotations` or `nodeSelector`.
+        part: &'static str,
+        /// Key.
+        key: String,
+        /// Value that was there.
+        first: String,
+        /// Value that was to be added.
+        second: String,
+    },
+    /// A flavor forbids the node label that the pods select.
+    #[error("nodeSelector {key}={value} is forbidden by the annotation berth.dev/forbidden-node-labels of a flavor")]
+    Forbidden {
+        /// Label key.
+        key: String,
+        /// Selected value.
+        value: String,
+    },
+    /// An assigned flavor does not exist.
+    #[error("flavor {0} not found")]
+    FlavorNotFound(String),
+    /// A flavor's annotation cannot be read.
+    #[error("flavor {flavor}: annotation berth.dev/forbidden-node-labels: {problem}")]
+    Annotation {
+        /// Flavor.
+        flavor: String,
+        /// What is wrong, with the entry.
+        problem: String,
+    },
+    /// The Workload's pod sets are not those of the job.
+    #[error("invalid podset infos: {given} given, {wanted} wanted")]
+    PodSets {
+        /// Given.
+        given: usize,
+        /// Wanted.
+        wanted: usize,
+    },
+}
+
+/// What surrounds an admission: names that its pods are labelled with.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmittedAs<'a> {
+    /// Name of the Workload.
+    pub workload: &'a str,
+    /// ClusterQueue of the admission.
+    pub cluster_queue: &'a str,
+    /// LocalQueue of the Workload.
+    pub local_queue: &'a str,
+}
+
+impl Placement {
+    /// What an assignment gives its pod set: node labels, tolerations and forbidden labels of the flavors, the names of
+    /// Workload, pod set and queues, and the updates of the admission checks. `default_count` stands in for a missing
+    /// count.
+    ///
+    /// # Errors
+    /// [`PlacementError`], see there.
+    pub fn of<'f>(
+        assignment: &PodSetAssignment,
+        default_count: i32,
+        admitted: AdmittedAs<'_>,
+        checks: &[AdmissionCheckState],
+        flavor: impl Fn(&str) -> Option<&'f ResourceFlavor>,
+    ) -> Result<Self, PlacementError> {
+        let name = assignment.effective_name();
+        let mut placement =
+            Self { pod_set: name.to_owned(), count: assignment.count.unwrap_or(default_count), ..Self::default() };
+        let mut seen = Vec::<&str>::new();
+        for reference in assignment.flavors.values() {
+            if seen.contains(&reference.as_str()) {
+                continue;
+            }
+            seen.push(reference);
+            let flavor = flavor(reference).ok_or_else(|| PlacementError::FlavorNotFound(reference.clone()))?;
+            placement.add_flavor(reference, flavor)?;
+        }
+        placement.annotations.insert(labels::WORKLOAD.to_owned(), admitted.workload.to_owned());
+        placement.labels.insert(labels::POD_SET.to_owned(), name.to_owned());
+        for (key, value) in
+            [(labels::CLUSTER_QUEUE_NAME, admitted.cluster_queue), (labels::LOCAL_QUEUE_NAME, admitted.local_queue)]
+        {
+            // Queue names may be longer than a label's value.
+            if !value.is_empty() && is_label_value(value) {
+                placement.labels.insert(key.to_owned(), value.to_owned());
+            }
+        }
+        for update in checks.iter().flat_map(|check| &check.pod_set_updates).filter(|update| update.name == name) {
+            merge("labels", &mut placement.labels, &update.labels)?;
+            merge("annotations", &mut placement.annotations, &update.annotations)?;
+            merge("nodeSelector", &mut placement.node_selector, &update.node_selector)?;
+            append(&mut placement.tolerations, &update.tolerations);
+        }
+        Ok(placement)
+    }
+
+    fn add_flavor(&mut self, name: &str, flavor: &ResourceFlavor) -> Result<(), PlacementError> {
+        merge("nodeSelector", &mut self.node_selector, &flavor.spec.node_labels)?;
+        append(&mut self.tolerations, &flavor.spec.tolerations);
+        let annotations = flavor.metadata.annotations.as_ref();
+        if let Some(text) = annotations.and_then(|a| a.get(labels::FORBIDDEN_NODE_LABELS)) {
+            let forbidden = parse_forbidden(text)
+                .map_err(|problem| PlacementError::Annotation { flavor: name.to_owned(), problem })?;
+            for (key, values) in forbidden {
+                forbid(&mut self.forbidden, key, values);
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a template with this placement merged in; merging twice changes nothing.
+    ///
+    /// # Errors
+    /// [`PlacementError::Conflict`] where the template has another value, [`PlacementError::Forbidden`] where the pods
+    /// could never be scheduled.
+    pub fn apply(&self, parts: &TemplateParts) -> Result<TemplateParts, PlacementError> {
+        let mut result = parts.clone();
+        merge("annotations", &mut result.annotations, &self.annotations)?;
+        merge("labels", &mut result.labels, &self.labels)?;
+        merge("nodeSelector", &mut result.node_selector, &self.node_selector)?;
+        append(&mut result.tolerations, &self.tolerations);
+        append(&mut result.scheduling_gates, &self.scheduling_gates);
+        result.count = self.count;
+        if !self.forbidden.is_empty() {
+            if let Some((key, value)) = selects_forbidden(&self.forbidden, &result.node_selector) {
+                return Err(PlacementError::Forbidden { key, value });
+            }
+            avoid(&mut result, &self.forbidden);
+        }
+        Ok(result)
+    }
+}
+
+/// Reads `berth.dev/forbidden-node-labels`: entries `key` or `key=value`, separated by commas. Values of one key are
+/// gathered; a bare key forbids every value of it.
+///
+/// # Errors
+/// Names the entry that is not a label.
+pub fn parse_forbidden(text: &str) -> Result<Vec<(String, Vec<String>)>, String> {
+    let mut forbidden = Vec::new();
+    for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let (key, value) = entry.split_once('=').map_or((entry, None), |(key, value)| (key, Some(value)));
+        if !is_label_key(key) || !value.is_none_or(is_label_value) {
+            return Err(format!("{entry:?} is neither a label key nor key=value"));
+        }
+        forbid(&mut forbidden, key.to_owned(), value.map(str::to_owned).into_iter().collect());
+    }
+    Ok(forbidden)
+}
+
+/// The first entry of a node selector that is forbidden: key and value.
+#[must_use]
+pub fn selects_forbidden(
+    forbidden: &[(String, Vec<String>)],
+    node_selector: &BTreeMap<String, String>,
+) -> Option<(String, String)> {
+    forbidden.iter().find_map(|(key, values)| {
+        let value = node_selector.get(key)?;
+        (values.is_empty() || values.contains(value)).then(|| (key.clone(), value.clone()))
+    })
+}
+
+fn forbid(forbidden: &mut Vec<(String, Vec<String>)>, key: String, mut values: Vec<String>) {
+    match forbidden.iter_mut().find(|(known, _)| *known == key) {
+        None => forbidden.push((key, values)),
+        Some((_, known)) if values.is_empty() => known.clear(),
+        // Every value is forbidden already.
+        Some((_, known)) if known.is_empty() => {}
+        Some((_, known)) => {
+            values.retain(|value| !known.contains(value));
+            known.append(&mut values);
+        }
+    }
+}
+
+/// Puts the forbidden labels into every alternative of the required node affinity.
+fn avoid(parts: &mut TemplateParts, forbidden: &[(String, Vec<String>)]) {
+    let wanted: Vec<NodeSelectorRequirement> = forbidden
+        .iter()
+        .map(|(key, values)| NodeSelectorRequirement {
+            key: key.clone(),
+            operator: if values.is_empty() { "DoesNotExist" } else { "NotIn" }.to_owned(),
+            values: (!values.is_empty()).then(|| values.clone()),
+        })
+        .collect();
+    let node_affinity = parts.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
+    let required = &mut node_affinity.required_during_scheduling_ignored_during_execution;
+    let Some(selector) = required else {
+        let term = NodeSelectorTerm { match_expressions: Some(wanted), match_fields: None };
+        *required = Some(NodeSelector { node_selector_terms: vec![term] });
+        return;
+    };
+    for term in &mut selector.node_selector_terms {
+        let is_empty = term.match_expressions.as_ref().is_none_or(Vec::is_empty)
+            && term.match_fields.as_ref().is_none_or(Vec::is_empty);
+        // A term without requirements matches no node; with one it would begin to match.
+        if !is_empty {
+            append(term.match_expressions.get_or_insert_default(), &wanted);
+        }
+    }
+}
+
+/// Adds what is not there yet.
+fn append<T: PartialEq + Clone>(into: &mut Vec<T>, from: &[T]) {
+    for item in from {
+        if !into.contains(item) {
+            into.push(item.clone());
+        }
+    }
+}
+
+fn merge(
+    part: &'static str,
+    into: &mut BTreeMap<String, String>,
+    from: &BTreeMap<String, String>,
+) -> Result<(), PlacementError> {
+    for (key, second) in from {
+        let first = into.entry(key.clone()).or_insert_with(|| second.clone());
+        if first != second {
+            let (key, first, second) = (key.clone(), first.clone(), second.clone());
+            return Err(PlacementError::Conflict { part, key, first, second });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

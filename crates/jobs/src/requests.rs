@@ -1,0 +1,257 @@
+//! What one pod asks for: the pod spec as it will run (`effective_pod_spec`), the sum over its containers
+//! (`pod_requests`), and the amounts that quota counts (`quota_requests`).
+
+use crate::limits::LimitSummary;
+use crate::transform::{Transformation, transform};
+use berth_quantity::{Amount, Nano, ParseError, parse_quantity};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+/// Quantities by resource, as objects carry them.
+pub type Quantities = BTreeMap<String, Quantity>;
+/// Exact amounts by resource, in nano units.
+pub type Exact = BTreeMap<String, i128>;
+
+/// A request that is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("request of {resource}: {source}")]
+pub struct RequestError {
+    /// Resource.
+    pub resource: String,
+    /// What is wrong with its text.
+    pub source: ParseError,
+}
+
+/// How requests become quota: the `resources` section of the configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestRules {
+    /// Resources with one of these prefixes are not counted.
+    pub exclude_prefixes: Vec<String>,
+    /// `transformations`, at most one per input resource.
+    pub transformations: Vec<Transformation>,
+}
+
+/// The pod spec as it will run: the RuntimeClass' `overhead` where the spec has none, LimitRange defaults, and limits in
+/// place of missing requests.
+#[must_use]
+pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits: &LimitSummary) -> PodSpec {
+    let mut spec = spec.clone();
+    if spec.runtime_class_name.is_some()
+        && spec.overhead.as_ref().is_none_or(BTreeMap::is_empty)
+        && let Some(overhead) = overhead
+    {
+        spec.overhead = Some(overhead.clone());
+    }
+    let container_defaults = limits.get("Container");
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        let had_resources = container.resources.is_some();
+        let resources = container.resources.get_or_insert_default();
+        if let Some(item) = container_defaults {
+            fill(&mut resources.limits, item.default.as_ref());
+            fill(&mut resources.requests, item.default_request.as_ref());
+        }
+        limits_as_requests(resources);
+        if !had_resources && resources.limits.is_none() && resources.requests.is_none() {
+            container.resources = None;
+        }
+    }
+    if let Some(resources) = &mut spec.resources {
+        if let Some(item) = limits.get("Pod") {
+            fill(&mut resources.limits, item.default.as_ref());
+            fill(&mut resources.requests, item.default_request.as_ref());
+        }
+        limits_as_requests(resources);
+    }
+    spec
+}
+
+fn limits_as_requests(resources: &mut ResourceRequirements) {
+    let ResourceRequirements { limits, requests, .. } = resources;
+    fill(requests, limits.as_ref());
+}
+
+/// Adds entries of `from` that `into` does not have.
+fn fill(into: &mut Option<Quantities>, from: Option<&Quantities>) {
+    for (resource, quantity) in from.into_iter().flatten() {
+        into.get_or_insert_default().entry(resource.clone()).or_insert_with(|| quantity.clone());
+    }
+}
+
+/// What one pod requests, exactly: the larger of its containers together (with restartable init containers) and each
+/// step of its initialisation; requests of the pod as a whole take the place of those sums; overhead comes on top.
+///
+/// # Errors
+/// [`RequestError`] for a text that is not a quantity.
+pub fn pod_requests(spec: &PodSpec) -> Result<Exact, RequestError> {
+    let mut total = Exact::new();
+    for container in &spec.containers {
+        add(&mut total, &requests_of(container)?);
+    }
+    let mut sidecars = Exact::new();
+    let mut initial = Exact::new();
+    for container in spec.init_containers.iter().flatten() {
+        let mut step = requests_of(container)?;
+        if container.restart_policy.as_deref() == Some("Always") {
+            // It keeps running: beside the containers, and beside every later init container.
+            add(&mut total, &step);
+            add(&mut sidecars, &step);
+            step.clone_from(&sidecars);
+        } else {
+            add(&mut step, &sidecars);
+        }
+        raise(&mut initial, step);
+    }
+    raise(&mut total, initial);
+    if let Some(requests) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
+        let whole = exact(requests)?;
+        total.extend(whole.into_iter().filter(|(resource, _)| is_pod_level(resource)));
+    }
+    if let Some(overhead) = &spec.overhead {
+        add(&mut total, &exact(overhead)?);
+    }
+    Ok(total)
+}
+
+/// Resources that can be requested for a pod as a whole.
+fn is_pod_level(resource: &str) -> bool {
+    matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
+}
+
+/// What quota counts for one pod of an effective spec: requests without excluded resources, transformed, in quota's
+/// units, never negative.
+///
+/// # Errors
+/// [`RequestError`] for a text that is not a quantity.
+pub fn quota_requests(spec: &PodSpec, rules: &RequestRules) -> Result<BTreeMap<String, Amount>, RequestError> {
+    let mut requests = pod_requests(spec)?;
+    requests.retain(|resource, _| !rules.exclude_prefixes.iter().any(|prefix| resource.starts_with(prefix.as_str())));
+    let requests = transform(requests, &rules.transformations);
+    Ok(requests
+        .into_iter()
+        .map(|(resource, nano)| {
+            let amount = to_amount(&resource, nano);
+            (resource, amount)
+        })
+        .collect())
+}
+
+/// Rounded up to the unit in which quota counts the resource; below zero it is zero.
+fn to_amount(resource: &str, nano: i128) -> Amount {
+    let unit = if resource == "cpu" { 1_000_000 } else { 1_000_000_000 };
+    let nano = nano.max(0);
+    Amount::clamped(nano / unit + i128::from(nano % unit != 0))
+}
+
+fn requests_of(container: &Container) -> Result<Exact, RequestError> {
+    container.resources.as_ref().and_then(|r| r.requests.as_ref()).map_or_else(|| Ok(Exact::new()), exact)
+}
+
+/// Exact amounts of a resource list.
+pub(crate) fn exact(quantities: &Quantities) -> Result<Exact, RequestError> {
+    quantities
+        .iter()
+        .map(|(resource, quantity)| match parse_quantity(&quantity.0) {
+            Ok(Nano(nano)) => Ok((resource.clone(), nano)),
+            Err(source) => Err(RequestError { resource: resource.clone(), source }),
+        })
+        .collect()
+}
+
+fn add(into: &mut Exact, from: &Exact) {
+    for (resource, nano) in from {
+        let sum = into.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(*nano);
+    }
+}
+
+fn raise(into: &mut Exact, from: Exact) {
+    for (resource, nano) in from {
+        let most = into.entry(resource).or_insert(nano);
+        *most = nano.max(*most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn check(spec: Value, expected: &[(&str, i64)]) {
+        let spec: PodSpec = serde_json::from_value(spec).expect("pod spec");
+        let requests = quota_requests(&spec, &RequestRules::default()).expect("requests");
+        let expected: BTreeMap<_, _> =
+            expected.iter().map(|(resource, units)| ((*resource).to_owned(), Amount::new(*units))).collect();
+        assert_eq!(requests, expected);
+    }
+
+    fn container(requests: Value) -> Value {
+        json!({"name": "c", "resources": {"requests": requests}})
+    }
+
+    #[test]
+    fn containers_init_containers_and_overhead() {
+        check(json!({"containers": []}), &[]);
+        check(
+            json!({"containers": [container(json!({"cpu": "1", "memory": "1Gi"})), container(json!({"cpu": "500m"}))]}),
+            &[("cpu", 1500), ("memory", 1 << 30)],
+        );
+        check(
+            json!({"containers": [container(json!({"cpu": "1"}))], "initContainers": [container(json!({"cpu": "3"})),
+                container(json!({"cpu": "2", "memory": "1"}))], "overhead": {"cpu": "100m"}}),
+            &[("cpu", 3100), ("memory", 1)],
+        );
+    }
+
+    #[test]
+    fn fractions_are_summed_before_they_are_rounded_up() {
+        let half = || container(json!({"memory": "500m", "cpu": "500u"}));
+        check(json!({"containers": [half(), half()]}), &[("cpu", 1), ("memory", 1)]);
+    }
+
+    #[test]
+    fn restartable_init_containers_run_beside_later_steps_and_beside_the_containers() {
+        let sidecar =
+            |cpu: &str| json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
+        let main = || container(json!({"cpu": "2"}));
+        let init = |cpu: &str| container(json!({"cpu": cpu}));
+        let pod = |init: Vec<Value>| json!({"containers": [main()], "initContainers": init});
+        check(pod(vec![sidecar("1")]), &[("cpu", 3000)]);
+        check(pod(vec![init("4"), sidecar("1")]), &[("cpu", 4000)]);
+        check(pod(vec![sidecar("1"), init("4")]), &[("cpu", 5000)]);
+        check(pod(vec![sidecar("1"), init("2"), sidecar("3")]), &[("cpu", 6000)]);
+    }
+
+    #[test]
+    fn requests_of_the_pod_as_a_whole_take_the_place_of_sums() {
+        check(
+            json!({"containers": [container(json!({"cpu": "1", "memory": "1", "example.com/gpu": "2"}))],
+                "resources": {"requests": {"cpu": "5", "example.com/gpu": "9"}}, "overhead": {"cpu": "1"}}),
+            &[("cpu", 6000), ("memory", 1), ("example.com/gpu", 2)],
+        );
+    }
+
+    #[test]
+    fn odd_values() {
+        check(
+            json!({"containers": [container(json!({"cpu": "-10m", "memory": "100Ei"}))]}),
+            &[("cpu", 0), ("memory", i64::MAX)],
+        );
+        let spec: PodSpec =
+            serde_json::from_value(json!({"containers": [container(json!({"cpu": "x"}))]})).expect("pod spec");
+        let error = pod_requests(&spec).expect_err("not a quantity");
+        assert_eq!(error.resource, "cpu");
+    }
+
+    #[test]
+    fn excluded_prefixes_are_dropped() {
+        let spec: PodSpec = serde_json::from_value(
+            json!({"containers": [container(json!({"cpu": "1", "networking.example.com/vpc1": "1"}))]}),
+        )
+        .expect("pod spec");
+        let rules =
+            RequestRules { exclude_prefixes: vec!["networking.example.com/".to_owned()], ..RequestRules::default() };
+        let requests = quota_requests(&spec, &rules).expect("requests");
+        assert_eq!(requests.keys().collect::<Vec<_>>(), ["cpu"]);
+    }
+}

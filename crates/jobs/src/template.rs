@@ -1,0 +1,76 @@
+//! The parts of a pod template that starting a job changes and stopping it restores.
+
+use crate::pod_set::BATCH_CONTROLLER_LABELS;
+use berth_api::labels;
+use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What the API server lets a suspended job's template change, and the pod count. This is all that control keeps of a
+/// stored pod set to be able to restore a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TemplateParts {
+    /// Labels of the template, without those of the batch controller.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the template.
+    pub annotations: BTreeMap<String, String>,
+    /// `nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// `tolerations`.
+    pub tolerations: Vec<Toleration>,
+    /// `affinity`; only its node part may change.
+    pub affinity: Option<Affinity>,
+    /// Names of `schedulingGates`.
+    pub scheduling_gates: Vec<String>,
+    /// Pods.
+    pub count: i32,
+}
+
+impl TemplateParts {
+    /// The parts of a template, for `count` pods.
+    #[must_use]
+    pub fn of(template: &PodTemplateSpec, count: i32) -> Self {
+        let metadata = template.metadata.as_ref();
+        let spec = template.spec.as_ref();
+        let mut labels = metadata.and_then(|m| m.labels.clone()).unwrap_or_default();
+        labels.retain(|key, _| !BATCH_CONTROLLER_LABELS.contains(&key.as_str()));
+        Self {
+            labels,
+            annotations: metadata.and_then(|m| m.annotations.clone()).unwrap_or_default(),
+            node_selector: spec.and_then(|s| s.node_selector.clone()).unwrap_or_default(),
+            tolerations: spec.and_then(|s| s.tolerations.clone()).unwrap_or_default(),
+            affinity: spec.and_then(|s| s.affinity.clone()),
+            scheduling_gates: spec
+                .and_then(|s| s.scheduling_gates.as_ref())
+                .map(|gates| gates.iter().map(|g| g.name.clone()).collect())
+                .unwrap_or_default(),
+            count,
+        }
+    }
+
+    /// Whether the template shows the marks that starting a job leaves on it.
+    #[must_use]
+    pub fn is_placed(&self) -> bool {
+        self.labels.contains_key(labels::POD_SET) || self.annotations.contains_key(labels::WORKLOAD)
+    }
+
+    /// The parts as they stand in a template's JSON, maps always and lists where they are not empty: so the difference of
+    /// two of them names every key that goes and leaves alone what is not ours, such as the batch controller's labels.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let gates: Vec<_> = self.scheduling_gates.iter().map(|name| PodSchedulingGate { name: name.clone() }).collect();
+        let mut spec = Map::new();
+        spec.insert("nodeSelector".to_owned(), json!(self.node_selector));
+        put(&mut spec, "tolerations", &self.tolerations, self.tolerations.is_empty());
+        put(&mut spec, "affinity", &self.affinity, self.affinity.is_none());
+        put(&mut spec, "schedulingGates", &gates, gates.is_empty());
+        json!({"metadata": {"labels": self.labels, "annotations": self.annotations}, "spec": spec})
+    }
+}
+
+fn put<T: Serialize>(object: &mut Map<String, Value>, key: &str, value: &T, empty: bool) {
+    if !empty && let Ok(value) = serde_json::to_value(value) {
+        object.insert(key.to_owned(), value);
+    }
+}

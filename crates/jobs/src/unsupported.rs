@@ -1,0 +1,131 @@
+//! Fields that decide whether or where a job may run and that Berth does not act on yet: they hold the workload, with the
+//! field's name, instead of being passed over.
+
+use crate::kind::annotation;
+use berth_api::{Workload, labels};
+use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+const TOPOLOGY: [&str; 7] = [
+    labels::POD_SET_REQUIRED_TOPOLOGY,
+    labels::POD_SET_PREFERRED_TOPOLOGY,
+    labels::POD_SET_UNCONSTRAINED_TOPOLOGY,
+    labels::POD_SET_SLICE_REQUIRED_TOPOLOGY,
+    labels::POD_SET_SLICE_SIZE,
+    labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
+    labels::POD_SET_GROUP_NAME,
+];
+
+fn message(field: &str) -> String {
+    format!("{field} is not supported yet")
+}
+
+/// The first such annotation of a job or Workload.
+#[must_use]
+pub fn unsupported_metadata(metadata: &ObjectMeta) -> Option<String> {
+    let gated = annotation(metadata, labels::ADMISSION_GATED_BY).map(|_| labels::ADMISSION_GATED_BY);
+    let elastic = annotation(metadata, labels::ELASTIC_JOB).filter(|value| *value == "true");
+    gated.or(elastic.map(|_| labels::ELASTIC_JOB)).map(|key| message(&format!("annotation {key}")))
+}
+
+/// The first such field of a pod template at `path`.
+#[must_use]
+pub fn unsupported_template(path: &str, template: &PodTemplateSpec) -> Option<String> {
+    if let Some(key) =
+        TOPOLOGY.iter().find(|key| template.metadata.as_ref().is_some_and(|m| annotation(m, key).is_some()))
+    {
+        return Some(message(&format!("{path}.metadata.annotations[{key}]")));
+    }
+    let spec = template.spec.as_ref()?;
+    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+        return Some(message(&format!("{path}.spec.resourceClaims")));
+    }
+    let claims = |container: &&Container| {
+        let claims = container.resources.as_ref().and_then(|resources| resources.claims.as_ref());
+        claims.is_some_and(|claims| !claims.is_empty())
+    };
+    let container = spec.init_containers.iter().flatten().chain(&spec.containers).find(claims)?;
+    Some(message(&format!("{path}.spec.containers[name={}].resources.claims", container.name)))
+}
+
+/// The first such field of a Workload, its pod sets included.
+#[must_use]
+pub fn unsupported_workload(workload: &Workload) -> Option<String> {
+    let metadata = &workload.metadata;
+    if let Some(text) = unsupported_metadata(metadata) {
+        return Some(text);
+    }
+    if annotation(metadata, labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS).is_some() {
+        return Some(message(&format!("annotation {}", labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS)));
+    }
+    if metadata.labels.as_ref().is_some_and(|l| l.contains_key(labels::CONCURRENT_ADMISSION_PARENT)) {
+        return Some(message(&format!("label {}", labels::CONCURRENT_ADMISSION_PARENT)));
+    }
+    if !workload.spec.preemption_gates.is_empty() {
+        return Some(message("spec.preemptionGates"));
+    }
+    workload.spec.pod_sets.iter().enumerate().find_map(|(index, set)| {
+        let path = format!("spec.podSets[{index}]");
+        match &set.topology_request {
+            Some(_) => Some(message(&format!("{path}.topologyRequest"))),
+            None => unsupported_template(&format!("{path}.template"), &set.template),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn fields_are_named() {
+        let cases = [
+            (json!({}), None),
+            (
+                json!({"metadata": {"annotations": {labels::ELASTIC_JOB: "false", labels::ADMISSION_GATED_BY: ""}}}),
+                None,
+            ),
+            (
+                json!({"metadata": {"annotations": {labels::ELASTIC_JOB: "true"}}}),
+                Some("annotation kueue.x-k8s.io/elastic-job"),
+            ),
+            (
+                json!({"metadata": {"annotations": {labels::ADMISSION_GATED_BY: "a"}}}),
+                Some("annotation kueue.x-k8s.io/admission-gated-by"),
+            ),
+            (
+                json!({"metadata": {"annotations": {labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS: "a"}}}),
+                Some("annotation kueue.x-k8s.io/workload-allowed-resource-flavors"),
+            ),
+            (
+                json!({"metadata": {"labels": {labels::CONCURRENT_ADMISSION_PARENT: "true"}}}),
+                Some("label kueue.x-k8s.io/concurrent-admission-parent"),
+            ),
+            (json!({"spec": {"preemptionGates": [{"name": "a"}]}}), Some("spec.preemptionGates")),
+            (
+                json!({"spec": {"podSets": [{"name": "a"}, {"name": "b", "topologyRequest": {"required": "rack"}}]}}),
+                Some("spec.podSets[1].topologyRequest"),
+            ),
+            (
+                template(json!({"resourceClaims": [{"name": "c"}]})),
+                Some("spec.podSets[0].template.spec.resourceClaims"),
+            ),
+            (
+                template(json!({"containers": [{"name": "c", "resources": {"claims": [{"name": "x"}]}}]})),
+                Some("spec.podSets[0].template.spec.containers[name=c].resources.claims"),
+            ),
+        ];
+        for (workload, expected) in cases {
+            let workload: Workload = serde_json::from_value(workload).expect("workload");
+            assert_eq!(unsupported_workload(&workload), expected.map(message));
+        }
+    }
+
+    fn template(mut spec: Value) -> Value {
+        if spec.get("containers").is_none() {
+            spec["containers"] = json!([]);
+        }
+        json!({"spec": {"podSets": [{"name": "a", "template": {"spec": spec}}]}})
+    }
+}
