@@ -1,0 +1,239 @@
+//! The steps of a cycle one by one, on the functions that cycles themselves call: for explanations and conformance checks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::assignment::{Assignment, Mode, PreemptionPossibility};
+use crate::balance::{Units, Usage, accumulate, amount, units};
+use crate::flavors::{self, Pins, Request};
+use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::model::{Amount, FlavorResource, PendingReason};
+use crate::nominate::Nominator;
+use crate::preempt::{self, Ask};
+use crate::store::{Progress, Store};
+use crate::tree::Tree;
+use crate::world::World;
+
+/// One flavor that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptReport {
+    /// Flavor.
+    pub flavor: String,
+    /// Worst mode over the resources.
+    pub mode: Mode,
+    /// Highest borrowing level.
+    pub borrow: u32,
+    /// What the search for victims said, where there was one.
+    pub possibility: Option<PreemptionPossibility>,
+    /// Why it is not a plain fit.
+    pub reasons: Vec<String>,
+    /// Reason code when it is no fit.
+    pub no_fit: Option<PendingReason>,
+}
+
+/// The flavor found for one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlavorReport {
+    /// Flavor.
+    pub flavor: String,
+    /// Mode.
+    pub mode: Mode,
+    /// Index of the last flavor tried, -1 when the next scan starts over.
+    pub tried: i32,
+}
+
+/// What assignment found for one pod set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSetReport {
+    /// Name.
+    pub name: String,
+    /// Pods.
+    pub count: i64,
+    /// Requests of all pods.
+    pub requests: BTreeMap<String, Amount>,
+    /// Flavor per resource.
+    pub flavors: BTreeMap<String, FlavorReport>,
+    /// Why it is not a plain fit.
+    pub reasons: Vec<String>,
+    /// Flavors looked at, by name.
+    pub attempts: Vec<AttemptReport>,
+}
+
+/// What assignment found for a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssignmentReport {
+    /// Worst mode over the pod sets.
+    pub mode: Mode,
+    /// Highest borrowing level.
+    pub borrowing: u32,
+    /// Reason code when it is no fit.
+    pub no_fit: Option<PendingReason>,
+    /// Message as in the workload's condition.
+    pub message: String,
+    /// Per pod set, up to the first that found nothing.
+    pub pod_sets: Vec<PodSetReport>,
+    /// Usage it would book.
+    pub usage: BTreeMap<FlavorResource, Amount>,
+}
+
+/// A stand-in for the search for victims: flavor and resource to possibility and borrowing level.
+pub type StandIn<'o> = &'o mut dyn FnMut(&str, &str) -> (PreemptionPossibility, u32);
+
+/// What an assignment starts from, besides the world.
+#[derive(Default)]
+pub struct AssignInput<'o> {
+    /// Replaces the search for victims.
+    pub oracle: Option<StandIn<'o>>,
+    /// Per pod set and resource: the only flavor that may be taken.
+    pub pins: Option<Vec<BTreeMap<String, String>>>,
+    /// Per pod set and resource: index of the last flavor tried.
+    pub tried: Option<Vec<BTreeMap<String, i32>>>,
+}
+
+impl World {
+    fn asking(&self, uid: &str, cluster_queue: &str) -> Option<(WorkloadId, QueueId)> {
+        Some((self.store.by_uid.get(uid).copied()?, self.store.queue_ids.get(cluster_queue).copied()?))
+    }
+
+    /// Assigns flavors to a workload in a ClusterQueue as a cycle would, without changing anything.
+    pub fn assign(&mut self, uid: &str, cluster_queue: &str, input: AssignInput<'_>) -> Option<AssignmentReport> {
+        let (id, queue) = self.asking(uid, cluster_queue)?;
+        let pins: Option<Pins> = input.pins.map(|pins| {
+            let pin = |(resource, flavor): (&String, &String)| {
+                (self.store.resources.intern(resource), self.store.flavor_names.intern(flavor))
+            };
+            let mut pin = pin;
+            pins.iter().map(|pins| pins.iter().map(&mut pin).collect()).collect()
+        });
+        let progress = input.tried.map(|tried| {
+            let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
+            let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
+            Progress { tried, ..Progress::default() }
+        });
+        let gone = BTreeSet::new();
+        let workload = self.store.workload(id)?;
+        let assignment = match input.oracle {
+            None => {
+                let mut nominator =
+                    Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
+                nominator.assign(workload, queue, None, progress.as_ref(), pins.as_ref())
+            }
+            Some(stand_in) => {
+                let request = Request {
+                    queue: &self.store.queues[queue],
+                    pod_sets: &self.store.classes[workload.class].pod_sets,
+                    counts: None,
+                    progress: progress.as_ref(),
+                    pins: pins.as_ref(),
+                    ignore_undeclared: self.options.ignore_undeclared,
+                    fair_sharing: self.options.fair_sharing.is_some(),
+                };
+                let mut oracle = |store: &Store, _: &mut Tree, cell: CellId, _: Units| {
+                    let (flavor, resource) = *store.cells.key(cell);
+                    stand_in(store.flavor(flavor), store.resource(resource))
+                };
+                flavors::assign(&self.store, &mut self.tree, &request, &mut oracle)
+            }
+        };
+        Some(report(&self.store, &assignment))
+    }
+
+    /// Victims (uid and reason) for a workload that would use `usage`, where the cells in `needs` lack quota. Changes
+    /// nothing.
+    pub fn victims(
+        &mut self,
+        uid: &str,
+        cluster_queue: &str,
+        needs: &[FlavorResource],
+        usage: &BTreeMap<FlavorResource, Amount>,
+    ) -> Option<Vec<(String, &'static str)>> {
+        let (id, queue) = self.asking(uid, cluster_queue)?;
+        let mut needs: Vec<CellId> =
+            needs.iter().map(|cell| self.store.intern_cell(&cell.flavor, &cell.resource)).collect();
+        needs.sort_unstable();
+        let mut wanted = Usage::new();
+        for (cell, value) in usage {
+            let cell = self.store.intern_cell(&cell.flavor, &cell.resource);
+            accumulate(&mut wanted, cell, units(*value));
+        }
+        wanted.retain(|(_, value)| *value != 0);
+        let gone = BTreeSet::new();
+        let workload = self.store.workload(id)?;
+        let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(workload, queue, &gone) };
+        let targets = preempt::targets(&self.store, &mut self.tree, &self.options, &ask);
+        let named = targets.iter().filter_map(|target| {
+            let victim = self.store.workload(target.workload)?;
+            Some((victim.uid.to_string(), target.reason))
+        });
+        Some(named.collect())
+    }
+
+    /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, by uid.
+    #[must_use]
+    pub fn pending(&self, cluster_queue: &str) -> (Vec<String>, Vec<String>) {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
+            return (Vec::new(), Vec::new());
+        };
+        let uid = |id: &WorkloadId| self.store.workload(*id).map(|workload| workload.uid.to_string());
+        let mut active = Vec::new();
+        let mut parked: Vec<String> =
+            queue.pending.solo.iter().chain(&queue.pending.mismatched).filter_map(uid).collect();
+        let root = self.tree.root(queue.node);
+        let is_awake = queue.pending.epoch != self.tree.nodes[root].epoch;
+        for class in queue.pending.classes.values() {
+            if class.parked.is_none() || is_awake {
+                active.extend(class.members.iter().cloned());
+            } else {
+                parked.extend(class.members.iter().filter_map(|(_, id)| uid(id)));
+            }
+        }
+        active.sort();
+        parked.sort();
+        (active.iter().filter_map(|(_, id)| uid(id)).collect(), parked)
+    }
+}
+
+fn report(store: &Store, assignment: &Assignment) -> AssignmentReport {
+    let named =
+        |(resource, value): &(crate::ids::ResourceId, Units)| (store.resource(*resource).to_owned(), amount(*value));
+    let pod_sets = assignment.pod_sets.iter().map(|pod_set| PodSetReport {
+        name: pod_set.name.clone(),
+        count: pod_set.count,
+        requests: pod_set.requests.iter().map(named).collect(),
+        flavors: pod_set
+            .choices
+            .iter()
+            .map(|choice| {
+                let flavor = store.flavor(choice.flavor).to_owned();
+                let report = FlavorReport { flavor, mode: choice.mode, tried: choice.tried };
+                (store.resource(choice.resource).to_owned(), report)
+            })
+            .collect(),
+        reasons: pod_set.reasons.clone(),
+        attempts: pod_set
+            .attempts
+            .iter()
+            .map(|attempt| AttemptReport {
+                flavor: store.flavor(attempt.flavor).to_owned(),
+                mode: attempt.mode,
+                borrow: attempt.borrow,
+                possibility: attempt.possibility,
+                reasons: attempt.reasons.clone(),
+                no_fit: attempt.no_fit,
+            })
+            .collect(),
+    });
+    let cell = |(cell, value): &(CellId, Units)| {
+        let (flavor, resource) = *store.cells.key(*cell);
+        let key =
+            FlavorResource { flavor: store.flavor(flavor).to_owned(), resource: store.resource(resource).to_owned() };
+        (key, amount(*value))
+    };
+    AssignmentReport {
+        mode: assignment.mode(),
+        borrowing: assignment.borrowing,
+        no_fit: assignment.no_fit,
+        message: assignment.message(),
+        pod_sets: pod_sets.collect(),
+        usage: assignment.usage.iter().map(cell).collect(),
+    }
+}
