@@ -1,0 +1,488 @@
+//! The facade: observations and outcomes in, writes out. See `Control`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::World;
+use berth_engine::model as engine;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::decide;
+use crate::flight::{Decision, Draft, Flight, Flights};
+use crate::measure::Measure;
+use crate::ration::Ration;
+use crate::schedule::QueueSchedule;
+use crate::settings::Settings;
+use crate::view::{Name, View};
+use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Term, Write, WriteId};
+
+/// What one step asks for.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Step {
+    /// Writes to perform, at most one per object.
+    pub writes: Vec<Write>,
+    /// Events to publish.
+    pub notices: Vec<Notice>,
+    /// Call again at that time even if nothing happens.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Control: the view of the cluster, the engine's world, and what to write next. No I/O and no clock: `now` comes in.
+#[derive(Debug)]
+pub struct Control {
+    pub(crate) settings: Settings,
+    pub(crate) view: View,
+    pub(crate) world: World,
+    pub(crate) flights: Flights,
+    pub(crate) dirty: BTreeSet<ObjectKey>,
+    pub(crate) schedule: QueueSchedule,
+    pub(crate) ration: Ration,
+    pub(crate) measures: Vec<Measure>,
+    /// Admissions the engine has booked and that are not acknowledged yet, by workload uid.
+    pub(crate) planned: BTreeMap<String, engine::Admission>,
+    /// Preemptions still to be written: victim uid to eviction.
+    pub(crate) evictions: BTreeMap<String, engine::Eviction>,
+    pub(crate) next_sweep: Option<Timestamp>,
+    /// Parked workloads that a sweep had to wake: must stay 0.
+    pub(crate) sweep_found: u64,
+    term: Option<Term>,
+    timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
+    notices: Vec<Notice>,
+    replan: bool,
+}
+
+/// Pause between two sweeps over parked workloads.
+const SWEEP_MS: i64 = 30_000;
+
+impl Control {
+    /// Control with an empty view.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let options = berth_engine::Options { ignore_undeclared: settings.ignore_undeclared, ..Default::default() };
+        Self {
+            settings,
+            view: View::default(),
+            world: World::new(options),
+            flights: Flights::default(),
+            dirty: BTreeSet::new(),
+            schedule: QueueSchedule::default(),
+            ration: Ration::default(),
+            measures: Vec::new(),
+            planned: BTreeMap::new(),
+            evictions: BTreeMap::new(),
+            next_sweep: None,
+            sweep_found: 0,
+            term: None,
+            timers: BTreeMap::new(),
+            notices: Vec::new(),
+            replan: true,
+        }
+    }
+
+    /// Leadership: `Some` after a claim and a quorum list taken after it, `None` when it ends. Without it nothing is
+    /// decided, but the view stays warm.
+    pub fn lead(&mut self, term: Option<Term>) {
+        if self.term == term {
+            return;
+        }
+        self.term = term;
+        // What an earlier term has planned and not written is void: the books follow the objects again.
+        let planned = std::mem::take(&mut self.planned);
+        self.evictions.clear();
+        for uid in planned.into_keys() {
+            self.unplan(&uid);
+        }
+        self.replan = true;
+        if term.is_some() {
+            self.everything_dirty();
+        }
+    }
+
+    fn everything_dirty(&mut self) {
+        let jobs = self.view.jobs.keys().map(|name| key(Kind::Job, name));
+        let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, name));
+        let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
+        let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
+        let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
+        self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
+    }
+
+    /// The counters and durations since the last call.
+    pub fn drain_measures(&mut self) -> Vec<Measure> {
+        std::mem::take(&mut self.measures)
+    }
+
+    /// Whether a write may be decided now.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.term.is_some()
+    }
+
+    /// Whether nothing is under way: used by a shutdown that drains.
+    #[must_use]
+    pub fn idle(&self) -> bool {
+        self.flights.idle()
+    }
+
+    pub(crate) fn touch(&mut self, key: ObjectKey) {
+        self.dirty.insert(key);
+    }
+
+    pub(crate) fn replan(&mut self) {
+        self.replan = true;
+    }
+
+    pub(crate) fn wait(&mut self, key: ObjectKey, until: Timestamp) {
+        self.timers.entry(until).or_default().insert(key);
+    }
+
+    /// Takes a planned admission back in the engine's books and lets the workload's own state speak again.
+    pub(crate) fn unplan(&mut self, uid: &str) {
+        // An unknown uid means the workload has gone meanwhile: nothing is booked then.
+        let _ = self.world.apply(engine::Delta::Forget(uid.to_owned()));
+        if let Some(name) = self.view.workload_names.get(uid).cloned() {
+            self.mirror(&name);
+        }
+        self.replan = true;
+    }
+
+    /// What became of a write.
+    pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
+        let Some((object, flight)) = self.flights.land(id) else {
+            return;
+        };
+        self.touch_related(&object);
+        let origin = flight.origin.clone();
+        self.take_outcome(object.clone(), flight, outcome, now);
+        if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
+            self.wait(origin, until);
+        }
+        if object.kind == Kind::Workload {
+            // The watch may have shown the result before the answer came.
+            self.settle(&(object.namespace, object.name));
+        }
+    }
+
+    /// Lets a workload's own state speak, when nothing of ours is pending on it.
+    pub(crate) fn settle(&mut self, name: &Name) {
+        let Some(workload) = self.view.workloads.get(name) else { return };
+        let uid = workload.uid.clone();
+        if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
+            // Seen: the admission is no longer a plan, whatever became of the answer.
+            self.planned.remove(&uid);
+        }
+        if !self.planned.contains_key(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
+            self.unplan(&uid);
+        }
+    }
+
+    fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
+        match outcome {
+            Outcome::Applied { resource_version } => {
+                self.flights.succeeded(&object);
+                self.notices.extend(flight.notices);
+                let version = resource_version.parse().unwrap_or_default();
+                if let (Purpose::ReserveQuota, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
+                    self.planned.remove(&uid);
+                    self.replan = true;
+                }
+                if version > self.seen_version(&object) {
+                    self.flights.expect(object, version);
+                }
+            }
+            Outcome::Conflict | Outcome::AlreadyExists => {
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object.clone(), until);
+                if flight.purpose == Purpose::ReserveQuota {
+                    // It may be our own earlier write of unknown outcome that is in the way: the quota stays booked
+                    // until the newer version is seen.
+                    if self.seen_version(&object) <= flight.based_on {
+                        self.flights.expect(object.clone(), flight.based_on.saturating_add(1));
+                    }
+                    self.drop_plan(&object);
+                } else if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
+                    self.flights.expect(object, flight.based_on.saturating_add(1));
+                }
+            }
+            Outcome::Gone => {
+                self.flights.succeeded(&object);
+                self.drop_plan(&object);
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object, until);
+            }
+            Outcome::Refused(text) => {
+                self.measures.push(Measure::Count {
+                    name: "berth_writes_refused",
+                    labels: vec![("kind", object.kind.name().to_owned())],
+                    by: 1,
+                });
+                self.drop_plan(&object);
+                let until = self.flights.failed(&object, now, 5_000);
+                self.refused(&object, &text);
+                self.wait(object, until);
+            }
+            Outcome::Busy(after) => {
+                let until = self.flights.failed(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
+                self.wait(object, until);
+            }
+            // The same decision is made again: its precondition closes the question.
+            Outcome::Unknown(_) => {
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object, until);
+            }
+            Outcome::NotSent => {
+                self.drop_plan(&object);
+                let until = self.flights.failed(&object, now, 500);
+                self.wait(object, until);
+            }
+        }
+    }
+
+    fn refused(&mut self, object: &ObjectKey, text: &str) {
+        let Some(uid) = self.uid_of(object) else { return };
+        self.notices.push(Notice {
+            key: object.clone(),
+            uid,
+            event_type: crate::write::EventType::Warning,
+            reason: "WriteRefused".into(),
+            message: format!("the API server refused a change by Berth: {text}"),
+            reporter: "kueue-workload-controller",
+        });
+    }
+
+    /// A planned admission will not be written: the workload's own state decides again once it is seen.
+    fn drop_plan(&mut self, object: &ObjectKey) {
+        let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
+        self.planned.remove(&uid);
+    }
+
+    fn uid_of(&self, object: &ObjectKey) -> Option<String> {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),
+            Kind::Job => self.view.jobs.get(&name).map(|job| job.uid.clone()),
+            _ => None,
+        }
+    }
+
+    /// The version at which the view has an object, 0 when it has not.
+    fn seen_version(&self, object: &ObjectKey) -> u64 {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => self.view.workloads.get(&name).map_or(0, crate::view::WorkloadView::version),
+            Kind::Job => self.view.jobs.get(&name).map_or(0, crate::view::JobView::version),
+            // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
+            _ => u64::MAX,
+        }
+    }
+
+    /// Marks an object and those whose decisions depend on it.
+    pub(crate) fn touch_related(&mut self, object: &ObjectKey) {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => {
+                let owner = self.view.workloads.get(&name).and_then(|workload| workload.owner.clone());
+                if let Some(owner) = owner.filter(|owner| owner.kind == "Job") {
+                    self.touch(key(Kind::Job, &(object.namespace.clone(), owner.name)));
+                }
+            }
+            Kind::Job => {
+                let uid = self.view.jobs.get(&name).map(|job| job.uid.clone()).unwrap_or_default();
+                let owned: Vec<Name> = self.view.owned.get(&uid).into_iter().flatten().cloned().collect();
+                for workload in owned {
+                    self.touch(key(Kind::Workload, &workload));
+                }
+            }
+            _ => {}
+        }
+        self.touch(object.clone());
+    }
+
+    /// Decides: what to write now, and when to come back.
+    pub fn step(&mut self, now: Timestamp) -> Step {
+        let mut step = Step::default();
+        if let Some(term) = self.term {
+            self.fire_timers(now);
+            self.sweep(now);
+            self.decide_dirty(term, now, &mut step);
+            self.plan(now);
+            self.decide_dirty(term, now, &mut step);
+            self.write_reasons(term, now, &mut step);
+            self.write_statuses(term, now, &mut step);
+            step.wake_at = self.wake_at(now);
+        }
+        step.notices = std::mem::take(&mut self.notices);
+        step
+    }
+
+    fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let timers = self.timers.keys().next().copied();
+        let times = [timers, self.ration.wake_at(now), self.schedule.wake_at(), self.next_sweep];
+        times.into_iter().flatten().min()
+    }
+
+    fn fire_timers(&mut self, now: Timestamp) {
+        while let Some(entry) = self.timers.first_entry() {
+            if *entry.key() > now {
+                break;
+            }
+            let keys = entry.remove();
+            self.replan = true;
+            for object in keys {
+                if object.kind == Kind::Workload {
+                    // A back-off may be over: the engine is told anew.
+                    let name = (object.namespace.clone(), object.name.clone());
+                    self.mirror(&name);
+                }
+                self.touch(object);
+            }
+        }
+    }
+
+    fn sweep(&mut self, now: Timestamp) {
+        let due = self.next_sweep.is_none_or(|at| at <= now);
+        if !due {
+            return;
+        }
+        if self.next_sweep.is_some() {
+            let found = self.world.sweep(millis(now));
+            if found > 0 {
+                self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
+                self.replan = true;
+            }
+        }
+        self.next_sweep = now.checked_add(SignedDuration::from_millis(SWEEP_MS)).ok();
+    }
+
+    fn plan(&mut self, now: Timestamp) {
+        let free = self.settings.max_unacknowledged.saturating_sub(self.planned.len());
+        if !self.replan || free == 0 {
+            return;
+        }
+        let plan = self.world.plan(millis(now), engine::Limits { max_admissions: free });
+        self.replan = plan.more;
+        let success = !plan.admissions.is_empty();
+        self.measures.push(Measure::Count {
+            name: "kueue_admission_attempts",
+            labels: vec![("result", if success { "success" } else { "inadmissible" }.to_owned())],
+            by: plan.cycles,
+        });
+        for admission in plan.admissions {
+            self.ration.forget(&admission.uid);
+            if let Some(name) = self.view.workload_names.get(&admission.uid) {
+                self.dirty.insert(key(Kind::Workload, name));
+                self.planned.insert(admission.uid.clone(), admission);
+            }
+        }
+        for eviction in plan.evictions {
+            if let Some(name) = self.view.workload_names.get(&eviction.uid) {
+                self.dirty.insert(key(Kind::Workload, name));
+                self.evictions.insert(eviction.uid.clone(), eviction);
+            }
+        }
+        for verdict in plan.verdicts {
+            if let Some(workload) =
+                self.view.workload_names.get(&verdict.uid).and_then(|name| self.view.workloads.get(name))
+            {
+                self.ration.take(verdict, workload, now);
+            }
+        }
+        if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
+            self.timers.entry(at).or_default();
+            self.replan |= at <= now;
+        }
+        self.note_changed(now);
+    }
+
+    /// Queues whose figures changed get their status written in due time.
+    pub(crate) fn note_changed(&mut self, now: Timestamp) {
+        let changed = self.world.take_changed();
+        for name in changed.cluster_queues {
+            self.schedule.mark(cluster_key(Kind::ClusterQueue, &name), now);
+        }
+        for name in changed.local_queues {
+            self.schedule.mark(key(Kind::LocalQueue, &name), now);
+        }
+    }
+
+    fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
+        while let Some(object) = self.dirty.pop_first() {
+            if let Some(until) = self.flights.backing_off(&object, now) {
+                self.wait(object, until);
+                continue;
+            }
+            match decide::decide(self, &object, now) {
+                Decision::Done => {}
+                Decision::Wait(until) => self.wait(object, until),
+                Decision::Write(draft) => {
+                    self.issue(*draft, &object, term, now, step);
+                }
+            }
+        }
+    }
+
+    /// Hands a write over, unless its object is busy: then whatever frees it brings us back here.
+    fn issue(&mut self, draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
+        if self.flights.busy(&draft.key) {
+            return false;
+        }
+        if let Some(until) = self.flights.backing_off(&draft.key, now) {
+            self.wait(origin.clone(), until);
+            return false;
+        }
+        let id = self.flights.start(&draft, origin.clone());
+        step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request: draft.request });
+        true
+    }
+
+    fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
+        if !self.planned.is_empty() {
+            return;
+        }
+        let mut blocked = Vec::new();
+        while let Some(verdict) = self.ration.next(now) {
+            let Some(name) = self.view.workload_names.get(&verdict.uid).cloned() else { continue };
+            let Some(workload) = self.view.workloads.get(&name) else { continue };
+            if workload.reserved() {
+                continue;
+            }
+            let object = key(Kind::Workload, &name);
+            if self.flights.busy(&object) {
+                blocked.push(verdict);
+                continue;
+            }
+            let draft = decide::workload::explain(workload, &verdict, now);
+            self.issue(draft, &object, term, now, step);
+        }
+        for verdict in blocked {
+            self.ration.put_back(verdict);
+        }
+    }
+
+    fn write_statuses(&mut self, term: Term, now: Timestamp, step: &mut Step) {
+        self.note_changed(now);
+        while let Some(object) = self.schedule.next(now) {
+            if self.flights.busy(&object) {
+                self.schedule.mark(object, now);
+                continue;
+            }
+            if let Some(draft) = decide::queues::status(self, &object, now)
+                && !self.issue(draft, &object, term, now, step)
+            {
+                self.schedule.mark(object, now);
+            }
+        }
+    }
+}
+
+pub(crate) fn key(kind: Kind, name: &Name) -> ObjectKey {
+    ObjectKey { kind, namespace: name.0.clone(), name: name.1.clone() }
+}
+
+pub(crate) fn cluster_key(kind: Kind, name: &str) -> ObjectKey {
+    ObjectKey { kind, namespace: String::new(), name: name.to_owned() }
+}
+
+pub(crate) fn millis(time: Timestamp) -> engine::Millis {
+    engine::Millis(time.as_millisecond())
+}

@@ -1,0 +1,26 @@
+//! From the view to the next write of one object: pure functions, one file per kind.
+
+pub(crate) mod job;
+pub(crate) mod queues;
+pub(crate) mod workload;
+
+use jiff::Timestamp;
+
+use crate::core::Control;
+use crate::flight::Decision;
+use crate::write::{Kind, ObjectKey};
+
+/// What to do about an object now.
+pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
+    if control.flights.busy(key) {
+        // The outcome, or the sight of the result, brings us back.
+        return Decision::Done;
+    }
+    let name = (key.namespace.clone(), key.name.clone());
+    match key.kind {
+        Kind::Job => job::decide(control, &name, now),
+        Kind::Workload => workload::decide(control, &name, now),
+        Kind::ClusterQueue | Kind::ResourceFlavor => queues::finalizer(control, key),
+        Kind::LocalQueue | Kind::Cohort => Decision::Done,
+    }
+}

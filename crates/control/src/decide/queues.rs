@@ -1,0 +1,244 @@
+//! Statuses and finalizers of ClusterQueues, LocalQueues and ResourceFlavors.
+
+use std::collections::BTreeMap;
+
+use berth_api as api;
+use berth_engine::model as engine;
+use berth_quantity::Amount;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use serde_json::{Value, json};
+
+use super::workload::FINALIZER;
+use crate::core::Control;
+use crate::flight::{Decision, Draft};
+use crate::status::set_in;
+use crate::view::{Name, WorkloadView};
+use crate::write::{Kind, ObjectKey, Purpose, Request, Subresource};
+
+/// Usage per flavor and resource.
+type Usage = BTreeMap<(String, String), Amount>;
+
+/// Keeps the finalizer on what is in use, and lets go of what is being deleted and free.
+pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
+    let (metadata, in_use) = match key.kind {
+        Kind::ClusterQueue => match control.view.cluster_queues.get(&key.name) {
+            Some(object) => (&object.metadata, control.world.cluster_queue_in_use(&key.name)),
+            None => return Decision::Done,
+        },
+        _ => match control.view.flavors.get(&key.name) {
+            Some(object) => (&object.metadata, control.world.flavor_in_use(&key.name)),
+            None => return Decision::Done,
+        },
+    };
+    let empty = Vec::new();
+    let finalizers = metadata.finalizers.as_ref().unwrap_or(&empty);
+    let has = finalizers.iter().any(|name| name == FINALIZER);
+    let deleting = metadata.deletion_timestamp.is_some();
+    let (purpose, wanted): (Purpose, Vec<&str>) = match (deleting, has) {
+        (false, false) => {
+            (Purpose::AddFinalizer, finalizers.iter().map(String::as_str).chain([FINALIZER]).collect())
+        }
+        (true, true) if !in_use => (
+            Purpose::RemoveFinalizer,
+            finalizers.iter().map(String::as_str).filter(|name| *name != FINALIZER).collect(),
+        ),
+        _ => return Decision::Done,
+    };
+    Decision::write(Draft {
+        purpose,
+        key: key.clone(),
+        request: Request::Merge {
+            manager: "kueue",
+            subresource: Subresource::None,
+            body: json!({"metadata": {
+                "uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": wanted,
+            }}),
+        },
+        based_on: 0,
+        notices: Vec::new(),
+    })
+}
+
+/// The status write of a queue, `None` when nothing differs.
+pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    match key.kind {
+        Kind::ClusterQueue => cluster_queue(control, key, now),
+        Kind::LocalQueue => local_queue(control, key, now),
+        _ => None,
+    }
+}
+
+fn draft(key: &ObjectKey, metadata: &ObjectMeta, status: Value) -> Draft {
+    Draft {
+        purpose: Purpose::QueueStatus,
+        key: key.clone(),
+        request: Request::Merge {
+            manager: "kueue",
+            subresource: Subresource::Status,
+            body: json!({"metadata": {"uid": metadata.uid}, "status": status}),
+        },
+        based_on: 0,
+        notices: Vec::new(),
+    }
+}
+
+fn quantity(resource: &str, amount: Amount) -> Option<Quantity> {
+    Some(Quantity(berth_quantity::format(resource, amount)))
+}
+
+/// Sums what admitted workloads among `names` use.
+fn admitted_usage<'a>(control: &'a Control, names: impl Iterator<Item = &'a Name>) -> (i32, Usage) {
+    let mut count = 0_i32;
+    let mut usage = Usage::new();
+    let admitted = names
+        .filter_map(|name| control.view.workloads.get(name))
+        .filter(|workload| workload.reserved() && workload.is("Admitted") && !workload.is("Finished"));
+    for workload in admitted {
+        count = count.saturating_add(1);
+        add_usage(&mut usage, workload);
+    }
+    (count, usage)
+}
+
+fn add_usage(usage: &mut Usage, workload: &WorkloadView) {
+    let Some(admission) = &workload.status.admission else { return };
+    let held = crate::deltas::reservation(
+        admission,
+        &workload.status.reclaimable_pods,
+        engine::Millis(0),
+        false,
+    );
+    for set in held.pod_sets {
+        for (resource, amount) in set.usage {
+            if let Some(flavor) = set.flavors.get(&resource) {
+                let cell = usage.entry((flavor.clone(), resource)).or_default();
+                *cell = cell.add(amount);
+            }
+        }
+    }
+}
+
+fn condition_parts(readiness: &engine::Readiness) -> (bool, &str, &str) {
+    (readiness.active, readiness.reason, readiness.message.as_str())
+}
+
+fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let object = control.view.cluster_queues.get(&key.name)?;
+    let figures = control.world.figures(&key.name)?;
+    let names = control.view.reserving.get(&key.name).into_iter().flatten();
+    let (admitted, usage) = admitted_usage(control, names);
+    let old = object.status.clone().unwrap_or_default();
+    let mut conditions: Vec<Condition> = old.conditions.clone();
+    let readiness = control.world.readiness(&key.name)?;
+    let generation = object.metadata.generation.unwrap_or_default();
+    set_in(&mut conditions, "Active", condition_parts(&readiness), generation, now);
+    let cell = |cell: &engine::CellUsage, total: Amount, borrowed: Amount| api::ResourceUsage {
+        name: cell.resource.clone(),
+        total: quantity(&cell.resource, total),
+        borrowed: quantity(&cell.resource, borrowed),
+    };
+    let new = api::ClusterQueueStatus {
+        conditions,
+        pending_workloads: count(figures.pending_active.saturating_add(figures.pending_inadmissible)),
+        reserving_workloads: count(figures.reserving),
+        admitted_workloads: Some(admitted),
+        flavors_reservation: by_flavor(&figures.reservation, |usage| cell(usage, usage.total, usage.borrowed)),
+        flavors_usage: by_flavor(&figures.reservation, |reserved| {
+            let total = usage.get(&(reserved.flavor.clone(), reserved.resource.clone())).copied().unwrap_or_default();
+            let nominal = reserved.total.sub(reserved.borrowed);
+            let over = if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
+            cell(reserved, total, over)
+        }),
+        ..old.clone()
+    };
+    if new == old {
+        return None;
+    }
+    Some(draft(key, &object.metadata, serde_json::to_value(explicit(&new)).ok()?))
+}
+
+fn count(value: u32) -> Option<i32> {
+    i32::try_from(value).ok()
+}
+
+fn by_flavor(
+    cells: &[engine::CellUsage],
+    mut cell: impl FnMut(&engine::CellUsage) -> api::ResourceUsage,
+) -> Vec<api::FlavorUsage> {
+    let mut flavors: Vec<api::FlavorUsage> = Vec::new();
+    for usage in cells {
+        let resource = cell(usage);
+        match flavors.iter_mut().find(|flavor| flavor.name == usage.flavor) {
+            Some(flavor) => flavor.resources.push(resource),
+            None => flavors.push(api::FlavorUsage { name: usage.flavor.clone(), resources: vec![resource] }),
+        }
+    }
+    flavors
+}
+
+/// A merge patch leaves out nothing: an empty list must be written as such, or the old one would stay.
+fn explicit(status: &api::ClusterQueueStatus) -> Value {
+    let mut value = serde_json::to_value(status).unwrap_or_default();
+    if let Some(map) = value.as_object_mut() {
+        for field in ["flavorsReservation", "flavorsUsage", "conditions"] {
+            map.entry(field).or_insert_with(|| json!([]));
+        }
+    }
+    value
+}
+
+fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let name = (key.namespace.clone(), key.name.clone());
+    let object = control.view.local_queues.get(&name)?;
+    let figures = control.world.local_queue_figures(&key.namespace, &key.name)?;
+    let members = control.view.by_queue.get(&name).into_iter().flatten();
+    let (admitted, usage) = admitted_usage(control, members);
+    let old = object.status.clone().unwrap_or_default();
+    let mut conditions: Vec<Condition> = old.conditions.clone();
+    let readiness = control.world.local_queue_readiness(&key.namespace, &key.name)?;
+    let generation = object.metadata.generation.unwrap_or_default();
+    set_in(&mut conditions, "Active", condition_parts(&readiness), generation, now);
+    let cell = |cell: &engine::CellUsage, total: Amount| api::LocalQueueResourceUsage {
+        name: cell.resource.clone(),
+        total: quantity(&cell.resource, total),
+    };
+    let new = api::LocalQueueStatus {
+        conditions,
+        pending_workloads: count(figures.pending_active.saturating_add(figures.pending_inadmissible)),
+        reserving_workloads: count(figures.reserving),
+        admitted_workloads: Some(admitted),
+        flavors_reservation: local_flavors(&figures.reservation, |usage| cell(usage, usage.total)),
+        flavors_usage: local_flavors(&figures.reservation, |reserved| {
+            let total = usage.get(&(reserved.flavor.clone(), reserved.resource.clone())).copied().unwrap_or_default();
+            cell(reserved, total)
+        }),
+        ..old.clone()
+    };
+    if new == old {
+        return None;
+    }
+    let mut status = serde_json::to_value(&new).ok()?;
+    if let Some(map) = status.as_object_mut() {
+        for field in ["flavorsReservation", "flavorsUsage", "conditions"] {
+            map.entry(field).or_insert_with(|| json!([]));
+        }
+    }
+    Some(draft(key, &object.metadata, status))
+}
+
+fn local_flavors(
+    cells: &[engine::CellUsage],
+    mut cell: impl FnMut(&engine::CellUsage) -> api::LocalQueueResourceUsage,
+) -> Vec<api::LocalQueueFlavorUsage> {
+    let mut flavors: Vec<api::LocalQueueFlavorUsage> = Vec::new();
+    for usage in cells {
+        let resource = cell(usage);
+        match flavors.iter_mut().find(|flavor| flavor.name == usage.flavor) {
+            Some(flavor) => flavor.resources.push(resource),
+            None => flavors.push(api::LocalQueueFlavorUsage { name: usage.flavor.clone(), resources: vec![resource] }),
+        }
+    }
+    flavors
+}

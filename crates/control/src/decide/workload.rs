@@ -1,0 +1,483 @@
+//! The life of a Workload apart from its job: reservation, eviction, requeueing, deactivation, time limits.
+
+use berth_api as api;
+use berth_engine::model as engine;
+use berth_jobs::{BatchJob, JobKind};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use crate::core::{Control, key};
+use crate::deltas;
+use crate::flight::{Decision, Draft};
+use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, seconds, since};
+use crate::view::{Name, WorkloadView};
+use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+
+/// Finalizer that Kueue and Berth put on Workloads and queues.
+pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
+const REPORTER: &str = "kueue-workload-controller";
+const SCHEDULER: &str = "kueue-admission";
+
+pub(crate) fn notice(
+    workload: &WorkloadView,
+    event_type: EventType,
+    reason: &str,
+    message: String,
+    reporter: &'static str,
+) -> Notice {
+    Notice {
+        key: key(Kind::Workload, &workload.key()),
+        uid: workload.uid.clone(),
+        event_type,
+        reason: reason.to_owned(),
+        message,
+        reporter,
+    }
+}
+
+/// A status write by the admission manager: `change` edits a copy of the whole status.
+pub(crate) fn status_write(
+    workload: &WorkloadView,
+    purpose: Purpose,
+    now: Timestamp,
+    change: impl FnOnce(&mut Edit<'_>),
+) -> Draft {
+    let mut status = workload.status.clone();
+    change(&mut Edit { status: &mut status, generation: workload.generation, now });
+    Draft {
+        purpose,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Apply {
+            manager: ADMISSION_MANAGER,
+            subresource: Subresource::Status,
+            body: admission_body(&workload.identity(), &status),
+        },
+        based_on: workload.version(),
+        notices: Vec::new(),
+    }
+}
+
+/// A merge patch of the Workload itself.
+pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: serde_json::Value) -> Draft {
+    let mut body = patch;
+    if let Some(map) = body.as_object_mut() {
+        let metadata = map.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("uid".into(), workload.uid.clone().into());
+            metadata.insert("resourceVersion".into(), workload.resource_version.clone().into());
+        }
+    }
+    Draft {
+        purpose,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Merge { manager: "kueue", subresource: Subresource::None, body },
+        based_on: workload.version(),
+        notices: Vec::new(),
+    }
+}
+
+/// Removes Berth's finalizer from a Workload.
+pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
+    let rest: Vec<&String> = workload.finalizers.iter().filter(|name| *name != FINALIZER).collect();
+    object_write(workload, Purpose::RemoveFinalizer, json!({"metadata": {"finalizers": rest}}))
+}
+
+pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
+    workload.finalizers.iter().any(|name| name == FINALIZER)
+}
+
+/// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
+pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
+    if let Some(refused) = workload.refused.clone().or_else(|| refused_job(control, workload)) {
+        return Some(("Misconfigured", refused));
+    }
+    if !workload.gated_by.is_empty() {
+        return Some(("AdmissionGated", format!("Admission is gated by: {}", workload.gated_by)));
+    }
+    if workload.preemption_gated {
+        return Some(("AdmissionGated", "spec.preemptionGates is not supported by Berth yet".into()));
+    }
+    if find(&workload.status.conditions, "Requeued").is_some_and(|condition| condition.status == "False") {
+        return Some(("PendingEvaluation", String::new()));
+    }
+    if workload.is("WaitingForReplacementPods") {
+        return Some(("PendingEvaluation", String::new()));
+    }
+    None
+}
+
+/// A field of the job itself that decides and that Berth does not act on.
+fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
+    let owner = workload.owner.as_ref().filter(|owner| owner.kind == "Job")?;
+    let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()))?;
+    BatchJob::unsupported(&job.job)
+}
+
+/// The pending reason of a verdict.
+pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: Timestamp) -> Draft {
+    let reason = verdict.reason.as_str();
+    let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {
+        edit.pending(reason, &verdict.message);
+        edit.status.resource_requests = requests_of(workload);
+    });
+    draft.notices.push(notice(workload, EventType::Warning, reason, verdict.message.clone(), SCHEDULER));
+    draft
+}
+
+fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
+    workload
+        .pod_sets
+        .iter()
+        .map(|set| api::PodSetRequest {
+            name: set.name.clone(),
+            resources: set
+                .requests
+                .iter()
+                .map(|(resource, amount)| {
+                    let total = amount.mul(set.count);
+                    let text = berth_quantity::format(resource, total);
+                    (resource.clone(), k8s_openapi::apimachinery::pkg::api::resource::Quantity(text))
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+/// Decides about one Workload.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let Some(workload) = control.view.workloads.get(name) else {
+        return Decision::Done;
+    };
+    if let Some(decision) = orphan(control, workload, now) {
+        return decision;
+    }
+    if workload.is("Finished") {
+        return finished(control, workload, now);
+    }
+    if workload.deleting {
+        // Its job stops first; see the job's decision.
+        return Decision::Done;
+    }
+    if let Some(admission) = control.planned.get(&workload.uid) {
+        return reserve(control, workload, admission, now);
+    }
+    if let Some(eviction) = control.evictions.get(&workload.uid)
+        && workload.reserved()
+        && !workload.is("Evicted")
+    {
+        return preempt(control, workload, eviction, now);
+    }
+    if !workload.active || workload.is("DeactivationTarget") {
+        return inactive(workload, now);
+    }
+    if workload.reserved() { holding(control, workload, now) } else { waiting(control, workload, now) }
+}
+
+/// A workload whose owner is gone is finished, and released when it is being deleted.
+fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let gone = match &workload.owner {
+        Some(owner) if owner.kind == "Job" => {
+            let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()));
+            job.is_none_or(|job| job.uid != owner.uid || job.job.metadata.deletion_timestamp.is_some() && workload.deleting)
+        }
+        Some(_) => false,
+        None => workload.deleting || workload.job_uid.is_some(),
+    };
+    if !gone {
+        return None;
+    }
+    if !workload.is("Finished") && !workload.deleting {
+        return Some(Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
+            edit.finish("OwnerNotFound", "The workload's owner no longer exists");
+        })));
+    }
+    has_finalizer(workload).then(|| Decision::write(remove_finalizer(workload)))
+}
+
+fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    if workload.deleting {
+        return if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+    }
+    let (Some(keep), Some(at)) =
+        (control.settings.retain_finished_ms, since(&workload.status.conditions, "Finished", "True"))
+    else {
+        return Decision::Done;
+    };
+    let due = at.checked_add(SignedDuration::from_millis(keep)).unwrap_or(at);
+    if due > now {
+        return Decision::Wait(due);
+    }
+    Decision::write(Draft {
+        purpose: Purpose::DeleteWorkload,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Delete { uid: workload.uid.clone() },
+        based_on: 0,
+        notices: vec![notice(
+            workload,
+            EventType::Normal,
+            "Deleted",
+            "Deleted finished workload due to elapsed retention".into(),
+            REPORTER,
+        )],
+    })
+}
+
+fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission, now: Timestamp) -> Decision {
+    let admission = deltas::admission(plan);
+    let checks = !plan.admission_checks.is_empty();
+    let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
+    let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
+        edit.reserve(admission, checks);
+        if tracks_ready {
+            edit.set("PodsReady", false, "WaitForStart", "Not all pods are ready or succeeded");
+        }
+    });
+    let waited = now.as_second().saturating_sub(workload.queued_at(false).as_second()).max(0);
+    let mut message =
+        format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
+    if let Some(considered) = &plan.flavors_considered {
+        message.push_str("; Flavors considered: ");
+        message.push_str(considered);
+    }
+    draft.notices.push(notice(workload, EventType::Normal, "QuotaReserved", message, SCHEDULER));
+    if !checks {
+        let message = format!("Admitted by ClusterQueue {}, wait time since reservation was 0s", plan.cluster_queue);
+        draft.notices.push(notice(workload, EventType::Normal, "Admitted", message, SCHEDULER));
+    }
+    Decision::write(draft)
+}
+
+/// An eviction with its event.
+pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, (reason, cause): (&str, &str), message: &str) -> Draft {
+    let mut draft =
+        status_write(workload, Purpose::Evict, now, |edit| edit.evict(reason, cause, message));
+    let event = if cause.is_empty() || reason != "Deactivated" {
+        format!("EvictedDueTo{reason}")
+    } else {
+        format!("EvictedDueToDeactivatedDueTo{cause}")
+    };
+    draft.notices.push(notice(workload, EventType::Normal, &event, message.to_owned(), REPORTER));
+    draft
+}
+
+fn preempt(control: &Control, workload: &WorkloadView, eviction: &engine::Eviction, now: Timestamp) -> Decision {
+    let preemptor = control
+        .view
+        .workload_names
+        .get(&eviction.preemptor)
+        .and_then(|name| control.view.workloads.get(name));
+    let job = preemptor.and_then(|preemptor| preemptor.job_uid.clone()).unwrap_or_else(|| "UNKNOWN".into());
+    let cause = match eviction.reason {
+        "InClusterQueue" => "prioritization in the ClusterQueue",
+        "InCohortReclamation" => "reclamation within the cohort",
+        "InCohortFairSharing" => "Fair Sharing within the cohort",
+        "InCohortReclaimWhileBorrowing" => "reclamation within the cohort while borrowing",
+        other => other,
+    };
+    let message = format!(
+        "Preempted to accommodate a workload (UID: {}, JobUID: {job}) due to {cause}; preemptor path: {}; preemptee path: {}",
+        eviction.preemptor, eviction.preemptor_path, eviction.preemptee_path
+    );
+    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
+        edit.evict("Preempted", "", &message);
+        edit.set("Preempted", true, eviction.reason, &message);
+    });
+    draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPreempted", message.clone(), REPORTER));
+    draft.notices.push(notice(workload, EventType::Normal, "Preempted", message, SCHEDULER));
+    Decision::write(draft)
+}
+
+fn inactive(workload: &WorkloadView, now: Timestamp) -> Decision {
+    let target = find(&workload.status.conditions, "DeactivationTarget").filter(|condition| condition.status == "True");
+    if workload.active {
+        // The condition asks for it: spec.active follows.
+        return Decision::write(object_write(workload, Purpose::Deactivate, json!({"spec": {"active": false}})));
+    }
+    let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+    if evicted.is_some_and(|condition| condition.reason.starts_with("Deactivated")) {
+        return if !workload.reserved() && (target.is_some() || workload.status.requeue_state.is_some()) {
+            Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.forget_deactivation()))
+        } else {
+            Decision::Done
+        };
+    }
+    let (cause, message) = match target {
+        Some(target) => {
+            (target.reason.clone(), format!("The workload is deactivated due to {}", target.message))
+        }
+        None => (String::new(), "The workload is deactivated".to_owned()),
+    };
+    let mut draft = evict(workload, now, ("Deactivated", &cause), &message);
+    if !workload.reserved() {
+        // Nothing has to stop: what waits is told at once why it waits.
+        let notices = std::mem::take(&mut draft.notices);
+        draft = status_write(workload, Purpose::Evict, now, |edit| {
+            edit.evict("Deactivated", &cause, &message);
+            edit.pending("Deactivated", &message);
+            let reason =
+                if cause.is_empty() { "Deactivated".to_owned() } else { format!("DeactivatedDueTo{cause}") };
+            edit.set("Requeued", false, &reason, &message);
+        });
+        draft.notices = notices;
+    }
+    Decision::write(draft)
+}
+
+fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
+    let local = control.view.local_queues.get(&(workload.namespace.clone(), workload.queue.clone()));
+    let name = workload
+        .status
+        .admission
+        .as_ref()
+        .and_then(|admission| admission.cluster_queue.clone())
+        .or_else(|| local.and_then(|queue| queue.spec.cluster_queue.clone()))?;
+    let cluster = control.view.cluster_queues.get(&name);
+    match cluster.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
+        Some(engine::StopPolicy::Hold) => return Some(("ClusterQueueStopped", false, format!("ClusterQueue {name} is stopped"))),
+        Some(engine::StopPolicy::HoldAndDrain) => {
+            return Some(("ClusterQueueStopped", true, "The ClusterQueue is stopped".into()));
+        }
+        _ => {}
+    }
+    match local.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
+        Some(engine::StopPolicy::Hold) => {
+            Some(("LocalQueueStopped", false, format!("LocalQueue {} is stopped", workload.queue)))
+        }
+        Some(engine::StopPolicy::HoldAndDrain) => Some(("LocalQueueStopped", true, "The LocalQueue is stopped".into())),
+        _ => None,
+    }
+}
+
+/// A workload with quota: stop policies, time limits.
+fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    if workload.is("Evicted") {
+        return Decision::Done;
+    }
+    let admitted = since(&workload.status.conditions, "Admitted", "True");
+    if let Some((reason, drain, message)) = queue_stop(control, workload) {
+        if admitted.is_none() {
+            return Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| {
+                edit.take_back("Suspended", &message);
+            }));
+        }
+        if drain {
+            return Decision::write(evict(workload, now, (reason, ""), &message));
+        }
+    }
+    let Some(admitted) = admitted else { return Decision::Done };
+    let mut next: Option<Timestamp> = None;
+    if let Some(limit) = workload.max_execution_seconds {
+        let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
+        let left = i64::from(limit.saturating_sub(past)).max(0);
+        let due = admitted.checked_add(SignedDuration::from_secs(left)).unwrap_or(admitted);
+        if due <= now {
+            let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
+                edit.set(
+                    "DeactivationTarget",
+                    true,
+                    "MaximumExecutionTimeExceeded",
+                    "exceeding the maximum execution time",
+                );
+                edit.status.accumulated_past_execution_time_seconds = None;
+            });
+            draft.notices.push(notice(
+                workload,
+                EventType::Warning,
+                "MaximumExecutionTimeExceeded",
+                format!("The maximum execution time ({limit}s) exceeded"),
+                REPORTER,
+            ));
+            return Decision::write(draft);
+        }
+        next = Some(due);
+    }
+    match pods_ready_timeout(control, workload, admitted, now) {
+        Decision::Wait(due) => Decision::Wait(next.map_or(due, |other| other.min(due))),
+        Decision::Write(draft) => Decision::Write(draft),
+        Decision::Done => next.map_or(Decision::Done, Decision::Wait),
+    }
+}
+
+fn pods_ready_timeout(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
+    let Some(settings) = control.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
+        return Decision::Done;
+    };
+    let ready = find(&workload.status.conditions, "PodsReady");
+    let (start, timeout, cause) = match ready.map(|condition| (condition.status.as_str(), condition.reason.as_str())) {
+        Some(("True", _)) => return Decision::Done,
+        Some((_, "WaitForRecovery")) => {
+            let Some(timeout) = settings.recovery_timeout_ms else { return Decision::Done };
+            let start = ready.map_or(admitted, |condition| condition.last_transition_time.0);
+            (start, timeout, "WaitForRecovery")
+        }
+        _ => (admitted, settings.timeout_ms, "WaitForStart"),
+    };
+    let due = start.checked_add(SignedDuration::from_millis(timeout)).unwrap_or(start);
+    if due > now {
+        return Decision::Wait(due);
+    }
+    let count = workload.status.requeue_state.as_ref().and_then(|state| state.count).unwrap_or_default().saturating_add(1);
+    if settings.backoff_limit_count.is_some_and(|limit| count > limit) {
+        return Decision::write(status_write(workload, Purpose::Deactivate, now, |edit| {
+            edit.set(
+                "DeactivationTarget",
+                true,
+                "RequeuingLimitExceeded",
+                "exceeding the maximum number of re-queuing retries",
+            );
+        }));
+    }
+    let doubled = settings
+        .backoff_base_seconds
+        .saturating_mul(1_i64.checked_shl(u32::try_from(count.saturating_sub(1).min(40)).unwrap_or(0)).unwrap_or(i64::MAX));
+    let delay = doubled.min(settings.backoff_max_seconds).max(0);
+    let at = now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(now);
+    let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
+    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
+        edit.evict("PodsReadyTimeout", cause, &message);
+        edit.status.requeue_state =
+            Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
+    });
+    draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPodsReadyTimeout", message, REPORTER));
+    Decision::write(draft)
+}
+
+/// A workload without quota: what lets it be tried again, and what it is told while nothing may try it.
+fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let requeued = find(&workload.status.conditions, "Requeued").filter(|condition| condition.status == "False");
+    if let Some(condition) = requeued {
+        let requeue_at =
+            workload.status.requeue_state.as_ref().and_then(|state| state.requeue_at.as_ref()).map(|time| time.0);
+        let requeue = |reason: &str, message: &str| {
+            Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.requeue(reason, message)))
+        };
+        let reason = condition.reason.as_str();
+        if reason.starts_with("Deactivated") {
+            return requeue("Reactivated", "The workload was reactivated");
+        }
+        return match reason {
+            "ClusterQueueStopped" | "LocalQueueStopped" => match queue_stop(control, workload) {
+                Some(_) => Decision::Done,
+                None if reason == "ClusterQueueStopped" => {
+                    requeue("ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped")
+                }
+                None => requeue("LocalQueueRestarted", "The LocalQueue was restarted after being stopped"),
+            },
+            "Inadmissible" => Decision::Done,
+            _ => match requeue_at {
+                Some(at) if at > now => Decision::Wait(at),
+                _ => requeue("BackoffFinished", "The workload backoff was finished"),
+            },
+        };
+    }
+    let Some((reason, message)) = blocked(control, workload) else { return Decision::Done };
+    let current = find(&workload.status.conditions, "QuotaReserved");
+    if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
+        return Decision::Done;
+    }
+    let mut draft =
+        status_write(workload, Purpose::ExplainPending, now, |edit| edit.pending(reason, &message));
+    draft.notices.push(notice(workload, EventType::Warning, reason, message, REPORTER));
+    Decision::write(draft)
+}

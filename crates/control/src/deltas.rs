@@ -1,0 +1,347 @@
+//! From API objects to the engine's words. Nothing is decided here; what cannot be read becomes `inactive` with a text
+//! that names the field.
+
+use std::collections::BTreeMap;
+
+use berth_api as api;
+use berth_engine::model as engine;
+use berth_quantity::Amount;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+/// Weight 1 in the engine's nano units.
+const ONE: i64 = 1_000_000_000;
+
+pub(crate) fn taint_effect(text: &str) -> Option<engine::TaintEffect> {
+    match text {
+        "NoSchedule" => Some(engine::TaintEffect::NoSchedule),
+        "PreferNoSchedule" => Some(engine::TaintEffect::PreferNoSchedule),
+        "NoExecute" => Some(engine::TaintEffect::NoExecute),
+        _ => None,
+    }
+}
+
+fn taint(taint: &core::Taint) -> Option<engine::Taint> {
+    Some(engine::Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone().unwrap_or_default(),
+        effect: taint_effect(&taint.effect)?,
+    })
+}
+
+pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
+    engine::Toleration {
+        key: toleration.key.clone().unwrap_or_default(),
+        exists: toleration.operator.as_deref() == Some("Exists"),
+        value: toleration.value.clone().unwrap_or_default(),
+        effect: toleration.effect.as_deref().and_then(taint_effect),
+    }
+}
+
+pub(crate) fn flavor(object: &api::ResourceFlavor) -> engine::FlavorSpec {
+    let spec = &object.spec;
+    engine::FlavorSpec {
+        name: object.metadata.name.clone().unwrap_or_default(),
+        node_labels: spec.node_labels.clone(),
+        taints: spec.node_taints.iter().filter_map(taint).collect(),
+        tolerations: spec.tolerations.iter().map(toleration).collect(),
+        topology: spec.topology_name.clone(),
+    }
+}
+
+/// A weight such as `1`, `2.5` or `500m` in nano units; an unreadable one counts as 1 and is refused at admission.
+fn weight(text: Option<&Quantity>) -> i64 {
+    text.and_then(|quantity| berth_quantity::parse_quantity(&quantity.0).ok())
+        .map_or(ONE, |nano| i64::try_from(nano.0).unwrap_or(i64::MAX))
+}
+
+fn quota(resource: &str, text: &Quantity, field: &str) -> Result<Amount, String> {
+    berth_quantity::quota(resource, &text.0).map_err(|error| format!("{field}: {error}"))
+}
+
+fn optional_quota(resource: &str, text: Option<&Quantity>, field: &str) -> Result<Option<Amount>, String> {
+    text.map(|text| quota(resource, text, field)).transpose()
+}
+
+/// Resource groups, or a text that names the field which cannot be read.
+pub(crate) fn groups(groups: &[api::ResourceGroup]) -> Result<Vec<engine::ResourceGroup>, String> {
+    groups.iter().enumerate().map(|(index, group)| resource_group(index, group)).collect()
+}
+
+fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::ResourceGroup, String> {
+    let mut flavors = Vec::with_capacity(group.flavors.len());
+    for flavor in &group.flavors {
+        let mut quotas = Vec::with_capacity(group.covered_resources.len());
+        for covered in &group.covered_resources {
+            let Some(resource) = flavor.resources.iter().find(|resource| &resource.name == covered) else {
+                return Err(format!(
+                    "spec.resourceGroups[{index}].flavors[{}]: no quota for resource {covered}",
+                    flavor.name
+                ));
+            };
+            let path = format!("spec.resourceGroups[{index}].flavors[{}].resources[{covered}]", flavor.name);
+            quotas.push(engine::Quota {
+                nominal: quota(covered, &resource.nominal_quota, &format!("{path}.nominalQuota"))?,
+                borrowing_limit: optional_quota(
+                    covered,
+                    resource.borrowing_limit.as_ref(),
+                    &format!("{path}.borrowingLimit"),
+                )?,
+                lending_limit: optional_quota(
+                    covered,
+                    resource.lending_limit.as_ref(),
+                    &format!("{path}.lendingLimit"),
+                )?,
+            });
+        }
+        flavors.push(engine::FlavorQuotas { flavor: flavor.name.clone(), quotas });
+    }
+    Ok(engine::ResourceGroup { covered: group.covered_resources.clone(), flavors })
+}
+
+pub(crate) fn cohort(object: &api::Cohort) -> engine::CohortSpec {
+    let spec = &object.spec;
+    engine::CohortSpec {
+        name: object.metadata.name.clone().unwrap_or_default(),
+        parent: spec.parent_name.clone().filter(|name| !name.is_empty()),
+        groups: groups(&spec.resource_groups).unwrap_or_default(),
+        weight: weight(spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref())),
+    }
+}
+
+/// A label selector; `Err` names the requirement that cannot be read.
+pub(crate) fn selector(selector: &LabelSelector) -> Result<engine::Selector, String> {
+    let mut requirements: Vec<engine::Requirement> = selector
+        .match_labels
+        .iter()
+        .flatten()
+        .map(|(key, value)| engine::Requirement {
+            key: key.clone(),
+            op: engine::SelectorOp::In,
+            values: vec![value.clone()],
+        })
+        .collect();
+    for expression in selector.match_expressions.iter().flatten() {
+        let op = match expression.operator.as_str() {
+            "In" => engine::SelectorOp::In,
+            "NotIn" => engine::SelectorOp::NotIn,
+            "Exists" => engine::SelectorOp::Exists,
+            "DoesNotExist" => engine::SelectorOp::DoesNotExist,
+            other => {
+                return Err(format!(
+                    "matchExpressions[{}].operator {other:?} must be In, NotIn, Exists or DoesNotExist",
+                    expression.key
+                ));
+            }
+        };
+        requirements.push(engine::Requirement {
+            key: expression.key.clone(),
+            op,
+            values: expression.values.clone().unwrap_or_default(),
+        });
+    }
+    Ok(engine::Selector(requirements))
+}
+
+/// Whether labels satisfy a selector of labels.
+pub(crate) fn matches(selector: &engine::Selector, labels: &BTreeMap<String, String>) -> bool {
+    selector.0.iter().all(|requirement| {
+        let value = labels.get(&requirement.key);
+        match requirement.op {
+            engine::SelectorOp::In => value.is_some_and(|value| requirement.values.contains(value)),
+            engine::SelectorOp::NotIn => value.is_none_or(|value| !requirement.values.contains(value)),
+            engine::SelectorOp::Exists => value.is_some(),
+            engine::SelectorOp::DoesNotExist => value.is_none(),
+            engine::SelectorOp::Gt | engine::SelectorOp::Lt => false,
+        }
+    })
+}
+
+pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
+    match policy {
+        Some("Hold") => engine::StopPolicy::Hold,
+        Some("HoldAndDrain") => engine::StopPolicy::HoldAndDrain,
+        _ => engine::StopPolicy::None,
+    }
+}
+
+fn policy(text: Option<&str>) -> engine::PreemptionPolicy {
+    match text {
+        Some("LowerPriority") => engine::PreemptionPolicy::LowerPriority,
+        Some("LowerOrNewerEqualPriority") => engine::PreemptionPolicy::LowerOrNewerEqualPriority,
+        Some("Any") => engine::PreemptionPolicy::Any,
+        _ => engine::PreemptionPolicy::Never,
+    }
+}
+
+fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fungibility {
+    match text {
+        Some("TryNextFlavor") => engine::Fungibility::TryNextFlavor,
+        Some("MayStopSearch" | "Borrow" | "Preempt") => engine::Fungibility::MayStopSearch,
+        _ => default,
+    }
+}
+
+/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet.
+fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
+    if spec.admission_checks_strategy.is_some() {
+        return Some("spec.admissionChecksStrategy is not supported by Berth yet; remove it to admit workloads".into());
+    }
+    if spec.concurrent_admission_policy.is_some() {
+        return Some(
+            "spec.concurrentAdmissionPolicy is not supported by Berth yet; remove it to admit workloads".into(),
+        );
+    }
+    None
+}
+
+pub(crate) fn cluster_queue(object: &api::ClusterQueue) -> engine::ClusterQueueSpec {
+    let spec = &object.spec;
+    let mut inactive = unsupported(spec);
+    let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
+        inactive = Some(text);
+        Vec::new()
+    });
+    let namespace_selector = spec.namespace_selector.as_ref().and_then(|text| match selector(text) {
+        Ok(selector) => Some(selector),
+        Err(text) => {
+            inactive = Some(format!("spec.namespaceSelector.{text}"));
+            None
+        }
+    });
+    if object.metadata.deletion_timestamp.is_some() {
+        inactive = Some("clusterQueue is terminating".into());
+    }
+    let preemption = spec.preemption.clone().unwrap_or_default();
+    let borrow = preemption.borrow_within_cohort.clone().unwrap_or_default();
+    let flavors = spec.flavor_fungibility.clone().unwrap_or_default();
+    engine::ClusterQueueSpec {
+        name: object.metadata.name.clone().unwrap_or_default(),
+        cohort: spec.cohort_name.clone().filter(|name| !name.is_empty()),
+        groups,
+        strategy: match spec.queueing_strategy.as_deref() {
+            Some("StrictFIFO") => engine::Strategy::StrictFifo,
+            _ => engine::Strategy::BestEffortFifo,
+        },
+        stop: stop(spec.stop_policy.as_deref()),
+        namespace_selector,
+        preemption: engine::Preemption {
+            within_cluster_queue: policy(preemption.within_cluster_queue.as_deref()),
+            reclaim_within_cohort: policy(preemption.reclaim_within_cohort.as_deref()),
+            borrow_within_cohort: borrow.policy.as_deref() == Some("LowerPriority"),
+            max_priority_threshold: borrow.max_priority_threshold,
+        },
+        fungibility: engine::FlavorFungibility {
+            when_can_borrow: fungibility(flavors.when_can_borrow.as_deref(), engine::Fungibility::MayStopSearch),
+            when_can_preempt: fungibility(flavors.when_can_preempt.as_deref(), engine::Fungibility::TryNextFlavor),
+            preemption_over_borrowing: flavors.preference.as_deref() == Some("PreemptionOverBorrowing"),
+        },
+        weight: weight(spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref())),
+        inactive,
+        admission_checks: Vec::new(),
+    }
+}
+
+pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
+    engine::LocalQueueSpec {
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        cluster_queue: object.spec.cluster_queue.clone().unwrap_or_default(),
+        stop: stop(object.spec.stop_policy.as_deref()),
+    }
+}
+
+/// Required node affinity as alternatives of requirements; an operator the server does not know cannot be stored.
+fn affinity(terms: &[Vec<core::NodeSelectorRequirement>]) -> Vec<Vec<engine::Requirement>> {
+    terms.iter().map(|term| term.iter().filter_map(requirement).collect()).collect()
+}
+
+fn requirement(expression: &core::NodeSelectorRequirement) -> Option<engine::Requirement> {
+    let op = match expression.operator.as_str() {
+        "In" => engine::SelectorOp::In,
+        "NotIn" => engine::SelectorOp::NotIn,
+        "Exists" => engine::SelectorOp::Exists,
+        "DoesNotExist" => engine::SelectorOp::DoesNotExist,
+        "Gt" => engine::SelectorOp::Gt,
+        "Lt" => engine::SelectorOp::Lt,
+        _ => return None,
+    };
+    let values = expression.values.clone().unwrap_or_default();
+    Some(engine::Requirement { key: expression.key.clone(), op, values })
+}
+
+/// A pod set's needs in the engine's words.
+pub(crate) fn pod_set(needs: berth_jobs::PodSetNeeds) -> engine::PodSetSpec {
+    engine::PodSetSpec {
+        count: i64::from(needs.count),
+        min_count: needs.min_count.map(i64::from),
+        affinity: affinity(&needs.affinity),
+        tolerations: needs.tolerations.iter().map(toleration).collect(),
+        name: needs.name,
+        requests: needs.requests,
+        node_selector: needs.node_selector,
+        topology_request: needs.topology_request,
+    }
+}
+
+/// The reservation of a workload's status, in the engine's words; amounts that cannot be read count as zero because the
+/// server has checked them against the schema.
+pub(crate) fn reservation(
+    admission: &api::Admission,
+    reclaimable: &[api::ReclaimablePod],
+    at: engine::Millis,
+    evicted: bool,
+) -> engine::Reservation {
+    let pod_sets = admission
+        .pod_set_assignments
+        .iter()
+        .map(|assignment| {
+            let name = assignment.name.clone().unwrap_or_else(|| "main".into());
+            let count = i64::from(assignment.count.unwrap_or_default());
+            let given_back = reclaimable
+                .iter()
+                .find(|pods| pods.name == name)
+                .map_or(0, |pods| i64::from(pods.count))
+                .clamp(0, count.max(0));
+            let usage = assignment
+                .resource_usage
+                .iter()
+                .map(|(resource, text)| {
+                    let total = berth_quantity::request(resource, &text.0).unwrap_or_default().get();
+                    let used = if count > 0 { total / count * (count - given_back) } else { total };
+                    (resource.clone(), Amount::new(used))
+                })
+                .collect();
+            engine::PodSetAssignment { name, count: count - given_back, flavors: assignment.flavors.clone(), usage }
+        })
+        .collect();
+    engine::Reservation {
+        cluster_queue: admission.cluster_queue.clone().unwrap_or_default(),
+        pod_sets,
+        at,
+        evicted,
+    }
+}
+
+/// The engine's admission as `status.admission`.
+pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
+    api::Admission {
+        cluster_queue: Some(plan.cluster_queue.clone()),
+        pod_set_assignments: plan
+            .pod_sets
+            .iter()
+            .map(|set| api::PodSetAssignment {
+                name: Some(set.name.clone()),
+                count: i32::try_from(set.count).ok(),
+                flavors: set.flavors.clone(),
+                resource_usage: set
+                    .usage
+                    .iter()
+                    .map(|(resource, amount)| (resource.clone(), Quantity(berth_quantity::format(resource, *amount))))
+                    .collect(),
+                ..Default::default()
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,45 @@
+//! Everything that can happen to control: observations of objects, and outcomes of its own writes.
+
+use berth_api as api;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+
+/// A change of one kind of object, as a watch tells it.
+#[derive(Clone, Debug)]
+pub enum Change<T> {
+    /// Created or modified.
+    Apply(T),
+    /// Deleted: the last state seen.
+    Delete(T),
+    /// The complete list after a (re)list: what is not in it is gone.
+    Reset(Vec<T>),
+}
+
+/// What the runtime tells control about the world.
+#[derive(Clone, Debug)]
+pub enum Observation {
+    /// batch/v1 Job.
+    Job(Change<Box<Job>>),
+    /// Workload.
+    Workload(Change<Box<api::Workload>>),
+    /// ClusterQueue.
+    ClusterQueue(Change<Box<api::ClusterQueue>>),
+    /// LocalQueue.
+    LocalQueue(Change<Box<api::LocalQueue>>),
+    /// Cohort.
+    Cohort(Change<Box<api::Cohort>>),
+    /// ResourceFlavor.
+    ResourceFlavor(Change<Box<api::ResourceFlavor>>),
+    /// WorkloadPriorityClass.
+    WorkloadPriorityClass(Change<Box<api::WorkloadPriorityClass>>),
+    /// scheduling.k8s.io PriorityClass.
+    PriorityClass(Change<Box<PriorityClass>>),
+    /// Namespace.
+    Namespace(Change<Box<Namespace>>),
+    /// LimitRange.
+    LimitRange(Change<Box<LimitRange>>),
+    /// RuntimeClass.
+    RuntimeClass(Change<Box<RuntimeClass>>),
+}

@@ -1,0 +1,143 @@
+//! Writes under way: at most one per object, and what has to be seen before the next.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::write::{Notice, ObjectKey, Purpose, WriteId};
+
+/// A decision to write, before it has an identity.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) purpose: Purpose,
+    pub(crate) key: ObjectKey,
+    pub(crate) request: crate::write::Request,
+    /// resourceVersion the decision was derived from, 0 if none.
+    pub(crate) based_on: u64,
+    /// Events to publish once it is applied.
+    pub(crate) notices: Vec<Notice>,
+}
+
+/// What a decision comes to.
+#[derive(Clone, Debug)]
+pub(crate) enum Decision {
+    /// Nothing to do until something changes.
+    Done,
+    /// Look again at that time.
+    Wait(Timestamp),
+    /// Write.
+    Write(Box<Draft>),
+}
+
+impl Decision {
+    pub(crate) fn write(draft: Draft) -> Self {
+        Self::Write(Box::new(draft))
+    }
+}
+
+/// A write that was handed to the runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    /// The object whose decision it was.
+    pub(crate) origin: ObjectKey,
+    pub(crate) purpose: Purpose,
+    pub(crate) based_on: u64,
+    pub(crate) notices: Vec<Notice>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Backoff {
+    until: Timestamp,
+    attempts: u32,
+}
+
+/// Book of writes under way, of versions still to be seen, and of back-offs.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    flying: BTreeMap<ObjectKey, Flight>,
+    keys: BTreeMap<WriteId, ObjectKey>,
+    /// The watch must show at least this version before the object is judged again.
+    awaited: BTreeMap<ObjectKey, u64>,
+    backoffs: BTreeMap<ObjectKey, Backoff>,
+    last: u64,
+}
+
+/// First delay after a failed write.
+const FIRST_DELAY_MS: i64 = 200;
+/// Longest delay between two tries of a write; the object's own changes cut it short.
+const LONGEST_DELAY_MS: i64 = 60_000;
+
+impl Flights {
+    /// Whether the object must be left alone now: a write is under way, or its result is not seen yet.
+    pub(crate) fn busy(&self, key: &ObjectKey) -> bool {
+        self.flying.contains_key(key) || self.awaited.contains_key(key)
+    }
+
+    pub(crate) fn flying(&self, key: &ObjectKey) -> Option<&Flight> {
+        self.flying.get(key)
+    }
+
+    /// Until when the object is backing off.
+    pub(crate) fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+        self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
+    }
+
+    pub(crate) fn start(&mut self, draft: &Draft, origin: ObjectKey) -> WriteId {
+        self.last = self.last.saturating_add(1);
+        let id = WriteId(self.last);
+        self.keys.insert(id, draft.key.clone());
+        self.flying.insert(
+            draft.key.clone(),
+            Flight { origin, purpose: draft.purpose, based_on: draft.based_on, notices: draft.notices.clone() },
+        );
+        id
+    }
+
+    pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
+        let key = self.keys.remove(&id)?;
+        let flight = self.flying.remove(&key)?;
+        Some((key, flight))
+    }
+
+    /// The object must be seen at `version` or later before it is judged again.
+    pub(crate) fn expect(&mut self, key: ObjectKey, version: u64) {
+        self.awaited.insert(key, version);
+    }
+
+    /// The object was seen at a version; `true` when nothing is awaited any more.
+    pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
+        match self.awaited.get(key) {
+            Some(awaited) if *awaited > version => false,
+            Some(_) => {
+                self.awaited.remove(key);
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// The object is gone: nothing is awaited of it.
+    pub(crate) fn vanished(&mut self, key: &ObjectKey) {
+        self.awaited.remove(key);
+        self.backoffs.remove(key);
+    }
+
+    pub(crate) fn succeeded(&mut self, key: &ObjectKey) {
+        self.backoffs.remove(key);
+    }
+
+    /// A failed write: doubles the object's delay and says until when it holds.
+    pub(crate) fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
+        let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
+        let doubled = FIRST_DELAY_MS.checked_shl(attempts.min(16)).unwrap_or(LONGEST_DELAY_MS);
+        let delay = doubled.max(at_least_ms).min(LONGEST_DELAY_MS);
+        let until = now.checked_add(SignedDuration::from_millis(delay)).unwrap_or(now);
+        self.backoffs.insert(key.clone(), Backoff { until, attempts: attempts.saturating_add(1) });
+        until
+    }
+
+    /// Nothing is under way.
+    pub(crate) fn idle(&self) -> bool {
+        self.flying.is_empty()
+    }
+}

@@ -1,0 +1,29 @@
+//! Control: from what was observed to the next write of each object, without I/O, clock or async.
+//!
+//! Observations ([`event::Observation`]) build the view; what matters for decisions is mirrored, delta by delta, into the
+//! engine's world. [`Control::step`] then decides: the engine plans admissions, and every object that changed is judged by
+//! one pure function per kind, which asks for at most one [`write::Write`] with its precondition. The runtime performs the
+//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by making the same write again,
+//! never by assuming.
+//!
+//! What control never does: talk to a server, read a clock, or write twice to an object whose last write it has not seen.
+//!
+//! Where to start: [`Control`] in `core.rs` (the step), `decide/job.rs` (what happens to a Job), `decide/workload.rs` (the
+//! life of a Workload), `observe.rs` (the view), `flight.rs` (writes under way).
+
+mod core;
+mod decide;
+mod deltas;
+pub mod event;
+mod figures;
+mod flight;
+pub mod measure;
+mod observe;
+mod ration;
+mod schedule;
+pub mod settings;
+mod status;
+mod view;
+pub mod write;
+
+pub use crate::core::{Control, Step};

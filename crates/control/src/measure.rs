@@ -1,0 +1,45 @@
+//! What happened, in numbers: measures are drained by the runtime, gauges are computed when somebody asks.
+
+/// Labels of a series, bounded sets only (queues, reasons, classes).
+pub type Labels = Vec<(&'static str, String)>;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// A counter goes up.
+    Count {
+        /// Metric name without `_total`.
+        name: &'static str,
+        /// Labels.
+        labels: Labels,
+        /// Increment.
+        by: u64,
+    },
+    /// A histogram takes a value.
+    Observe {
+        /// Metric name.
+        name: &'static str,
+        /// Labels.
+        labels: Labels,
+        /// Duration in milliseconds.
+        millis: i64,
+    },
+}
+
+/// A value that holds now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// Metric name.
+    pub name: &'static str,
+    /// Labels.
+    pub labels: Labels,
+    /// Value.
+    pub value: i64,
+}
+
+/// All gauges at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// The gauges.
+    pub gauges: Vec<Gauge>,
+}

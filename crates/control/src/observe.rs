@@ -1,0 +1,494 @@
+//! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
+
+use std::collections::BTreeSet;
+
+use berth_api as api;
+use berth_engine::model as engine;
+use berth_jobs::{BatchJob, JobKind, LimitSummary, PodSetDigest, RequestRules, TemplateParts};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::core::{Control, cluster_key, key, millis};
+use crate::deltas;
+use crate::event::{Change, Observation};
+use crate::view::{JobView, Name, Owner, WorkloadView, name_of};
+use crate::write::Kind;
+
+impl Control {
+    /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
+    pub fn observe(&mut self, observation: Observation, now: Timestamp) {
+        match observation {
+            Observation::Job(change) => self.observe_jobs(change),
+            Observation::Workload(change) => self.observe_workloads(change, now),
+            Observation::ClusterQueue(change) => {
+                let known = self.view.cluster_queues.keys().cloned().collect();
+                self.each(change, known, |me, name, object| me.put_cluster_queue(&name.1, object, now));
+            }
+            Observation::LocalQueue(change) => {
+                let known = self.view.local_queues.keys().cloned().collect();
+                self.each_namespaced(change, known, |me, name, object| me.put_local_queue(&name, object, now));
+            }
+            Observation::Cohort(change) => {
+                let known = self.view.cohorts.keys().cloned().collect();
+                self.each(change, known, |me, name, object| me.put_cohort(&name.1, object));
+            }
+            Observation::ResourceFlavor(change) => {
+                let known = self.view.flavors.keys().cloned().collect();
+                self.each(change, known, |me, name, object| me.put_flavor(&name.1, object));
+            }
+            Observation::WorkloadPriorityClass(change) => {
+                let known = self.view.workload_priorities.keys().cloned().collect();
+                self.each(change, known, |me, name, object| {
+                    match object {
+                        Some(object) => me.view.workload_priorities.insert(name.1, object.value),
+                        None => me.view.workload_priorities.remove(&name.1),
+                    };
+                    me.touch_all_jobs();
+                });
+            }
+            Observation::PriorityClass(change) => {
+                let known = self.view.priorities.keys().cloned().collect();
+                self.each(change, known, |me, name, object| {
+                    match object {
+                        Some(object) => {
+                            let default = object.global_default.unwrap_or_default();
+                            me.view.priorities.insert(name.1, (object.value.unwrap_or_default(), default))
+                        }
+                        None => me.view.priorities.remove(&name.1),
+                    };
+                    me.touch_all_jobs();
+                });
+            }
+            Observation::Namespace(change) => {
+                let known = self.view.namespaces.keys().cloned().collect();
+                self.each(change, known, |me, name, object| {
+                    me.put_namespace(&name.1, object.map(|object| object.metadata.labels.unwrap_or_default()));
+                });
+            }
+            Observation::LimitRange(change) => {
+                let known = self.view.limit_ranges.keys().cloned().collect();
+                self.each_namespaced(change, known, |me, name, object| {
+                    let place = name.0.clone();
+                    match object {
+                        Some(object) => me.view.limit_ranges.insert(name, object),
+                        None => me.view.limit_ranges.remove(&name),
+                    };
+                    me.touch_jobs_of(&place);
+                });
+            }
+            Observation::RuntimeClass(change) => {
+                let known = self.view.overheads.keys().cloned().collect();
+                self.each(change, known, |me, name, object| {
+                    match object {
+                        Some(object) => {
+                            let overhead = object.overhead.and_then(|overhead| overhead.pod_fixed).unwrap_or_default();
+                            me.view.overheads.insert(name.1, overhead)
+                        }
+                        None => me.view.overheads.remove(&name.1),
+                    };
+                });
+            }
+        }
+    }
+
+    fn each<T: HasMeta>(
+        &mut self,
+        change: Change<T>,
+        known: Vec<String>,
+        put: impl FnMut(&mut Self, Name, Option<T>),
+    ) {
+        let known = known.into_iter().map(|name| (String::new(), name)).collect();
+        self.each_namespaced(change, known, put);
+    }
+
+    /// Applies a change object by object; what a reset does not list is gone.
+    fn each_namespaced<T: HasMeta>(
+        &mut self,
+        change: Change<T>,
+        known: Vec<Name>,
+        mut put: impl FnMut(&mut Self, Name, Option<T>),
+    ) {
+        match change {
+            Change::Apply(object) => put(self, name_of(object.meta()), Some(object)),
+            Change::Delete(object) => put(self, name_of(object.meta()), None),
+            Change::Reset(objects) => {
+                let listed: BTreeSet<Name> = objects.iter().map(|object| name_of(object.meta())).collect();
+                for name in known.into_iter().filter(|name| !listed.contains(name)) {
+                    put(self, name, None);
+                }
+                for object in objects {
+                    put(self, name_of(object.meta()), Some(object));
+                }
+            }
+        }
+    }
+
+    fn engine(&mut self, delta: engine::Delta) {
+        // A refusal means the engine does not know the object: nothing is booked for it.
+        let _ = self.world.apply(delta);
+        self.replan();
+    }
+
+    fn put_cluster_queue(&mut self, name: &str, object: Option<Box<api::ClusterQueue>>, now: Timestamp) {
+        let object_key = cluster_key(Kind::ClusterQueue, name);
+        match object {
+            Some(object) => {
+                self.engine(engine::Delta::ClusterQueue(deltas::cluster_queue(&object)));
+                self.view.cluster_queues.insert(name.to_owned(), object);
+                self.schedule.mark(object_key.clone(), now);
+            }
+            None => {
+                self.engine(engine::Delta::RemoveClusterQueue(name.to_owned()));
+                self.view.cluster_queues.remove(name);
+                self.flights.vanished(&object_key);
+            }
+        }
+        self.touch(object_key);
+        self.touch_queue_members(name);
+        for flavor in self.view.flavors.keys().cloned().collect::<Vec<_>>() {
+            self.touch(cluster_key(Kind::ResourceFlavor, &flavor));
+        }
+    }
+
+    /// Stop policies and deletion concern every workload of a queue, and its LocalQueues' statuses.
+    fn touch_queue_members(&mut self, cluster_queue: &str) {
+        let local: Vec<Name> = self
+            .view
+            .local_queues
+            .iter()
+            .filter(|(_, queue)| queue.spec.cluster_queue.as_deref() == Some(cluster_queue))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in local {
+            self.touch_local_members(&name);
+        }
+        let reserving: Vec<Name> = self.view.reserving.get(cluster_queue).into_iter().flatten().cloned().collect();
+        for name in reserving {
+            self.touch(key(Kind::Workload, &name));
+        }
+    }
+
+    fn touch_local_members(&mut self, name: &Name) {
+        let members: Vec<Name> = self.view.by_queue.get(name).into_iter().flatten().cloned().collect();
+        for member in members {
+            self.touch(key(Kind::Workload, &member));
+        }
+        self.touch(key(Kind::LocalQueue, name));
+    }
+
+    fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
+        match object {
+            Some(object) => {
+                self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
+                self.view.local_queues.insert(name.clone(), object);
+                self.schedule.mark(key(Kind::LocalQueue, name), now);
+            }
+            None => {
+                self.engine(engine::Delta::RemoveLocalQueue(name.0.clone(), name.1.clone()));
+                self.view.local_queues.remove(name);
+            }
+        }
+        self.touch_local_members(name);
+    }
+
+    fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>) {
+        match object {
+            Some(object) => {
+                self.engine(engine::Delta::Cohort(deltas::cohort(&object)));
+                self.view.cohorts.insert(name.to_owned(), object);
+            }
+            None => {
+                self.engine(engine::Delta::RemoveCohort(name.to_owned()));
+                self.view.cohorts.remove(name);
+            }
+        }
+    }
+
+    fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
+        match object {
+            Some(object) => {
+                self.engine(engine::Delta::Flavor(deltas::flavor(&object)));
+                self.view.flavors.insert(name.to_owned(), object);
+            }
+            None => {
+                self.engine(engine::Delta::RemoveFlavor(name.to_owned()));
+                self.view.flavors.remove(name);
+            }
+        }
+        self.touch(cluster_key(Kind::ResourceFlavor, name));
+    }
+
+    fn put_namespace(&mut self, name: &str, labels: Option<std::collections::BTreeMap<String, String>>) {
+        match labels {
+            Some(labels) => {
+                self.engine(engine::Delta::Namespace(name.to_owned(), labels.clone()));
+                if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) {
+                    self.touch_jobs_of(name);
+                }
+            }
+            None => {
+                self.engine(engine::Delta::RemoveNamespace(name.to_owned()));
+                self.view.namespaces.remove(name);
+            }
+        }
+    }
+
+    /// A priority class may be what a job waits for.
+    fn touch_all_jobs(&mut self) {
+        let keys: Vec<_> = self.view.jobs.keys().map(|name| key(Kind::Job, name)).collect();
+        self.dirty.extend(keys);
+    }
+
+    fn touch_jobs_of(&mut self, namespace: &str) {
+        let first = (namespace.to_owned(), String::new());
+        let names: Vec<Name> =
+            self.view.jobs.range(first..).map(|(name, _)| name.clone()).take_while(|name| name.0 == namespace).collect();
+        for name in names {
+            self.touch(key(Kind::Job, &name));
+        }
+    }
+
+    fn observe_jobs(&mut self, change: Change<Box<Job>>) {
+        let known = match change {
+            Change::Reset(_) => self.view.jobs.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        self.each_namespaced(change, known, |me, name, object| me.put_job(name, object));
+    }
+
+    fn put_job(&mut self, name: Name, object: Option<Box<Job>>) {
+        let object_key = key(Kind::Job, &name);
+        let Some(job) = object else {
+            // Those it owned are looked at before the name is forgotten.
+            self.touch_related(&object_key);
+            self.flights.vanished(&object_key);
+            self.view.jobs.remove(&name);
+            return;
+        };
+        let view = JobView {
+            uid: job.metadata.uid.clone().unwrap_or_default(),
+            resource_version: job.metadata.resource_version.clone().unwrap_or_default(),
+            job,
+        };
+        let version = view.version();
+        match self.view.jobs.get(&name) {
+            Some(old) if old.uid == view.uid && old.version() > version => return,
+            Some(old) if old.uid != view.uid => {
+                self.touch_related(&object_key);
+                self.flights.vanished(&object_key);
+            }
+            _ => {}
+        }
+        let unsupported = BatchJob::unsupported(&view.job).is_some();
+        let owned: Vec<Name> = self.view.owned.get(&view.uid).into_iter().flatten().cloned().collect();
+        self.view.jobs.insert(name, view);
+        self.flights.seen(&object_key, version);
+        self.touch_related(&object_key);
+        if unsupported {
+            for workload in owned {
+                self.mirror(&workload);
+            }
+        }
+    }
+
+    fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
+        let known = match change {
+            Change::Reset(_) => self.view.workloads.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        self.each_namespaced(change, known, |me, name, object| match object {
+            Some(object) => me.put_workload(&object, now),
+            None => me.drop_workload(&name, now),
+        });
+    }
+
+    fn drop_workload(&mut self, name: &Name, now: Timestamp) {
+        let object_key = key(Kind::Workload, name);
+        self.touch_related(&object_key);
+        self.dirty.remove(&object_key);
+        self.flights.vanished(&object_key);
+        if let Some(old) = self.view.remove_workload(name) {
+            self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
+            self.planned.remove(&old.uid);
+            self.evictions.remove(&old.uid);
+            self.ration.forget(&old.uid);
+            self.mark_queues(&old, now);
+        }
+    }
+
+    fn put_workload(&mut self, object: &api::Workload, now: Timestamp) {
+        let new = self.slim(object);
+        let name = new.key();
+        let object_key = key(Kind::Workload, &name);
+        let version = new.version();
+        match self.view.workloads.get(&name) {
+            Some(old) if old.uid == new.uid && old.version() > version => return,
+            Some(old) if old.uid != new.uid => self.drop_workload(&name, now),
+            _ => {}
+        }
+        self.mark_queues(&new, now);
+        let old = self.view.put_workload(new);
+        if let Some(old) = old {
+            self.mark_queues(&old, now);
+        }
+        self.flights.seen(&object_key, version);
+        self.settle(&name);
+        self.touch_related(&object_key);
+    }
+
+    fn mark_queues(&mut self, workload: &WorkloadView, now: Timestamp) {
+        if let Some(queue) = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_ref()) {
+            self.schedule.mark(cluster_key(Kind::ClusterQueue, queue), now);
+            self.schedule.mark(key(Kind::LocalQueue, &(workload.namespace.clone(), workload.queue.clone())), now);
+        }
+    }
+
+    /// Tells the engine what the view says of a workload, unless an admission of ours is still on its way: then the
+    /// engine's own booking holds until the result is seen.
+    pub(crate) fn mirror(&mut self, name: &Name) {
+        let Some(workload) = self.view.workloads.get(name) else { return };
+        if self.planned.contains_key(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
+            return;
+        }
+        let over = workload.is("Finished") || (!workload.reserved() && (!workload.active || workload.deleting));
+        let delta = if over {
+            engine::Delta::RemoveWorkload(workload.uid.clone())
+        } else {
+            engine::Delta::Workload(self.engine_workload(workload))
+        };
+        if over || workload.reserved() {
+            let uid = workload.uid.clone();
+            self.ration.forget(&uid);
+        }
+        self.engine(delta);
+    }
+
+    fn engine_workload(&self, workload: &WorkloadView) -> engine::WorkloadSpec {
+        let conditions = &workload.status.conditions;
+        let state = match &workload.status.admission {
+            Some(admission) if workload.reserved() => {
+                let at = crate::status::since(conditions, "QuotaReserved", "True").unwrap_or(workload.created);
+                engine::WorkloadState::Reserved(deltas::reservation(
+                    admission,
+                    &workload.status.reclaimable_pods,
+                    millis(at),
+                    workload.is("Evicted"),
+                ))
+            }
+            _ => engine::WorkloadState::Pending {
+                not_before: self.not_before(workload),
+                blocked: crate::decide::workload::blocked(self, workload).is_some(),
+            },
+        };
+        let by_creation = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.order_by_creation);
+        engine::WorkloadSpec {
+            uid: workload.uid.clone(),
+            namespace: workload.namespace.clone(),
+            name: workload.name.clone(),
+            local_queue: workload.queue.clone(),
+            priority: workload.priority,
+            queued_at: millis(workload.queued_at(by_creation)),
+            pod_sets: workload.pod_sets.clone(),
+            state,
+            revision: u64::try_from(workload.generation).unwrap_or_default(),
+        }
+    }
+
+    /// Until when a workload must not be tried: its requeue time, or the back-off of a refused write.
+    fn not_before(&self, workload: &WorkloadView) -> Option<engine::Millis> {
+        let requeue = workload
+            .status
+            .requeue_state
+            .as_ref()
+            .and_then(|state| state.requeue_at.as_ref())
+            .map(|time| millis(time.0));
+        let failed = self
+            .flights
+            .backing_off(&key(Kind::Workload, &workload.key()), workload.created)
+            .map(millis);
+        requeue.max(failed)
+    }
+
+    fn slim(&self, object: &api::Workload) -> WorkloadView {
+        let metadata = &object.metadata;
+        let namespace = metadata.namespace.clone().unwrap_or_default();
+        let annotations = metadata.annotations.as_ref();
+        let spec = &object.spec;
+        let limits = LimitSummary::of(self.view.limits_of(&namespace));
+        let rules = RequestRules {
+            exclude_prefixes: self.settings.exclude_resource_prefixes.clone(),
+            ..RequestRules::default()
+        };
+        let overhead = |class: &str| self.view.overheads.get(class);
+        let needs = berth_jobs::workload_needs(&spec.pod_sets, &limits, overhead, &rules);
+        WorkloadView {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            generation: metadata.generation.unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            deleting: metadata.deletion_timestamp.is_some(),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            owner: owner_of(metadata),
+            job_uid: metadata.labels.as_ref().and_then(|labels| labels.get("kueue.x-k8s.io/job-uid")).cloned(),
+            gated_by: annotations
+                .and_then(|all| all.get("kueue.x-k8s.io/admission-gated-by"))
+                .cloned()
+                .unwrap_or_default(),
+            queue: spec.queue_name.clone().unwrap_or_default(),
+            active: spec.active.unwrap_or(true),
+            priority: spec.priority.unwrap_or_default(),
+            priority_class: spec.priority_class_ref.clone(),
+            max_execution_seconds: spec.maximum_execution_time_seconds,
+            preemption_gated: !spec.preemption_gates.is_empty(),
+            refused: needs.refused.or_else(|| berth_jobs::unsupported_workload(object)),
+            pod_sets: needs.pod_sets.into_iter().map(deltas::pod_set).collect(),
+            digests: spec.pod_sets.iter().map(PodSetDigest::of).collect(),
+            originals: spec
+                .pod_sets
+                .iter()
+                .map(|set| TemplateParts::of(&set.template, set.effective_count()))
+                .collect(),
+            status: object.status.clone().unwrap_or_default(),
+            namespace,
+        }
+    }
+}
+
+fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
+    metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true)).map(|reference| Owner {
+        kind: reference.kind.clone(),
+        name: reference.name.clone(),
+        uid: reference.uid.clone(),
+    })
+}
+
+/// Objects with metadata.
+trait HasMeta {
+    fn meta(&self) -> &ObjectMeta;
+}
+
+macro_rules! has_meta {
+    ($($kind:ty),* $(,)?) => {
+        $(impl HasMeta for Box<$kind> {
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+        })*
+    };
+}
+
+has_meta!(
+    Job,
+    api::Workload,
+    api::ClusterQueue,
+    api::LocalQueue,
+    api::Cohort,
+    api::ResourceFlavor,
+    api::WorkloadPriorityClass,
+    k8s_openapi::api::scheduling::v1::PriorityClass,
+    k8s_openapi::api::core::v1::Namespace,
+    k8s_openapi::api::core::v1::LimitRange,
+    k8s_openapi::api::node::v1::RuntimeClass,
+);

@@ -1,0 +1,45 @@
+//! Settings: what the configuration file says, reduced to what control acts on. Parsing is the manager's.
+
+use std::collections::BTreeSet;
+
+/// `waitForPodsReady.requeuingStrategy` and time-outs, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitForPodsReady {
+    /// `timeout`.
+    pub timeout_ms: i64,
+    /// `recoveryTimeout`; `None` is switched off.
+    pub recovery_timeout_ms: Option<i64>,
+    /// `blockAdmission`.
+    pub block_admission: bool,
+    /// `requeuingStrategy.timestamp` is `Creation` (else `Eviction`).
+    pub order_by_creation: bool,
+    /// `backoffLimitCount`; `None` is endless.
+    pub backoff_limit_count: Option<i32>,
+    /// `backoffBaseSeconds`.
+    pub backoff_base_seconds: i64,
+    /// `backoffMaxSeconds`.
+    pub backoff_max_seconds: i64,
+}
+
+/// Control's settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `manageJobsWithoutQueueName`.
+    pub manage_jobs_without_queue_name: bool,
+    /// `managedJobsNamespaceSelector`, as a label selector in the engine's form.
+    pub managed_namespaces: berth_engine::model::Selector,
+    /// `integrations.labelKeysToCopy`.
+    pub label_keys_to_copy: BTreeSet<String>,
+    /// `waitForPodsReady`; `None` is off.
+    pub wait_for_pods_ready: Option<WaitForPodsReady>,
+    /// `resources.excludeResourcePrefixes`.
+    pub exclude_resource_prefixes: Vec<String>,
+    /// `resources.quotaCheckStrategy` is `IgnoreUndeclared`.
+    pub ignore_undeclared: bool,
+    /// `objectRetentionPolicies.workloads.afterFinished`.
+    pub retain_finished_ms: Option<i64>,
+    /// `objectRetentionPolicies.workloads.afterDeactivatedByKueue`.
+    pub retain_deactivated_ms: Option<i64>,
+    /// Admissions that may be unacknowledged at once.
+    pub max_unacknowledged: usize,
+}

@@ -1,0 +1,278 @@
+//! Transitions of a Workload's status, as pure functions on a copy, and the body of the write that carries it.
+//!
+//! Every write goes through server-side apply under Kueue's manager `kueue-admission`, and an apply must carry everything
+//! that manager owns: the body is therefore always built from the whole status.
+
+use berth_api as api;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Map, Value, json};
+
+/// Field manager of the admission status, as in Kueue.
+pub(crate) const ADMISSION_MANAGER: &str = "kueue-admission";
+
+/// Conditions that the admission manager owns.
+const OWNED: [&str; 9] = [
+    "QuotaReserved",
+    "BlockedOnPreemptionGates",
+    "Evicted",
+    "Admitted",
+    "Preempted",
+    "Requeued",
+    "DeactivationTarget",
+    "Finished",
+    "PodsReady",
+];
+
+/// Condition messages are cut at this many bytes, as in Kueue.
+const MESSAGE_LIMIT: usize = 32_768;
+
+pub(crate) fn cut(message: &str, limit: usize) -> String {
+    if message.len() <= limit {
+        return message.to_owned();
+    }
+    let mut end = limit.saturating_sub(4);
+    while end > 0 && !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let (head, _) = message.split_at(end);
+    format!("{head} ...")
+}
+
+pub(crate) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+pub(crate) fn is_true(conditions: &[Condition], kind: &str) -> bool {
+    find(conditions, kind).is_some_and(|condition| condition.status == "True")
+}
+
+/// When the condition last changed, if it has the status.
+pub(crate) fn since(conditions: &[Condition], kind: &str, status: &str) -> Option<Timestamp> {
+    find(conditions, kind)
+        .filter(|condition| condition.status == status)
+        .map(|condition| condition.last_transition_time.0)
+}
+
+/// Whole seconds, as the API stores them: a finer value would differ from what is read back.
+pub(crate) fn seconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// A status being changed at a moment for an object of a generation.
+pub(crate) struct Edit<'a> {
+    pub(crate) status: &'a mut api::WorkloadStatus,
+    pub(crate) generation: i64,
+    pub(crate) now: Timestamp,
+}
+
+impl Edit<'_> {
+    /// Sets a condition; its transition time moves only when its status changes.
+    pub(crate) fn set(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
+        let now = Time(seconds(self.now));
+        set_condition(
+            &mut self.status.conditions,
+            Condition {
+                type_: kind.to_owned(),
+                status: if status { "True" } else { "False" }.to_owned(),
+                reason: reason.to_owned(),
+                message: cut(message, MESSAGE_LIMIT),
+                observed_generation: Some(self.generation),
+                last_transition_time: now,
+            },
+        );
+    }
+
+    fn remove(&mut self, kind: &str) {
+        self.status.conditions.retain(|condition| condition.type_ != kind);
+    }
+
+    /// A True condition that a new reservation ends: it turns False and keeps its old message.
+    fn close_by_reservation(&mut self, kind: &str) {
+        let Some(old) = find(&self.status.conditions, kind).filter(|condition| condition.status == "True") else {
+            return;
+        };
+        let message = format!("Previously: {}", old.message);
+        self.set(kind, false, "QuotaReserved", &message);
+    }
+
+    /// Quota is reserved, and the workload admitted when no check has to be waited for.
+    pub(crate) fn reserve(&mut self, admission: api::Admission, checks: bool) {
+        let message = format!(
+            "Quota reserved in ClusterQueue {}",
+            admission.cluster_queue.as_deref().unwrap_or_default()
+        );
+        self.status.admission = Some(admission);
+        self.status.resource_requests.clear();
+        self.status.unhealthy_nodes.clear();
+        self.set("QuotaReserved", true, "QuotaReserved", &message);
+        for kind in ["Evicted", "Preempted", "BlockedOnPreemptionGates"] {
+            self.close_by_reservation(kind);
+        }
+        if checks {
+            self.set("Admitted", false, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready");
+        } else {
+            self.set("Admitted", true, "Admitted", "The workload is admitted");
+        }
+    }
+
+    /// Why the workload is pending.
+    pub(crate) fn pending(&mut self, reason: &str, message: &str) {
+        self.set("QuotaReserved", false, reason, message);
+        self.set("Admitted", false, "NoReservation", "The workload has no reservation");
+    }
+
+    /// The workload is told to leave; its quota stays with it until its job has stopped.
+    pub(crate) fn evict(&mut self, reason: &str, cause: &str, message: &str) {
+        let full =
+            if cause.is_empty() || reason != "Deactivated" { reason.to_owned() } else { format!("DeactivatedDueTo{cause}") };
+        self.set("Evicted", true, &full, message);
+        self.status.cluster_name = None;
+        self.status.nominated_cluster_names.clear();
+        self.status.unhealthy_nodes.clear();
+        if find(&self.status.conditions, "BlockedOnPreemptionGates").is_some() {
+            self.set("BlockedOnPreemptionGates", false, &full, message);
+        }
+        for check in &mut self.status.admission_checks {
+            if check.state != "Pending" {
+                check.message = format!("Reset to Pending after eviction. Previously: {}", check.state);
+                check.state = "Pending".to_owned();
+                check.last_transition_time = Time(seconds(self.now));
+            }
+        }
+        let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
+        match stats.evictions.iter_mut().find(|entry| entry.reason == reason && entry.underlying_cause == cause) {
+            Some(entry) => entry.count = entry.count.saturating_add(1),
+            None => stats.evictions.push(api::WorkloadSchedulingStatsEviction {
+                reason: reason.to_owned(),
+                underlying_cause: cause.to_owned(),
+                count: 1,
+            }),
+        }
+    }
+
+    /// Quota goes back after the job has stopped.
+    pub(crate) fn release(&mut self, requeued: bool) {
+        let (reason, message) = find(&self.status.conditions, "Evicted")
+            .map(|condition| (condition.reason.clone(), condition.message.clone()))
+            .unwrap_or_default();
+        self.take_back("PendingEvaluation", &message);
+        self.set("Requeued", requeued, &reason, &message);
+    }
+
+    /// The reservation ends with a reason; the time spent admitted is added up.
+    pub(crate) fn take_back(&mut self, reason: &str, message: &str) {
+        if let Some(admitted) = since(&self.status.conditions, "Admitted", "True") {
+            let spent = self.now.as_second().saturating_sub(admitted.as_second());
+            let past = self.status.accumulated_past_execution_time_seconds.unwrap_or_default();
+            self.status.accumulated_past_execution_time_seconds =
+                Some(past.saturating_add(i32::try_from(spent).unwrap_or(i32::MAX)));
+        }
+        self.status.admission = None;
+        self.pending(reason, message);
+        self.remove("PodsReady");
+    }
+
+    /// Another try is allowed again.
+    pub(crate) fn requeue(&mut self, reason: &str, message: &str) {
+        self.set("Requeued", true, reason, message);
+        if let Some(state) = &mut self.status.requeue_state {
+            state.requeue_at = None;
+        }
+    }
+
+    /// A deactivated workload's bookkeeping is dropped once it has left.
+    pub(crate) fn forget_deactivation(&mut self) {
+        self.remove("DeactivationTarget");
+        self.status.requeue_state = None;
+    }
+
+    /// The workload is over.
+    pub(crate) fn finish(&mut self, reason: &str, message: &str) {
+        self.set("Finished", true, reason, message);
+    }
+}
+
+fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
+    match conditions.iter_mut().find(|old| old.type_ == new.type_) {
+        Some(old) => {
+            let time = if old.status == new.status { old.last_transition_time.clone() } else { new.last_transition_time.clone() };
+            *old = new;
+            old.last_transition_time = time;
+        }
+        None => conditions.push(new),
+    }
+}
+
+/// Sets a condition in any list; `true` when something but time changed.
+pub(crate) fn set_in(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    (status, reason, message): (bool, &str, &str),
+    generation: i64,
+    now: Timestamp,
+) -> bool {
+    let before = conditions.clone();
+    set_condition(
+        conditions,
+        Condition {
+            type_: kind.to_owned(),
+            status: if status { "True" } else { "False" }.to_owned(),
+            reason: reason.to_owned(),
+            message: cut(message, MESSAGE_LIMIT),
+            observed_generation: Some(generation),
+            last_transition_time: Time(seconds(now)),
+        },
+    );
+    before != *conditions
+}
+
+/// Identity of the object that a body addresses.
+pub(crate) struct Identity<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) resource_version: &'a str,
+}
+
+impl Identity<'_> {
+    pub(crate) fn metadata(&self) -> Value {
+        let mut metadata = json!({"name": self.name, "uid": self.uid, "resourceVersion": self.resource_version});
+        if let (Value::Object(map), false) = (&mut metadata, self.namespace.is_empty()) {
+            map.insert("namespace".into(), self.namespace.into());
+        }
+        metadata
+    }
+}
+
+/// The complete apply body of the admission manager.
+pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStatus) -> Value {
+    let mut fields = Map::new();
+    if let Value::Object(all) = serde_json::to_value(status).unwrap_or_default() {
+        for (key, value) in all {
+            match key.as_str() {
+                // Written under a manager of its own.
+                "reclaimablePods" => {}
+                "conditions" => {
+                    let owned: Vec<Value> = value
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter(|item| item.get("type").and_then(Value::as_str).is_some_and(|kind| OWNED.contains(&kind)))
+                        .cloned()
+                        .collect();
+                    fields.insert(key, Value::Array(owned));
+                }
+                _ => {
+                    fields.insert(key, value);
+                }
+            }
+        }
+    }
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": identity.metadata(),
+        "status": fields,
+    })
+}

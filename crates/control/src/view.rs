@@ -1,0 +1,215 @@
+//! The view: what control remembers of the cluster's objects, kept by observations alone.
+//!
+//! Workloads are kept in a slim form: their pod templates are reduced to what decides (requests, selectors, tolerations),
+//! to what a stop must bring back ([`TemplateParts`]), and to a digest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api as api;
+use berth_engine::model as engine;
+use berth_jobs::{PodSetDigest, TemplateParts};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::LimitRange;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// Namespace and name.
+pub(crate) type Name = (String, String);
+
+pub(crate) fn name_of(metadata: &ObjectMeta) -> Name {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// The controlling owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// A Workload, slim.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkloadView {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) generation: i64,
+    pub(crate) created: Timestamp,
+    pub(crate) deleting: bool,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) owner: Option<Owner>,
+    /// Carries the label `kueue.x-k8s.io/job-uid`.
+    pub(crate) job_uid: Option<String>,
+    /// `kueue.x-k8s.io/admission-gated-by`.
+    pub(crate) gated_by: String,
+    pub(crate) queue: String,
+    pub(crate) active: bool,
+    pub(crate) priority: i32,
+    pub(crate) priority_class: Option<api::PriorityClassRef>,
+    pub(crate) max_execution_seconds: Option<i32>,
+    /// `spec.preemptionGates` is not empty.
+    pub(crate) preemption_gated: bool,
+    /// What decides, in the engine's form.
+    pub(crate) pod_sets: Vec<engine::PodSetSpec>,
+    /// What tells whether the job still asks for this.
+    pub(crate) digests: Vec<PodSetDigest>,
+    /// What a stop brings back.
+    pub(crate) originals: Vec<TemplateParts>,
+    /// Why it may not be admitted at all: a field Berth does not act on, or requests out of bounds.
+    pub(crate) refused: Option<String>,
+    pub(crate) status: api::WorkloadStatus,
+}
+
+impl WorkloadView {
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        crate::status::is_true(&self.status.conditions, kind)
+    }
+
+    pub(crate) fn key(&self) -> Name {
+        (self.namespace.clone(), self.name.clone())
+    }
+
+    /// Holds quota.
+    pub(crate) fn reserved(&self) -> bool {
+        self.is("QuotaReserved") && self.status.admission.is_some()
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+
+    pub(crate) fn identity(&self) -> crate::status::Identity<'_> {
+        crate::status::Identity {
+            namespace: &self.namespace,
+            name: &self.name,
+            uid: &self.uid,
+            resource_version: &self.resource_version,
+        }
+    }
+
+    /// Name of the priority class, for metrics.
+    pub(crate) fn priority_class_name(&self) -> String {
+        self.priority_class.as_ref().map(|class| class.name.clone()).unwrap_or_default()
+    }
+
+    /// Queue-order timestamp (kueue.md 6.2).
+    pub(crate) fn queued_at(&self, by_creation: bool) -> Timestamp {
+        let evicted = crate::status::find(&self.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        match evicted.map(|condition| (condition.reason.as_str(), condition.last_transition_time.0)) {
+            Some(("PodsReadyTimeout", at)) if !by_creation => at,
+            Some(("AdmissionCheck", at)) => at,
+            _ => self.created,
+        }
+    }
+}
+
+/// A job with the key facts at hand.
+#[derive(Clone, Debug)]
+pub(crate) struct JobView {
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) job: Box<Job>,
+}
+
+impl JobView {
+    pub(crate) fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+}
+
+/// Everything control has seen.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) jobs: BTreeMap<Name, JobView>,
+    pub(crate) workloads: BTreeMap<Name, WorkloadView>,
+    /// Name by workload uid.
+    pub(crate) workload_names: BTreeMap<String, Name>,
+    /// Workload names by the uid of their controlling owner.
+    pub(crate) owned: BTreeMap<String, BTreeSet<Name>>,
+    /// Workloads that hold quota, by ClusterQueue.
+    pub(crate) reserving: BTreeMap<String, BTreeSet<Name>>,
+    /// Workloads by LocalQueue.
+    pub(crate) by_queue: BTreeMap<Name, BTreeSet<Name>>,
+    pub(crate) cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
+    pub(crate) local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
+    pub(crate) cohorts: BTreeMap<String, Box<api::Cohort>>,
+    pub(crate) flavors: BTreeMap<String, Box<api::ResourceFlavor>>,
+    pub(crate) priorities: BTreeMap<String, (i32, bool)>,
+    pub(crate) workload_priorities: BTreeMap<String, i32>,
+    pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) limit_ranges: BTreeMap<Name, Box<LimitRange>>,
+    pub(crate) overheads: BTreeMap<String, BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
+}
+
+impl View {
+    /// Puts a workload in place of its older state; returns the old one.
+    pub(crate) fn put_workload(&mut self, new: WorkloadView) -> Option<WorkloadView> {
+        let key = new.key();
+        let old = self.remove_workload(&key);
+        if let Some(owner) = &new.owner {
+            self.owned.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+        if let (true, false, Some(admission)) = (new.reserved(), new.is("Finished"), &new.status.admission) {
+            let queue = admission.cluster_queue.clone().unwrap_or_default();
+            self.reserving.entry(queue).or_default().insert(key.clone());
+        }
+        self.by_queue.entry((new.namespace.clone(), new.queue.clone())).or_default().insert(key.clone());
+        self.workload_names.insert(new.uid.clone(), key.clone());
+        self.workloads.insert(key, new);
+        old
+    }
+
+    /// Forgets a workload and every index entry of it.
+    pub(crate) fn remove_workload(&mut self, key: &Name) -> Option<WorkloadView> {
+        let old = self.workloads.remove(key)?;
+        self.workload_names.remove(&old.uid);
+        if let Some(owner) = &old.owner {
+            remove_from(&mut self.owned, &owner.uid, key);
+        }
+        if let Some(admission) = &old.status.admission {
+            remove_from(&mut self.reserving, admission.cluster_queue.as_deref().unwrap_or_default(), key);
+        }
+        let queue = (old.namespace.clone(), old.queue.clone());
+        if let Some(names) = self.by_queue.get_mut(&queue) {
+            names.remove(key);
+            if names.is_empty() {
+                self.by_queue.remove(&queue);
+            }
+        }
+        Some(old)
+    }
+
+    /// LimitRanges of a namespace.
+    pub(crate) fn limits_of(&self, namespace: &str) -> Vec<&LimitRange> {
+        let first = (namespace.to_owned(), String::new());
+        self.limit_ranges
+            .range(first..)
+            .take_while(|((place, _), _)| place == namespace)
+            .map(|(_, range)| range.as_ref())
+            .collect()
+    }
+
+    /// Workloads controlled by an owner, oldest first.
+    pub(crate) fn workloads_of(&self, owner_uid: &str) -> Vec<&WorkloadView> {
+        let mut found: Vec<&WorkloadView> = self
+            .owned
+            .get(owner_uid)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.workloads.get(key))
+            .collect();
+        found.sort_by(|a, b| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
+        found
+    }
+}
+
+fn remove_from(index: &mut BTreeMap<String, BTreeSet<Name>>, key: &str, name: &Name) {
+    if let Some(names) = index.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(key);
+        }
+    }
+}

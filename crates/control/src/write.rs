@@ -1,0 +1,227 @@
+//! Writes: what control asks the runtime to do, one request each, with its preconditions.
+
+use serde_json::Value;
+use std::fmt;
+
+/// Identity of a write, unique in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(pub u64);
+
+/// The leadership term under which a write was decided. The writer refuses a write of another term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+/// Kinds that Berth writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// batch/v1 Job.
+    Job,
+    /// kueue.x-k8s.io Workload.
+    Workload,
+    /// kueue.x-k8s.io ClusterQueue.
+    ClusterQueue,
+    /// kueue.x-k8s.io LocalQueue.
+    LocalQueue,
+    /// kueue.x-k8s.io Cohort.
+    Cohort,
+    /// kueue.x-k8s.io ResourceFlavor.
+    ResourceFlavor,
+}
+
+impl Kind {
+    /// API group, version and plural as in the URL.
+    #[must_use]
+    pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Job => ("batch", "v1", "jobs"),
+            Self::Workload => ("kueue.x-k8s.io", "v1beta2", "workloads"),
+            Self::ClusterQueue => ("kueue.x-k8s.io", "v1beta2", "clusterqueues"),
+            Self::LocalQueue => ("kueue.x-k8s.io", "v1beta2", "localqueues"),
+            Self::Cohort => ("kueue.x-k8s.io", "v1beta2", "cohorts"),
+            Self::ResourceFlavor => ("kueue.x-k8s.io", "v1beta2", "resourceflavors"),
+        }
+    }
+
+    /// The kind's name, as in `kind:`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Job => "Job",
+            Self::Workload => "Workload",
+            Self::ClusterQueue => "ClusterQueue",
+            Self::LocalQueue => "LocalQueue",
+            Self::Cohort => "Cohort",
+            Self::ResourceFlavor => "ResourceFlavor",
+        }
+    }
+}
+
+/// Key of an object: kind, namespace (empty for cluster scope) and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Kind.
+    pub kind: Kind,
+    /// Namespace, empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.name(), self.namespace, self.name)
+    }
+}
+
+/// Why a write is made: closed, one name per decision, used in logs, metrics and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// Create the Workload of a job.
+    CreateWorkload,
+    /// Bring a pending Workload's spec in line with its job.
+    UpdateWorkload,
+    /// Take ownership of a prebuilt Workload.
+    AdoptWorkload,
+    /// Reserve quota (and admit, when nothing else is needed).
+    ReserveQuota,
+    /// Write why a workload is pending.
+    ExplainPending,
+    /// Set Admitted after its checks.
+    SetAdmitted,
+    /// Evict: the job must stop.
+    Evict,
+    /// Give quota back after the job stopped.
+    ReleaseQuota,
+    /// Requeued=True after a back-off, restart or reactivation.
+    Requeue,
+    /// Set spec.active=false.
+    Deactivate,
+    /// PodsReady condition.
+    SetPodsReady,
+    /// Reclaimable pods.
+    SetReclaimable,
+    /// Finished condition.
+    FinishWorkload,
+    /// Suspend a job that runs without admission, restoring its template.
+    SuspendJob,
+    /// Clear a suspended job's start time, so that its template may change.
+    ClearStartTime,
+    /// Start a job: unsuspend with placement.
+    StartJob,
+    /// Bring back the user's template of a suspended job.
+    RestoreTemplate,
+    /// Status of a queue, cohort.
+    QueueStatus,
+    /// Add a finalizer.
+    AddFinalizer,
+    /// Remove a finalizer.
+    RemoveFinalizer,
+    /// Delete a Workload.
+    DeleteWorkload,
+    /// Delete a job (retention).
+    DeleteJob,
+}
+
+/// Part of the object that a patch addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subresource {
+    /// The object itself.
+    None,
+    /// `/status`.
+    Status,
+}
+
+/// The request itself. Bodies carry `metadata.uid` and, when derived from a read, `metadata.resourceVersion`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// POST.
+    Create(Value),
+    /// Server-side apply with `force`, under a field manager.
+    Apply {
+        /// Field manager.
+        manager: &'static str,
+        /// Addressed part.
+        subresource: Subresource,
+        /// Body: complete for everything the manager owns there.
+        body: Value,
+    },
+    /// RFC 7386 merge patch, under a field manager.
+    Merge {
+        /// Field manager.
+        manager: &'static str,
+        /// Addressed part.
+        subresource: Subresource,
+        /// Body.
+        body: Value,
+    },
+    /// DELETE with a uid precondition, background propagation.
+    Delete {
+        /// Uid that must still be the object's.
+        uid: String,
+    },
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// Identity; its outcome comes back under it.
+    pub id: WriteId,
+    /// Term of the decision.
+    pub term: Term,
+    /// Why.
+    pub purpose: Purpose,
+    /// Object.
+    pub key: ObjectKey,
+    /// Request.
+    pub request: Request,
+}
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Done; the resourceVersion of the object afterwards (empty after a delete).
+    Applied {
+        /// New resourceVersion.
+        resource_version: String,
+    },
+    /// Precondition failed (409 on patch): decide again on the newest state.
+    Conflict,
+    /// Create found an object of that name.
+    AlreadyExists,
+    /// 404, or another uid under that name.
+    Gone,
+    /// Refused for good (422, 403, 400): text for the user.
+    Refused(String),
+    /// Too busy (429, 503): again after that many milliseconds.
+    Busy(u64),
+    /// Time-out or broken connection: it may or may not have happened.
+    Unknown(String),
+    /// Not sent: the term is over.
+    NotSent,
+}
+
+/// Type of a Kubernetes event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// Normal.
+    Normal,
+    /// Warning.
+    Warning,
+}
+
+/// A Kubernetes event to publish: lowest priority, may be dropped (and counted).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// Object concerned.
+    pub key: ObjectKey,
+    /// Its uid.
+    pub uid: String,
+    /// Normal or Warning.
+    pub event_type: EventType,
+    /// Reason.
+    pub reason: String,
+    /// Message; cut at 1024 bytes by the sink.
+    pub message: String,
+    /// Reporting controller, Kueue's name.
+    pub reporter: &'static str,
+}

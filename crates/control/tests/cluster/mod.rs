@@ -1,0 +1,402 @@
+//! A cluster small enough to hold in a test: objects as JSON, writes with their preconditions, and a job controller that
+//! starts and stops pods. The real API server is used in e2e; this one lets a decision be tried in microseconds.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use berth_control::event::{Change, Observation};
+use berth_control::settings::{Settings, WaitForPodsReady};
+use berth_control::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
+use berth_control::{Control, Step};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+pub fn settings() -> Settings {
+    Settings {
+        manage_jobs_without_queue_name: false,
+        managed_namespaces: Default::default(),
+        label_keys_to_copy: Default::default(),
+        wait_for_pods_ready: Some(WaitForPodsReady {
+            timeout_ms: 1_800_000,
+            recovery_timeout_ms: Some(1_800_000),
+            block_admission: false,
+            order_by_creation: false,
+            backoff_limit_count: None,
+            backoff_base_seconds: 60,
+            backoff_max_seconds: 3600,
+        }),
+        exclude_resource_prefixes: Vec::new(),
+        ignore_undeclared: false,
+        retain_finished_ms: None,
+        retain_deactivated_ms: None,
+        max_unacknowledged: 256,
+    }
+}
+
+pub struct Cluster {
+    pub control: Control,
+    pub now: Timestamp,
+    pub objects: BTreeMap<ObjectKey, Value>,
+    pub writes: Vec<(Purpose, ObjectKey)>,
+    pub notices: Vec<Notice>,
+    /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
+    /// happens all the same.
+    pub faults: Vec<(Purpose, Outcome, bool)>,
+    version: u64,
+    uids: u64,
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        Self::with(settings())
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        let mut control = Control::new(settings);
+        control.lead(Some(Term(1)));
+        let mut cluster = Self {
+            control,
+            now: "2026-11-21T12:00:00Z".parse().unwrap(),
+            objects: BTreeMap::new(),
+            writes: Vec::new(),
+            notices: Vec::new(),
+            faults: Vec::new(),
+            version: 100,
+            uids: 0,
+        };
+        let namespace = json!({"metadata": {"name": "team", "labels": {"team": "a"}}});
+        cluster
+            .control
+            .observe(Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap())), cluster.now);
+        cluster
+    }
+
+    pub fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey { kind, namespace: namespace.into(), name: name.into() }
+    }
+
+    /// Creates or replaces an object as a user would.
+    pub fn put(&mut self, kind: Kind, mut object: Value) {
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = metadata["name"].as_str().unwrap().to_owned();
+        let key = Self::key(kind, &namespace, &name);
+        let uid = match self.objects.get(&key) {
+            Some(old) => old["metadata"]["uid"].clone(),
+            None => {
+                self.uids += 1;
+                json!(format!("uid-{}", self.uids))
+            }
+        };
+        metadata.insert("uid".into(), uid);
+        metadata.insert("generation".into(), json!(1));
+        metadata.insert("creationTimestamp".into(), json!(self.now.to_string()));
+        self.store(&key, object);
+    }
+
+    fn store(&mut self, key: &ObjectKey, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
+            self.objects.remove(key);
+            self.show(key, &object, true);
+            if key.kind == Kind::Job {
+                self.collect_garbage(&object["metadata"]["uid"].clone());
+            }
+            return;
+        }
+        self.objects.insert(key.clone(), object.clone());
+        self.show(key, &object, false);
+    }
+
+    fn collect_garbage(&mut self, owner: &Value) {
+        let owned: Vec<ObjectKey> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| &object["metadata"]["ownerReferences"][0]["uid"] == owner)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in owned {
+            self.delete(&key);
+        }
+    }
+
+    pub fn delete(&mut self, key: &ObjectKey) {
+        let Some(mut object) = self.objects.get(key).cloned() else { return };
+        object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+        self.store(key, object);
+    }
+
+    fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) {
+        macro_rules! observe {
+            ($kind:ident) => {{
+                let object = serde_json::from_value(object.clone()).unwrap();
+                Observation::$kind(if gone { Change::Delete(object) } else { Change::Apply(object) })
+            }};
+        }
+        let observation = match key.kind {
+            Kind::Job => observe!(Job),
+            Kind::Workload => observe!(Workload),
+            Kind::ClusterQueue => observe!(ClusterQueue),
+            Kind::LocalQueue => observe!(LocalQueue),
+            Kind::Cohort => observe!(Cohort),
+            Kind::ResourceFlavor => observe!(ResourceFlavor),
+        };
+        self.control.observe(observation, self.now);
+    }
+
+    /// Runs until control asks for nothing more at this moment.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let step = self.control.step(self.now);
+            let quiet = step.writes.is_empty();
+            self.take(step);
+            let moved = self.job_controller();
+            if quiet && !moved {
+                return;
+            }
+        }
+        panic!("no rest: {:?}", self.writes.iter().rev().take(10).collect::<Vec<_>>());
+    }
+
+    /// Lets time pass and settles at every moment control asks for.
+    pub fn pass(&mut self, seconds: i64) {
+        let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        while self.now < end {
+            self.settle();
+            let next = self.control.step(self.now).wake_at.unwrap_or(end);
+            let least = self.now.checked_add(SignedDuration::from_millis(50)).unwrap();
+            self.now = next.clamp(least, end.max(least));
+        }
+        self.settle();
+    }
+
+    fn take(&mut self, step: Step) {
+        self.notices.extend(step.notices);
+        for write in step.writes {
+            self.writes.push((write.purpose, write.key.clone()));
+            let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == write.purpose);
+            let outcome = match fault.map(|index| self.faults.remove(index)) {
+                Some((_, outcome, true)) => {
+                    let _ = self.perform(&write);
+                    outcome
+                }
+                Some((_, outcome, false)) => {
+                    // A conflict means that somebody else has written meanwhile.
+                    if let (Outcome::Conflict, Some(object)) = (&outcome, self.objects.get(&write.key).cloned()) {
+                        self.store(&write.key.clone(), object);
+                    }
+                    outcome
+                }
+                None => self.perform(&write),
+            };
+            self.control.outcome(write.id, outcome, self.now);
+        }
+    }
+
+    fn perform(&mut self, write: &Write) -> Outcome {
+        let body = match &write.request {
+            Request::Create(body) => {
+                if self.objects.contains_key(&write.key) {
+                    return Outcome::AlreadyExists;
+                }
+                self.put(write.key.kind, body.clone());
+                return Outcome::Applied { resource_version: self.version.to_string() };
+            }
+            Request::Delete { uid } => {
+                return match self.objects.get(&write.key) {
+                    Some(object) if object["metadata"]["uid"] == json!(uid) => {
+                        self.delete(&write.key);
+                        Outcome::Applied { resource_version: String::new() }
+                    }
+                    _ => Outcome::Gone,
+                };
+            }
+            Request::Apply { body, .. } | Request::Merge { body, .. } => body,
+        };
+        let Some(old) = self.objects.get(&write.key).cloned() else { return Outcome::Gone };
+        for field in ["uid", "resourceVersion"] {
+            let wanted = &body["metadata"][field];
+            if wanted.is_string() && wanted != &old["metadata"][field] {
+                return Outcome::Conflict;
+            }
+        }
+        let mut new = old.clone();
+        match &write.request {
+            Request::Apply { body, manager, .. } => apply_status(&mut new, body, manager),
+            Request::Merge { body, subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
+            Request::Merge { body, .. } => {
+                let mut body = body.clone();
+                if let Some(metadata) = body["metadata"].as_object_mut() {
+                    metadata.remove("resourceVersion");
+                }
+                body.as_object_mut().unwrap().remove("status");
+                merge(&mut new, &body);
+                if new["spec"] != old["spec"] {
+                    let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+                    new["metadata"]["generation"] = json!(generation + 1);
+                }
+            }
+            _ => {}
+        }
+        if new != old {
+            self.store(&write.key.clone(), new);
+        }
+        Outcome::Applied { resource_version: self.version.to_string() }
+    }
+
+    /// The job controller and its pods: running jobs have active pods, suspended ones have none.
+    fn job_controller(&mut self) -> bool {
+        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Job).cloned().collect();
+        let mut moved = false;
+        for key in keys {
+            let old = self.objects[&key].clone();
+            let mut new = old.clone();
+            if !new["status"].is_object() {
+                new["status"] = json!({});
+            }
+            let over = new["status"]["conditions"].as_array().is_some_and(|list| !list.is_empty());
+            let suspended = new["spec"]["suspend"] == json!(true);
+            let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
+            if !over && !suspended && new["status"]["startTime"].is_null() {
+                new["status"]["startTime"] = json!(self.now.to_string());
+                new["status"]["active"] = json!(parallelism);
+                new["status"]["ready"] = json!(parallelism);
+            }
+            if suspended && new["status"]["active"].as_i64().unwrap_or(0) > 0 {
+                new["status"]["active"] = json!(0);
+                new["status"]["ready"] = json!(0);
+            }
+            if new != old && (new["status"] != json!({}) || !old["status"].is_null()) {
+                moved = true;
+                self.store(&key, new);
+            }
+        }
+        moved
+    }
+
+    /// All pods of a job succeed.
+    pub fn complete(&mut self, name: &str) {
+        let key = Self::key(Kind::Job, "team", name);
+        let mut job = self.objects[&key].clone();
+        job["status"]["active"] = json!(0);
+        job["status"]["ready"] = json!(0);
+        job["status"]["succeeded"] = job["spec"]["parallelism"].clone();
+        job["status"]["conditions"] = json!([{
+            "type": "Complete", "status": "True", "message": "Job finished successfully",
+            "lastTransitionTime": self.now.to_string(), "lastProbeTime": self.now.to_string(),
+        }]);
+        self.store(&key, job);
+    }
+
+    pub fn edit(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
+        let key = Self::key(kind, namespace, name);
+        let mut object = self.objects[&key].clone();
+        merge(&mut object, patch);
+        self.store(&key, object);
+    }
+
+    pub fn job(&self, name: &str) -> &Value {
+        &self.objects[&Self::key(Kind::Job, "team", name)]
+    }
+
+    pub fn workload_of(&self, job: &str) -> Option<&Value> {
+        let uid = self.objects.get(&Self::key(Kind::Job, "team", job))?["metadata"]["uid"].clone();
+        self.objects
+            .iter()
+            .filter(|(key, _)| key.kind == Kind::Workload)
+            .map(|(_, object)| object)
+            .find(|object| object["metadata"]["ownerReferences"][0]["uid"] == uid)
+    }
+
+    pub fn condition(&self, job: &str, kind: &str) -> Option<Value> {
+        let list = self.workload_of(job)?["status"]["conditions"].as_array()?.clone();
+        list.into_iter().find(|condition| condition["type"] == json!(kind))
+    }
+
+    pub fn is(&self, job: &str, kind: &str) -> bool {
+        self.condition(job, kind).is_some_and(|condition| condition["status"] == json!("True"))
+    }
+
+    pub fn count(&self, purpose: Purpose) -> usize {
+        self.writes.iter().filter(|(other, _)| *other == purpose).count()
+    }
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        if !patch.is_null() {
+            *target = patch.clone();
+        }
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let map = target.as_object_mut().unwrap();
+    for (field, change) in changes {
+        if change.is_null() {
+            map.remove(field);
+        } else {
+            merge(map.entry(field.clone()).or_insert(Value::Null), change);
+        }
+    }
+}
+
+/// Server-side apply of a status, for a manager that carries everything it owns: its fields are replaced.
+fn apply_status(object: &mut Value, body: &Value, manager: &str) {
+    let mut status = object["status"].as_object().cloned().unwrap_or_default();
+    let wanted = body["status"].as_object().cloned().unwrap_or_default();
+    if manager == "kueue-admission" {
+        for field in ["admission", "requeueState", "resourceRequests", "accumulatedPastExecutionTimeSeconds"] {
+            status.remove(field);
+        }
+    }
+    for (field, value) in wanted {
+        status.insert(field, value);
+    }
+    object["status"] = Value::Object(status);
+}
+
+pub fn flavor(name: &str, labels: Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"nodeLabels": labels}})
+}
+
+pub fn cluster_queue(name: &str, cohort: Option<&str>, flavors: &[(&str, &str)]) -> Value {
+    let flavors: Vec<Value> = flavors
+        .iter()
+        .map(|(flavor, quota)| json!({"name": flavor, "resources": [{"name": "cpu", "nominalQuota": quota}]}))
+        .collect();
+    let mut spec = json!({
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+    });
+    if let Some(cohort) = cohort {
+        spec["cohortName"] = json!(cohort);
+    }
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+pub fn local_queue(name: &str, cluster_queue: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "team"}, "spec": {"clusterQueue": cluster_queue}})
+}
+
+pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {
+            "suspend": suspend, "parallelism": 1, "completions": 1,
+            "template": {
+                "metadata": {"labels": {"mine": "yes"}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}],
+                },
+            },
+        },
+    })
+}

@@ -1,0 +1,237 @@
+//! Stories of jobs, told on a cluster that fits in a test.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod cluster;
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use serde_json::json;
+
+fn one_queue(quota: &str) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "reserved"})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", quota)]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster
+}
+
+#[test]
+fn a_job_is_admitted_runs_and_gives_its_quota_back() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
+    let spec = &cluster.job("a")["spec"];
+    assert_eq!(spec["suspend"], json!(false));
+    assert_eq!(spec["template"]["spec"]["nodeSelector"], json!({"tier": "reserved"}));
+    cluster.complete("a");
+    cluster.settle();
+    assert!(cluster.is("a", "Finished"));
+    assert_eq!(cluster.condition("a", "Finished").unwrap()["reason"], json!("Succeeded"));
+    assert!(cluster.workload_of("a").unwrap()["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty));
+    cluster.pass(10);
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("0"), "{status}");
+    assert_eq!(status["pendingWorkloads"], json!(0));
+    let about_the_job = cluster.writes.iter().filter(|(_, key)| matches!(key.kind, Kind::Job | Kind::Workload)).count();
+    assert!(about_the_job <= 6, "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_job_that_comes_running_is_suspended_first() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "2", false));
+    cluster.settle();
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    let reserved = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!((&reserved["status"], &reserved["reason"]), (&json!("False"), &json!("ExceedsMaxQuota")));
+    assert_eq!(
+        reserved["message"],
+        json!(
+            "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously considered \
+             podsets requests (0) + current podset request (2) > maximum capacity (1)"
+        )
+    );
+}
+
+#[test]
+fn the_second_waits_until_the_first_is_over() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert!(!cluster.is("b", "QuotaReserved"));
+    assert_eq!(cluster.condition("b", "QuotaReserved").unwrap()["reason"], json!("WaitingForQuota"));
+    cluster.complete("a");
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn a_running_job_resumed_by_hand_without_quota_is_suspended_again() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    cluster.edit(Kind::Job, "team", "b", &json!({"spec": {"suspend": false}}));
+    cluster.settle();
+    assert_eq!(cluster.job("b")["spec"]["suspend"], json!(true));
+    assert!(!cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let before = job("a", "lq", "1", true)["spec"]["template"].clone();
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.settle();
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    assert!(!cluster.is("a", "QuotaReserved"), "{}", cluster.workload_of("a").unwrap());
+    let template = &cluster.job("a")["spec"]["template"];
+    assert_eq!(template["metadata"]["labels"], before["metadata"]["labels"]);
+    assert!(template["spec"]["nodeSelector"].as_object().is_none_or(serde_json::Map::is_empty), "{template}");
+    assert!(template["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty), "{template}");
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("Deactivated"));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
+    cluster.complete("b");
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+}
+
+#[test]
+fn hold_and_drain_evicts_and_a_restart_brings_the_job_back() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.settle();
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("ClusterQueueStopped"));
+    assert_eq!(cluster.condition("a", "Requeued").unwrap()["status"], json!("False"));
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["status"], json!("False"));
+}
+
+#[test]
+fn a_deleted_job_frees_its_quota_in_each_phase() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
+    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "b"));
+    cluster.settle();
+    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 0);
+}
+
+#[test]
+fn a_queue_may_come_after_its_jobs_and_a_flavor_after_the_queue() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.workload_of("a").is_some());
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "1")]));
+    cluster.pass(3);
+    assert!(!cluster.is("a", "QuotaReserved"));
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
+    assert_eq!((&status["reason"], &status["status"]), (&json!("FlavorNotFound"), &json!("False")), "{status}");
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn jobs_spill_from_tier_to_tier() {
+    let mut cluster = Cluster::new();
+    for tier in ["reserved", "spot"] {
+        cluster.put(Kind::ResourceFlavor, flavor(tier, json!({"tier": tier})));
+    }
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("reserved", "1"), ("spot", "1")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    for name in ["a", "b", "c"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+    }
+    cluster.settle();
+    let mut tiers: Vec<String> = ["a", "b", "c"]
+        .iter()
+        .map(|name| cluster.job(name)["spec"]["template"]["spec"]["nodeSelector"]["tier"].to_string())
+        .collect();
+    tiers.sort();
+    assert_eq!(tiers, ["\"reserved\"", "\"spot\"", "null"]);
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
+    let outcomes = [
+        (Outcome::Unknown("reset".into()), true),
+        (Outcome::Unknown("reset".into()), false),
+        (Outcome::Busy(100), false),
+        (Outcome::Conflict, false),
+        (Outcome::NotSent, false),
+    ];
+    let purposes = [
+        Purpose::CreateWorkload,
+        Purpose::ReserveQuota,
+        Purpose::StartJob,
+        Purpose::SetPodsReady,
+        Purpose::FinishWorkload,
+        Purpose::RemoveFinalizer,
+        Purpose::SuspendJob,
+    ];
+    for (outcome, happens) in outcomes {
+        for purpose in purposes {
+            let mut cluster = one_queue("1");
+            cluster.faults.push((purpose, outcome.clone(), happens));
+            cluster.put(Kind::Job, job("a", "lq", "1", false));
+            cluster.put(Kind::Job, job("b", "lq", "1", false));
+            let what = format!("{purpose:?} {outcome:?} {happens}");
+            let mut finished = Vec::new();
+            for _ in 0..2 {
+                cluster.pass(120);
+                let running: Vec<&str> = ["a", "b"]
+                    .into_iter()
+                    .filter(|name| cluster.job(name)["status"]["active"] == json!(1))
+                    .collect();
+                assert_eq!(running.len(), 1, "{what}: one job has quota, running {running:?}, {:?}", cluster.writes);
+                cluster.complete(running[0]);
+                finished.push(running[0]);
+            }
+            cluster.pass(120);
+            for name in ["a", "b"] {
+                assert!(cluster.is(name, "Finished"), "{what}: {name} is not finished");
+            }
+            let before = cluster.writes.len();
+            cluster.pass(300);
+            assert_eq!(cluster.writes.len(), before, "{what}: quiet at rest, {:?}", &cluster.writes[before..]);
+        }
+    }
+}
+
+#[test]
+fn a_new_leader_finds_everything_as_it_is() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(10);
+    let writes = cluster.writes.len();
+    cluster.control.lead(None);
+    cluster.pass(60);
+    cluster.control.lead(Some(berth_control::write::Term(2)));
+    cluster.pass(60);
+    assert_eq!(cluster.writes.len(), writes, "{:?}", &cluster.writes[writes..]);
+}
