@@ -1,0 +1,59 @@
+# Thin: every target is a line to cargo or to a program of this repository. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+CACHE := $(or $(BERTH_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/berth,$(HOME)/.cache/berth))
+# A fresh clone in CI finds the dependencies that earlier runs compiled.
+ifeq ($(CI),true)
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+endif
+CARGO ?= cargo
+say = @echo "== $(1)"
+
+.PHONY: help build check test lint unit e2e smoke demo crds controlplane night
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build the berth binary
+	$(call say,building berth)
+	$(CARGO) build --locked -p berth-manager
+
+lint: ## Check the format and run clippy on everything
+	$(call say,format)
+	$(CARGO) fmt --all --check
+	$(call say,clippy)
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+unit: ## Unit tests, cases and golden files; no control plane
+	$(call say,unit tests and cases)
+	$(CARGO) test --locked --workspace --exclude berth-e2e
+	$(CARGO) test --locked -p berth-e2e --lib --bins
+
+controlplane: ## Build the test control plane's binaries (5 minutes, once)
+	$(call say,control plane binaries)
+	$(CARGO) run --locked --quiet -p berth-e2e --bin controlplane
+
+smoke: build controlplane ## One job through all layers on a real control plane
+	$(call say,smoke test on a real control plane)
+	$(CARGO) test --locked -p berth-e2e --test smoke -- --nocapture
+
+check: lint unit smoke ## The inner loop: format, lints, unit tests, one smoke test
+
+e2e: build controlplane ## All end-to-end tests
+	$(call say,end-to-end tests on real control planes)
+	$(CARGO) test --locked -p berth-e2e --tests -- --nocapture
+	$(call say,the demo as a test)
+	DEMO_ONCE=1 $(CARGO) run --locked --quiet -p berth-e2e --bin demo
+
+test: lint unit e2e ## Everything that a change must pass
+
+night: test ## What is wide and slow
+	$(call say,end-to-end tests again, five times)
+	for i in 1 2 3 4 5; do $(CARGO) test --locked -p berth-e2e --tests || exit 1; done
+
+demo: build controlplane ## A cluster of its own with the quickstart, until Ctrl-C (DEMO_KUBECONFIG=path for a real one)
+	@DEMO_KUBECONFIG="$(DEMO_KUBECONFIG)" DEMO_ONCE="$(DEMO_ONCE)" $(CARGO) run --locked --quiet -p berth-e2e --bin demo
+
+crds: ## Generate crds/ from the types
+	$(CARGO) run --locked --quiet -p berth-xtask -- crds

@@ -1,0 +1,254 @@
+//! `make demo`: the quickstart on a control plane of its own, left running until Ctrl-C.
+//!
+//! `DEMO_ONCE=1` ends after the jobs have finished, with code 0 when everything was as it should be. `DEMO_KUBECONFIG=path`
+//! uses a real cluster after asking. The environment's KUBECONFIG is never read.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use berth_e2e::binaries::repository;
+use berth_e2e::control_plane::{ControlPlane, Options, client_from, token};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, WORKLOAD, condition, text};
+use berth_e2e::manager::{self, Manager, ManagerOptions};
+use berth_e2e::quickstart::{self, NAMESPACE};
+use berth_e2e::{binaries, nodes};
+use kube::Client;
+use serde_json::{Value, json};
+
+/// The six jobs take about 12 s of running; without Berth they would never start.
+const DEMO_LIMIT: Duration = Duration::from_secs(120);
+
+/// Where the demo runs.
+struct Place {
+    client: Client,
+    folder: PathBuf,
+    kubeconfig: PathBuf,
+    manager_kubeconfig: PathBuf,
+    /// `None` on a real cluster.
+    plane: Option<ControlPlane>,
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<()> {
+    let once = std::env::var("DEMO_ONCE").is_ok_and(|v| v == "1");
+    let place = match std::env::var_os("DEMO_KUBECONFIG").filter(|p| !p.is_empty()) {
+        Some(path) => real_cluster(PathBuf::from(path)).await?,
+        None => own_cluster().await?,
+    };
+    let outcome = tokio::select! {
+        outcome = show(&place, once) => outcome,
+        _ = tokio::signal::ctrl_c() => {
+            println!("\ndemo: stopping");
+            Ok(())
+        }
+    };
+    if let Some(plane) = place.plane {
+        if outcome.is_err() {
+            plane.keep_files();
+        }
+        plane.stop().await;
+    }
+    outcome
+}
+
+async fn own_cluster() -> Result<Place> {
+    tokio::task::spawn_blocking(binaries::ensure).await??;
+    println!("demo: starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok on 127.0.0.1");
+    let plane = ControlPlane::start(Options { name: "demo".to_owned(), ..Options::default() }).await?;
+    let client = plane.client();
+    println!("demo: applying {} CRDs", kinds::apply_crds(&client, &repository().join("crds")).await?.len());
+    manager::install(&client).await?;
+    println!("demo: creating 8 TPU nodes: 2 reserved, 2 on demand, 4 spot, 4 chips each");
+    nodes::create(&client, &quickstart::pools()).await?;
+    let manager_kubeconfig = plane.folder().join("berth.kubeconfig");
+    manager::kubeconfig(&plane, None, &manager_kubeconfig).await?;
+    let (folder, kubeconfig) = (plane.folder().to_path_buf(), plane.kubeconfig().to_path_buf());
+    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: Some(plane) })
+}
+
+async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
+    let text = std::fs::read_to_string(&kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
+    let mut config: Value = serde_saphyr::from_str(&text).map_err(|e| anyhow::anyhow!("{}: {e}", kubeconfig.display()))?;
+    let current = kinds::text(&config, "/current-context").to_owned();
+    let named = |list: &str, name: &str| {
+        kinds::items(&config, list).iter().find(|e| kinds::text(e, "/name") == name).cloned().unwrap_or_default()
+    };
+    let context = named("/contexts", &current);
+    let cluster = named("/clusters", kinds::text(&context, "/context/cluster"));
+    println!("demo: context {current:?} of {}, server {}", kubeconfig.display(), kinds::text(&cluster, "/cluster/server"));
+    println!("demo: this applies Berth's CRDs, roles and the quickstart there, and runs Berth from here. Its jobs need TPU nodes.");
+    print!("demo: continue? Type yes: ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if answer.trim() != "yes" {
+        bail!("not confirmed; nothing was done");
+    }
+    let client = client_from(&kubeconfig).await?;
+    kinds::apply_crds(&client, &repository().join("crds")).await?;
+    manager::install(&client).await?;
+    let folder = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let manager_kubeconfig = folder.join("berth.kubeconfig");
+    let token = token(&client, manager::NAMESPACE, manager::SERVICE_ACCOUNT).await?;
+    config["users"] = json!([{"name": "berth", "user": {"token": token}}]);
+    config["contexts"] = json!([{"name": "berth", "context": {"cluster": kinds::text(&cluster, "/name"), "user": "berth"}}]);
+    config["current-context"] = json!("berth");
+    std::fs::write(&manager_kubeconfig, serde_json::to_string_pretty(&config)?)?;
+    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: None })
+}
+
+async fn show(place: &Place, once: bool) -> Result<()> {
+    println!("demo: starting Berth as service account {}/{}", manager::NAMESPACE, manager::SERVICE_ACCOUNT);
+    let options = ManagerOptions::default();
+    let manager = Manager::start_with(&place.folder, &place.manager_kubeconfig, options).await?;
+    println!("demo: applying examples/quickstart: three flavors, one ClusterQueue of 8 + 8 + 16 chips, six jobs of 8 chips");
+    quickstart::apply_queues(&place.client).await?;
+    for job in quickstart::manifests("03-jobs.yaml")? {
+        kinds::apply(&place.client, &job).await?;
+    }
+    println!();
+    let seen = follow(&place.client).await.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?;
+    verify(&seen)?;
+    println!("\ndemo: all jobs finished; the quota is free again");
+    if once {
+        return Ok(());
+    }
+    print_hints(place, &manager);
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+/// What is known of one job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Row {
+    state: &'static str,
+    flavor: String,
+    nodes: Vec<String>,
+    tiers: Vec<&'static str>,
+}
+
+/// Prints the table until all jobs have finished and the queue holds nothing.
+async fn follow(client: &Client) -> Result<BTreeMap<String, Row>> {
+    let begun = Instant::now();
+    let terminal = std::io::stdout().is_terminal();
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    let mut shown: Vec<String> = Vec::new();
+    loop {
+        look(client, &mut rows).await?;
+        let queue = CLUSTER_QUEUE.get(client, "", quickstart::CLUSTER_QUEUE).await?.unwrap_or_default();
+        let lines = table(&rows, &queue);
+        if lines != shown {
+            if terminal && !shown.is_empty() {
+                // Back to the first line of the table, clearing what is below.
+                print!("\x1b[{}A\x1b[J", shown.len());
+            } else if !shown.is_empty() {
+                println!("--- after {:.1} s", begun.elapsed().as_secs_f64());
+            }
+            println!("{}", lines.join("\n"));
+            shown = lines;
+        }
+        let used: i128 = usage(&queue).values().sum();
+        if !rows.is_empty() && rows.values().all(|r| r.state == "finished") && used == 0 {
+            return Ok(rows);
+        }
+        ensure!(begun.elapsed() < DEMO_LIMIT, "the jobs did not finish within {} s", DEMO_LIMIT.as_secs());
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+async fn look(client: &Client, rows: &mut BTreeMap<String, Row>) -> Result<()> {
+    let workloads = WORKLOAD.list(client, NAMESPACE).await?;
+    let pods = POD.list(client, NAMESPACE).await?;
+    let hosts = NODE.list(client, "").await?;
+    for job in JOB.list(client, NAMESPACE).await? {
+        let name = text(&job, "/metadata/name").to_owned();
+        let owned = |o: &&Value| kinds::items(o, "/metadata/ownerReferences").iter().any(|r| text(r, "/name") == name);
+        let workload = workloads.iter().find(owned).cloned().unwrap_or_default();
+        let row = rows.entry(name.clone()).or_default();
+        row.state = match () {
+            () if condition(&workload, "Finished") == "True" => "finished",
+            () if condition(&job, "Complete") == "True" => "ending",
+            () if condition(&workload, "Admitted") == "True" => "admitted",
+            () => "waiting",
+        };
+        let flavor = quickstart::flavor_of(&workload);
+        if !flavor.is_empty() {
+            row.flavor = flavor.to_owned();
+        }
+        for pod in pods.iter().filter(owned) {
+            let node = text(pod, "/spec/nodeName").to_owned();
+            if node.is_empty() || row.nodes.contains(&node) {
+                continue;
+            }
+            if let Some(host) = hosts.iter().find(|h| text(h, "/metadata/name") == node) {
+                row.tiers.push(quickstart::tier_of(host));
+            }
+            row.nodes.push(node);
+        }
+    }
+    Ok(())
+}
+
+/// Chips reserved, by flavor.
+fn usage(queue: &Value) -> BTreeMap<String, i128> {
+    let mut total = BTreeMap::new();
+    for flavor in kinds::items(queue, "/status/flavorsReservation") {
+        let sum = kinds::items(flavor, "/resources")
+            .iter()
+            .filter_map(|r| r.get("total").and_then(berth_e2e::quota_tree::thousandths))
+            .sum::<i128>();
+        total.insert(text(flavor, "/name").to_owned(), sum / 1000);
+    }
+    total
+}
+
+fn table(rows: &BTreeMap<String, Row>, queue: &Value) -> Vec<String> {
+    let used = usage(queue);
+    let chips = |flavor: &str| used.get(flavor).copied().unwrap_or(0);
+    let count = |state: &str| rows.values().filter(|r| r.state == state).count();
+    let mut lines = vec![format!("{:<10} {:<9} {:<10} NODES", "JOB", "STATE", "TIER")];
+    for (name, row) in rows {
+        lines.push(format!("{name:<10} {:<9} {:<10} {}", row.state, row.flavor, row.nodes.join(" ")));
+    }
+    lines.push(format!(
+        "quota in use: reserved {}/8  on-demand {}/8  spot {}/16 chips;  {} waiting, {} admitted, {} finished",
+        chips("reserved"),
+        chips("on-demand"),
+        chips("spot"),
+        count("waiting"),
+        count("admitted") + count("ending"),
+        count("finished")
+    ));
+    lines
+}
+
+/// The demo is a test as well: tiers were used in their order, and pods ran where the admission said.
+fn verify(rows: &BTreeMap<String, Row>) -> Result<()> {
+    ensure!(rows.len() == 6, "expected 6 jobs, saw {}", rows.len());
+    for (name, row) in rows {
+        ensure!(!row.flavor.is_empty(), "{name} finished without having been admitted");
+        let astray = row.tiers.iter().any(|t| !t.is_empty() && *t != row.flavor);
+        ensure!(!astray, "{name} was admitted to {} and ran on {:?}", row.flavor, row.nodes);
+    }
+    for tier in ["reserved", "on-demand", "spot"] {
+        ensure!(rows.values().any(|r| r.flavor == tier), "no job was admitted to {tier}");
+    }
+    Ok(())
+}
+
+fn print_hints(place: &Place, manager: &Manager) {
+    println!("\nTry it yourself in another terminal:\n");
+    println!("  export KUBECONFIG={}", place.kubeconfig.display());
+    println!("  kubectl get clusterqueues,resourceflavors,localqueues -A");
+    println!("  kubectl -n {NAMESPACE} get jobs,workloads");
+    println!("  kubectl -n {NAMESPACE} get pods -o wide");
+    println!("  kubectl -n {NAMESPACE} delete jobs --all && kubectl create -f examples/quickstart/03-jobs.yaml");
+    println!("  kubectl patch clusterqueue tpu --type merge -p '{{\"spec\":{{\"stopPolicy\":\"Hold\"}}}}'");
+    println!("  kubectl apply -f examples/two-teams-borrowing/queues.yaml\n");
+    println!("Berth's log: {}", manager.log().display());
+    println!("Ctrl-C stops everything and removes it.");
+}

@@ -1,0 +1,81 @@
+//! Certificates and keys of one control plane, made afresh for each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+
+/// Files of the certificates in the control plane's folder.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    folder: PathBuf,
+}
+
+impl Certificates {
+    /// Makes and writes all of them to `folder`.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn create(folder: &Path) -> Result<Certificates> {
+        fs::create_dir_all(folder)?;
+        let mut params = CertificateParams::new(Vec::<String>::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
+        params.distinguished_name = name("berth-e2e-ca", None);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let serving = issue(&authority, "kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
+        let proxy = issue(&authority, "front-proxy-client", None, ExtendedKeyUsagePurpose::ClientAuth)?;
+        let admin = issue(&authority, "berth-e2e-admin", Some("system:masters"), ExtendedKeyUsagePurpose::ClientAuth)?;
+        let account = KeyPair::generate()?;
+        let files = [
+            ("ca.crt", authority.pem()),
+            ("apiserver.crt", serving.0),
+            ("apiserver.key", serving.1),
+            ("admin.crt", admin.0),
+            ("admin.key", admin.1),
+            ("front-proxy-client.crt", proxy.0),
+            ("front-proxy-client.key", proxy.1),
+            ("service-account.key", account.serialize_pem()),
+            ("service-account.pub", account.public_key_pem()),
+        ];
+        for (file, text) in files {
+            let path = folder.join(file);
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(Certificates { folder: folder.to_path_buf() })
+    }
+
+    /// Path of one of the files.
+    pub fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}
+
+fn name(common: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut dn = DistinguishedName::new();
+    dn.push(DnType::CommonName, common);
+    if let Some(organization) = organization {
+        dn.push(DnType::OrganizationName, organization);
+    }
+    dn
+}
+
+fn issue(
+    authority: &CertifiedIssuer<'_, KeyPair>,
+    common: &str,
+    organization: Option<&str>,
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<(String, String)> {
+    let sans = vec!["127.0.0.1".to_owned(), "10.0.0.1".to_owned(), "localhost".to_owned(), "kubernetes.default.svc".to_owned()];
+    let mut params = CertificateParams::new(sans)?;
+    params.distinguished_name = name(common, organization);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, authority)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}

@@ -1,0 +1,397 @@
+//! Starts and stops one control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+use crate::binaries::{self, Binaries};
+use crate::certificates::Certificates;
+use crate::process::{Guarded, Launch, free_ports};
+use crate::wait;
+
+/// Everything is up within this time or the start has failed.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// What may differ between control planes.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Short name for the temporary folder.
+    pub name: String,
+    /// Further arguments for kube-apiserver.
+    pub api_server_args: Vec<String>,
+}
+
+/// A running control plane. Dropping it stops everything and removes its folder, unless the test failed.
+pub struct ControlPlane {
+    folder: PathBuf,
+    certificates: Certificates,
+    url: String,
+    client: Client,
+    kubeconfig: PathBuf,
+    processes: Vec<Guarded>,
+    keep: AtomicBool,
+}
+
+/// Distinguishes control planes of one process.
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+impl ControlPlane {
+    /// Starts all five programs on free ports of 127.0.0.1 and waits until pods can be created.
+    ///
+    /// # Errors
+    /// When the binaries cannot be built or a program does not come up; the message has the ends of the logs.
+    pub async fn start(options: Options) -> Result<ControlPlane> {
+        let binaries = tokio::task::spawn_blocking(binaries::ensure).await??;
+        let mut attempt = 1;
+        loop {
+            match Self::try_start(&binaries, &options).await {
+                Ok(plane) => return Ok(plane),
+                // Between asking the kernel for a port and using it, another process may take it.
+                Err(e) if attempt < 3 && format!("{e:#}").contains("address already in use") => attempt += 1,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    async fn try_start(binaries: &Binaries, options: &Options) -> Result<ControlPlane> {
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = if options.name.is_empty() { "plane" } else { &options.name };
+        let folder = std::env::temp_dir().join(format!("berth-e2e-{name}-{}-{serial}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let certificates = Certificates::create(&folder.join("pki"))?;
+        let [etcd, peer, api, manager, scheduler] = free_ports()?;
+        let url = format!("https://127.0.0.1:{api}");
+        let kubeconfig = folder.join("admin.kubeconfig");
+        let user = serde_json::json!({
+            "client-certificate": certificates.file("admin.crt"),
+            "client-key": certificates.file("admin.key"),
+        });
+        write_kubeconfig(&kubeconfig, &url, &certificates.file("ca.crt"), "admin", &user)?;
+        let client = client_from(&kubeconfig).await?;
+        let mut plane = ControlPlane {
+            folder,
+            certificates,
+            url,
+            client,
+            kubeconfig,
+            processes: Vec::new(),
+            keep: AtomicBool::new(false),
+        };
+        let begun = plane.start_programs(binaries, options, [etcd, peer, api, manager, scheduler]).await;
+        if let Err(e) = begun {
+            plane.keep_files();
+            let tails: Vec<String> =
+                plane.processes.iter().map(|p| format!("--- {} ({})\n{}", p.name(), p.log().display(), p.tail(12))).collect();
+            return Err(e.context(format!("control plane did not start\n{}", tails.join("\n"))));
+        }
+        Ok(plane)
+    }
+
+    async fn start_programs(&mut self, binaries: &Binaries, options: &Options, ports: [u16; 5]) -> Result<()> {
+        let [etcd, peer, api, manager, scheduler] = ports;
+        let deadline = Instant::now() + START_LIMIT;
+        let data = self.folder.join("etcd");
+        let store = format!("http://127.0.0.1:{etcd}");
+        self.spawn("etcd", &binaries.etcd(), etcd_args(&data, &store, peer), Some(&data))?;
+        let mut args = api_server_args(&self.certificates, &store, api, &self.url);
+        args.extend(options.api_server_args.iter().cloned());
+        self.spawn("kube-apiserver", &binaries.api_server(), args, None)?;
+        self.wait_ready(deadline).await?;
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let mut args = vec![
+            format!("--kubeconfig={kubeconfig}"),
+            "--leader-elect=false".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={manager}"),
+            format!("--root-ca-file={}", self.certificates.file("ca.crt")),
+            format!("--service-account-private-key-file={}", self.certificates.file("service-account.key")),
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+            "--concurrent-job-syncs=20".to_owned(),
+        ];
+        self.spawn("kube-controller-manager", &binaries.controller_manager(), args, None)?;
+        args = vec![format!("--config={}", self.scheduler_config(&kubeconfig)?), "--bind-address=127.0.0.1".to_owned()];
+        args.push(format!("--secure-port={scheduler}"));
+        self.spawn("kube-scheduler", &binaries.scheduler(), args, None)?;
+        let stages = binaries::repository().join("e2e/kwok/stages.yaml");
+        args = vec![
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--config={}", stages.display()),
+            "--manage-all-nodes=true".to_owned(),
+            "--node-lease-duration-seconds=40".to_owned(),
+        ];
+        self.spawn("kwok", &binaries.kwok(), args, None)?;
+        self.wait_service_account("default", "default", deadline).await
+    }
+
+    fn scheduler_config(&self, kubeconfig: &str) -> Result<String> {
+        let path = self.folder.join("scheduler.yaml");
+        let config = serde_json::json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": false},
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 500.0, "burst": 1000},
+        });
+        fs::write(&path, serde_json::to_string(&config)?)?;
+        Ok(path.display().to_string())
+    }
+
+    fn spawn(&mut self, name: &str, program: &Path, args: Vec<String>, doomed: Option<&Path>) -> Result<()> {
+        let process = Guarded::start(Launch { name, program, args, env: Vec::new(), folder: &self.folder, doomed })?;
+        self.processes.push(process);
+        Ok(())
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        for process in &mut self.processes {
+            if let Some(code) = process.ended() {
+                bail!("{} ended with code {code}:\n{}", process.name(), process.tail(5));
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_ready(&mut self, deadline: Instant) -> Result<()> {
+        loop {
+            self.check_alive()?;
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            let asked = tokio::time::timeout(Duration::from_secs(2), self.client.request_text(request)).await;
+            match asked {
+                Ok(Ok(text)) if text.trim() == "ok" => return Ok(()),
+                other => ensure!(Instant::now() < deadline, "kube-apiserver is not ready: {other:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn wait_service_account(&mut self, namespace: &str, name: &str, deadline: Instant) -> Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        loop {
+            self.check_alive()?;
+            if matches!(accounts.get_opt(name).await, Ok(Some(_))) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "kube-controller-manager made no service account {namespace}/{name}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The administrator's kubeconfig file.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// An administrator's client.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The folder with logs, certificates and the administrator's kubeconfig.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Path of the authority's certificate.
+    pub fn authority(&self) -> String {
+        self.certificates.file("ca.crt")
+    }
+
+    /// Process ids by name, for measurements.
+    ///
+    /// # Errors
+    /// When a program does not run.
+    pub fn pids(&self) -> Result<Vec<(String, u32)>> {
+        self.processes.iter().map(|p| Ok((p.name().to_owned(), p.pid()?))).collect()
+    }
+
+    /// Pauses (`STOP`) or resumes (`CONT`) one of the programs.
+    ///
+    /// # Errors
+    /// When there is no such program or it does not run.
+    pub fn signal(&self, name: &str, signal: &str) -> Result<()> {
+        let process = self.processes.iter().find(|p| p.name() == name).with_context(|| format!("no program {name}"))?;
+        process.signal(signal)
+    }
+
+    /// A bearer token of a service account, valid for a day.
+    ///
+    /// # Errors
+    /// When the account does not exist.
+    pub async fn token_for_service_account(&self, namespace: &str, name: &str) -> Result<String> {
+        token(&self.client, namespace, name).await
+    }
+
+    /// Runs kubectl as administrator and returns its output.
+    ///
+    /// # Errors
+    /// When kubectl is missing or fails; the message has what it wrote.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        kubectl(&self.kubeconfig, args).await
+    }
+
+    /// Keeps logs when the control plane is dropped.
+    pub fn keep_files(&self) {
+        self.keep.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops everything now and removes the folder (same as dropping, but in a place where it can be awaited).
+    pub async fn stop(self) {
+        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        for process in self.processes.iter_mut().rev() {
+            process.kill();
+        }
+        let _ = fs::remove_dir_all(self.folder.join("etcd"));
+        if std::thread::panicking() || self.keep.load(Ordering::Relaxed) {
+            eprintln!("control plane: logs kept in {}", self.folder.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+fn etcd_args(data: &Path, store: &str, peer: u16) -> Vec<String> {
+    vec![
+        format!("--data-dir={}", data.display()),
+        format!("--listen-client-urls={store}"),
+        format!("--advertise-client-urls={store}"),
+        format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+        format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+        format!("--initial-cluster=default=http://127.0.0.1:{peer}"),
+        "--unsafe-no-fsync".to_owned(),
+        "--quota-backend-bytes=8589934592".to_owned(),
+        "--auto-compaction-mode=periodic".to_owned(),
+        "--auto-compaction-retention=5m".to_owned(),
+        "--log-level=warn".to_owned(),
+    ]
+}
+
+fn api_server_args(certificates: &Certificates, store: &str, port: u16, url: &str) -> Vec<String> {
+    let file = |name: &str| certificates.file(name);
+    vec![
+        format!("--etcd-servers={store}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+        format!("--client-ca-file={}", file("ca.crt")),
+        format!("--service-account-key-file={}", file("service-account.pub")),
+        format!("--service-account-signing-key-file={}", file("service-account.key")),
+        format!("--service-account-issuer={url}"),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        // Managed clouds run it: pods that ask for a device tolerate that device's taint by themselves.
+        "--enable-admission-plugins=ExtendedResourceToleration".to_owned(),
+        format!("--requestheader-client-ca-file={}", file("ca.crt")),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
+        format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
+        "--max-requests-inflight=5000".to_owned(),
+        "--max-mutating-requests-inflight=2500".to_owned(),
+        "--service-account-lookup=false".to_owned(),
+    ]
+}
+
+/// Writes a kubeconfig with one cluster, one user and one context.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_kubeconfig(path: &Path, url: &str, authority: &str, user: &str, credentials: &serde_json::Value) -> Result<()> {
+    let config = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "berth-e2e", "cluster": {"server": url, "certificate-authority": authority}}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": "berth-e2e", "context": {"cluster": "berth-e2e", "user": user}}],
+        "current-context": "berth-e2e",
+    });
+    fs::write(path, serde_json::to_string_pretty(&config)?).with_context(|| format!("writing {}", path.display()))
+}
+
+/// A client for one kubeconfig file; the environment is never asked.
+///
+/// # Errors
+/// When the file cannot be read or is no kubeconfig.
+pub async fn client_from(kubeconfig: &Path) -> Result<Client> {
+    let parsed = Kubeconfig::read_from(kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
+    // Everything is on loopback: compressing answers would only cost time.
+    config.disable_compression = true;
+    Ok(Client::try_from(config)?)
+}
+
+/// A bearer token of a service account, valid for a day.
+///
+/// # Errors
+/// When the account does not exist or the client may not ask.
+pub async fn token(client: &Client, namespace: &str, name: &str) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let spec = TokenRequestSpec { expiration_seconds: Some(86_400), ..Default::default() };
+    let request = TokenRequest { spec: Some(spec), ..Default::default() };
+    let answer = accounts
+        .create_token_request(name, &PostParams::default(), &request)
+        .await
+        .with_context(|| format!("asking for a token of {namespace}/{name}"))?;
+    answer.status.and_then(|s| s.token).context("the answer has no token")
+}
+
+/// Runs kubectl with one kubeconfig and returns its output.
+///
+/// # Errors
+/// When kubectl is missing or fails; the message has what it wrote.
+pub async fn kubectl(kubeconfig: &Path, args: &[&str]) -> Result<String> {
+    let mut command = Command::new("kubectl");
+    command.arg("--kubeconfig").arg(kubeconfig).args(args).env_remove("KUBECONFIG");
+    command.current_dir(binaries::repository()).stdin(std::process::Stdio::null());
+    let output: Output = tokio::task::spawn_blocking(move || command.output()).await?.context("running kubectl")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "kubectl {} failed ({}):\n{}{text}",
+        args.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(text)
+}
+
+/// Creates a namespace and waits until pods can be created in it.
+///
+/// # Errors
+/// When the API server refuses, or no service account appears within ten seconds.
+pub async fn create_namespace(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
+    let labels: serde_json::Map<String, serde_json::Value> =
+        labels.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v))).collect();
+    let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    crate::kinds::apply(client, &object).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+    wait::until(Duration::from_secs(10), &format!("service account default in {name}"), || async {
+        Ok(match accounts.get_opt("default").await? {
+            Some(_) => wait::Seen::Yes(()),
+            None => wait::Seen::NotYet("absent".to_owned()),
+        })
+    })
+    .await
+}

@@ -1,0 +1,454 @@
+//! The promises that every end-to-end test must keep, judged over all changes in the order of their revisions.
+//!
+//! Q1 within quota at every revision, Q3 books balance, L1 no start without reservation, L2 admitted means reserved, L3
+//! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job; C1 (no double
+//! admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs time and is the observer's.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::kinds::{self, condition, items, text};
+use crate::quota_tree::{Forest, Usage, charge, thousandths};
+
+/// An edit of a quota is in force at the latest this long after it was seen.
+const IN_FORCE: Duration = Duration::from_secs(5);
+
+/// A managed job that runs without a reservation is suspended within this time.
+const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The job controller may create pods from a stale cache for this long after a suspension.
+const STALE_CONTROLLER: Duration = Duration::from_secs(3);
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Revision of the store; orders changes of all kinds.
+    pub revision: u64,
+    /// Kind of the object.
+    pub kind: kinds::Kind,
+    /// The new state, or the last one when it was deleted.
+    pub object: Value,
+    /// Whether the object is gone.
+    pub deleted: bool,
+    /// When it was seen.
+    pub at: Instant,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Name of the promise, for example `Q1`.
+    pub invariant: &'static str,
+    /// Revision at which it was broken.
+    pub revision: u64,
+    /// What was seen.
+    pub what: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} broken at revision {}: {}", self.invariant, self.revision, self.what)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Workload {
+    key: String,
+    owner: String,
+    queue: String,
+    cluster_queue: String,
+    charge: Usage,
+    reserved: bool,
+    admitted: bool,
+    finished: bool,
+    deleting: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    key: String,
+    managed: bool,
+    prebuilt: String,
+    suspended: bool,
+    since: Instant,
+    ended: bool,
+    shape: Value,
+    first: Value,
+    /// Since when it runs without an admitted workload.
+    loose: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Pod {
+    key: String,
+    owner: String,
+    live: bool,
+    deleting: bool,
+}
+
+/// Keeps the state that the changes add up to and judges each step.
+#[derive(Debug, Default)]
+pub struct Judge {
+    forest: Forest,
+    old_forests: Vec<(Instant, Forest)>,
+    workloads: BTreeMap<String, Workload>,
+    jobs: BTreeMap<String, Job>,
+    pods: BTreeMap<String, Pod>,
+    cluster_queues: BTreeMap<String, Value>,
+    local_queues: BTreeMap<String, Value>,
+    edited: Vec<String>,
+    violations: Vec<Violation>,
+    revision: u64,
+}
+
+impl Judge {
+    /// Takes one change; changes must come in the order of their revisions.
+    pub fn take(&mut self, change: &Change) {
+        self.revision = change.revision;
+        match change.kind {
+            kinds::CLUSTER_QUEUE | kinds::COHORT => self.take_quota(change),
+            kinds::LOCAL_QUEUE => {
+                let key = kinds::key(&change.object);
+                if change.deleted {
+                    self.local_queues.remove(&key);
+                } else {
+                    self.local_queues.insert(key, change.object.clone());
+                }
+            }
+            kinds::WORKLOAD => self.take_workload(change),
+            kinds::JOB => self.take_job(change),
+            kinds::POD => self.take_pod(change),
+            _ => {}
+        }
+    }
+
+    /// The user changed the template of this job (by uid): L7 asks for the new one from now on.
+    pub fn user_edited(&mut self, uid: &str) {
+        self.edited.push(uid.to_owned());
+    }
+
+    fn fail(&mut self, invariant: &'static str, what: String) {
+        let violation = Violation { invariant, revision: self.revision, what };
+        // A broken state is reported once, not at each later revision.
+        if !self.violations.iter().any(|v| v.invariant == invariant && v.what == violation.what) {
+            self.violations.push(violation);
+        }
+    }
+
+    fn take_quota(&mut self, change: &Change) {
+        let mut forest = self.forest.clone();
+        let name = text(&change.object, "/metadata/name").to_owned();
+        match (change.kind == kinds::CLUSTER_QUEUE, change.deleted) {
+            (true, false) => {
+                forest.set_queue(&change.object);
+                self.cluster_queues.insert(name, change.object.clone());
+            }
+            (true, true) => {
+                forest.remove_queue(&name);
+                self.cluster_queues.remove(&name);
+            }
+            (false, false) => forest.set_cohort(&change.object),
+            (false, true) => forest.remove_cohort(&name),
+        }
+        if forest != self.forest {
+            let old = std::mem::replace(&mut self.forest, forest);
+            self.old_forests.push((change.at, old));
+        }
+    }
+
+    fn take_workload(&mut self, change: &Change) {
+        let uid = text(&change.object, "/metadata/uid").to_owned();
+        let before = self.workloads.get(&uid).cloned().unwrap_or_default();
+        let after = if change.deleted { None } else { Some(workload(&change.object)) };
+        if let Some(after) = &after {
+            self.check_growth(&before, after, change.at);
+            if after.admitted && !after.reserved && !after.finished {
+                self.fail("L2", format!("workload {} is Admitted without QuotaReserved", after.key));
+            }
+        }
+        let was_charged = before.reserved && !before.finished;
+        let is_charged = after.as_ref().is_some_and(|w| w.reserved && !w.finished);
+        if was_charged && !is_charged {
+            let evicted = after.as_ref().is_some_and(|w| !w.finished && !w.deleting);
+            self.check_release(&before, evicted);
+        }
+        match after {
+            None => drop(self.workloads.remove(&uid)),
+            Some(after) => drop(self.workloads.insert(uid, after)),
+        }
+        self.check_single(&before.owner);
+        let owner = self.workloads.get(text(&change.object, "/metadata/uid")).map(|w| w.owner.clone()).unwrap_or_default();
+        if owner != before.owner {
+            self.check_single(&owner);
+        }
+        let jobs: Vec<String> = [before.owner, owner].into_iter().filter(|o| !o.is_empty()).collect();
+        for job in jobs {
+            self.track_loose(&job, change.at);
+        }
+    }
+
+    fn usage(&self) -> BTreeMap<String, Usage> {
+        let mut total: BTreeMap<String, Usage> = BTreeMap::new();
+        for w in self.workloads.values().filter(|w| w.reserved && !w.finished) {
+            let queue = total.entry(w.cluster_queue.clone()).or_default();
+            for (cell, amount) in &w.charge {
+                *queue.entry(cell.clone()).or_default() += amount;
+            }
+        }
+        total
+    }
+
+    /// Q1: an increase must fit into what the quotas in force leave.
+    fn check_growth(&mut self, before: &Workload, after: &Workload, at: Instant) {
+        if !after.reserved || after.finished {
+            return;
+        }
+        let same_queue = before.reserved && !before.finished && before.cluster_queue == after.cluster_queue;
+        let usage = self.usage();
+        for (cell, amount) in &after.charge {
+            let held = if same_queue { before.charge.get(cell).copied().unwrap_or(0) } else { 0 };
+            let growth = amount - held;
+            if growth <= 0 {
+                continue;
+            }
+            let recent = self.old_forests.iter().filter(|(until, _)| at.saturating_duration_since(*until) < IN_FORCE).map(|(_, f)| f);
+            let most = recent.chain([&self.forest]).map(|f| f.available(&usage, &after.cluster_queue, cell)).max().unwrap_or(0);
+            if growth > most {
+                let (key, queue) = (&after.key, &after.cluster_queue);
+                let what = format!("workload {key} takes {growth}m of {cell:?} in {queue}, where {most}m are left");
+                self.fail("Q1", what);
+            }
+        }
+    }
+
+    /// L4 and L7: at the release of a charge the pods have ended, and an evicted job looks as its user wrote it.
+    fn check_release(&mut self, before: &Workload, evicted: bool) {
+        if before.owner.is_empty() {
+            return;
+        }
+        let live: Vec<String> =
+            self.pods.values().filter(|p| p.owner == before.owner && p.live).map(|p| p.key.clone()).collect();
+        if !live.is_empty() {
+            self.fail("L4", format!("quota of workload {} was freed while pods live: {}", before.key, live.join(", ")));
+        }
+        if evicted {
+            self.check_template(&before.owner.clone());
+        }
+    }
+
+    fn check_template(&mut self, uid: &str) {
+        let Some(job) = self.jobs.get(uid) else { return };
+        if job.shape != job.first && !self.edited.iter().any(|e| e == uid) {
+            let what = format!("job {} waits, but its template is {} and was {}", job.key, job.shape, job.first);
+            self.fail("L7", what);
+        }
+    }
+
+    fn check_single(&mut self, owner: &str) {
+        if owner.is_empty() {
+            return;
+        }
+        let live: Vec<String> =
+            self.workloads.values().filter(|w| w.owner == owner && !w.finished && !w.deleting).map(|w| w.key.clone()).collect();
+        if live.len() > 1 {
+            self.fail("L8", format!("job uid {owner} has {} live workloads: {}", live.len(), live.join(", ")));
+        }
+    }
+
+    fn is_admitted(&self, uid: &str, job: &Job) -> bool {
+        self.workloads
+            .values()
+            .any(|w| w.admitted && w.reserved && !w.deleting && (w.owner == uid || (!job.prebuilt.is_empty() && w.key == job.prebuilt)))
+    }
+
+    fn take_job(&mut self, change: &Change) {
+        let object = &change.object;
+        let uid = text(object, "/metadata/uid").to_owned();
+        if change.deleted {
+            self.jobs.remove(&uid);
+            return;
+        }
+        let before = self.jobs.get(&uid).cloned();
+        let suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false);
+        let shape = shape(object);
+        let edited = self.edited.contains(&uid);
+        let prebuilt = label(object, "kueue.x-k8s.io/prebuilt-workload-name");
+        let job = Job {
+            key: kinds::key(object),
+            managed: !label(object, "kueue.x-k8s.io/queue-name").is_empty(),
+            prebuilt: if prebuilt.is_empty() { prebuilt } else { format!("{}/{prebuilt}", text(object, "/metadata/namespace")) },
+            suspended,
+            since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
+            ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True",
+            first: before.as_ref().filter(|_| !edited).map_or_else(|| shape.clone(), |b| b.first.clone()),
+            shape,
+            loose: before.as_ref().and_then(|b| b.loose),
+        };
+        let started = before.as_ref().is_some_and(|b| b.suspended) && !suspended;
+        if started && job.managed && !user_owns_suspend(object) && !self.is_admitted(&uid, &job) {
+            self.fail("L1", format!("job {} was unsuspended while no workload of it is admitted", job.key));
+        }
+        self.jobs.insert(uid.clone(), job);
+        self.track_loose(&uid, change.at);
+    }
+
+    /// L3, first half: how long a managed job has been running without an admitted workload.
+    fn track_loose(&mut self, uid: &str, at: Instant) {
+        let Some(job) = self.jobs.get(uid).cloned() else { return };
+        let loose = job.managed && !job.suspended && !job.ended && !self.is_admitted(uid, &job);
+        match (job.loose, loose) {
+            (None, true) => self.set_loose(uid, Some(at)),
+            (Some(since), false) => {
+                if at.saturating_duration_since(since) > SUSPENDED_WITHIN {
+                    self.fail("L3", format!("job {} ran without a reservation for {:?}", job.key, at - since));
+                }
+                self.set_loose(uid, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn set_loose(&mut self, uid: &str, since: Option<Instant>) {
+        if let Some(job) = self.jobs.get_mut(uid) {
+            job.loose = since;
+        }
+    }
+
+    fn take_pod(&mut self, change: &Change) {
+        let object = &change.object;
+        let uid = text(object, "/metadata/uid").to_owned();
+        if change.deleted {
+            self.pods.remove(&uid);
+            return;
+        }
+        let owner = controller(object);
+        let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
+        let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
+        let fresh = !self.pods.contains_key(&uid);
+        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting };
+        if fresh
+            && pod.live
+            && let Some(job) = self.jobs.get(&owner)
+            && job.managed
+            && job.suspended
+            && change.at.saturating_duration_since(job.since) > STALE_CONTROLLER
+        {
+            let what = format!("pod {} was created although job {} is suspended", pod.key, job.key);
+            self.fail("L3", what);
+        }
+        self.pods.insert(uid, pod);
+    }
+
+    /// Judges the state at rest and hands over everything found so far.
+    pub fn verdict(&mut self, now: Instant) -> Vec<Violation> {
+        for (uid, job) in self.jobs.clone() {
+            if job.loose.is_some_and(|since| now.saturating_duration_since(since) > SUSPENDED_WITHIN) {
+                self.fail("L3", format!("job {} runs without a reservation", job.key));
+            }
+            if !job.managed || !job.suspended {
+                continue;
+            }
+            if now.saturating_duration_since(job.since) > SUSPENDED_WITHIN {
+                let live: Vec<String> =
+                    self.pods.values().filter(|p| p.owner == uid && p.live && !p.deleting).map(|p| p.key.clone()).collect();
+                if !live.is_empty() {
+                    self.fail("L3", format!("job {} is suspended and has pods: {}", job.key, live.join(", ")));
+                }
+            }
+            if !self.workloads.values().any(|w| w.owner == uid && w.reserved) {
+                self.check_template(&uid);
+            }
+        }
+        std::mem::take(&mut self.violations)
+    }
+
+    /// Q3: where the queues' statuses differ from the sum of the workloads; empty when the books balance.
+    pub fn unbalanced(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (name, queue) in &self.cluster_queues {
+            let mine = |w: &&Workload| w.cluster_queue == *name;
+            self.compare(queue, &format!("ClusterQueue {name}"), &mine, &mut found);
+        }
+        for (key, queue) in &self.local_queues {
+            let namespace = text(queue, "/metadata/namespace");
+            let mine = |w: &&Workload| w.key.starts_with(&format!("{namespace}/")) && w.queue == text(queue, "/metadata/name");
+            self.compare(queue, &format!("LocalQueue {key}"), &mine, &mut found);
+        }
+        found
+    }
+
+    fn compare(&self, queue: &Value, what: &str, mine: &dyn Fn(&&Workload) -> bool, found: &mut Vec<String>) {
+        let reserving: Vec<&Workload> = self.workloads.values().filter(|w| w.reserved && !w.finished).filter(mine).collect();
+        let admitted: Vec<&Workload> = reserving.iter().copied().filter(|w| w.admitted).collect();
+        let sides =
+            [("flavorsReservation", "reservingWorkloads", &reserving), ("flavorsUsage", "admittedWorkloads", &admitted)];
+        for (list, count, workloads) in sides {
+            let mut expected = Usage::new();
+            for (cell, amount) in workloads.iter().flat_map(|w| &w.charge) {
+                *expected.entry(cell.clone()).or_default() += amount;
+            }
+            let mut told = Usage::new();
+            for flavor in items(queue, &format!("/status/{list}")) {
+                for resource in items(flavor, "/resources") {
+                    let total = resource.get("total").and_then(thousandths).unwrap_or(0);
+                    told.insert((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned()), total);
+                }
+            }
+            told.retain(|_, v| *v != 0);
+            if told != expected {
+                found.push(format!("{what}: {list} is {told:?}, the workloads add up to {expected:?}"));
+            }
+            let number = queue.pointer(&format!("/status/{count}")).and_then(Value::as_u64).unwrap_or(0);
+            if usize::try_from(number).ok() != Some(workloads.len()) {
+                found.push(format!("{what}: {count} is {number}, counted {}", workloads.len()));
+            }
+        }
+        let waiting = queue.pointer("/status/pendingWorkloads").and_then(Value::as_u64).unwrap_or(0);
+        if waiting > 0 && !self.workloads.values().any(|w| !w.finished && !w.reserved) {
+            found.push(format!("{what}: pendingWorkloads is {waiting}, but nothing waits anywhere"));
+        }
+    }
+}
+
+fn workload(object: &Value) -> Workload {
+    let reserved = condition(object, "QuotaReserved") == "True";
+    Workload {
+        key: kinds::key(object),
+        owner: controller(object),
+        queue: text(object, "/spec/queueName").to_owned(),
+        cluster_queue: text(object, "/status/admission/clusterQueue").to_owned(),
+        charge: if reserved { charge(object) } else { Usage::new() },
+        reserved,
+        admitted: condition(object, "Admitted") == "True",
+        finished: condition(object, "Finished") == "True",
+        deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
+    }
+}
+
+fn controller(object: &Value) -> String {
+    let owners = items(object, "/metadata/ownerReferences");
+    let found = owners.iter().find(|o| o.get("controller").and_then(Value::as_bool) == Some(true));
+    found.map(|o| text(o, "/uid").to_owned()).unwrap_or_default()
+}
+
+fn label(object: &Value, key: &str) -> String {
+    object.get("metadata").and_then(|m| m.get("labels")).and_then(|l| l.get(key)).and_then(Value::as_str).unwrap_or("").to_owned()
+}
+
+/// What Berth may change while a job runs and must put back: the template and the parallelism.
+fn shape(job: &Value) -> Value {
+    serde_json::json!({"template": job.pointer("/spec/template"), "parallelism": job.pointer("/spec/parallelism")})
+}
+
+/// Whether a user wrote the present value of `spec.suspend`.
+fn user_owns_suspend(job: &Value) -> bool {
+    let entries = items(job, "/metadata/managedFields");
+    let user = |m: &str| m == kinds::USER || m.starts_with("kubectl");
+    entries.iter().any(|e| user(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
+}
+
+#[cfg(test)]
+#[path = "invariants_tests.rs"]
+mod tests;

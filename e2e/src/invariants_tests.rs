@@ -1,0 +1,173 @@
+//! Each promise is broken once here, so that the judge is known to notice.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Change, Judge};
+use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD};
+
+struct Story {
+    judge: Judge,
+    revision: u64,
+    now: Instant,
+}
+
+impl Story {
+    fn new() -> Story {
+        let mut story = Story { judge: Judge::default(), revision: 0, now: Instant::now() };
+        story.see(CLUSTER_QUEUE, queue("4"));
+        story.wait(30);
+        story
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    fn change(&mut self, kind: Kind, object: Value, deleted: bool) {
+        self.revision += 1;
+        self.judge.take(&Change { revision: self.revision, kind, object, deleted, at: self.now });
+    }
+
+    fn see(&mut self, kind: Kind, object: Value) {
+        self.change(kind, object, false);
+    }
+
+    fn broken(&mut self) -> Vec<&'static str> {
+        self.judge.verdict(self.now).into_iter().map(|v| v.invariant).collect()
+    }
+}
+
+fn queue(nominal: &str) -> Value {
+    let resources = json!([{"name": "cpu", "nominalQuota": nominal}]);
+    json!({"metadata": {"name": "cq"}, "spec": {"resourceGroups": [
+        {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": resources}]}]}})
+}
+
+fn workload(name: &str, job: &str, conditions: &[(&str, &str)], cpu: &str) -> Value {
+    let conditions: Vec<Value> = conditions.iter().map(|(t, s)| json!({"type": t, "status": s})).collect();
+    json!({
+        "metadata": {"namespace": "ns", "name": name, "uid": name, "ownerReferences": [{"controller": true, "uid": job}]},
+        "spec": {"queueName": "lq"},
+        "status": {"conditions": conditions, "admission": {"clusterQueue": "cq", "podSetAssignments": [
+            {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": cpu}}]}},
+    })
+}
+
+fn job(uid: &str, suspend: bool, manager: &str, selector: Value) -> Value {
+    json!({
+        "metadata": {"namespace": "ns", "name": uid, "uid": uid, "labels": {"kueue.x-k8s.io/queue-name": "lq"},
+            "managedFields": [{"manager": manager, "fieldsV1": {"f:spec": {"f:suspend": {}}}}]},
+        "spec": {"suspend": suspend, "parallelism": 1, "template": {"spec": {"nodeSelector": selector}}},
+    })
+}
+
+fn pod(uid: &str, job: &str, phase: &str) -> Value {
+    json!({"metadata": {"namespace": "ns", "name": uid, "uid": uid, "ownerReferences": [{"controller": true, "uid": job}]},
+        "status": {"phase": phase}})
+}
+
+const ADMITTED: &[(&str, &str)] = &[("QuotaReserved", "True"), ("Admitted", "True")];
+const EVICTED: &[(&str, &str)] = &[("QuotaReserved", "False"), ("Admitted", "False")];
+const FINISHED: &[(&str, &str)] = &[("QuotaReserved", "True"), ("Admitted", "True"), ("Finished", "True")];
+
+#[test]
+fn a_correct_life_breaks_nothing() {
+    let mut story = Story::new();
+    story.see(JOB, job("j", true, kinds::USER, json!({})));
+    story.see(WORKLOAD, workload("w", "j", &[], "4"));
+    story.see(WORKLOAD, workload("w", "j", ADMITTED, "4"));
+    story.see(JOB, job("j", false, "berth", json!({"tier": "spot"})));
+    story.see(POD, pod("p", "j", "Running"));
+    story.see(JOB, job("j", true, "berth", json!({})));
+    story.change(POD, pod("p", "j", "Failed"), true);
+    story.see(WORKLOAD, workload("w", "j", EVICTED, "4"));
+    story.see(WORKLOAD, workload("w", "j", ADMITTED, "4"));
+    story.see(JOB, job("j", false, "berth", json!({"tier": "spot"})));
+    story.see(POD, pod("p2", "j", "Succeeded"));
+    story.see(WORKLOAD, workload("w", "j", FINISHED, "4"));
+    story.wait(60);
+    assert_eq!(story.broken(), Vec::<&str>::new());
+}
+
+#[test]
+fn q1_too_much_in_sum() {
+    let mut story = Story::new();
+    story.see(WORKLOAD, workload("a", "", ADMITTED, "3"));
+    story.see(WORKLOAD, workload("b", "", ADMITTED, "2"));
+    assert_eq!(story.broken(), ["Q1"]);
+}
+
+#[test]
+fn q1_a_cut_counts_after_its_time() {
+    for (seconds, expected) in [(1, vec![]), (6, vec!["Q1"])] {
+        let mut story = Story::new();
+        story.see(CLUSTER_QUEUE, queue("1"));
+        story.wait(seconds);
+        story.see(WORKLOAD, workload("a", "", ADMITTED, "3"));
+        assert_eq!(story.broken(), expected, "after {seconds} s");
+    }
+}
+
+#[test]
+fn q3_status_without_workloads() {
+    let mut story = Story::new();
+    assert_eq!(story.judge.unbalanced(), Vec::<String>::new());
+    let mut told = queue("4");
+    told["status"] = json!({"flavorsReservation": [{"name": "f", "resources": [{"name": "cpu", "total": "1"}]}]});
+    story.see(CLUSTER_QUEUE, told);
+    assert_eq!(story.judge.unbalanced().len(), 1);
+}
+
+#[test]
+fn l1_started_without_admission() {
+    for (manager, expected) in [("berth", vec!["L1"]), (kinds::USER, vec![])] {
+        let mut story = Story::new();
+        story.see(JOB, job("j", true, kinds::USER, json!({})));
+        story.see(JOB, job("j", false, manager, json!({})));
+        assert_eq!(story.broken(), expected, "unsuspended by {manager}");
+    }
+}
+
+#[test]
+fn l3_loose_job_and_pods_of_a_suspended_job() {
+    let mut story = Story::new();
+    story.see(JOB, job("j", false, kinds::USER, json!({})));
+    story.wait(11);
+    assert_eq!(story.broken(), ["L3"]);
+    let mut story = Story::new();
+    story.see(JOB, job("j", true, kinds::USER, json!({})));
+    story.wait(4);
+    story.see(POD, pod("p", "j", "Pending"));
+    assert_eq!(story.broken(), ["L3"]);
+}
+
+#[test]
+fn l4_freed_while_pods_run() {
+    let mut story = Story::new();
+    story.see(JOB, job("j", true, kinds::USER, json!({})));
+    story.see(WORKLOAD, workload("w", "j", ADMITTED, "1"));
+    story.see(POD, pod("p", "j", "Running"));
+    story.see(WORKLOAD, workload("w", "j", EVICTED, "1"));
+    assert_eq!(story.broken(), ["L4"]);
+}
+
+#[test]
+fn l7_template_not_restored() {
+    let mut story = Story::new();
+    story.see(JOB, job("j", true, kinds::USER, json!({})));
+    story.see(WORKLOAD, workload("w", "j", ADMITTED, "1"));
+    story.see(JOB, job("j", false, "berth", json!({"tier": "spot"})));
+    story.see(JOB, job("j", true, "berth", json!({"tier": "spot"})));
+    story.see(WORKLOAD, workload("w", "j", EVICTED, "1"));
+    assert_eq!(story.broken(), ["L7"]);
+}
+
+#[test]
+fn l2_and_l8() {
+    let mut story = Story::new();
+    story.see(WORKLOAD, workload("w", "j", &[("Admitted", "True")], "1"));
+    story.see(WORKLOAD, workload("w2", "j", &[], "1"));
+    assert_eq!(story.broken(), ["L2", "L8"]);
+}

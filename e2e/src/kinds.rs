@@ -1,0 +1,267 @@
+//! The kinds that tests touch, as untyped objects: what users write is YAML, and a test must see fields our types miss.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::Value;
+
+use crate::wait::{self, Seen};
+
+/// Field manager of everything that a test does in a user's place; the observer tells Berth's writes from these by it.
+pub const USER: &str = "e2e-user";
+
+/// A kind: API version, kind, plural, and whether it lives in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Group and version, as in `apiVersion`.
+    pub api_version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Plural name of the resource.
+    pub plural: &'static str,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+}
+
+const fn kind(api_version: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
+    Kind { api_version, kind, plural, namespaced }
+}
+
+const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+/// ResourceFlavor.
+pub const FLAVOR: Kind = kind(KUEUE, "ResourceFlavor", "resourceflavors", false);
+/// ClusterQueue.
+pub const CLUSTER_QUEUE: Kind = kind(KUEUE, "ClusterQueue", "clusterqueues", false);
+/// Cohort.
+pub const COHORT: Kind = kind(KUEUE, "Cohort", "cohorts", false);
+/// LocalQueue.
+pub const LOCAL_QUEUE: Kind = kind(KUEUE, "LocalQueue", "localqueues", true);
+/// Workload.
+pub const WORKLOAD: Kind = kind(KUEUE, "Workload", "workloads", true);
+/// WorkloadPriorityClass.
+pub const WORKLOAD_PRIORITY_CLASS: Kind = kind(KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", false);
+/// Job.
+pub const JOB: Kind = kind("batch/v1", "Job", "jobs", true);
+/// Pod.
+pub const POD: Kind = kind("v1", "Pod", "pods", true);
+/// Node.
+pub const NODE: Kind = kind("v1", "Node", "nodes", false);
+
+const KINDS: &[Kind] = &[
+    FLAVOR,
+    CLUSTER_QUEUE,
+    COHORT,
+    LOCAL_QUEUE,
+    WORKLOAD,
+    WORKLOAD_PRIORITY_CLASS,
+    JOB,
+    POD,
+    NODE,
+    kind(KUEUE, "AdmissionCheck", "admissionchecks", false),
+    kind(KUEUE, "Topology", "topologies", false),
+    kind("v1", "Namespace", "namespaces", false),
+    kind("v1", "ServiceAccount", "serviceaccounts", true),
+    kind("v1", "LimitRange", "limitranges", true),
+    kind("v1", "ConfigMap", "configmaps", true),
+    kind("batch/v1", "CronJob", "cronjobs", true),
+    kind("coordination.k8s.io/v1", "Lease", "leases", true),
+    kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false),
+    kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
+    kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),
+    kind("rbac.authorization.k8s.io/v1", "Role", "roles", true),
+    kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true),
+    kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false),
+];
+
+impl Kind {
+    /// Finds the kind of a manifest.
+    ///
+    /// # Errors
+    /// When it is not one of those that tests know.
+    pub fn of(object: &Value) -> Result<Kind> {
+        let (version, name) = (text(object, "/apiVersion"), text(object, "/kind"));
+        let found = KINDS.iter().find(|k| k.api_version == version && k.kind == name);
+        found.copied().ok_or_else(|| anyhow!("the harness does not know kind {name} of {version:?}: add it to kinds.rs"))
+    }
+
+    /// What kube needs to build paths.
+    pub fn resource(self) -> ApiResource {
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, self.kind), self.plural)
+    }
+
+    /// Objects of one namespace; the namespace is ignored for cluster-scoped kinds.
+    pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        if self.namespaced {
+            Api::namespaced_with(client.clone(), namespace, &self.resource())
+        } else {
+            Api::all_with(client.clone(), &self.resource())
+        }
+    }
+
+    /// Objects of all namespaces.
+    pub fn all(self, client: &Client) -> Api<DynamicObject> {
+        Api::all_with(client.clone(), &self.resource())
+    }
+
+    /// Reads one object as JSON.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn get(self, client: &Client, namespace: &str, name: &str) -> Result<Option<Value>> {
+        let found = self.api(client, namespace).get_opt(name).await.with_context(|| format!("reading {} {name}", self.kind))?;
+        found.map(|o| serde_json::to_value(o).map_err(Into::into)).transpose()
+    }
+
+    /// Lists as JSON, sorted by name.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn list(self, client: &Client, namespace: &str) -> Result<Vec<Value>> {
+        let list = self.api(client, namespace).list(&ListParams::default()).await.with_context(|| format!("listing {}", self.plural))?;
+        let mut items: Vec<Value> = list.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        items.sort_by_key(|o| text(o, "/metadata/name").to_owned());
+        Ok(items)
+    }
+
+    /// Merge-patches an object as a user.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn patch(self, client: &Client, namespace: &str, name: &str, patch: &Value) -> Result<Value> {
+        let params = PatchParams { field_manager: Some(USER.to_owned()), ..Default::default() };
+        let object = self
+            .api(client, namespace)
+            .patch(name, &params, &Patch::Merge(patch))
+            .await
+            .with_context(|| format!("patching {} {namespace}/{name} with {patch}", self.kind))?;
+        Ok(serde_json::to_value(object)?)
+    }
+
+    /// Deletes an object (its dependants in the background); one that is not there counts as deleted.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn delete(self, client: &Client, namespace: &str, name: &str) -> Result<()> {
+        match self.api(client, namespace).delete(name, &DeleteParams::background()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
+            Err(e) => Err(e).with_context(|| format!("deleting {} {namespace}/{name}", self.kind)),
+        }
+    }
+}
+
+/// The string at a JSON pointer, empty when there is none.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+/// The list at a JSON pointer, empty when there is none.
+pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or(&[])
+}
+
+/// `namespace/name`, or the name alone.
+pub fn key(object: &Value) -> String {
+    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+/// Status of a condition: `True`, `False`, `Unknown`, or empty when it is absent.
+pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a str {
+    condition_object(object, type_).map(|c| text(c, "/status")).unwrap_or("")
+}
+
+/// A condition as a whole.
+pub fn condition_object<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    items(object, "/status/conditions").iter().find(|c| text(c, "/type") == type_)
+}
+
+/// Parses a file or text of one or more YAML documents.
+///
+/// # Errors
+/// When it is no YAML.
+pub fn parse(yaml: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).map_err(|e| anyhow!("{e}"))?;
+    Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
+}
+
+/// Applies a manifest as a user; Jobs and Pods are created, everything else is applied server-side.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn apply(client: &Client, object: &Value) -> Result<Value> {
+    let kind = Kind::of(object)?;
+    let name = text(object, "/metadata/name");
+    if name.is_empty() {
+        bail!("a manifest of kind {} has no name", kind.kind);
+    }
+    let namespace = match text(object, "/metadata/namespace") {
+        "" => "default",
+        other => other,
+    };
+    let api = kind.api(client, namespace);
+    let written = if kind == JOB || kind == POD {
+        let params = PostParams { field_manager: Some(USER.to_owned()), ..Default::default() };
+        api.create(&params, &serde_json::from_value(object.clone())?).await
+    } else {
+        api.patch(name, &PatchParams::apply(USER).force(), &Patch::Apply(object)).await
+    };
+    let written = written.with_context(|| format!("applying {} {namespace}/{name}", kind.kind))?;
+    Ok(serde_json::to_value(written)?)
+}
+
+/// Applies all documents of a YAML text, in order.
+///
+/// # Errors
+/// At the first that the API server refuses.
+pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<()> {
+    for object in parse(yaml)? {
+        apply(client, &object).await?;
+    }
+    Ok(())
+}
+
+/// Applies every CRD of a folder and waits until each is served.
+///
+/// # Errors
+/// When the folder has none, the API server refuses one, or it is not served within 20 s.
+pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .with_context(|| format!("reading {}", folder.display()))?
+        .filter_map(|e| e.ok().map(|e| e.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "yaml"))
+        .collect();
+    files.sort();
+    let mut names = Vec::new();
+    for file in &files {
+        for object in parse(&std::fs::read_to_string(file)?).with_context(|| format!("parsing {}", file.display()))? {
+            apply(client, &object).await.with_context(|| format!("applying {}", file.display()))?;
+            names.push(text(&object, "/metadata/name").to_owned());
+        }
+    }
+    if names.is_empty() {
+        bail!("{} holds no CRD: run `make crds`", folder.display());
+    }
+    let crds = KINDS.iter().find(|k| k.kind == "CustomResourceDefinition").copied().context("kind of CRDs")?;
+    for name in &names {
+        wait::until(Duration::from_secs(20), &format!("{name} is Established"), || async {
+            let Some(crd) = crds.get(client, "", name).await? else { return Ok(Seen::NotYet("absent".to_owned())) };
+            Ok(Seen::when(condition(&crd, "Established") == "True", || "not established".to_owned()))
+        })
+        .await?;
+    }
+    for kind in KINDS.iter().filter(|k| k.api_version == KUEUE) {
+        // Established comes a moment before the handler is installed.
+        wait::until(Duration::from_secs(20), &format!("{} are served", kind.plural), || async {
+            kind.all(client).list(&ListParams::default().limit(1)).await?;
+            Ok(Seen::Yes(()))
+        })
+        .await?;
+    }
+    Ok(names)
+}

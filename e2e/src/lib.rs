@@ -1,0 +1,27 @@
+//! A real control plane on loopback, and Berth on it as it ships.
+//!
+//! What it is for: end-to-end tests, the demo and the benchmarks. [`control_plane`] starts etcd, kube-apiserver,
+//! kube-controller-manager, kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs
+//! the shipped binary with exactly the chart's rights; [`observer`] watches everything and judges it by [`invariants`];
+//! [`wait`] waits for a state and says what it saw when the state does not come.
+//!
+//! What it never does: read the environment's KUBECONFIG, talk to a cluster that it did not start (the demo may, when asked),
+//! use Berth's own arithmetic to judge Berth's decisions, sleep and hope, or leave a process behind.
+//!
+//! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
+
+pub mod binaries;
+pub mod certificates;
+pub mod control_plane;
+pub mod invariants;
+pub mod kinds;
+pub mod manager;
+pub mod manifest;
+pub mod nodes;
+pub mod observer;
+pub mod process;
+pub mod quickstart;
+pub mod quota_tree;
+pub mod scenario;
+pub mod wait;
+pub mod world;

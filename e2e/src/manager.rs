@@ -1,0 +1,384 @@
+//! Runs Berth as it ships: the real binary, with a service account that has exactly the chart's rights.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::binaries::repository;
+use crate::control_plane::{ControlPlane, create_namespace, token, write_kubeconfig};
+use crate::kinds;
+use crate::process::{Guarded, Launch, free_ports};
+use crate::wait::{self, Seen};
+
+/// Namespace of the manager, as in the chart's documentation.
+pub const NAMESPACE: &str = "berth-system";
+/// Service account of the manager, as in the chart's values.
+pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
+
+/// A started manager has its views within this time, or something is wrong.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// How a manager is started.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// Name of the replica, for its log file.
+    pub name: String,
+    /// Kueue's configuration file, as text.
+    pub config: Option<String>,
+    /// Address of the API server when it is not the control plane's own, for example a proxy with faults.
+    pub url: Option<String>,
+    /// Further arguments.
+    pub args: Vec<String>,
+    /// Further environment.
+    pub env: Vec<(String, String)>,
+}
+
+impl Default for ManagerOptions {
+    fn default() -> Self {
+        ManagerOptions { name: "berth".to_owned(), config: None, url: None, args: Vec::new(), env: Vec::new() }
+    }
+}
+
+/// A manager process; it is killed when dropped.
+#[derive(Debug)]
+pub struct Manager {
+    process: Guarded,
+    launch: Invocation,
+    metrics_port: u16,
+    health_port: u16,
+}
+
+/// What is needed to start the same again.
+#[derive(Clone, Debug)]
+struct Invocation {
+    name: String,
+    program: PathBuf,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    folder: PathBuf,
+}
+
+/// Creates the namespace, service account, roles and bindings of the manager, from the chart's own rules.
+///
+/// # Errors
+/// When the API server refuses or the chart's files cannot be read.
+pub async fn install(client: &Client) -> Result<()> {
+    create_namespace(client, NAMESPACE, &[]).await?;
+    let rules = |file: &str| -> Result<Value> {
+        let path = repository().join("charts/berth/files").join(file);
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
+    };
+    let rbac = "rbac.authorization.k8s.io";
+    let subject = json!([{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": NAMESPACE}]);
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE}}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole",
+            "metadata": {"name": "berth-manager-role"}, "rules": rules("rules.yaml")?}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding",
+            "metadata": {"name": "berth-manager-rolebinding"}, "subjects": subject,
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "berth-manager-role"}}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role",
+            "metadata": {"name": "berth-leader-election-role", "namespace": NAMESPACE}, "rules": rules("namespace-rules.yaml")?}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": "berth-leader-election-rolebinding", "namespace": NAMESPACE}, "subjects": subject,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "berth-leader-election-role"}}),
+    ];
+    for object in &objects {
+        kinds::apply(client, object).await?;
+    }
+    Ok(())
+}
+
+/// Path of the shipped binary, built by cargo when it is older than its sources. `BERTH_BINARY` names another one.
+///
+/// # Errors
+/// When cargo fails.
+pub fn binary() -> Result<PathBuf> {
+    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build().map_err(|e| format!("{e:#}")));
+    built.clone().map_err(|e| anyhow!(e))
+}
+
+fn build() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("BERTH_BINARY").filter(|p| !p.is_empty()) {
+        return Ok(PathBuf::from(path));
+    }
+    let own = std::env::current_exe()?;
+    // Tests live in <target>/<profile>/deps, programs in <target>/<profile>.
+    let folder = own.parent().context("the test program has no folder")?;
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "berth-manager", "--bin", "berth"]).current_dir(repository());
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    if let Some(target) = folder.parent() {
+        cargo.env("CARGO_TARGET_DIR", target);
+    }
+    let output = cargo.output().context("running cargo to build the berth binary")?;
+    ensure!(output.status.success(), "building berth failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    let path = folder.join("berth");
+    ensure!(path.is_file(), "cargo built no {}", path.display());
+    Ok(path)
+}
+
+/// Writes a kubeconfig with the manager's own token.
+///
+/// # Errors
+/// When the token cannot be had.
+pub async fn kubeconfig(plane: &ControlPlane, url: Option<&str>, path: &Path) -> Result<()> {
+    let token = token(&plane.client(), NAMESPACE, SERVICE_ACCOUNT).await?;
+    write_kubeconfig(path, url.unwrap_or(plane.url()), &plane.authority(), SERVICE_ACCOUNT, &json!({"token": token}))
+}
+
+impl Manager {
+    /// Starts a manager on a control plane and waits until it is ready. [`install`] must have been called.
+    ///
+    /// # Errors
+    /// When the binary cannot be built or started, or is not ready in time; the message has the end of its log.
+    pub async fn start(plane: &ControlPlane, options: ManagerOptions) -> Result<Manager> {
+        let path = plane.folder().join(format!("{}.kubeconfig", options.name));
+        kubeconfig(plane, options.url.as_deref(), &path).await?;
+        Self::start_with(plane.folder(), &path, options).await
+    }
+
+    /// As [`Manager::start`], with an existing kubeconfig and a folder for logs.
+    ///
+    /// # Errors
+    /// As for [`Manager::start`].
+    pub async fn start_with(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
+        let mut manager = Self::launch(folder, kubeconfig, options).await?;
+        manager.wait_ready().await?;
+        Ok(manager)
+    }
+
+    /// Starts a manager without waiting for it, for tests in which it cannot become ready.
+    ///
+    /// # Errors
+    /// When the binary cannot be built or started.
+    pub async fn launch(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
+        let program = tokio::task::spawn_blocking(binary).await??;
+        let [metrics_port, health_port] = free_ports()?;
+        let mut args = vec![
+            "manager".to_owned(),
+            "--kubeconfig".to_owned(),
+            kubeconfig.display().to_string(),
+            "--namespace".to_owned(),
+            NAMESPACE.to_owned(),
+            "--metrics-bind-address".to_owned(),
+            format!("127.0.0.1:{metrics_port}"),
+            "--health-probe-bind-address".to_owned(),
+            format!("127.0.0.1:{health_port}"),
+        ];
+        if let Some(text) = &options.config {
+            let path = folder.join(format!("{}-config.yaml", options.name));
+            fs::write(&path, text)?;
+            args.extend(["--config".to_owned(), path.display().to_string()]);
+        }
+        args.extend(options.args);
+        let launch = Invocation { name: options.name, program, args, env: options.env, folder: folder.to_path_buf() };
+        let process = launch.start()?;
+        Ok(Manager { process, launch, metrics_port, health_port })
+    }
+
+    /// Waits until `/readyz` answers 200.
+    ///
+    /// # Errors
+    /// When it ended or is not ready in time.
+    pub async fn wait_ready(&mut self) -> Result<()> {
+        let deadline = std::time::Instant::now() + READY_LIMIT;
+        loop {
+            if let Some(code) = self.process.ended() {
+                return Err(anyhow!("{} ended with code {code}:\n{}", self.launch.name, self.log_tail(20)));
+            }
+            let answer = http_get(self.health_port, "/readyz").await;
+            if matches!(answer, Ok((200, _))) {
+                return Ok(());
+            }
+            ensure!(
+                std::time::Instant::now() < deadline,
+                "{} is not ready: /readyz says {answer:?}; log:\n{}",
+                self.launch.name,
+                self.log_tail(20)
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Name of the replica.
+    pub fn name(&self) -> &str {
+        &self.launch.name
+    }
+
+    /// Process id.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pid(&self) -> Result<u32> {
+        self.process.pid()
+    }
+
+    /// Exit code, once it has ended.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.process.ended()
+    }
+
+    /// Kills it at once, as a crash would.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Asks it to end and waits, as a rolling update does.
+    pub fn terminate(&mut self, grace: Duration) {
+        self.process.stop(grace);
+    }
+
+    /// Starts it again with the same arguments and waits until it is ready.
+    ///
+    /// # Errors
+    /// As for [`Manager::start`].
+    pub async fn restart(&mut self) -> Result<()> {
+        self.process.kill();
+        self.process = self.launch.start()?;
+        self.wait_ready().await
+    }
+
+    /// Stops its clock: the process stands still (SIGSTOP).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pause(&self) -> Result<()> {
+        self.process.signal("STOP")
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn resume(&self) -> Result<()> {
+        self.process.signal("CONT")
+    }
+
+    /// End of the log.
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.process.tail(lines)
+    }
+
+    /// The log file.
+    pub fn log(&self) -> &Path {
+        self.process.log()
+    }
+
+    /// Answer of its metrics endpoint.
+    ///
+    /// # Errors
+    /// When it does not answer with 200.
+    pub async fn metrics(&self) -> Result<String> {
+        let (code, text) = http_get(self.metrics_port, "/metrics").await?;
+        ensure!(code == 200, "/metrics answered {code}: {text}");
+        Ok(text)
+    }
+
+    /// Sum of all samples of one metric whose labels contain all of `labels` (as `key="value"`); `None` without samples.
+    ///
+    /// # Errors
+    /// When the endpoint does not answer.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<Option<f64>> {
+        let text = self.metrics().await?;
+        let mut sum = None;
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let (metric, rest) = series.split_once('{').unwrap_or((series, ""));
+            if metric == name && labels.iter().all(|l| rest.contains(l)) {
+                *sum.get_or_insert(0.0) += value.parse::<f64>().unwrap_or(0.0);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Answer of a path of the endpoint for metrics and debugging: status and body.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn debug(&self, path: &str) -> Result<(u16, String)> {
+        http_get(self.metrics_port, path).await
+    }
+}
+
+impl Invocation {
+    fn start(&self) -> Result<Guarded> {
+        Guarded::start(Launch {
+            name: &self.name,
+            program: &self.program,
+            args: self.args.clone(),
+            env: self.env.clone(),
+            folder: &self.folder,
+            doomed: None,
+        })
+    }
+}
+
+/// Who holds the leader's lease, empty when nobody.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn leader(client: &Client) -> Result<String> {
+    let leases = kinds::Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
+    let found = leases.list(client, NAMESPACE).await?;
+    Ok(found.first().map(|l| kinds::text(l, "/spec/holderIdentity").to_owned()).unwrap_or_default())
+}
+
+/// Waits until somebody leads.
+///
+/// # Errors
+/// When nobody does in time.
+pub async fn wait_for_leader(client: &Client) -> Result<String> {
+    wait::until(READY_LIMIT, "somebody holds the lease", || async {
+        Ok(match leader(client).await? {
+            holder if holder.is_empty() => Seen::NotYet("no holder".to_owned()),
+            holder => Seen::Yes(holder),
+        })
+    })
+    .await
+}
+
+/// GET on loopback; status and body.
+async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
+    let ask = async {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await?;
+        anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(5), ask).await.context("no answer within 5 s")??;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let code = head.split_whitespace().nth(1).and_then(|c| c.parse().ok()).context("no HTTP status")?;
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    Ok((code, if chunked { unchunk(body) } else { body.to_owned() }))
+}
+
+fn unchunk(body: &str) -> String {
+    let mut text = String::new();
+    let mut rest = body;
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 || !after.is_char_boundary(size.min(after.len())) {
+            break;
+        }
+        let (chunk, tail) = after.split_at(size.min(after.len()));
+        text.push_str(chunk);
+        rest = tail.strip_prefix("\r\n").unwrap_or(tail);
+    }
+    text
+}

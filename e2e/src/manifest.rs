@@ -1,0 +1,199 @@
+//! Builders for the manifests of tests, so that a scenario reads as its story.
+
+use serde_json::{Map, Value, json};
+
+const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+
+/// A ResourceFlavor with node labels.
+pub fn flavor(name: &str, labels: &[(&str, &str)]) -> Value {
+    let labels: Map<String, Value> = labels.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect();
+    json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {"nodeLabels": labels}})
+}
+
+/// Quota of one resource.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota<'a> {
+    resource: &'a str,
+    nominal: &'a str,
+    borrowing: Option<&'a str>,
+    lending: Option<&'a str>,
+}
+
+/// Nominal quota without limits.
+pub fn quota<'a>(resource: &'a str, nominal: &'a str) -> Quota<'a> {
+    Quota { resource, nominal, borrowing: None, lending: None }
+}
+
+impl<'a> Quota<'a> {
+    /// Sets the borrowing limit.
+    #[must_use]
+    pub fn borrowing(mut self, limit: &'a str) -> Self {
+        self.borrowing = Some(limit);
+        self
+    }
+
+    /// Sets the lending limit.
+    #[must_use]
+    pub fn lending(mut self, limit: &'a str) -> Self {
+        self.lending = Some(limit);
+        self
+    }
+
+    fn json(self) -> Value {
+        let mut object = json!({"name": self.resource, "nominalQuota": self.nominal});
+        if let Some(limit) = self.borrowing {
+            object["borrowingLimit"] = json!(limit);
+        }
+        if let Some(limit) = self.lending {
+            object["lendingLimit"] = json!(limit);
+        }
+        object
+    }
+}
+
+/// A resource group; every flavor must have the same resources in the same order.
+pub fn group(flavors: &[(&str, &[Quota<'_>])]) -> Value {
+    let covered: Vec<&str> = flavors.first().map(|(_, q)| q.iter().map(|q| q.resource).collect()).unwrap_or_default();
+    let list: Vec<Value> = flavors
+        .iter()
+        .map(|(name, quotas)| json!({"name": name, "resources": quotas.iter().map(|q| q.json()).collect::<Vec<_>>()}))
+        .collect();
+    json!({"coveredResources": covered, "flavors": list})
+}
+
+/// A ClusterQueue for all namespaces; `more` is merged into its spec.
+pub fn cluster_queue(name: &str, groups: &[Value], more: &Value) -> Value {
+    let mut spec = json!({"namespaceSelector": {}, "resourceGroups": groups});
+    merge(&mut spec, more);
+    json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A Cohort; an empty parent means a root.
+pub fn cohort(name: &str, parent: &str, groups: &[Value]) -> Value {
+    let mut spec = json!({"resourceGroups": groups});
+    if !parent.is_empty() {
+        spec["parentName"] = json!(parent);
+    }
+    json!({"apiVersion": KUEUE, "kind": "Cohort", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A LocalQueue.
+pub fn local_queue(namespace: &str, name: &str, cluster_queue: &str) -> Value {
+    json!({"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"namespace": namespace, "name": name},
+        "spec": {"clusterQueue": cluster_queue}})
+}
+
+/// A WorkloadPriorityClass.
+pub fn priority_class(name: &str, value: i32) -> Value {
+    json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value, "description": name})
+}
+
+/// A Job of one container.
+#[derive(Clone, Debug)]
+pub struct Job {
+    object: Value,
+}
+
+impl Job {
+    /// A suspended Job of one pod with one cpu, in a queue; its pods run 200 ms.
+    pub fn new(namespace: &str, name: &str, queue: &str) -> Job {
+        let labels = if queue.is_empty() { json!({}) } else { json!({"kueue.x-k8s.io/queue-name": queue}) };
+        let container = json!({"name": "main", "image": "example.invalid/nothing", "resources": {"requests": {"cpu": "1"}}});
+        Job {
+            object: json!({
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"namespace": namespace, "name": name, "labels": labels},
+                "spec": {"suspend": true, "parallelism": 1, "completions": 1, "backoffLimit": 0, "template": {
+                    "metadata": {"annotations": {}},
+                    "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": [container]},
+                }},
+            }),
+        }
+    }
+
+    /// Replaces the requests of its container.
+    #[must_use]
+    pub fn requests(mut self, requests: &[(&str, &str)]) -> Job {
+        let requests: Map<String, Value> = requests.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect();
+        // Extended resources must have equal limits.
+        let limits: Map<String, Value> =
+            requests.iter().filter(|(k, _)| k.contains('/')).map(|(k, v)| (k.clone(), v.clone())).collect();
+        self.object["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": requests, "limits": limits});
+        self
+    }
+
+    /// Cpu of each pod.
+    #[must_use]
+    pub fn cpu(self, amount: &str) -> Job {
+        self.requests(&[("cpu", amount)])
+    }
+
+    /// Number of pods, all at once.
+    #[must_use]
+    pub fn pods(self, count: u32) -> Job {
+        self.spec(&json!({"parallelism": count, "completions": count}))
+    }
+
+    /// Annotation of its pods.
+    #[must_use]
+    pub fn pod_annotation(mut self, key: &str, value: &str) -> Job {
+        self.object["spec"]["template"]["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
+    /// Its pods run until they are deleted.
+    #[must_use]
+    pub fn endless(self) -> Job {
+        self.pod_annotation("e2e.berth.dev/outcome", "never")
+    }
+
+    /// Its pods run this long.
+    #[must_use]
+    pub fn run_ms(self, milliseconds: u32) -> Job {
+        self.pod_annotation("e2e.berth.dev/run-ms", &milliseconds.to_string())
+    }
+
+    /// Its pods take this long to end after their deletion.
+    #[must_use]
+    pub fn termination_ms(self, milliseconds: u32) -> Job {
+        self.pod_annotation("e2e.berth.dev/termination-ms", &milliseconds.to_string())
+    }
+
+    /// Adds a label to the Job.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Job {
+        self.object["metadata"]["labels"][key] = json!(value);
+        self
+    }
+
+    /// Merges into the Job's spec.
+    #[must_use]
+    pub fn spec(mut self, more: &Value) -> Job {
+        merge(&mut self.object["spec"], more);
+        self
+    }
+
+    /// Merges into the pod template's spec.
+    #[must_use]
+    pub fn pod_spec(mut self, more: &Value) -> Job {
+        merge(&mut self.object["spec"]["template"]["spec"], more);
+        self
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> Value {
+        self.object.clone()
+    }
+}
+
+/// Merges objects recursively; everything else is replaced.
+pub fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}

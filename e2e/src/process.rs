@@ -1,0 +1,187 @@
+//! Child processes that cannot outlive us, however we end.
+//!
+//! Each program is started by a small shell that also holds the reading end of a pipe whose writing end is ours. When we
+//! exit, panic, or are killed, the kernel closes our end and the shell kills the program. Children get a process group of
+//! their own, so that Ctrl-C in a terminal reaches only us and we decide the order.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// `$0` is the pid file, `$1` a folder to remove at the end (may be empty), then the program and its arguments.
+const GUARD: &str = r#"
+exec 3<&0 </dev/null
+doomed=$1; shift
+"$@" 3<&- &
+pid=$!
+echo "$pid" > "$0"
+( read -r _ <&3; kill -9 "$pid" 2>/dev/null; [ -n "$doomed" ] && rm -rf "$doomed"; : ) >/dev/null 2>&1 &
+watch=$!
+wait "$pid"
+code=$?
+kill -9 "$watch" 2>/dev/null
+exit "$code"
+"#;
+
+/// A running program with its log file.
+#[derive(Debug)]
+pub struct Guarded {
+    name: String,
+    shell: Child,
+    lifeline: Option<ChildStdin>,
+    pid_file: PathBuf,
+    log: PathBuf,
+}
+
+/// How to start a [`Guarded`] program.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// Short name for messages; log and pid file are called after it.
+    pub name: &'a str,
+    /// The program.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Extra environment.
+    pub env: Vec<(String, String)>,
+    /// Folder for `<name>.log` and `<name>.pid`.
+    pub folder: &'a Path,
+    /// A folder that is worthless once the program is gone and is removed with it.
+    pub doomed: Option<&'a Path>,
+}
+
+impl Guarded {
+    /// Starts the program. Its output is appended to `<folder>/<name>.log`.
+    ///
+    /// # Errors
+    /// When the log cannot be opened or the shell cannot be started.
+    pub fn start(launch: Launch<'_>) -> Result<Guarded> {
+        let log = launch.folder.join(format!("{}.log", launch.name));
+        let pid_file = launch.folder.join(format!("{}.pid", launch.name));
+        let _ = fs::remove_file(&pid_file);
+        let out = File::options().create(true).append(true).open(&log).with_context(|| format!("opening {}", log.display()))?;
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg(GUARD)
+            .arg(&pid_file)
+            .arg(launch.doomed.map(Path::as_os_str).unwrap_or_else(|| OsStr::new("")))
+            .arg(launch.program)
+            .args(&launch.args)
+            .env_remove("KUBECONFIG")
+            .envs(launch.env)
+            .stdin(Stdio::piped())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .process_group(0);
+        let mut shell = command.spawn().with_context(|| format!("starting {}", launch.name))?;
+        let lifeline = shell.stdin.take();
+        Ok(Guarded { name: launch.name.to_owned(), shell, lifeline, pid_file, log })
+    }
+
+    /// Name given at the start.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The log file.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Process id of the program itself (not of the guarding shell).
+    ///
+    /// # Errors
+    /// When the shell did not write it within two seconds.
+    pub fn pid(&self) -> Result<u32> {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            if let Some(pid) = fs::read_to_string(&self.pid_file).ok().and_then(|t| t.trim().parse().ok()) {
+                return Ok(pid);
+            }
+            if Instant::now() > deadline {
+                anyhow::bail!("{} did not start: no {}", self.name, self.pid_file.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// `Some(code)` once the program has ended.
+    pub fn ended(&mut self) -> Option<i32> {
+        match self.shell.try_wait() {
+            Ok(Some(status)) => Some(status.code().unwrap_or(-1)),
+            Ok(None) => None,
+            Err(_) => Some(-1),
+        }
+    }
+
+    /// Sends a signal (`TERM`, `STOP`, `CONT`, `KILL`) to the program.
+    ///
+    /// # Errors
+    /// When it does not run any more.
+    pub fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.pid()?.to_string();
+        let status = Command::new("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status()?;
+        anyhow::ensure!(status.success(), "{} (process {pid}) does not run: no {signal} sent", self.name);
+        Ok(())
+    }
+
+    /// Kills the program at once and waits for its end.
+    pub fn kill(&mut self) {
+        if let Some(mut pipe) = self.lifeline.take() {
+            let _ = pipe.write_all(b"\n");
+        }
+        let _ = self.shell.wait();
+    }
+
+    /// Asks it to end (TERM), waits up to `grace`, then kills it.
+    pub fn stop(&mut self, grace: Duration) {
+        if self.ended().is_none() && self.signal("TERM").is_ok() {
+            let deadline = Instant::now() + grace;
+            while self.ended().is_none() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        self.kill();
+    }
+
+    /// Last `lines` lines of the log.
+    pub fn tail(&self, lines: usize) -> String {
+        tail(&self.log, lines)
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Last lines of a text file; empty when it cannot be read.
+pub fn tail(path: &Path, lines: usize) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let all: Vec<&str> = text.lines().collect();
+    all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n")
+}
+
+/// `N` different free ports of 127.0.0.1, chosen by the kernel.
+///
+/// # Errors
+/// When no port can be bound.
+pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let mut held = Vec::new();
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("binding a port of 127.0.0.1")?;
+        *port = listener.local_addr()?.port();
+        held.push(listener);
+    }
+    Ok(ports)
+}

@@ -1,0 +1,72 @@
+//! The quickstart example with the nodes it needs; the demo and the smoke test both use it.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use kube::Client;
+use serde_json::Value;
+
+use crate::binaries::repository;
+use crate::kinds::{self, text};
+use crate::nodes::{Pool, Tier};
+
+/// Namespace of the example's jobs.
+pub const NAMESPACE: &str = "quickstart";
+/// Its ClusterQueue.
+pub const CLUSTER_QUEUE: &str = "tpu";
+
+/// Just the hosts that the example's quota pays for.
+pub fn pools() -> Vec<Pool> {
+    vec![
+        Pool::tpu("reserved", 2, Tier::Reserved(NAMESPACE.to_owned())),
+        Pool::tpu("on-demand", 2, Tier::OnDemand),
+        Pool::tpu("spot", 4, Tier::Spot),
+    ]
+}
+
+/// Objects of one of the example's files.
+///
+/// # Errors
+/// When the file is absent or no YAML.
+pub fn manifests(file: &str) -> Result<Vec<Value>> {
+    let path = repository().join("examples/quickstart").join(file);
+    kinds::parse(&fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)
+}
+
+/// Applies the flavors and queues.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn apply_queues(client: &Client) -> Result<()> {
+    for file in ["01-flavors.yaml", "02-queues.yaml"] {
+        for object in manifests(file)? {
+            if text(&object, "/kind") == "Namespace" {
+                crate::control_plane::create_namespace(client, text(&object, "/metadata/name"), &[]).await?;
+            } else {
+                kinds::apply(client, &object).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The flavor that a workload was admitted to, empty when none.
+pub fn flavor_of(workload: &Value) -> &str {
+    let sets = kinds::items(workload, "/status/admission/podSetAssignments");
+    let flavors = sets.first().and_then(|s| s.get("flavors")).and_then(Value::as_object);
+    flavors.and_then(|f| f.values().next()).and_then(Value::as_str).unwrap_or("")
+}
+
+/// The tier in whose pool a node is: `reserved`, `on-demand` or `spot`; empty for a node of another cluster.
+pub fn tier_of(node: &Value) -> &'static str {
+    let label = |key: &str| node.pointer("/metadata/labels").and_then(|l| l.get(key)).is_some();
+    if label("cloud.google.com/reservation-name") {
+        "reserved"
+    } else if label("cloud.google.com/gke-spot") {
+        "spot"
+    } else if label("cloud.google.com/gke-provisioning") {
+        "on-demand"
+    } else {
+        ""
+    }
+}

@@ -1,0 +1,373 @@
+//! What every scenario needs: a control plane with CRDs, nodes and Berth on it, an observer, a namespace, and short words for
+//! "this job is admitted".
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::binaries::repository;
+use crate::control_plane::{ControlPlane, Options, create_namespace};
+use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD, condition, text};
+use crate::manager::{self, Manager, ManagerOptions};
+use crate::manifest;
+use crate::nodes::{self, Pool};
+use crate::observer::Observer;
+use crate::wait::{self, STEP, Seen};
+use crate::world;
+
+/// Writes must stop for this long at the end of a scenario.
+const REST: Duration = Duration::from_secs(2);
+
+/// One control plane with Berth on it; scenarios run on it one after the other.
+pub struct Stage {
+    /// The control plane.
+    pub plane: ControlPlane,
+    /// An administrator's client.
+    pub client: Client,
+    /// The manager.
+    pub manager: Manager,
+    /// The observer.
+    pub observer: Observer,
+}
+
+impl Stage {
+    /// Starts the control plane, applies the CRDs, creates nodes, and starts Berth and the observer.
+    ///
+    /// # Errors
+    /// When any of this fails.
+    pub async fn start(name: &str, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
+        let plane = ControlPlane::start(Options { name: name.to_owned(), ..Options::default() }).await?;
+        let client = plane.client();
+        let ready = async {
+            kinds::apply_crds(&client, &repository().join("crds")).await?;
+            manager::install(&client).await?;
+            nodes::create(&client, pools).await?;
+            let observer = Observer::start(client.clone());
+            let manager = Manager::start(&plane, options).await?;
+            anyhow::Ok((observer, manager))
+        };
+        match ready.await {
+            Ok((observer, manager)) => Ok(Stage { client, manager, observer, plane }),
+            Err(e) => {
+                plane.keep_files();
+                Err(e)
+            }
+        }
+    }
+
+    /// A scenario of its own namespace, called as the scenario; further names should begin with [`Scenario::name`].
+    ///
+    /// # Errors
+    /// When the namespace cannot be created.
+    pub async fn scenario(&self, name: &str) -> Result<Scenario<'_>> {
+        create_namespace(&self.client, name, &[]).await?;
+        Ok(Scenario { stage: self, client: self.client.clone(), namespace: name.to_owned() })
+    }
+
+    /// Picture of the world and end of Berth's log, for a failed test; logs are kept.
+    pub async fn failure(&self, namespace: &str, error: &anyhow::Error) -> String {
+        self.plane.keep_files();
+        let world = world::dump(&self.client, namespace).await;
+        format!("{error:#}\n{world}berth's log ({}):\n{}", self.manager.log().display(), self.manager.log_tail(25))
+    }
+
+    /// Stops everything in order.
+    pub async fn stop(self) {
+        let Stage { plane, mut manager, observer, .. } = self;
+        drop(observer);
+        let _ = tokio::task::spawn_blocking(move || manager.kill()).await;
+        plane.stop().await;
+    }
+}
+
+/// One scenario: a namespace and short words.
+pub struct Scenario<'a> {
+    /// Where it runs.
+    pub stage: &'a Stage,
+    /// An administrator's client.
+    pub client: Client,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+impl Scenario<'_> {
+    /// A name of this scenario's own, for cluster-scoped objects.
+    pub fn name(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.namespace)
+    }
+
+    /// Applies a manifest.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn apply(&self, object: &Value) -> Result<Value> {
+        kinds::apply(&self.client, object).await
+    }
+
+    /// A flavor, a ClusterQueue with one group, and a LocalQueue `queue` for it.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn simple_queue(&self, cpu: &str, more: &Value) -> Result<()> {
+        let (flavor, queue) = (self.name("flavor"), self.name("cq"));
+        self.apply(&manifest::flavor(&flavor, &[])).await?;
+        let group = manifest::group(&[(&flavor, &[manifest::quota("cpu", cpu)])]);
+        self.apply(&manifest::cluster_queue(&queue, &[group], more)).await?;
+        self.apply(&manifest::local_queue(&self.namespace, "queue", &queue)).await?;
+        Ok(())
+    }
+
+    /// A Job of this scenario's namespace in LocalQueue `queue`.
+    pub fn job(&self, name: &str) -> manifest::Job {
+        manifest::Job::new(&self.namespace, name, "queue")
+    }
+
+    /// Creates a Job.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn create(&self, job: manifest::Job) -> Result<Value> {
+        self.apply(&job.manifest()).await
+    }
+
+    /// The Job, or an error when it is gone.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub async fn get_job(&self, name: &str) -> Result<Value> {
+        JOB.get(&self.client, &self.namespace, name).await?.with_context(|| format!("job {name} is gone"))
+    }
+
+    /// The live Workload of a Job, found by its owner's uid.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn workload_of(&self, job: &str) -> Result<Option<Value>> {
+        let workloads = WORKLOAD.list(&self.client, &self.namespace).await?;
+        Ok(workloads.into_iter().find(|w| kinds::items(w, "/metadata/ownerReferences").iter().any(|o| text(o, "/name") == job)))
+    }
+
+    /// Waits until `check` holds for the Job's Workload.
+    ///
+    /// # Errors
+    /// When it does not within the usual time.
+    pub async fn workload(&self, job: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+        wait::until(STEP, &format!("workload of job {job}: {what}"), || async {
+            Ok(match self.workload_of(job).await? {
+                None => Seen::NotYet("no workload".to_owned()),
+                Some(w) if check(&w) => Seen::Yes(w),
+                Some(w) => Seen::NotYet(w["status"].to_string()),
+            })
+        })
+        .await
+    }
+
+    /// Waits until the Job is admitted and unsuspended; returns its Workload.
+    ///
+    /// # Errors
+    /// When it is not within the usual time.
+    pub async fn admitted(&self, job: &str) -> Result<Value> {
+        let workload = self.workload(job, "Admitted", |w| condition(w, "Admitted") == "True").await?;
+        self.job_is(job, "unsuspended", |j| j["spec"]["suspend"] == json!(false)).await?;
+        Ok(workload)
+    }
+
+    /// Waits until the Job's Workload waits with QuotaReserved=False (or not yet set) and the Job is suspended.
+    ///
+    /// # Errors
+    /// When it does not within the usual time.
+    pub async fn pending(&self, job: &str) -> Result<Value> {
+        let workload = self
+            .workload(job, "QuotaReserved=False with a reason", |w| condition(w, "QuotaReserved") == "False")
+            .await?;
+        self.job_is(job, "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
+        Ok(workload)
+    }
+
+    /// Checks that the Job stays suspended and without quota for a while.
+    ///
+    /// # Errors
+    /// When it is admitted.
+    pub async fn stays_pending(&self, job: &str) -> Result<()> {
+        wait::stays(Duration::from_millis(1500), &format!("job {job} waits"), || async {
+            let workload = self.workload_of(job).await?;
+            let reserved = workload.as_ref().is_some_and(|w| condition(w, "QuotaReserved") == "True");
+            let suspended = self.get_job(job).await?["spec"]["suspend"] == json!(true);
+            Ok(Seen::when(!reserved && suspended, || format!("reserved={reserved} suspended={suspended}")))
+        })
+        .await
+    }
+
+    /// Waits until `check` holds for the Job.
+    ///
+    /// # Errors
+    /// When it does not within the usual time.
+    pub async fn job_is(&self, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+        wait::until(STEP, &format!("job {name} is {what}"), || async {
+            let job = self.get_job(name).await?;
+            Ok(if check(&job) { Seen::Yes(job) } else { Seen::NotYet(format!("{} {}", job["spec"]["suspend"], job["status"])) })
+        })
+        .await
+    }
+
+    /// Waits until the Job is complete and its Workload Finished.
+    ///
+    /// # Errors
+    /// When it is not within the usual time.
+    pub async fn finished(&self, job: &str) -> Result<()> {
+        self.job_is(job, "Complete", |j| condition(j, "Complete") == "True").await?;
+        self.workload(job, "Finished", |w| condition(w, "Finished") == "True").await?;
+        Ok(())
+    }
+
+    /// Deletes a Job and waits until it, its pods and its Workload are gone.
+    ///
+    /// # Errors
+    /// When they stay.
+    pub async fn remove(&self, job: &str) -> Result<()> {
+        JOB.delete(&self.client, &self.namespace, job).await?;
+        wait::until(STEP, &format!("job {job}, its pods and its workload are gone"), || async {
+            let there = JOB.get(&self.client, &self.namespace, job).await?.is_some();
+            let workload = self.workload_of(job).await?.map(|w| kinds::key(&w));
+            let pods = self.pods_of(job).await?.len();
+            let gone = !there && workload.is_none() && pods == 0;
+            Ok(Seen::when(gone, || format!("job: {there}, workload: {workload:?}, pods: {pods}")))
+        })
+        .await
+    }
+
+    /// Pods of a Job.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn pods_of(&self, job: &str) -> Result<Vec<Value>> {
+        let mut pods = POD.list(&self.client, &self.namespace).await?;
+        pods.retain(|p| kinds::items(p, "/metadata/ownerReferences").iter().any(|o| text(o, "/name") == job));
+        Ok(pods)
+    }
+
+    /// Waits until all pods of a Job are bound; returns the nodes' names.
+    ///
+    /// # Errors
+    /// When they are not within the usual time.
+    pub async fn nodes_of(&self, job: &str, count: usize) -> Result<Vec<String>> {
+        wait::until(STEP, &format!("{count} pods of job {job} are bound"), || async {
+            let pods = self.pods_of(job).await?;
+            let bound: Vec<String> =
+                pods.iter().map(|p| text(p, "/spec/nodeName").to_owned()).filter(|n| !n.is_empty()).collect();
+            Ok(if bound.len() >= count { Seen::Yes(bound) } else { Seen::NotYet(format!("bound: {bound:?}")) })
+        })
+        .await
+    }
+
+    /// Waits until `check` holds for a queue or another object.
+    ///
+    /// # Errors
+    /// When it does not within the usual time.
+    pub async fn object_is(&self, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+        wait::until(STEP, &format!("{} {name}: {what}", kind.kind), || async {
+            Ok(match kind.get(&self.client, &self.namespace, name).await? {
+                None => Seen::NotYet("absent".to_owned()),
+                Some(o) if check(&o) => Seen::Yes(o),
+                Some(o) => Seen::NotYet(o["status"].to_string()),
+            })
+        })
+        .await
+    }
+
+    /// Merge-patches a ClusterQueue's spec.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn edit_queue(&self, name: &str, spec: &Value) -> Result<()> {
+        CLUSTER_QUEUE.patch(&self.client, "", name, &json!({"spec": spec})).await.map(drop)
+    }
+
+    /// The end: deletes what the scenario left, checks that the books are at zero and that no promise was broken.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub async fn conclude(self) -> Result<()> {
+        self.stage.observer.conclude(REST).await.context("before cleaning up")?;
+        for job in JOB.list(&self.client, &self.namespace).await? {
+            JOB.delete(&self.client, &self.namespace, text(&job, "/metadata/name")).await?;
+        }
+        wait::until(STEP, "no workloads are left", || async {
+            let left = WORKLOAD.list(&self.client, &self.namespace).await?;
+            Ok(Seen::when(left.is_empty(), || format!("{:?}", left.iter().map(kinds::key).collect::<Vec<_>>())))
+        })
+        .await?;
+        self.stage.observer.conclude(REST).await.context("after cleaning up")?;
+        for queue in CLUSTER_QUEUE.list(&self.client, "").await? {
+            let name = text(&queue, "/metadata/name");
+            if !name.starts_with(&self.namespace) {
+                continue;
+            }
+            for list in ["flavorsReservation", "flavorsUsage"] {
+                for flavor in kinds::items(&queue, &format!("/status/{list}")) {
+                    for resource in kinds::items(flavor, "/resources") {
+                        let total = resource.get("total").and_then(crate::quota_tree::thousandths).unwrap_or(0);
+                        ensure!(total == 0, "ClusterQueue {name} has no workloads, but {list} says {flavor}");
+                    }
+                }
+            }
+        }
+        for queue in LOCAL_QUEUE.list(&self.client, &self.namespace).await? {
+            LOCAL_QUEUE.delete(&self.client, &self.namespace, text(&queue, "/metadata/name")).await?;
+        }
+        for kind in [CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR, kinds::WORKLOAD_PRIORITY_CLASS] {
+            for object in kind.list(&self.client, "").await? {
+                let name = text(&object, "/metadata/name");
+                if name.starts_with(&self.namespace) {
+                    kind.delete(&self.client, "", name).await?;
+                }
+            }
+        }
+        wait::until(STEP, "the scenario's queues and flavors are gone", || async {
+            let mut left = Vec::new();
+            for kind in [CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR] {
+                let names = kind.list(&self.client, "").await?;
+                left.extend(names.iter().map(|o| text(o, "/metadata/name").to_owned()).filter(|n| n.starts_with(&self.namespace)));
+            }
+            Ok(Seen::when(left.is_empty(), || format!("left: {}", left.join(", "))))
+        })
+        .await
+    }
+}
+
+/// A name and what runs under it.
+pub type Run<'a> = (&'static str, futures::future::BoxFuture<'a, Result<()>>);
+
+/// Runs scenarios one after the other, each with its verdict on one line; `SCENARIO=text` selects by name.
+///
+/// # Errors
+/// With the failures of all that failed.
+pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
+    let wanted = std::env::var("SCENARIO").unwrap_or_default();
+    let mut failures = Vec::new();
+    let mut passed = 0;
+    for (name, run) in runs {
+        if !name.contains(&wanted) {
+            continue;
+        }
+        let begun = std::time::Instant::now();
+        match run.await {
+            Ok(()) => {
+                passed += 1;
+                println!("scenario {name}: ok ({:.1} s)", begun.elapsed().as_secs_f64());
+            }
+            Err(e) => {
+                println!("scenario {name}: FAILED ({:.1} s): {e:#}", begun.elapsed().as_secs_f64());
+                failures.push(format!("=== {name}\n{}", stage.failure(name, &e).await));
+            }
+        }
+    }
+    println!("{passed} scenarios passed, {} failed", failures.len());
+    if !failures.is_empty() {
+        bail!("{} scenario(s) failed\n{}", failures.len(), failures.join("\n"));
+    }
+    ensure!(passed > 0, "no scenario is called like {wanted:?}");
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! One Job of the quickstart through all layers: suspended, queued, admitted, started with its flavor's node selector, bound by
+//! the default scheduler, finished, quota given back. The inner loop's end-to-end test.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, NODE, condition, items, text};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::quickstart::{self, NAMESPACE};
+use berth_e2e::quota_tree::thousandths;
+use berth_e2e::scenario::{Scenario, Stage};
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_job_through_all_layers() -> Result<()> {
+    let stage = Stage::start("smoke", &quickstart::pools(), ManagerOptions::default()).await?;
+    let outcome = first_job(&stage).await;
+    let outcome = match outcome {
+        Ok(()) => Ok(()),
+        Err(e) => Err(anyhow::anyhow!(stage.failure(NAMESPACE, &e).await)),
+    };
+    stage.stop().await;
+    outcome
+}
+
+fn reserved(queue: &Value) -> i128 {
+    items(queue, "/status/flavorsReservation")
+        .iter()
+        .flat_map(|f| items(f, "/resources"))
+        .filter_map(|r| r.get("total").and_then(thousandths))
+        .sum()
+}
+
+async fn first_job(stage: &Stage) -> Result<()> {
+    let client = &stage.client;
+    quickstart::apply_queues(client).await?;
+    let scenario = Scenario { stage, client: client.clone(), namespace: NAMESPACE.to_owned() };
+    scenario.object_is(CLUSTER_QUEUE, "tpu", "Active", |q| condition(q, "Active") == "True").await?;
+    scenario.object_is(kinds::LOCAL_QUEUE, "tpu", "Active", |q| condition(q, "Active") == "True").await?;
+
+    let manifest = quickstart::manifests("03-jobs.yaml")?.into_iter().next().context("the example has a job")?;
+    let name = text(&manifest, "/metadata/name").to_owned();
+    let created = scenario.apply(&manifest).await?;
+    ensure!(created["spec"]["suspend"] == json!(true), "the example's job is created suspended");
+
+    let workload = scenario.admitted(&name).await?;
+    ensure!(quickstart::flavor_of(&workload) == "reserved", "admitted to {}", workload["status"]["admission"]);
+    ensure!(text(&workload, "/status/admission/clusterQueue") == "tpu", "{}", workload["status"]["admission"]);
+    let usage = &workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["google.com/tpu"];
+    ensure!(thousandths(usage) == Some(8000), "8 chips are charged, not {usage}");
+
+    let job = scenario.get_job(&name).await?;
+    let selector = &job["spec"]["template"]["spec"]["nodeSelector"];
+    ensure!(selector["cloud.google.com/reservation-name"] == json!("quickstart"), "node selector: {selector}");
+    let bound = scenario.nodes_of(&name, 2).await?;
+    for node in &bound {
+        let node = NODE.get(client, "", node).await?.context("the pod's node exists")?;
+        ensure!(quickstart::tier_of(&node) == "reserved", "pods landed on {bound:?}");
+    }
+    scenario.object_is(CLUSTER_QUEUE, "tpu", "8 chips reserved", |q| reserved(q) == 8000).await?;
+    scenario.finished(&name).await?;
+    scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q) == 0).await?;
+    // Longer than the coalescing of queue statuses, so that a slow write loop cannot hide between two of them.
+    stage.observer.conclude(Duration::from_secs(6)).await?;
+    scenario.remove(&name).await?;
+    stage.observer.conclude(Duration::from_secs(2)).await
+}
