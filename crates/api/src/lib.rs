@@ -5,7 +5,7 @@
 //! server, read a clock, or decide an admission.
 //!
 //! Reading is lenient on purpose: enums are plain strings and every field has a default, because one object stored
-//! under older rules must never make a whole list undecodable. Strictness lives in the schema and in validation.
+//! under older rules must never make a whole list undecodable. Strictness lives in the schema and in [`validation`].
 //!
 //! Where to start: [`Workload`] and [`ClusterQueue`], then [`labels`] and [`conditions`].
 
@@ -28,6 +28,7 @@ mod workload_status;
 
 pub mod conditions;
 pub mod labels;
+pub mod validation;
 
 pub use admission_check::*;
 pub use cluster_queue::*;

@@ -1,0 +1,99 @@
+//! Rules about labels, annotations and tolerations, wherever they occur.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Toleration;
+
+use super::FieldError;
+use super::names::{label_value, qualified_name};
+use crate::labels::ADMISSION_GATED_BY;
+
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+const GATE_LIMIT: usize = 63;
+
+/// Label keys and values.
+pub(super) fn labels(labels: &BTreeMap<String, String>, path: &str, errors: &mut Vec<FieldError>) {
+    for (key, value) in labels {
+        errors.extend(qualified_name(key).map(|wrong| FieldError::new(path, key, wrong)));
+        errors.extend(label_value(value).map(|wrong| FieldError::new(format!("{path}[{key}]"), value, wrong)));
+    }
+}
+
+/// Annotation keys, which may have upper-case prefixes, and the size of all together.
+pub(super) fn annotations(annotations: &BTreeMap<String, String>, path: &str, errors: &mut Vec<FieldError>) {
+    for key in annotations.keys() {
+        errors.extend(qualified_name(&key.to_lowercase()).map(|wrong| FieldError::new(path, key, wrong)));
+    }
+    let size: usize = annotations.iter().map(|(key, value)| key.len().saturating_add(value.len())).sum();
+    if size > ANNOTATIONS_LIMIT {
+        errors.push(FieldError::new(
+            path,
+            size.to_string(),
+            format!("must be no more than {ANNOTATIONS_LIMIT} bytes together"),
+        ));
+    }
+}
+
+/// Toleration keys; the rest is in the schema.
+pub(super) fn tolerations(tolerations: &[Toleration], path: &str, errors: &mut Vec<FieldError>) {
+    for (index, toleration) in tolerations.iter().enumerate() {
+        let key = toleration.key.as_deref().unwrap_or_default();
+        if !key.is_empty() {
+            errors.extend(qualified_name(key).map(|wrong| FieldError::new(format!("{path}[{index}].key"), key, wrong)));
+        }
+    }
+}
+
+/// The names in an admission-gated-by annotation, in order; empty when there is none or its value is empty.
+///
+/// # Errors
+/// What is wrong with the value: an empty entry, a duplicate, a name without a domain prefix or of more than 63 bytes.
+pub fn admission_gates(annotations: &BTreeMap<String, String>) -> Result<Vec<&str>, FieldError> {
+    let Some(value) = annotations.get(ADMISSION_GATED_BY).filter(|value| !value.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let refuse =
+        |message: String| FieldError::new(format!("metadata.annotations[{ADMISSION_GATED_BY}]"), value, message);
+    let mut seen = BTreeSet::new();
+    let mut names = Vec::new();
+    for name in value.split(',').map(str::trim) {
+        if name.is_empty() {
+            return Err(refuse("must not have empty entries".into()));
+        }
+        if name.len() > GATE_LIMIT {
+            return Err(refuse(format!("{name:?} must be no more than {GATE_LIMIT} characters")));
+        }
+        if !name.contains('/') {
+            return Err(refuse(format!("{name:?} must have a domain prefix, such as example.com/name")));
+        }
+        if let Some(wrong) = qualified_name(name) {
+            return Err(refuse(format!("{name:?}: {wrong}")));
+        }
+        if !seen.insert(name) {
+            return Err(refuse(format!("{name:?} is listed twice")));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_are_read_or_refused_by_name() {
+        let read = |value: &str| {
+            let annotations = BTreeMap::from([(ADMISSION_GATED_BY.to_owned(), value.to_owned())]);
+            admission_gates(&annotations).map(|names| names.join("|")).map_err(|error| error.message)
+        };
+        assert_eq!(admission_gates(&BTreeMap::new()), Ok(Vec::new()));
+        assert_eq!(read(""), Ok(String::new()));
+        assert_eq!(read("a.io/x"), Ok("a.io/x".into()));
+        assert_eq!(read("a.io/x,b.io/y"), Ok("a.io/x|b.io/y".into()));
+        for (bad, word) in [("a.io/x,", "empty"), ("x", "domain"), ("a.io/x,a.io/x", "twice"), ("A/x", "prefix")] {
+            assert!(read(bad).unwrap_err().contains(word), "{bad}");
+        }
+        assert!(read(&format!("a.io/{}", "x".repeat(60))).unwrap_err().contains("63"));
+    }
+}

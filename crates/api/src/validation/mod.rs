@@ -1,0 +1,56 @@
+//! Rules about stored objects that the schema and its CEL rules cannot express.
+//!
+//! What they are for: the operator has to live with objects that no webhook saw, so it asks here before it uses one
+//! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind
+//! feature gates that are off by default (priority boost, concurrent admission) are not checked.
+
+mod cluster_queue;
+mod metadata;
+mod names;
+mod resource_flavor;
+mod workload;
+
+use std::fmt;
+
+pub use cluster_queue::{validate_cluster_queue, validate_cohort};
+pub use metadata::admission_gates;
+pub use resource_flavor::validate_resource_flavor;
+pub use workload::validate_workload;
+
+/// One broken rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldError {
+    /// Path of the field, for example `spec.resourceGroups[0].flavors[1].name`.
+    pub field: String,
+    /// The offending value as text, empty when something is missing.
+    pub value: String,
+    /// What is wrong and, where there is a choice, what is allowed.
+    pub message: String,
+}
+
+impl FieldError {
+    fn new(field: impl Into<String>, value: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), value: value.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.value.is_empty() {
+            write!(f, "{}: {}", self.field, self.message)
+        } else {
+            write!(f, "{}: Invalid value: {:?}: {}", self.field, self.value, self.message)
+        }
+    }
+}
+
+/// The errors in one line for a condition message, `; ` between them.
+pub fn summary(errors: &[FieldError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Not supported value, with the supported ones.
+fn supported<'a>(field: String, value: &str, allowed: impl IntoIterator<Item = &'a str>) -> FieldError {
+    let allowed: Vec<String> = allowed.into_iter().map(|name| format!("{name:?}")).collect();
+    FieldError::new(field, value, format!("supported values: {}", allowed.join(", ")))
+}

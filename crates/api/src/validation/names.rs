@@ -1,0 +1,78 @@
+//! Shapes of names, as Kubernetes defines them. Each function returns what is wrong, or `None`.
+
+const NAME_SHAPE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                          alphanumeric character";
+
+/// A lower-case DNS subdomain of at most 253 characters.
+pub(super) fn subdomain(text: &str) -> Option<String> {
+    if text.len() > 253 {
+        return Some("must be no more than 253 characters".into());
+    }
+    let part_ok = |part: &str| {
+        let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+        part.bytes().all(inner) && !part.is_empty() && !part.starts_with('-') && !part.ends_with('-')
+    };
+    (!text.split('.').all(part_ok)).then(|| {
+        "must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
+         character"
+            .into()
+    })
+}
+
+/// A label key: an optional DNS subdomain and a slash, then a name of at most 63 characters.
+pub(super) fn qualified_name(text: &str) -> Option<String> {
+    let name = match text.split_once('/') {
+        Some(("", _)) => return Some("prefix part must not be empty".into()),
+        Some((prefix, name)) => {
+            if let Some(wrong) = subdomain(prefix) {
+                return Some(format!("prefix part {wrong}"));
+            }
+            name
+        }
+        None => text,
+    };
+    if name.is_empty() {
+        return Some("name part must not be empty".into());
+    }
+    if name.len() > 63 {
+        return Some("name part must be no more than 63 characters".into());
+    }
+    (!shape(name)).then(|| format!("name part {NAME_SHAPE}"))
+}
+
+/// A label value: empty, or like a name of at most 63 characters.
+pub(super) fn label_value(text: &str) -> Option<String> {
+    if text.len() > 63 {
+        return Some("must be no more than 63 characters".into());
+    }
+    (!text.is_empty() && !shape(text)).then(|| format!("a valid label value {NAME_SHAPE}"))
+}
+
+fn shape(text: &str) -> bool {
+    let ends = |c: char| c.is_ascii_alphanumeric();
+    text.starts_with(ends)
+        && text.ends_with(ends)
+        && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        for good in ["a", "A_b.c-1", "example.com/x", "cpu", "nvidia.com/gpu", &"a".repeat(63)] {
+            assert_eq!(qualified_name(good), None, "{good}");
+        }
+        for bad in ["", "/a", "a/", "a/b/c", "A.com/x", "-a", "a-", "a b", &"a".repeat(64), "é"] {
+            assert!(qualified_name(bad).is_some(), "{bad}");
+        }
+        for good in ["", "a", "A.b_c-d"] {
+            assert_eq!(label_value(good), None, "{good}");
+        }
+        for bad in ["-", "a/b", &"a".repeat(64)] {
+            assert!(label_value(bad).is_some(), "{bad}");
+        }
+        assert!(subdomain(&"a".repeat(254)).is_some() && subdomain("a..b").is_some() && subdomain("a.b").is_none());
+    }
+}

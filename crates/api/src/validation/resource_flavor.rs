@@ -1,0 +1,59 @@
+//! Rules about ResourceFlavors.
+
+use std::collections::BTreeSet;
+
+use super::names::{label_value, qualified_name};
+use super::{FieldError, metadata};
+use crate::ResourceFlavor;
+
+/// Node labels, taints and tolerations are well formed, and taints are unique by key and effect.
+pub fn validate_resource_flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata::labels(&flavor.spec.node_labels, "spec.nodeLabels", &mut errors);
+    let mut seen = BTreeSet::new();
+    for (index, taint) in flavor.spec.node_taints.iter().enumerate() {
+        let path = format!("spec.nodeTaints[{index}]");
+        let value = taint.value.as_deref().unwrap_or_default();
+        errors
+            .extend(qualified_name(&taint.key).map(|wrong| FieldError::new(format!("{path}.key"), &taint.key, wrong)));
+        errors.extend(label_value(value).map(|wrong| FieldError::new(format!("{path}.value"), value, wrong)));
+        if !seen.insert((&taint.key, &taint.effect)) {
+            let value = format!("{}:{}", taint.key, taint.effect);
+            errors.push(FieldError::new(path, value, "taints must be unique by key and effect pair"));
+        }
+    }
+    metadata::tolerations(&flavor.spec.tolerations, "spec.tolerations", &mut errors);
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(spec: serde_json::Value) -> Vec<String> {
+        let flavor: ResourceFlavor = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+        validate_resource_flavor(&flavor).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn labels_taints_tolerations() {
+        let good = json!({
+            "nodeLabels": {"cloud.google.com/gke-spot": "true"},
+            "nodeTaints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute", "value": "v"}],
+            "tolerations": [{"operator": "Exists"}, {"key": "a.b/c", "value": "x"}],
+        });
+        assert_eq!(fields(good), [""; 0]);
+        assert_eq!(fields(json!({"nodeLabels": {"a b": "x", "ok": "-"}})), ["spec.nodeLabels", "spec.nodeLabels[ok]"]);
+        let taints = json!([
+            {"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule", "value": "w"},
+            {"key": "", "effect": "NoSchedule", "value": "/"},
+        ]);
+        assert_eq!(
+            fields(json!({"nodeTaints": taints})),
+            ["spec.nodeTaints[1]", "spec.nodeTaints[2].key", "spec.nodeTaints[2].value"]
+        );
+        assert_eq!(fields(json!({"tolerations": [{"key": "a/"}]})), ["spec.tolerations[0].key"]);
+    }
+}

@@ -1,0 +1,288 @@
+//! Rules about Workloads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_quantity::{Nano, parse_quantity};
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::{FieldError, metadata, supported};
+use crate::conditions::{is_true, types};
+use crate::labels::ELASTIC_JOB;
+use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
+
+/// Pod sets, admission, checks and annotations of a Workload are consistent with each other.
+pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let sets = &workload.spec.pod_sets;
+    for (index, set) in sets.iter().enumerate() {
+        pod_set(set, &format!("spec.podSets[{index}]"), &mut errors);
+    }
+    let annotations = workload.metadata.annotations.clone().unwrap_or_default();
+    let variable = sets.iter().filter(|set| set.min_count.is_some()).count();
+    let mut refuse = |message: &str| errors.push(FieldError::new("spec.podSets", variable.to_string(), message));
+    if variable > 1 {
+        refuse("at most one podSet can use minCount");
+    }
+    if variable > 0 && annotations.get(ELASTIC_JOB).is_some_and(|value| value == "true") {
+        refuse("partial admission and elastic job cannot be used together");
+    }
+    errors.extend(metadata::admission_gates(&annotations).err());
+    if let Some(status) = &workload.status {
+        validate_status(sets, status, &mut errors);
+    }
+    errors
+}
+
+fn validate_status(sets: &[PodSet], status: &WorkloadStatus, errors: &mut Vec<FieldError>) {
+    let counts: BTreeMap<&str, i32> = sets.iter().map(|set| (set.effective_name(), set.effective_count())).collect();
+    if is_true(&status.conditions, types::QUOTA_RESERVED) {
+        match &status.admission {
+            None => {
+                let message = "must be set while the QuotaReserved condition is true";
+                errors.push(FieldError::new("status.admission", "", message));
+            }
+            Some(admission) => assignments(admission, &counts, errors),
+        }
+    }
+    for pods in &status.reclaimable_pods {
+        let path = format!("status.reclaimablePods[{}]", pods.name);
+        match counts.get(pods.name.as_str()) {
+            None => errors.push(supported(format!("{path}.name"), &pods.name, counts.keys().copied())),
+            Some(count) if pods.count > *count => {
+                let message = format!("should be less or equal to {count}");
+                errors.push(FieldError::new(format!("{path}.count"), pods.count.to_string(), message));
+            }
+            Some(_) => {}
+        }
+    }
+    for (index, check) in status.admission_checks.iter().enumerate() {
+        for (at, update) in check.pod_set_updates.iter().enumerate() {
+            let path = format!("status.admissionChecks[{index}].podSetUpdates[{at}]");
+            if !counts.contains_key(update.name.as_str()) {
+                errors.push(supported(format!("{path}.name"), &update.name, counts.keys().copied()));
+            }
+            metadata::tolerations(&update.tolerations, &format!("{path}.tolerations"), errors);
+            metadata::annotations(&update.annotations, &format!("{path}.annotations"), errors);
+            metadata::labels(&update.node_selector, &format!("{path}.nodeSelector"), errors);
+            metadata::labels(&update.labels, &format!("{path}.labels"), errors);
+        }
+    }
+}
+
+fn assignments(admission: &Admission, counts: &BTreeMap<&str, i32>, errors: &mut Vec<FieldError>) {
+    let mut seen = BTreeSet::new();
+    for (index, assignment) in admission.pod_set_assignments.iter().enumerate() {
+        let path = format!("status.admission.podSetAssignments[{index}]");
+        let name = assignment.effective_name();
+        if !counts.contains_key(name) {
+            errors.push(supported(format!("{path}.name"), name, counts.keys().copied()));
+        }
+        if !seen.insert(name) {
+            errors.push(FieldError::new(format!("{path}.name"), name, "must be unique"));
+        }
+        let count = i64::from(assignment.count.unwrap_or_default());
+        for (resource, usage) in &assignment.resource_usage {
+            let path = format!("{path}.resourceUsage[{resource}]");
+            match berth_quantity::value(resource, &usage.0) {
+                Err(error) => errors.push(FieldError::new(path, &usage.0, error.to_string())),
+                Ok(value) if count > 0 && value.get() % count != 0 => {
+                    errors.push(FieldError::new(path, &usage.0, format!("is not a multiple of {count}")));
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+fn pod_set(set: &PodSet, path: &str, errors: &mut Vec<FieldError>) {
+    let template = format!("{path}.template");
+    if let Some(meta) = &set.template.metadata {
+        let metadata_path = format!("{template}.metadata");
+        metadata::labels(meta.labels.as_ref().unwrap_or(&BTreeMap::new()), &format!("{metadata_path}.labels"), errors);
+        let annotations = meta.annotations.as_ref();
+        let annotations_path = format!("{metadata_path}.annotations");
+        metadata::annotations(annotations.unwrap_or(&BTreeMap::new()), &annotations_path, errors);
+    }
+    if let Some(spec) = &set.template.spec {
+        for (name, containers) in
+            [("initContainers", spec.init_containers.as_deref().unwrap_or_default()), ("containers", &spec.containers)]
+        {
+            for (index, container) in containers.iter().enumerate() {
+                let path = format!("{template}.spec.{name}[{index}].resources");
+                requirements(container.resources.as_ref(), &path, errors);
+            }
+        }
+        requirements(spec.resources.as_ref(), &format!("{template}.spec.resources"), errors);
+    }
+    if let Some(request) = &set.topology_request {
+        slices(request, &format!("{path}.topologyRequest"), errors);
+    }
+}
+
+fn requirements(resources: Option<&ResourceRequirements>, path: &str, errors: &mut Vec<FieldError>) {
+    let Some(resources) = resources else { return };
+    for (name, list) in [("requests", &resources.requests), ("limits", &resources.limits)] {
+        for (resource, quantity) in list.iter().flatten() {
+            amount(resource, quantity, format!("{path}.{name}[{resource}]"), errors);
+        }
+    }
+}
+
+fn amount(resource: &str, quantity: &Quantity, path: String, errors: &mut Vec<FieldError>) {
+    if resource == "pods" {
+        errors.push(FieldError::new(&path, resource, "the key is reserved for internal kueue use"));
+    }
+    match parse_quantity(&quantity.0) {
+        Ok(Nano(nano)) if nano < 0 => {
+            errors.push(FieldError::new(path, &quantity.0, "must be greater than or equal to 0"));
+        }
+        Ok(_) => {}
+        Err(error) => errors.push(FieldError::new(path, &quantity.0, error.to_string())),
+    }
+}
+
+fn slices(request: &PodSetTopologyRequest, path: &str, errors: &mut Vec<FieldError>) {
+    let size = request.pod_set_slice_size;
+    let size_path = format!("{path}.podSetSliceSize");
+    let size_text = size.map(|size| size.to_string()).unwrap_or_default();
+    match (&request.pod_set_slice_required_topology, size) {
+        (Some(_), None) => {
+            errors.push(FieldError::new(size_path, "", "must be set together with podSetSliceRequiredTopology"));
+        }
+        (Some(_), Some(size)) if size <= 0 => {
+            errors.push(FieldError::new(size_path, size_text, "must be greater than 0"))
+        }
+        (None, Some(_)) => {
+            errors.push(FieldError::new(size_path, size_text, "must not be set without podSetSliceRequiredTopology"));
+        }
+        _ => {}
+    }
+    for (index, constraint) in request.podset_slice_required_topology_constraints.iter().enumerate() {
+        if constraint.size <= 0 {
+            let path = format!("{path}.podsetSliceRequiredTopologyConstraints[{index}].size");
+            errors.push(FieldError::new(path, constraint.size.to_string(), "must be greater than 0"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::labels::ADMISSION_GATED_BY;
+
+    fn check(spec: Value, status: Value, annotations: Value) -> Vec<(String, String)> {
+        let object = json!({"metadata": {"annotations": annotations}, "spec": spec, "status": status});
+        let workload: Workload = serde_json::from_value(object).unwrap();
+        validate_workload(&workload).into_iter().map(|error| (error.field, error.message)).collect()
+    }
+
+    fn fields(found: Vec<(String, String)>) -> Vec<String> {
+        found.into_iter().map(|(field, _)| field).collect()
+    }
+
+    fn sets(sets: Value) -> Vec<String> {
+        fields(check(json!({"podSets": sets}), json!({}), json!({})))
+    }
+
+    fn status(status: Value) -> Vec<String> {
+        let spec = json!({"podSets": [{"name": "main", "count": 3, "template": {}}]});
+        fields(check(spec, status, json!({})))
+    }
+
+    fn reserved(assignment: Value) -> Value {
+        json!({
+            "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "admission": {"clusterQueue": "q", "podSetAssignments": [assignment]},
+        })
+    }
+
+    #[test]
+    fn a_plain_workload_is_legal() {
+        let template = json!({
+            "metadata": {"labels": {"a": "b"}, "annotations": {"Example.com/x": "anything goes"}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+        });
+        let spec = json!({"podSets": [{"template": template, "minCount": 1, "count": 3}]});
+        let mut reserved = reserved(json!({"count": 3, "resourceUsage": {"cpu": "3", "memory": "3Gi"}}));
+        reserved["reclaimablePods"] = json!([{"name": "main", "count": 3}]);
+        assert_eq!(check(spec, reserved, json!({ADMISSION_GATED_BY: "a.io/b"})), []);
+    }
+
+    #[test]
+    fn pod_sets() {
+        let two = json!([{"name": "a", "minCount": 1, "template": {}}, {"name": "b", "minCount": 1, "template": {}}]);
+        assert_eq!(sets(two), ["spec.podSets"]);
+        let elastic = json!({ELASTIC_JOB: "true"});
+        let one = json!({"podSets": [{"minCount": 1, "template": {}}]});
+        assert_eq!(fields(check(one, json!({}), elastic)), ["spec.podSets"]);
+        let resources = |list: Value| json!({"requests": list});
+        let spec = json!({
+            "initContainers": [{"name": "i", "resources": resources(json!({"cpu": "-1"}))}],
+            "containers": [{"name": "c", "resources": {"limits": {"pods": 1}}}],
+            "resources": resources(json!({"memory": "much"})),
+        });
+        let path = "spec.podSets[0].template.spec";
+        assert_eq!(
+            sets(
+                json!([{"template": {"metadata": {"labels": {"-": ""}, "annotations": {"a/b/c": ""}}, "spec": spec}}])
+            ),
+            [
+                "spec.podSets[0].template.metadata.labels".to_owned(),
+                "spec.podSets[0].template.metadata.annotations".to_owned(),
+                format!("{path}.initContainers[0].resources.requests[cpu]"),
+                format!("{path}.containers[0].resources.limits[pods]"),
+                format!("{path}.resources.requests[memory]"),
+            ]
+        );
+    }
+
+    #[test]
+    fn topology_slices() {
+        let request = |request: Value| sets(json!([{"template": {}, "topologyRequest": request}]));
+        let size = "spec.podSets[0].topologyRequest.podSetSliceSize";
+        assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 4})), [""; 0]);
+        assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack"})), [size]);
+        assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 0})), [size]);
+        assert_eq!(request(json!({"podSetSliceSize": 4})), [size]);
+        assert_eq!(
+            request(json!({"podsetSliceRequiredTopologyConstraints": [{"topology": "r", "size": 0}]})),
+            ["spec.podSets[0].topologyRequest.podsetSliceRequiredTopologyConstraints[0].size"]
+        );
+    }
+
+    #[test]
+    fn admissions() {
+        let mut without = reserved(json!({}));
+        without["admission"] = Value::Null;
+        assert_eq!(status(without), ["status.admission"]);
+        let path = "status.admission.podSetAssignments[0]";
+        assert_eq!(status(reserved(json!({"name": "other"}))), [format!("{path}.name")]);
+        let usage = |amount: &str| status(reserved(json!({"count": 3, "resourceUsage": {"cpu": amount}})));
+        assert_eq!(usage("1"), [format!("{path}.resourceUsage[cpu]")]);
+        assert_eq!(usage("1500m"), [""; 0]);
+        assert_eq!(status(json!({"admission": {"podSetAssignments": [{"name": "other"}]}})), [""; 0]);
+    }
+
+    #[test]
+    fn reclaimable_pods_checks_and_gates() {
+        assert_eq!(
+            status(json!({"reclaimablePods": [{"name": "main", "count": 4}, {"name": "x", "count": 1}]})),
+            ["status.reclaimablePods[main].count", "status.reclaimablePods[x].name"]
+        );
+        let update = json!({
+            "name": "x", "labels": {"a": "/"}, "nodeSelector": {"/": ""}, "annotations": {"": ""},
+            "tolerations": [{"key": "a b"}],
+        });
+        let path = "status.admissionChecks[0].podSetUpdates[0]";
+        assert_eq!(
+            status(json!({"admissionChecks": [{"name": "c", "state": "Ready", "podSetUpdates": [update]}]})),
+            ["name", "tolerations[0].key", "annotations", "nodeSelector", "labels[a]"].map(|f| format!("{path}.{f}"))
+        );
+        let found = check(json!({}), json!({}), json!({ADMISSION_GATED_BY: "plain"}));
+        assert_eq!(fields(found), ["metadata.annotations[kueue.x-k8s.io/admission-gated-by]"]);
+    }
+}
