@@ -206,7 +206,9 @@ mod tests {
     #[test]
     fn fractions_are_summed_before_they_are_rounded_up() {
         let half = || container(json!({"memory": "500m", "cpu": "500u"}));
+        check(json!({"containers": [half()]}), &[("cpu", 1), ("memory", 1)]);
         check(json!({"containers": [half(), half()]}), &[("cpu", 1), ("memory", 1)]);
+        check(json!({"containers": [half(), half(), half()]}), &[("cpu", 2), ("memory", 2)]);
     }
 
     #[test]
