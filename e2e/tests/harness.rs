@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
 use berth_e2e::kinds::{self, JOB, POD};
 use berth_e2e::nodes::{self, Pool, Tier};
+use berth_e2e::process::{Guarded, Launch};
 use berth_e2e::wait::{self, Seen};
 use serde_json::json;
 
@@ -74,5 +75,68 @@ async fn plain_job_runs_on_a_fresh_control_plane() -> Result<()> {
     }
     ensure!(!folder.exists(), "{} is left over", folder.display());
     println!("stopped after {:.1} s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Set for the process that is about to be killed: the folder where its child's pid file goes.
+const OWNER: &str = "BERTH_E2E_OWNER_FOLDER";
+
+/// Not a test by itself: the process that [`a_killed_owner_leaves_nothing`] starts and kills.
+#[test]
+fn owner_to_be_killed() -> Result<()> {
+    let Some(folder) = std::env::var_os(OWNER) else { return Ok(()) };
+    let folder = std::path::PathBuf::from(folder);
+    let doomed = folder.join("doomed");
+    std::fs::create_dir_all(&doomed)?;
+    let _child = Guarded::start(Launch {
+        name: "sleeper",
+        program: std::path::Path::new("sleep"),
+        args: vec!["600".to_owned()],
+        env: Vec::new(),
+        folder: &folder,
+        doomed: Some(&doomed),
+    })?;
+    std::thread::sleep(Duration::from_secs(60));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_killed_owner_leaves_nothing() -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("berth-e2e-owner-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let mut owner = std::process::Command::new(std::env::current_exe()?)
+        .args(["--exact", "owner_to_be_killed"])
+        .env(OWNER, &folder)
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    let pid = wait::until(wait::STEP, "the child's pid", || async {
+        let text = std::fs::read_to_string(folder.join("sleeper.pid")).unwrap_or_default();
+        Ok(text.trim().parse::<u32>().map_or_else(|_| Seen::NotYet(text.clone()), Seen::Yes))
+    })
+    .await?;
+    let runs = || std::path::Path::new(&format!("/proc/{pid}")).exists();
+    ensure!(runs(), "the child runs while its owner does");
+    // Kills with SIGKILL: no destructor of the owner runs.
+    owner.kill()?;
+    owner.wait()?;
+    wait::until(Duration::from_secs(5), "the child is dead and its folder removed", || async {
+        Ok(Seen::when(!runs() && !folder.join("doomed").exists(), || format!("process {pid}: {}", runs())))
+    })
+    .await?;
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// A bug in one schema shows up here and not in twenty scenarios.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_crd_is_accepted_and_served() -> Result<()> {
+    let plane = ControlPlane::start(Options { name: "crds".to_owned(), ..Options::default() }).await?;
+    let crds = berth_e2e::binaries::repository().join("crds");
+    plane.kubectl(&["apply", "--server-side", "-f", &crds.display().to_string()]).await?;
+    let names = kinds::apply_crds(&plane.client(), &crds).await?;
+    ensure!(names.len() == 11, "{names:?}");
+    let served = plane.kubectl(&["api-resources", "--api-group", "kueue.x-k8s.io", "-o", "name"]).await?;
+    ensure!(served.lines().count() == 11, "{served}");
+    plane.stop().await;
     Ok(())
 }

@@ -1,0 +1,128 @@
+//! Jobs: deleted in each phase, unsuspended by hand, arriving unsuspended, failing, created again, and not managed at all.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, condition, items, text};
+use berth_e2e::quota_tree::thousandths;
+use berth_e2e::scenario::Stage;
+use berth_e2e::wait::{self, STEP, Seen};
+use serde_json::{Value, json};
+
+fn reserved(queue: &Value) -> i128 {
+    let resources = items(queue, "/status/flavorsReservation").iter().flat_map(|f| items(f, "/resources"));
+    resources.filter_map(|r| r.get("total").and_then(thousandths)).sum()
+}
+
+pub(crate) async fn deleted_in_each_phase(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("deleted-phases").await?;
+    s.simple_queue("2", &json!({})).await?;
+    // Before its workload can exist, most of the time.
+    s.create(s.job("at-once")).await?;
+    s.remove("at-once").await?;
+    s.create(s.job("running").cpu("2").endless().termination_ms(1000)).await?;
+    s.admitted("running").await?;
+    s.nodes_of("running", 1).await?;
+    // While it waits.
+    s.create(s.job("waiting")).await?;
+    s.pending("waiting").await?;
+    s.remove("waiting").await?;
+    // While it runs: its quota goes to the next one only when its slow pod has gone.
+    s.create(s.job("next").cpu("2").endless()).await?;
+    s.pending("next").await?;
+    JOB.delete(&s.client, &s.namespace, "running").await?;
+    s.admitted("next").await?;
+    let left = s.pods_of("running").await?;
+    ensure!(left.is_empty(), "next was admitted while pods of its predecessor were there: {}", left.len());
+    // While it is being stopped.
+    let stop = json!({"stopPolicy": "HoldAndDrain"});
+    s.edit_queue(&s.name("cq"), &stop).await?;
+    s.remove("next").await?;
+    s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "None"})).await?;
+    // After it has finished.
+    s.create(s.job("done")).await?;
+    s.finished("done").await?;
+    s.remove("done").await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q) == 0).await?;
+    s.conclude().await
+}
+
+pub(crate) async fn unsuspended_by_hand(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("by-hand").await?;
+    s.simple_queue("1", &json!({})).await?;
+    s.create(s.job("running").endless()).await?;
+    s.admitted("running").await?;
+    s.create(s.job("impatient").endless()).await?;
+    s.pending("impatient").await?;
+    JOB.patch(&s.client, &s.namespace, "impatient", &json!({"spec": {"suspend": false}})).await?;
+    s.job_is("impatient", "suspended again", |j| j["spec"]["suspend"] == json!(true)).await?;
+    wait::until(STEP, "the impatient job has no pods", || async {
+        let pods = s.pods_of("impatient").await?;
+        Ok(Seen::when(pods.is_empty(), || format!("{} pods", pods.len())))
+    })
+    .await?;
+    s.stays_pending("impatient").await?;
+    s.remove("running").await?;
+    s.admitted("impatient").await?;
+    s.conclude().await
+}
+
+pub(crate) async fn arrives_running(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("arrives-running").await?;
+    s.simple_queue("1", &json!({})).await?;
+    s.create(s.job("first").spec(&json!({"suspend": false})).run_ms(1500)).await?;
+    s.create(s.job("second").spec(&json!({"suspend": false})).run_ms(300)).await?;
+    s.finished("first").await?;
+    s.finished("second").await?;
+    s.conclude().await
+}
+
+pub(crate) async fn failing(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("failing").await?;
+    s.simple_queue("1", &json!({})).await?;
+    s.create(s.job("bad").pod_annotation("e2e.berth.dev/outcome", "fail")).await?;
+    s.create(s.job("good")).await?;
+    s.job_is("bad", "Failed", |j| condition(j, "Failed") == "True").await?;
+    let workload = s.workload("bad", "Finished", |w| condition(w, "Finished") == "True").await?;
+    let finished = berth_e2e::kinds::condition_object(&workload, "Finished").cloned().unwrap_or_default();
+    ensure!(text(&finished, "/reason") == "Failed", "{finished}");
+    s.finished("good").await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q) == 0).await?;
+    s.conclude().await
+}
+
+pub(crate) async fn created_again(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("same-name").await?;
+    s.simple_queue("1", &json!({})).await?;
+    s.create(s.job("twice").endless()).await?;
+    let first = s.admitted("twice").await?;
+    JOB.delete(&s.client, &s.namespace, "twice").await?;
+    wait::until(STEP, "the job is gone", || async {
+        let job = JOB.get(&s.client, &s.namespace, "twice").await?;
+        Ok(Seen::when(job.is_none(), || "still there".to_owned()))
+    })
+    .await?;
+    s.create(s.job("twice")).await?;
+    s.finished("twice").await?;
+    let job = s.get_job("twice").await?;
+    let workload = s.workload_of("twice").await?.context("the second workload exists")?;
+    ensure!(text(&workload, "/metadata/uid") != text(&first, "/metadata/uid"), "the first job's workload was used again");
+    ensure!(text(&workload, "/metadata/ownerReferences/0/uid") == text(&job, "/metadata/uid"), "owned by another uid");
+    s.conclude().await
+}
+
+pub(crate) async fn without_queue_is_left_alone(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("unmanaged").await?;
+    let job = |name: &str| berth_e2e::manifest::Job::new(&s.namespace, name, "");
+    s.create(job("plain").spec(&json!({"suspend": false}))).await?;
+    s.create(job("paused")).await?;
+    s.job_is("plain", "Complete", |j| condition(j, "Complete") == "True").await?;
+    wait::stays(Duration::from_secs(1), "nothing is done to a job without a queue", || async {
+        let paused = s.get_job("paused").await?;
+        let workload = s.workload_of("paused").await?;
+        let untouched = paused["spec"]["suspend"] == json!(true) && workload.is_none();
+        Ok(Seen::when(untouched, || format!("suspend {}, workload {workload:?}", paused["spec"]["suspend"])))
+    })
+    .await?;
+    s.conclude().await
+}
