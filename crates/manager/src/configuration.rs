@@ -1,0 +1,417 @@
+//! Kueue's configuration file, read strictly: an unknown key is an error with its line, a setting that has no effect yet is
+//! a warning that names it, and everything else becomes settings.
+
+use crate::duration::GoDuration;
+use crate::gates::Gates;
+use crate::schema::{self, Configuration, Header, LeaderElection, Marked};
+use berth_control::settings::{Settings, WaitForPodsReady};
+use berth_engine::model::{Requirement, Selector, SelectorOp};
+use berth_runtime::Election;
+use std::collections::BTreeMap;
+
+/// What a configuration file says, with defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Loaded {
+    /// Control's settings.
+    pub(crate) settings: Settings,
+    /// Leader election; `None` is off.
+    pub(crate) election: Option<Election>,
+    /// `metrics.bindAddress`.
+    pub(crate) metrics_address: String,
+    /// `health.healthProbeBindAddress`.
+    pub(crate) health_address: String,
+    /// `health.readinessEndpointName`.
+    pub(crate) readiness_path: String,
+    /// `health.livenessEndpointName`.
+    pub(crate) liveness_path: String,
+    /// `clientConnection.qps`; `None` is unlimited.
+    pub(crate) qps: Option<f64>,
+    /// `clientConnection.burst`.
+    pub(crate) burst: f64,
+    /// Namespace of the manager.
+    pub(crate) namespace: String,
+    /// What has no effect yet, one sentence each.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Where a file, flags and the environment may each say something.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    /// Namespace from the flag.
+    pub(crate) namespace: Option<String>,
+    /// Namespace of the service account, or Kueue's default.
+    pub(crate) home: String,
+    /// `--leader-elect`.
+    pub(crate) leader_elect: Option<bool>,
+    /// `--feature-gates`.
+    pub(crate) feature_gates: Option<BTreeMap<String, bool>>,
+}
+
+/// Version of the configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    V1Beta1,
+    V1Beta2,
+}
+
+const GROUP: &str = "config.kueue.x-k8s.io";
+/// Label by which namespaces are selected by name.
+const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
+/// Admissions that may be unacknowledged at once, so that a late job of high priority does not wait behind thousands.
+const MAX_UNACKNOWLEDGED: usize = 256;
+
+/// Frameworks that Kueue knows.
+const FRAMEWORKS: [&str; 18] = [
+    "batch/job",
+    "jobset.x-k8s.io/jobset",
+    "trainer.kubeflow.org/trainjob",
+    "kubeflow.org/pytorchjob",
+    "kubeflow.org/tfjob",
+    "kubeflow.org/xgboostjob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/jaxjob",
+    "kubeflow.org/mpijob",
+    "ray.io/raycluster",
+    "ray.io/rayjob",
+    "ray.io/rayservice",
+    "workload.codeflare.dev/appwrapper",
+    "sparkoperator.k8s.io/sparkapplication",
+    "pod",
+    "deployment",
+    "statefulset",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+];
+
+/// Reads a configuration file; an empty text gives the defaults.
+///
+/// # Errors
+/// One sentence that names the line or the field, the value and what is allowed.
+pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
+    let (version, file) = parse(text)?;
+    check_version(version, &file)?;
+    let namespace = given
+        .namespace
+        .clone()
+        .or_else(|| file.namespace.clone().filter(|name| !name.is_empty()))
+        .unwrap_or_else(|| given.home.clone());
+    if given.feature_gates.is_some() && !file.feature_gates.is_empty() {
+        return Err("featureGates in the file and --feature-gates exclude each other".to_owned());
+    }
+    let gates = Gates::with(given.feature_gates.as_ref().unwrap_or(&file.feature_gates))?;
+    let mut warnings = unsupported(&file);
+    warnings.extend(gates.warnings());
+    warnings.extend(frameworks(&file)?);
+    let ignore_undeclared = quota_check(&file.resources, &gates)?;
+    let settings = Settings {
+        manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
+        managed_namespaces: managed_namespaces(&file, &namespace)?,
+        label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
+        wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
+        exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
+        ignore_undeclared,
+        retain_finished_ms: retention("afterFinished", file.object_retention_policies.workloads.after_finished)?,
+        retain_deactivated_ms: retention(
+            "afterDeactivatedByKueue",
+            file.object_retention_policies.workloads.after_deactivated_by_kueue,
+        )?,
+        max_unacknowledged: MAX_UNACKNOWLEDGED,
+    };
+    let qps = file.client_connection.qps.filter(|qps| *qps != 0.0).unwrap_or(300.0);
+    let endpoint = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+    Ok(Loaded {
+        settings,
+        election: election(&file.leader_election, given.leader_elect, &namespace)?,
+        metrics_address: endpoint(&file.metrics.bind_address, ":8443"),
+        health_address: endpoint(&file.health.health_probe_bind_address, ":8081"),
+        readiness_path: endpoint(&file.health.readiness_endpoint_name, "readyz"),
+        liveness_path: endpoint(&file.health.liveness_endpoint_name, "healthz"),
+        qps: (qps > 0.0).then_some(qps),
+        burst: f64::from(file.client_connection.burst.filter(|burst| *burst > 0).unwrap_or(500)),
+        namespace,
+        warnings,
+    })
+}
+
+fn parse(text: &str) -> Result<(Version, Configuration), String> {
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Ok((Version::V1Beta2, Configuration::default()));
+    }
+    let header: Header = serde_saphyr::from_str(text).map_err(|error| located(&error))?;
+    let allowed = format!("allowed is {GROUP}/v1beta1 or {GROUP}/v1beta2 with kind Configuration");
+    let version = match header.api_version.as_deref().and_then(|text| text.split_once('/')) {
+        Some((GROUP, "v1beta1")) => Version::V1Beta1,
+        Some((GROUP, "v1beta2")) => Version::V1Beta2,
+        _ => return Err(format!("apiVersion is {:?}; {allowed}", header.api_version.unwrap_or_default())),
+    };
+    if header.kind.as_deref() != Some("Configuration") {
+        return Err(format!("kind is {:?}; {allowed}", header.kind.unwrap_or_default()));
+    }
+    let file = serde_saphyr::from_str(text).map_err(|error| located(&error))?;
+    Ok((version, file))
+}
+
+/// The error in one line, with its place.
+fn located(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().to_string();
+    let first = text.lines().next().unwrap_or_default().to_owned();
+    match error.location() {
+        Some(place) if !first.contains("line ") => format!("line {}: {first}", place.line()),
+        _ => first,
+    }
+}
+
+fn line<T>(marked: &Marked<T>) -> Option<u64> {
+    marked.as_ref().map(|value| value.referenced.line())
+}
+
+/// Keys that exist in one version only.
+fn check_version(version: Version, file: &Configuration) -> Result<(), String> {
+    let labels = file.metrics.custom_labels.iter().flat_map(|labels| &labels.value);
+    let mappings = file.resources.device_class_mappings.iter().flat_map(|mappings| &mappings.value);
+    let multi_kueue = file.multi_kueue.as_ref().map(|block| &block.value);
+    let mut newer = vec![
+        ("visibilityServer", line(&file.visibility_server)),
+        ("resources.quotaCheckStrategy", line(&file.resources.quota_check_strategy)),
+        ("multiKueue.clusterProfile", multi_kueue.and_then(|block| line(&block.cluster_profile))),
+        (
+            "multiKueue.incrementalDispatcherConfig",
+            multi_kueue.and_then(|block| line(&block.incremental_dispatcher_config)),
+        ),
+    ];
+    for label in labels {
+        newer.push(("metrics.customLabels.sourceKind", line(&label.source_kind)));
+        newer.push(("metrics.customLabels.trackedValues", line(&label.tracked_values)));
+    }
+    for mapping in mappings {
+        newer.push(("resources.deviceClassMappings.sources", line(&mapping.sources)));
+    }
+    let older = vec![
+        ("queueVisibility", line(&file.queue_visibility)),
+        ("integrations.podOptions", line(&file.integrations.pod_options)),
+        ("waitForPodsReady.enable", file.wait_for_pods_ready.as_ref().and_then(|block| line(&block.enable))),
+        ("fairSharing.enable", file.fair_sharing.as_ref().and_then(|block| line(&block.value.enable))),
+    ];
+    let (foreign, name) = match version {
+        Version::V1Beta1 => (newer, "v1beta1"),
+        Version::V1Beta2 => (older, "v1beta2"),
+    };
+    match foreign.into_iter().find_map(|(key, line)| Some((key, line?))) {
+        Some((key, line)) => Err(format!("line {line}: unknown field `{key}` in version {name}")),
+        None => Ok(()),
+    }
+}
+
+/// One sentence per block that has no effect yet.
+fn unsupported(file: &Configuration) -> Vec<String> {
+    let metrics = &file.metrics;
+    let resources = &file.resources;
+    let fair = file.fair_sharing.as_ref().filter(|block| block.value.enable.as_ref().is_none_or(|enable| enable.value));
+    let blocks = [
+        ("webhook", line(&file.webhook)),
+        ("pprofBindAddress", line(&file.pprof_bind_address)),
+        ("controller", line(&file.controller)),
+        ("tls", line(&file.tls)),
+        ("internalCertManagement", line(&file.internal_cert_management)),
+        ("metrics.enableClusterQueueResources", line(&metrics.enable_cluster_queue_resources)),
+        ("metrics.customLabels", line(&metrics.custom_labels)),
+        ("metrics.localQueueMetrics", line(&metrics.local_queue_metrics)),
+        ("multiKueue", line(&file.multi_kueue)),
+        ("fairSharing", fair.map(|block| block.referenced.line())),
+        ("admissionFairSharing", line(&file.admission_fair_sharing)),
+        ("resources.transformations", line(&resources.transformations)),
+        ("resources.deviceClassMappings", line(&resources.device_class_mappings)),
+        ("integrations.externalFrameworks", line(&file.integrations.external_frameworks)),
+        ("integrations.podOptions", line(&file.integrations.pod_options)),
+        ("visibilityServer", line(&file.visibility_server)),
+        ("queueVisibility", line(&file.queue_visibility)),
+    ];
+    blocks
+        .into_iter()
+        .filter_map(|(key, line)| Some(format!("line {}: `{key}` is not supported yet and has no effect", line?)))
+        .collect()
+}
+
+fn frameworks(file: &Configuration) -> Result<Vec<String>, String> {
+    let mut warnings = Vec::new();
+    for framework in file.integrations.frameworks.iter().flatten() {
+        let (name, line) = (&framework.value, framework.referenced.line());
+        if !FRAMEWORKS.contains(&name.as_str()) {
+            return Err(format!(
+                "line {line}: integrations.frameworks: unknown framework `{name}`; known are {}",
+                FRAMEWORKS.join(", ")
+            ));
+        }
+        if name != "batch/job" {
+            warnings.push(format!(
+                "line {line}: integrations.frameworks: `{name}` is not supported yet, its jobs are left alone"
+            ));
+        }
+    }
+    Ok(warnings)
+}
+
+fn quota_check(resources: &schema::Resources, gates: &Gates) -> Result<bool, String> {
+    let Some(strategy) = &resources.quota_check_strategy else { return Ok(false) };
+    match strategy.value.as_str() {
+        "BlockUndeclared" => Ok(false),
+        "IgnoreUndeclared" if !resources.exclude_resource_prefixes.is_empty() => Err(
+            "resources.quotaCheckStrategy: IgnoreUndeclared and resources.excludeResourcePrefixes exclude each other"
+                .to_owned(),
+        ),
+        "IgnoreUndeclared" => Ok(gates.on("QuotaCheckStrategy")),
+        other => Err(format!(
+            "line {}: resources.quotaCheckStrategy is `{other}`; allowed are BlockUndeclared, IgnoreUndeclared",
+            strategy.referenced.line()
+        )),
+    }
+}
+
+fn retention(field: &str, value: Option<GoDuration>) -> Result<Option<i64>, String> {
+    match value {
+        Some(value) if value.is_negative() => {
+            Err(format!("objectRetentionPolicies.workloads.{field} is negative; allowed is 0s or more"))
+        }
+        value => Ok(value.map(GoDuration::millis)),
+    }
+}
+
+fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPodsReady>, String> {
+    let default = schema::WaitForPodsReady::default();
+    let block = file.wait_for_pods_ready.as_ref().unwrap_or(&default);
+    let old = version == Version::V1Beta1;
+    if old && !block.enable.as_ref().is_some_and(|enable| enable.value) {
+        return Ok(None);
+    }
+    let timeout = block.timeout.unwrap_or(GoDuration::minutes(if old { 5 } else { 30 }));
+    // In v1beta1 the recovery time-out is opt-in; v1beta2 takes the time-out itself unless 0s switches it off.
+    let recovery = if old { block.recovery_timeout } else { Some(block.recovery_timeout.unwrap_or(timeout)) };
+    for (field, value) in [("timeout", Some(timeout)), ("recoveryTimeout", recovery)] {
+        if value.is_some_and(GoDuration::is_negative) {
+            return Err(format!("waitForPodsReady.{field} is negative; allowed is 0s or more"));
+        }
+    }
+    let strategy = &block.requeuing_strategy;
+    for (field, value) in [
+        ("backoffLimitCount", strategy.backoff_limit_count),
+        ("backoffBaseSeconds", strategy.backoff_base_seconds),
+        ("backoffMaxSeconds", strategy.backoff_max_seconds),
+    ] {
+        if let Some(value) = value.filter(|value| *value < 0) {
+            return Err(format!("waitForPodsReady.requeuingStrategy.{field} is {value}; allowed is 0 or more"));
+        }
+    }
+    let order_by_creation = match strategy.timestamp.as_deref() {
+        None | Some("Eviction") => false,
+        Some("Creation") => true,
+        Some(other) => {
+            return Err(format!(
+                "waitForPodsReady.requeuingStrategy.timestamp is `{other}`; allowed are Eviction, Creation"
+            ));
+        }
+    };
+    Ok(Some(WaitForPodsReady {
+        timeout_ms: timeout.millis(),
+        recovery_timeout_ms: recovery.map(GoDuration::millis).filter(|millis| *millis > 0),
+        block_admission: block.block_admission.unwrap_or(old),
+        order_by_creation,
+        backoff_limit_count: strategy.backoff_limit_count,
+        backoff_base_seconds: i64::from(strategy.backoff_base_seconds.unwrap_or(60)),
+        backoff_max_seconds: i64::from(strategy.backoff_max_seconds.unwrap_or(3600)),
+    }))
+}
+
+fn election(block: &LeaderElection, flag: Option<bool>, namespace: &str) -> Result<Option<Election>, String> {
+    if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
+        return Err(format!("leaderElection.resourceLock is `{lock}`; allowed is leases"));
+    }
+    let lease = block.lease_duration.unwrap_or(GoDuration::seconds(15));
+    let renew = block.renew_deadline.unwrap_or(GoDuration::seconds(10));
+    let retry = block.retry_period.unwrap_or(GoDuration::seconds(2));
+    if !flag.or(block.leader_elect).unwrap_or(true) {
+        return Ok(None);
+    }
+    if lease <= renew {
+        return Err("leaderElection: leaseDuration must be longer than renewDeadline".to_owned());
+    }
+    // client-go adds a jitter of 1.2 to its retries and demands the same.
+    if renew.length() <= retry.length().mul_f64(1.2) || retry <= GoDuration::seconds(0) {
+        return Err(
+            "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s".to_owned()
+        );
+    }
+    let named = |given: &Option<String>, default: &str| {
+        given.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned())
+    };
+    Ok(Some(Election {
+        namespace: named(&block.resource_namespace, namespace),
+        name: named(&block.resource_name, "c1f6bfd2.kueue.x-k8s.io"),
+        lease_duration: lease.length(),
+        renew_deadline: renew.length(),
+        retry_period: retry.length(),
+    }))
+}
+
+fn managed_namespaces(file: &Configuration, namespace: &str) -> Result<Selector, String> {
+    let Some(block) = &file.managed_jobs_namespace_selector else {
+        return Ok(Selector(vec![Requirement {
+            key: NAMESPACE_LABEL.to_owned(),
+            op: SelectorOp::NotIn,
+            values: vec!["kube-system".to_owned(), namespace.to_owned()],
+        }]));
+    };
+    let selector = selector(block)?;
+    for forbidden in ["kube-system", namespace] {
+        if matches_namespace(&selector, forbidden) {
+            return Err(format!(
+                "managedJobsNamespaceSelector must not match namespace `{forbidden}`; \
+                 exclude it by {NAMESPACE_LABEL} NotIn"
+            ));
+        }
+    }
+    Ok(selector)
+}
+
+fn selector(block: &schema::LabelSelector) -> Result<Selector, String> {
+    let equal = block
+        .match_labels
+        .iter()
+        .map(|(key, value)| Ok(Requirement { key: key.clone(), op: SelectorOp::In, values: vec![value.clone()] }));
+    let expressions = block.match_expressions.iter().map(|requirement| {
+        let (op, with_values) = match requirement.operator.as_str() {
+            "In" => (SelectorOp::In, true),
+            "NotIn" => (SelectorOp::NotIn, true),
+            "Exists" => (SelectorOp::Exists, false),
+            "DoesNotExist" => (SelectorOp::DoesNotExist, false),
+            other => {
+                return Err(format!(
+                    "label selector: operator is `{other}`; allowed are In, NotIn, Exists, DoesNotExist"
+                ));
+            }
+        };
+        if with_values == requirement.values.is_empty() {
+            let need = if with_values { "needs values" } else { "takes no values" };
+            return Err(format!("label selector: operator {} of `{}` {need}", requirement.operator, requirement.key));
+        }
+        Ok(Requirement { key: requirement.key.clone(), op, values: requirement.values.clone() })
+    });
+    equal.chain(expressions).collect::<Result<_, _>>().map(Selector)
+}
+
+/// Whether a namespace that carries nothing but its name label is selected.
+fn matches_namespace(selector: &Selector, name: &str) -> bool {
+    selector.0.iter().all(|requirement| {
+        let value = (requirement.key == NAMESPACE_LABEL).then_some(name);
+        let among = value.is_some_and(|value| requirement.values.iter().any(|allowed| allowed == value));
+        match requirement.op {
+            SelectorOp::In => among,
+            SelectorOp::NotIn => !among,
+            SelectorOp::Exists => value.is_some(),
+            SelectorOp::DoesNotExist => value.is_none(),
+            SelectorOp::Gt | SelectorOp::Lt => false,
+        }
+    })
+}
+
+#[cfg(test)]
+#[path = "configuration_tests.rs"]
+mod tests;

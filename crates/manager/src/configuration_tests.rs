@@ -1,0 +1,173 @@
+//! Good files, bad files with their lines, defaults of both versions.
+
+use super::*;
+use std::time::Duration;
+
+const V2: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+const V1: &str = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n";
+
+fn given() -> Given {
+    Given { home: "berth-system".into(), ..Given::default() }
+}
+
+fn read(text: &str) -> Result<Loaded, String> {
+    load(text, &given())
+}
+
+/// Loads a body of v1beta2 whose first line is line 3.
+fn body(text: &str) -> Result<Loaded, String> {
+    read(&format!("{V2}{text}"))
+}
+
+fn refused(text: &str, parts: &[&str]) {
+    let error = body(text).expect_err(text);
+    for part in parts {
+        assert!(error.contains(part), "`{part}` not in `{error}`");
+    }
+}
+
+#[test]
+fn defaults_without_a_file() {
+    let loaded = read("").unwrap();
+    assert_eq!(loaded, body("").unwrap());
+    assert!(loaded.warnings.is_empty());
+    assert_eq!((loaded.metrics_address.as_str(), loaded.health_address.as_str()), (":8443", ":8081"));
+    assert_eq!((loaded.qps, loaded.burst), (Some(300.0), 500.0));
+    let election = loaded.election.unwrap();
+    assert_eq!((election.name.as_str(), election.namespace.as_str()), ("c1f6bfd2.kueue.x-k8s.io", "berth-system"));
+    assert_eq!(
+        (election.lease_duration, election.renew_deadline, election.retry_period),
+        (Duration::from_secs(15), Duration::from_secs(10), Duration::from_secs(2))
+    );
+    let settings = loaded.settings;
+    assert_eq!(
+        settings.wait_for_pods_ready,
+        Some(WaitForPodsReady {
+            timeout_ms: 1_800_000,
+            recovery_timeout_ms: Some(1_800_000),
+            block_admission: false,
+            order_by_creation: false,
+            backoff_limit_count: None,
+            backoff_base_seconds: 60,
+            backoff_max_seconds: 3600,
+        })
+    );
+    assert!(!settings.manage_jobs_without_queue_name && !settings.ignore_undeclared);
+    assert_eq!(settings.managed_namespaces.0[0].values, ["kube-system", "berth-system"]);
+    assert_eq!(settings.max_unacknowledged, 256);
+}
+
+#[test]
+fn v1beta1_waits_only_when_enabled() {
+    assert_eq!(read(V1).unwrap().settings.wait_for_pods_ready, None);
+    let on = read(&format!("{V1}waitForPodsReady:\n  enable: true\n")).unwrap().settings.wait_for_pods_ready.unwrap();
+    assert_eq!((on.timeout_ms, on.block_admission, on.recovery_timeout_ms), (300_000, true, None));
+    let off = read(&format!("{V1}waitForPodsReady:\n  enable: false\n  timeout: 1m\n")).unwrap();
+    assert_eq!(off.settings.wait_for_pods_ready, None);
+}
+
+#[test]
+fn a_full_file_is_read() {
+    let loaded = body(
+        "namespace: jobs-system
+manageJobsWithoutQueueName: true
+managedJobsNamespaceSelector:
+  matchExpressions:
+  - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, jobs-system]}
+  - {key: team, operator: Exists}
+waitForPodsReady:
+  timeout: 1m30s
+  recoveryTimeout: 0s
+  blockAdmission: true
+  requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3, backoffBaseSeconds: 1, backoffMaxSeconds: 5}
+clientConnection: {qps: -1, burst: 7}
+integrations:
+  frameworks: [batch/job]
+  labelKeysToCopy: [b, a]
+resources:
+  excludeResourcePrefixes: [networking.example.com/]
+objectRetentionPolicies:
+  workloads: {afterFinished: 1h, afterDeactivatedByKueue: 0s}
+leaderElection:
+  leaderElect: true
+  resourceName: other
+metrics:
+  bindAddress: 127.0.0.1:9
+health:
+  healthProbeBindAddress: \"0\"
+",
+    )
+    .unwrap();
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+    assert_eq!((loaded.qps, loaded.burst, loaded.namespace.as_str()), (None, 7.0, "jobs-system"));
+    assert_eq!((loaded.metrics_address.as_str(), loaded.health_address.as_str()), ("127.0.0.1:9", "0"));
+    assert_eq!(loaded.election.unwrap().name, "other");
+    let settings = loaded.settings;
+    let wait = settings.wait_for_pods_ready.unwrap();
+    assert_eq!((wait.timeout_ms, wait.recovery_timeout_ms, wait.backoff_limit_count), (90_000, None, Some(3)));
+    assert!(wait.block_admission && wait.order_by_creation);
+    assert_eq!(settings.managed_namespaces.0.len(), 2);
+    assert_eq!(settings.label_keys_to_copy.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((settings.retain_finished_ms, settings.retain_deactivated_ms), (Some(3_600_000), Some(0)));
+}
+
+#[test]
+fn unknown_keys_are_errors_with_their_line() {
+    refused("manageJobsWithoutQueueNames: true\n", &["line 3", "manageJobsWithoutQueueNames"]);
+    refused("health:\n  healthProbeBindAdress: x\n", &["line 4", "healthProbeBindAdress"]);
+    refused("multiKueue:\n  gcInterval: 1m\n  workerLost: 3m\n", &["line 5", "workerLost"]);
+    refused("waitForPodsReady:\n  enable: true\n", &["line 4", "waitForPodsReady.enable", "v1beta2"]);
+    let error = read(&format!("{V1}\nvisibilityServer:\n  bindPort: 1\n")).unwrap_err();
+    assert!(error.contains("line 5") || error.contains("line 4"), "{error}");
+    assert!(error.contains("visibilityServer") && error.contains("v1beta1"), "{error}");
+}
+
+#[test]
+fn bad_values_name_field_and_what_is_allowed() {
+    refused("waitForPodsReady:\n  timeout: 5\n", &["line 4"]);
+    refused("waitForPodsReady:\n  timeout: five\n", &["line 4", "five"]);
+    refused("waitForPodsReady:\n  timeout: -5s\n", &["waitForPodsReady.timeout", "negative"]);
+    refused("waitForPodsReady: {requeuingStrategy: {timestamp: Later}}\n", &["timestamp", "Later", "Creation"]);
+    refused("leaderElection: {leaseDuration: 5s}\n", &["leaseDuration"]);
+    refused("leaderElection: {resourceLock: endpoints}\n", &["endpoints", "leases"]);
+    refused("integrations:\n  frameworks: [batch/jobs]\n", &["line 4", "batch/jobs", "batch/job"]);
+    refused("resources: {quotaCheckStrategy: Never}\n", &["Never", "BlockUndeclared"]);
+    refused(
+        "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}\n",
+        &["excludeResourcePrefixes"],
+    );
+    refused("managedJobsNamespaceSelector: {matchLabels: {}}\n", &["managedJobsNamespaceSelector", "kube-system"]);
+    refused(
+        "managedJobsNamespaceSelector:\n  matchExpressions: [{key: a, operator: Is, values: [b]}]\n",
+        &["Is", "NotIn"],
+    );
+    refused("featureGates: {Nonsense: true}\n", &["Nonsense"]);
+    refused("namespace: a\nnamespace: b\n", &["line 4"]);
+    assert!(read("kind: Configuration\n").unwrap_err().contains("apiVersion"));
+    assert!(read("apiVersion: config.kueue.x-k8s.io/v1\nkind: Configuration\n").unwrap_err().contains("v1beta2"));
+    assert!(read("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Config\n").unwrap_err().contains("kind"));
+}
+
+#[test]
+fn what_has_no_effect_is_named() {
+    let loaded =
+        body("webhook:\n  port: 9443\nfairSharing:\n  preemptionStrategies: [LessThanInitialShare]\n").unwrap();
+    assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("`webhook`") && loaded.warnings[1].contains("`fairSharing`"));
+    let loaded = body("integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob\n").unwrap();
+    assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains("ray.io/rayjob"));
+    let loaded = body("featureGates: {PartialAdmission: false}\n").unwrap();
+    assert!(loaded.warnings[0].contains("PartialAdmission"), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn gates_and_flags() {
+    let off = body("featureGates: {DisableWaitForPodsReady: true}\n").unwrap();
+    assert_eq!((off.settings.wait_for_pods_ready, off.warnings.len()), (None, 0));
+    let both = Given { feature_gates: Some(BTreeMap::new()), ..given() };
+    let text = format!("{V2}featureGates: {{DisableWaitForPodsReady: true}}\n");
+    assert!(load(&text, &both).unwrap_err().contains("exclude each other"));
+    let alone = Given { leader_elect: Some(false), namespace: Some("flag".into()), ..given() };
+    let loaded = load(&format!("{V2}namespace: file\n"), &alone).unwrap();
+    assert_eq!((loaded.election, loaded.namespace.as_str()), (None, "flag"));
+}

@@ -1,0 +1,69 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Berth: admission of batch jobs by quota, in Kueue's API.
+#[derive(Debug, Parser)]
+#[command(name = "berth", version, about, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the operator.
+    Manager(ManagerFlags),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManagerFlags {
+    /// Path of a kubeconfig; without it the usual places and then the service account
+    #[arg(long)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Path of a configuration file (config.kueue.x-k8s.io v1beta1 or v1beta2)
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// Address of /metrics; "0" switches it off [default: the file's, else :8443]
+    #[arg(long)]
+    pub(crate) metrics_bind_address: Option<String>,
+    /// Address of the probes; "0" switches them off [default: the file's, else :8081]
+    #[arg(long)]
+    pub(crate) health_probe_bind_address: Option<String>,
+    /// Namespace of the manager [default: the file's, else the service account's, else kueue-system]
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+    /// Take part in leader election [default: the file's, else true]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) leader_elect: Option<bool>,
+    /// Feature gates, as A=true,B=false
+    #[arg(long)]
+    pub(crate) feature_gates: Option<String>,
+    /// Log level: debug, info, warn, error, or a number (higher says more)
+    #[arg(long, default_value = "info")]
+    pub(crate) zap_log_level: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn manager(words: &[&str]) -> ManagerFlags {
+        let words = ["berth", "manager"].iter().chain(words);
+        let Command::Manager(flags) = Cli::try_parse_from(words).unwrap().command;
+        flags
+    }
+
+    #[test]
+    fn flags_are_consistent_and_read() {
+        Cli::command().debug_assert();
+        assert_eq!(manager(&[]).leader_elect, None);
+        assert_eq!(manager(&["--leader-elect"]).leader_elect, Some(true));
+        assert_eq!(manager(&["--leader-elect=false"]).leader_elect, Some(false));
+        let flags = manager(&["--metrics-bind-address", "127.0.0.1:1", "--namespace", "n", "--zap-log-level=2"]);
+        assert_eq!(flags.metrics_bind_address.as_deref(), Some("127.0.0.1:1"));
+        assert_eq!((flags.namespace.as_deref(), flags.zap_log_level.as_str()), (Some("n"), "2"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Kueue's feature gates: names, defaults, and which of them Berth acts on.
+
+use std::collections::BTreeMap;
+
+/// A gate.
+struct Gate {
+    name: &'static str,
+    on: bool,
+    locked: bool,
+    needs: &'static [&'static str],
+}
+
+const fn gate(name: &'static str, on: bool, needs: &'static [&'static str]) -> Gate {
+    Gate { name, on, locked: false, needs }
+}
+
+const fn locked(name: &'static str) -> Gate {
+    Gate { name, on: true, locked: true, needs: &[] }
+}
+
+const TAS: &str = "TopologyAwareScheduling";
+
+/// Gates of which the other value is acted on.
+const ACTED_ON: [&str; 1] = ["DisableWaitForPodsReady"];
+
+const GATES: &[Gate] = &[
+    gate("PartialAdmission", true, &[]),
+    gate("FlavorFungibility", true, &[]),
+    gate("VisibilityOnDemand", true, &[]),
+    gate("DisableWaitForPodsReady", false, &[]),
+    gate("PrioritySortingWithinCohort", true, &[]),
+    gate("FairSharingPreemptWithinNominal", true, &[]),
+    gate("FairSharingPrioritizeNonBorrowing", true, &[]),
+    gate("MultiKueue", true, &[]),
+    gate(TAS, true, &[]),
+    gate("LocalQueueMetrics", true, &[]),
+    gate("TASProfileMixed", true, &[TAS]),
+    gate("AdmissionFairSharing", true, &[]),
+    gate("TASFailedNodeReplacement", true, &[TAS]),
+    gate("ElasticJobsViaWorkloadSlices", true, &[]),
+    gate("ElasticJobsViaWorkloadSlicesWithTAS", false, &["ElasticJobsViaWorkloadSlices", TAS]),
+    gate("TASFailedNodeReplacementFailFast", true, &[TAS, "TASFailedNodeReplacement"]),
+    gate("TASReplaceNodeOnPodTermination", true, &[TAS, "TASFailedNodeReplacement"]),
+    gate("SkipReassignmentForPodOwnedWorkloads", true, &[]),
+    gate("TASReplaceNodeDueToNotReadyOverFixedTime", false, &[TAS, "TASFailedNodeReplacement"]),
+    locked("ManagedJobsNamespaceSelectorAlwaysRespected"),
+    gate("TASBalancedPlacement", false, &[TAS]),
+    gate("TASAssignmentsEncodingByHostnamePrefix", true, &[]),
+    gate("KueueDRAIntegration", true, &[]),
+    gate("KueueDRAIntegrationExtendedResource", true, &["KueueDRAIntegration"]),
+    gate("KueueDRARejectWorkloadsWhenDRADisabled", true, &[]),
+    gate("KueueDRAIntegrationPartitionableDevices", true, &["KueueDRAIntegration"]),
+    gate("KueueDRAIntegrationConsumableCapacity", false, &["KueueDRAIntegration"]),
+    gate("MultiKueueAdaptersForCustomJobs", true, &[]),
+    gate("WorkloadRequestUseMergePatch", false, &[]),
+    gate("MultiKueueKubeConfigPathValidation", true, &[]),
+    gate("ReclaimablePods", true, &[]),
+    gate("MultiKueueClusterProfile", false, &[]),
+    gate("FailureRecoveryPolicy", false, &[]),
+    locked("TLSOptions"),
+    gate("RemoveFinalizersWithStrictPatch", true, &[]),
+    gate("TASReplaceNodeOnNodeTaints", true, &[TAS]),
+    gate("AssignQueueLabelsForPods", true, &[]),
+    gate("TASMultiLayerTopology", true, &[TAS]),
+    gate("SchedulingEquivalenceHashing", true, &[]),
+    gate("CustomMetricLabels", false, &[]),
+    gate("SparkApplicationIntegration", false, &[]),
+    gate("MultiKueueOrchestratedPreemption", false, &[]),
+    gate("PriorityBoost", false, &[]),
+    gate("AdmissionGatedBy", true, &[]),
+    gate("ShortWorkloadNames", false, &[]),
+    gate("FastQuotaReleaseInPodIntegration", false, &[]),
+    gate("RejectUpdatesToCQWithInvalidOnFlavors", false, &[]),
+    gate("FinishOrphanedWorkloads", true, &[]),
+    gate("MultiKueueIncrementalDispatcherConfig", true, &[]),
+    gate("MultiKueueIncrementalDispatcherRespectConfigOrder", true, &[]),
+    gate("ConcurrentAdmission", false, &[]),
+    gate("QuotaCheckStrategy", true, &[]),
+    gate("MetricForWorkloadCreationLatency", true, &[]),
+    gate("TASRespectNodeAffinityPreferred", false, &[TAS]),
+    gate("MultiKueueManagerQuotaAutomation", false, &[]),
+    gate("WorkloadIdentifierAnnotations", true, &[]),
+    gate("WorkloadPriorityClassDefaulting", true, &[]),
+    gate("MetricsForCohorts", true, &[]),
+    gate("CleanupProvisioningRequestsOnEviction", true, &[]),
+    gate("TASHandleOverlappingFlavors", true, &[TAS]),
+    gate("UnadmittedWorkloadsObservability", true, &[]),
+    gate("TASRecomputeAssignmentWithinSchedulingCycle", true, &[TAS]),
+    gate("UnadmittedWorkloadsExplicitStatus", false, &["UnadmittedWorkloadsObservability"]),
+    gate("DeferRayServiceFinalizationForRedisCleanup", true, &[]),
+    gate("TASCacheNodeMatchResults", true, &[]),
+    gate("TASCachingRemainingResources", true, &[]),
+    gate("TASCacheTopologyTree", true, &[]),
+    gate("SchedulerLibraryIntegration", false, &[]),
+    gate("VectorizedResourceRequests", true, &[]),
+    gate("WorkloadValidateResourcesAreNonNegative", true, &[]),
+    gate("TASValidateWorkloadSliceSize", true, &[]),
+    gate("WorkloadValidationForPodSetMetadata", true, &[]),
+    gate("PrioritizePreemptorWorkloads", false, &[]),
+    gate("LWSImmutableGroupSize", true, &[]),
+    gate("FlavorFungibilityPreserveScanProgress", true, &["FlavorFungibility"]),
+    gate("SkipAncestorCheckForDeletedWorkloads", true, &[]),
+    gate("MultiKueueRemoteSpecSync", true, &[]),
+    gate("RecomputeAssignmentUponPreemptionTargetsOverlap", true, &[]),
+    gate("PodIntegrationValidateGroupOwner", true, &[]),
+    gate("ValidateRayAndSparkJobUpdates", true, &[]),
+];
+
+/// The gates' values of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gates(BTreeMap<&'static str, bool>);
+
+impl Gates {
+    /// Defaults with some values changed.
+    ///
+    /// # Errors
+    /// An unknown gate, a locked one, or one whose dependency is off.
+    pub(crate) fn with(set: &BTreeMap<String, bool>) -> Result<Self, String> {
+        let mut values: BTreeMap<&'static str, bool> = GATES.iter().map(|gate| (gate.name, gate.on)).collect();
+        for (name, value) in set {
+            let Some(gate) = GATES.iter().find(|gate| gate.name == name) else {
+                return Err(format!("unknown feature gate `{name}`"));
+            };
+            if gate.locked && *value != gate.on {
+                return Err(format!("feature gate `{name}` is locked to {}", gate.on));
+            }
+            values.insert(gate.name, *value);
+        }
+        for gate in GATES.iter().filter(|gate| values.get(gate.name) == Some(&true)) {
+            if let Some(need) = gate.needs.iter().find(|need| values.get(*need) != Some(&true)) {
+                return Err(format!("feature gate `{}` needs `{need}`, which is off", gate.name));
+            }
+        }
+        Ok(Self(values))
+    }
+
+    /// Value of a gate; false for an unknown name.
+    pub(crate) fn on(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&true)
+    }
+
+    /// One warning per gate whose value differs from its default without having an effect here yet.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        GATES
+            .iter()
+            .filter(|gate| !ACTED_ON.contains(&gate.name))
+            .filter(|gate| self.0.get(gate.name) != Some(&gate.on))
+            .map(|gate| {
+                format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name)
+            })
+            .collect()
+    }
+}
+
+/// Parses the flag's form, `A=true,B=false`.
+///
+/// # Errors
+/// A pair that is not of that form.
+pub(crate) fn parse_flag(text: &str) -> Result<BTreeMap<String, bool>, String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) =
+                pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=true or NAME=false"))?;
+            let value = match value.trim().to_ascii_lowercase().as_str() {
+                "true" | "t" | "1" => true,
+                "false" | "f" | "0" => false,
+                other => return Err(format!("feature gate `{name}`: `{other}` is neither true nor false")),
+            };
+            Ok((name.trim().to_owned(), value))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_kueues() {
+        assert_eq!(GATES.len(), 80);
+        assert_eq!(GATES.iter().filter(|gate| gate.on).count(), 59);
+        assert!(GATES.iter().flat_map(|gate| gate.needs).all(|need| GATES.iter().any(|gate| gate.name == *need)));
+    }
+
+    #[test]
+    fn values_and_errors() {
+        let set = |text| Gates::with(&parse_flag(text).unwrap());
+        assert!(set("").unwrap().on("PartialAdmission") && set("").unwrap().warnings().is_empty());
+        assert!(set("DisableWaitForPodsReady=true").unwrap().warnings().is_empty());
+        let off = set("PartialAdmission=false").unwrap();
+        assert_eq!((off.on("PartialAdmission"), off.warnings().len()), (false, 1));
+        assert!(set("NoSuchGate=true").unwrap_err().contains("unknown feature gate `NoSuchGate`"));
+        assert!(set("TLSOptions=false").unwrap_err().contains("locked"));
+        assert!(set("FlavorFungibility=false").unwrap_err().contains("needs `FlavorFungibility`"));
+        assert!(parse_flag("A").is_err() && parse_flag("A=maybe").is_err());
+    }
+}

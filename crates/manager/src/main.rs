@@ -1,0 +1,119 @@
+//! The shipped binary: flags, configuration, logging, signals. No logic beyond wiring.
+//!
+//! What it never does: decide anything about a job. Decisions are in `berth-control`, input and output in
+//! `berth-runtime`.
+//!
+//! Where to start reading: [`manager`] below, then `configuration.rs` for what a configuration file may say.
+
+mod configuration;
+mod duration;
+mod flags;
+mod gates;
+mod logging;
+mod schema;
+
+use anyhow::{Context, anyhow};
+use berth_control::Control;
+use berth_runtime::{Options, server};
+use clap::Parser;
+use configuration::{Given, Loaded};
+use flags::{Cli, Command, ManagerFlags};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// File with the namespace of the service account.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+fn main() -> ExitCode {
+    // Two providers may be linked one day; rustls must not have to guess.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        eprintln!("a crypto provider was installed before main");
+    }
+    let Command::Manager(flags) = Cli::parse().command;
+    match manager(&flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("berth: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
+    logging::start(&flags.zap_log_level)?;
+    let loaded = configuration(flags)?;
+    for warning in &loaded.warnings {
+        tracing::warn!(warning, "configuration");
+    }
+    let options = options(flags, &loaded);
+    tracing::info!(version = options.version, namespace = loaded.namespace, "starting");
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?.block_on(async {
+        let config = client_config(flags).await?;
+        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        let shutdown = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        let settings = loaded.settings.clone();
+        berth_runtime::run(config, options, move || Control::new(settings.clone()), shutdown).await?;
+        Ok(())
+    })
+}
+
+fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
+    let text = match &flags.config {
+        Some(path) => std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
+        None => String::new(),
+    };
+    let gates = flags.feature_gates.as_deref().map(gates::parse_flag).transpose();
+    let given = Given {
+        namespace: flags.namespace.clone(),
+        home: std::fs::read_to_string(NAMESPACE_FILE)
+            .ok()
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| "kueue-system".to_owned()),
+        leader_elect: flags.leader_elect,
+        feature_gates: gates.map_err(|error| anyhow!("--feature-gates: {error}"))?,
+    };
+    configuration::load(&text, &given).map_err(|error| match &flags.config {
+        Some(path) => anyhow!("{}: {error}", path.display()),
+        None => anyhow!(error),
+    })
+}
+
+fn options(flags: &ManagerFlags, loaded: &Loaded) -> Options {
+    let address = |flag: &Option<String>, file: &str| server::address(flag.as_deref().unwrap_or(file));
+    Options {
+        election: loaded.election.clone(),
+        metrics_address: address(&flags.metrics_bind_address, &loaded.metrics_address),
+        health_address: address(&flags.health_probe_bind_address, &loaded.health_address),
+        readiness_path: loaded.readiness_path.clone(),
+        liveness_path: loaded.liveness_path.clone(),
+        write_rate: loaded.qps,
+        write_burst: loaded.burst,
+        event_rate: 50.0,
+        event_burst: 200.0,
+        writes_in_flight: 64,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+async fn client_config(flags: &ManagerFlags) -> anyhow::Result<kube::Config> {
+    match &flags.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("using {}", path.display()))
+        }
+        None => kube::Config::infer().await.context("finding the API server"),
+    }
+}

@@ -1,0 +1,98 @@
+//! What the loop needs from control, as a trait: so that the loop is tested with a small brain of its own.
+
+use crate::metrics::{Gauges, Metrics};
+use berth_control::event::Observation;
+use berth_control::measure::{Labels, Measure};
+use berth_control::write::{Notice, Outcome, Term, Write, WriteId};
+use berth_control::{Control, measure};
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// What control decided.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Writes to perform.
+    pub writes: Vec<Write>,
+    /// Events to publish.
+    pub notices: Vec<Notice>,
+    /// When to step again even if nothing happens.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Control, seen from the loop.
+pub trait Brain: Send + 'static {
+    /// Tells what a watch saw; leader or not, so that the view stays warm.
+    fn observe(&mut self, observation: Observation, now: Timestamp);
+    /// `Some`: this process leads under that term and everything observed is newer than the claim; `None`: stop.
+    fn lead(&mut self, term: Option<Term>);
+    /// Tells what became of a write.
+    fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp);
+    /// Decides.
+    fn step(&mut self, now: Timestamp) -> Step;
+    /// Moves counters and histogram observations since the last call into the registry. `took` is the time the last
+    /// step took on the clock.
+    fn record(&mut self, metrics: &Metrics, took: Duration);
+    /// Gauges of this moment.
+    fn gauges(&self) -> Gauges;
+    /// Digest of the view, for comparison with one recomputed from a fresh list.
+    fn recompute(&self) -> serde_json::Value;
+}
+
+impl Brain for Control {
+    fn observe(&mut self, observation: Observation, now: Timestamp) {
+        Self::observe(self, observation, now);
+    }
+
+    fn lead(&mut self, term: Option<Term>) {
+        Self::lead(self, term);
+    }
+
+    fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
+        Self::outcome(self, id, outcome, now);
+    }
+
+    fn step(&mut self, now: Timestamp) -> Step {
+        let step = Self::step(self, now);
+        Step { writes: step.writes, notices: step.notices, wake_at: step.wake_at }
+    }
+
+    fn record(&mut self, metrics: &Metrics, took: Duration) {
+        for measure in self.drain_measures() {
+            record(metrics, &measure, took);
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges::default();
+        for measure::Gauge { name, labels, value } in self.figures().gauges {
+            // Amounts beyond 2^53 lose their last digits, as they do in every Prometheus client.
+            gauges.set(name, &borrowed(&labels), value as f64);
+        }
+        gauges
+    }
+
+    fn recompute(&self) -> serde_json::Value {
+        Self::recompute(self)
+    }
+}
+
+/// Counter of attempts; their duration is the step's, since control has no clock.
+const ATTEMPTS: &str = "kueue_admission_attempts";
+
+fn record(metrics: &Metrics, measure: &Measure, took: Duration) {
+    match measure {
+        Measure::Count { name, labels, by } => {
+            metrics.count(name, &borrowed(labels), *by);
+            if *name == ATTEMPTS {
+                metrics.observe("kueue_admission_attempt_duration_seconds", &borrowed(labels), took.as_secs_f64());
+            }
+        }
+        Measure::Observe { name, labels, millis } => {
+            metrics.observe(name, &borrowed(labels), (*millis).max(0) as f64 / 1000.0);
+        }
+    }
+}
+
+fn borrowed(labels: &Labels) -> Vec<(&str, &str)> {
+    labels.iter().map(|(key, value)| (*key, value.as_str())).collect()
+}

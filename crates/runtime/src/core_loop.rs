@@ -1,0 +1,262 @@
+//! The loop: the one place where observations, outcomes and time meet control.
+//!
+//! Everything that is available is taken in before each step, so that a burst of changes costs one decision. It steps
+//! only when all kinds were listed, and leads only when all were listed again after the claim.
+
+use crate::brain::Brain;
+use crate::events::EventSink;
+use crate::leadership::Leadership;
+use crate::metrics::{Gauges, Metrics, Role};
+use crate::watches::{KINDS, Seen};
+use berth_control::write::{Outcome, Term, Write, WriteId};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+/// Most observations taken before a step.
+const BATCH: usize = 8192;
+/// Longest sleep: the heartbeat must go on, and a jump of the wall clock is noticed within it.
+const NAP: Duration = Duration::from_secs(5);
+
+/// A question to the owner of the brain.
+#[derive(Debug)]
+pub enum Query {
+    /// Gauges of this moment.
+    Gauges(oneshot::Sender<Gauges>),
+    /// Digest of the view.
+    Digest(oneshot::Sender<Value>),
+}
+
+/// What others may know of the loop without asking it.
+#[derive(Debug)]
+pub struct Pulse {
+    origin: Instant,
+    beat: AtomicU64,
+    synced: AtomicBool,
+    stopping: AtomicBool,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            origin: Instant::now(),
+            beat: AtomicU64::new(0),
+            synced: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Pulse {
+    fn beat(&self) {
+        let millis = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.beat.store(millis, Ordering::Relaxed);
+    }
+
+    /// Time since the loop last went round.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.origin.elapsed().saturating_sub(Duration::from_millis(self.beat.load(Ordering::Relaxed)))
+    }
+
+    /// True when every kind was listed and no shutdown has begun.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.synced.load(Ordering::Relaxed) && !self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// A shutdown has begun.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the loop is connected to.
+pub struct Ports {
+    /// From the watches.
+    pub seen: mpsc::Receiver<Seen>,
+    /// From the writer pool; closed when the pool has ended.
+    pub outcomes: mpsc::Receiver<(WriteId, Outcome)>,
+    /// From the servers.
+    pub queries: mpsc::Receiver<Query>,
+    /// To the writer pool.
+    pub writes: mpsc::UnboundedSender<Write>,
+    /// To the watches: a higher number asks for fresh lists.
+    pub epochs: watch::Sender<u64>,
+    /// Who leads.
+    pub leadership: Leadership,
+    /// Events.
+    pub events: EventSink,
+    /// Figures.
+    pub metrics: Arc<Metrics>,
+    /// Heartbeat and readiness.
+    pub pulse: Arc<Pulse>,
+    /// True: stop leading, wait for the writes under way, end.
+    pub stop: watch::Receiver<bool>,
+    /// False when there is no election: then nobody else can have written, and the first lists are good enough.
+    pub elected: bool,
+}
+
+/// Progress of lists: which kinds were listed in which epoch.
+struct Lists {
+    listed: [Option<u64>; KINDS],
+}
+
+impl Lists {
+    fn complete(&self, epoch: u64) -> bool {
+        self.listed.iter().all(|listed| listed.is_some_and(|listed| listed >= epoch))
+    }
+}
+
+/// A term that is ours: waiting for lists of that epoch, or leading.
+struct Claim {
+    term: Term,
+    epoch: u64,
+    leading: bool,
+}
+
+/// Runs until told to stop and the writer pool has ended.
+pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
+    let mut lists = Lists { listed: [None; KINDS] };
+    let mut claim: Option<Claim> = None;
+    let mut wake: Option<Timestamp> = None;
+    let mut seen = Vec::with_capacity(256);
+    let mut outcomes = Vec::with_capacity(256);
+    let mut due = true;
+    while !*ports.stop.borrow() {
+        ports.pulse.beat();
+        let nap = if due { Duration::ZERO } else { nap(wake) };
+        tokio::select! {
+            biased;
+            _ = ports.stop.changed() => continue,
+            () = ports.leadership.changed() => due = true,
+            count = ports.outcomes.recv_many(&mut outcomes, BATCH) => if count == 0 { return },
+            count = ports.seen.recv_many(&mut seen, BATCH) => if count == 0 { return },
+            Some(query) = ports.queries.recv() => { answer(&brain, query); }
+            () = tokio::time::sleep(nap) => {}
+        }
+        while let Ok(outcome) = ports.outcomes.try_recv() {
+            outcomes.push(outcome);
+        }
+        while seen.len() < BATCH {
+            let Ok(more) = ports.seen.try_recv() else { break };
+            seen.push(more);
+        }
+        let now = Timestamp::now();
+        due |= !outcomes.is_empty() || !seen.is_empty() || wake.is_some_and(|wake| wake <= now);
+        for (id, outcome) in outcomes.drain(..) {
+            brain.outcome(id, outcome, now);
+        }
+        for Seen { observation, listed } in seen.drain(..) {
+            brain.observe(observation, now);
+            if let Some((kind, epoch)) = listed
+                && let Some(slot) = lists.listed.get_mut(kind)
+            {
+                *slot = Some(epoch);
+            }
+        }
+        let synced = lists.complete(0);
+        if synced && !ports.pulse.synced.swap(true, Ordering::Relaxed) {
+            tracing::info!("every kind was listed");
+        }
+        follow_leadership(&mut brain, &mut claim, &lists, &ports);
+        let closed = claim.as_ref().is_some_and(|claim| claim.leading) && !ports.leadership.open(Instant::now());
+        if closed {
+            // With too little of the lease left every write would come back unsent; a renewal makes a step due.
+            wake = None;
+        }
+        if !due || !synced || closed {
+            due = false;
+            continue;
+        }
+        due = false;
+        wake = step(&mut brain, &ports, now);
+    }
+    stop(brain, ports, outcomes).await;
+}
+
+/// How long the loop may sleep.
+fn nap(wake: Option<Timestamp>) -> Duration {
+    let Some(wake) = wake else { return NAP };
+    let left = wake.duration_since(Timestamp::now());
+    Duration::try_from(left).unwrap_or(Duration::ZERO).clamp(Duration::from_millis(1), NAP)
+}
+
+fn step<B: Brain>(brain: &mut B, ports: &Ports, now: Timestamp) -> Option<Timestamp> {
+    let began = Instant::now();
+    let step = brain.step(now);
+    let took = began.elapsed();
+    ports.metrics.observe("berth_step_duration_seconds", &[], took.as_secs_f64());
+    brain.record(&ports.metrics, took);
+    for write in step.writes {
+        if ports.writes.send(write).is_err() {
+            tracing::error!("the writer pool is gone");
+        }
+    }
+    for notice in step.notices {
+        ports.events.publish(notice);
+    }
+    step.wake_at
+}
+
+fn answer<B: Brain>(brain: &B, query: Query) {
+    // A questioner that went away is no matter.
+    match query {
+        Query::Gauges(reply) => drop(reply.send(brain.gauges())),
+        Query::Digest(reply) => drop(reply.send(brain.recompute())),
+    }
+}
+
+/// Brings the brain's leadership in line with the elector's.
+fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: &Lists, ports: &Ports) {
+    let term = ports.leadership.state().term;
+    if claim.as_ref().map(|claim| claim.term) != term {
+        if claim.take().is_some_and(|claim| claim.leading) {
+            brain.lead(None);
+            tracing::info!("stopped leading");
+        }
+        ports.metrics.set_role(if ports.elected { Role::Follower } else { Role::Standalone });
+        if let Some(term) = term {
+            let mut epoch = *ports.epochs.borrow();
+            if ports.elected {
+                epoch += 1;
+                ports.epochs.send_replace(epoch);
+            }
+            *claim = Some(Claim { term, epoch, leading: false });
+        }
+    }
+    if let Some(claim) = claim
+        && !claim.leading
+        && lists.complete(claim.epoch)
+    {
+        claim.leading = true;
+        ports.metrics.set_role(if ports.elected { Role::Leader } else { Role::Standalone });
+        brain.lead(Some(claim.term));
+        tracing::info!(term = claim.term.0, "leading with a view newer than the claim");
+    }
+}
+
+/// Stops deciding and takes in the outcomes of what is under way.
+async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(WriteId, Outcome)>) {
+    brain.lead(None);
+    let Ports { outcomes: mut pending, writes, seen, pulse, metrics, .. } = ports;
+    // The pool ends when nobody can give it work any more; the watches end with their channel.
+    drop(writes);
+    drop(seen);
+    while pending.recv_many(&mut outcomes, BATCH).await > 0 {
+        pulse.beat();
+        for (id, outcome) in outcomes.drain(..) {
+            brain.outcome(id, outcome, Timestamp::now());
+        }
+    }
+    brain.record(&metrics, Duration::ZERO);
+    tracing::info!("no write is under way any more");
+}
+
+#[cfg(test)]
+#[path = "core_loop_tests.rs"]
+mod tests;

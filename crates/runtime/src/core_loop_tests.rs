@@ -1,0 +1,206 @@
+//! The loop with a small brain: when it leads, what it does with outcomes, how it stops.
+
+use super::*;
+use crate::brain::Step;
+use crate::leadership::State;
+use crate::rate::Bucket;
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, ObjectKey, Purpose, Request};
+use kube::client::{Body, Client};
+use std::sync::Mutex;
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Writes once per step while leading.
+struct Scribe {
+    log: Log,
+    term: Option<Term>,
+    next: u64,
+}
+
+impl Brain for Scribe {
+    fn observe(&mut self, observation: Observation, _: Timestamp) {
+        let what = match observation {
+            Observation::Namespace(Change::Reset(_)) => "reset",
+            _ => "change",
+        };
+        self.log.lock().unwrap().push(format!("observe {what}"));
+    }
+    fn lead(&mut self, term: Option<Term>) {
+        self.term = term;
+        self.log.lock().unwrap().push(format!("lead {:?}", term.map(|term| term.0)));
+    }
+    fn outcome(&mut self, id: WriteId, outcome: Outcome, _: Timestamp) {
+        self.log.lock().unwrap().push(format!("outcome {} {outcome:?}", id.0));
+    }
+    fn step(&mut self, _: Timestamp) -> Step {
+        let mut step = Step::default();
+        if let Some(term) = self.term {
+            self.next += 1;
+            step.writes.push(Write {
+                id: WriteId(self.next),
+                term,
+                purpose: Purpose::ReserveQuota,
+                key: ObjectKey { kind: Kind::Workload, namespace: "a".into(), name: "w".into() },
+                request: Request::Delete { uid: "u".into() },
+            });
+        }
+        step
+    }
+    fn record(&mut self, _: &Metrics, _: Duration) {}
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+    fn recompute(&self) -> Value {
+        Value::Null
+    }
+}
+
+struct World {
+    log: Log,
+    seen: mpsc::Sender<Seen>,
+    outcomes: mpsc::Sender<(WriteId, Outcome)>,
+    writes: mpsc::UnboundedReceiver<Write>,
+    epochs: watch::Receiver<u64>,
+    state: watch::Sender<State>,
+    stop: watch::Sender<bool>,
+    pulse: Arc<Pulse>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn world(elected: bool) -> World {
+    let log = Log::default();
+    let metrics = Arc::new(Metrics::new("test"));
+    let silent =
+        tower::service_fn(|_: http::Request<Body>| async { Ok::<_, kube::Error>(http::Response::new(Body::empty())) });
+    let bucket = Bucket::new(None, 1.0, Instant::now());
+    let events = EventSink::spawn(Client::new(silent, "x"), "i".into(), bucket, Arc::clone(&metrics));
+    let (seen_in, seen) = mpsc::channel(64);
+    let (outcomes_in, outcomes) = mpsc::channel(64);
+    let (_queries, queries) = mpsc::channel(1);
+    let (writes, writes_out) = mpsc::unbounded_channel();
+    let (epochs, epochs_out) = watch::channel(0);
+    let (state, leadership) = Leadership::new(Duration::from_secs(10));
+    let (stop, stopped) = watch::channel(false);
+    let pulse = Arc::new(Pulse::default());
+    let brain = Scribe { log: Arc::clone(&log), term: None, next: 0 };
+    let pulse_in = Arc::clone(&pulse);
+    let ports = Ports {
+        seen,
+        outcomes,
+        queries,
+        writes,
+        epochs,
+        leadership,
+        events,
+        metrics,
+        pulse: pulse_in,
+        stop: stopped,
+        elected,
+    };
+    let task = tokio::spawn(run(brain, ports));
+    World {
+        log,
+        seen: seen_in,
+        outcomes: outcomes_in,
+        writes: writes_out,
+        epochs: epochs_out,
+        state,
+        stop,
+        pulse,
+        task,
+    }
+}
+
+impl World {
+    async fn list_all(&self, epoch: u64) {
+        for kind in 0..KINDS {
+            let observation = Observation::Namespace(Change::Reset(Vec::new()));
+            self.seen.send(Seen { observation, listed: Some((kind, epoch)) }).await.unwrap();
+        }
+    }
+
+    fn has(&self, line: &str) -> bool {
+        self.log.lock().unwrap().iter().any(|logged| logged == line)
+    }
+
+    async fn write(&mut self) -> Write {
+        tokio::time::timeout(PATIENCE, self.writes.recv()).await.expect("a write").unwrap()
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !holds(self) {
+            assert!(Instant::now() < end, "{what}: {:?}", self.log.lock().unwrap());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// Time for the loop to do what it must not do: only used before asserting that nothing happened.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+#[tokio::test]
+async fn leads_only_on_lists_newer_than_the_claim() {
+    let mut world = world(true);
+    world.list_all(0).await;
+    world.until("ready", |world| world.pulse.ready()).await;
+    world.state.send_replace(State { term: Some(Term(3)), until: None });
+    world.until("the claim asks for fresh lists", |world| *world.epochs.borrow() == 1).await;
+    settle().await;
+    assert!(!world.has("lead Some(3)") && world.writes.try_recv().is_err());
+    world.list_all(1).await;
+    assert_eq!(world.write().await.term, Term(3));
+    assert!(world.has("lead Some(3)"));
+    world.state.send_replace(State::default());
+    world.until("stops leading", |world| world.has("lead None")).await;
+}
+
+#[tokio::test]
+async fn without_election_the_first_lists_are_enough() {
+    let mut world = world(false);
+    world.state.send_replace(State { term: Some(Term(1)), until: None });
+    settle().await;
+    assert!(!world.pulse.ready() && world.writes.try_recv().is_err(), "nothing before every kind was listed");
+    world.list_all(0).await;
+    assert_eq!(world.write().await.term, Term(1));
+}
+
+#[tokio::test]
+async fn does_not_decide_while_the_lease_runs_short() {
+    let mut world = world(true);
+    let state = |left: u64| State { term: Some(Term(2)), until: Some(Instant::now() + Duration::from_millis(left)) };
+    world.state.send_replace(state(100_000));
+    world.until("claim", |world| *world.epochs.borrow() == 1).await;
+    world.list_all(1).await;
+    world.write().await;
+    world.state.send_replace(state(9_900));
+    settle().await;
+    while world.writes.try_recv().is_ok() {}
+    let change = Observation::Namespace(Change::Reset(Vec::new()));
+    world.seen.send(Seen { observation: change, listed: None }).await.unwrap();
+    settle().await;
+    assert!(world.writes.try_recv().is_err(), "less than the write deadline is too little");
+    world.state.send_replace(state(15_000));
+    world.write().await;
+}
+
+#[tokio::test]
+async fn stops_after_the_last_outcome() {
+    let mut world = world(false);
+    world.list_all(0).await;
+    world.state.send_replace(State { term: Some(Term(1)), until: None });
+    let write = world.write().await;
+    world.stop.send_replace(true);
+    while world.writes.recv().await.is_some() {}
+    assert!(!world.task.is_finished(), "a write is under way");
+    world.outcomes.send((write.id, Outcome::Conflict)).await.unwrap();
+    drop(world.outcomes);
+    world.task.await.unwrap();
+    let log = world.log.lock().unwrap();
+    assert_eq!(log.last().map(String::as_str), Some("outcome 1 Conflict"));
+}

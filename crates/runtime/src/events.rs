@@ -1,0 +1,223 @@
+//! Kubernetes events: a bounded queue, one worker, a rate; what does not fit is dropped and counted, never waited for.
+
+use crate::metrics::Metrics;
+use crate::rate::Bucket;
+use berth_control::write::{EventType, Notice};
+use http::header::CONTENT_TYPE;
+use jiff::Timestamp;
+use kube::client::{Body, Client};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Longest note that the API server takes, in bytes.
+const NOTE_LIMIT: usize = 1024;
+/// End of a note that was cut.
+const CUT: &str = " ...";
+/// Longest reason or action, in bytes.
+const REASON_LIMIT: usize = 128;
+/// Notices that may wait.
+const QUEUE: usize = 4096;
+/// An identical notice within this time is not written again.
+const REPEAT: Duration = Duration::from_secs(60);
+/// Notices remembered for comparison.
+const REMEMBERED: usize = 8192;
+/// Time-out of one request.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where notices go. Cheap to clone, never blocks.
+#[derive(Clone)]
+pub struct EventSink {
+    queue: mpsc::Sender<Notice>,
+    metrics: Arc<Metrics>,
+}
+
+impl EventSink {
+    /// Starts the worker. It ends when every sink is gone; what still waits then is dropped.
+    #[must_use]
+    pub fn spawn(client: Client, instance: String, bucket: Bucket, metrics: Arc<Metrics>) -> Self {
+        let (queue, notices) = mpsc::channel(QUEUE);
+        let worker = Worker { client, instance, metrics: Arc::clone(&metrics), recent: Recent::default(), count: 0 };
+        tokio::spawn(worker.run(notices, bucket));
+        Self { queue, metrics }
+    }
+
+    /// Publishes, or drops and counts.
+    pub fn publish(&self, notice: Notice) {
+        if self.queue.try_send(notice).is_err() {
+            self.metrics.count("berth_events_dropped", &[("cause", "queue_full")], 1);
+        }
+    }
+}
+
+struct Worker {
+    client: Client,
+    instance: String,
+    metrics: Arc<Metrics>,
+    recent: Recent,
+    count: u64,
+}
+
+impl Worker {
+    async fn run(mut self, mut notices: mpsc::Receiver<Notice>, mut bucket: Bucket) {
+        while let Some(notice) = notices.recv().await {
+            if self.recent.repeats(&notice, Instant::now()) {
+                self.metrics.count("berth_events_dropped", &[("cause", "repeated")], 1);
+                continue;
+            }
+            bucket.wait().await;
+            self.count += 1;
+            let body = event(&notice, &self.instance, Timestamp::now(), self.count);
+            match self.post(&body).await {
+                Ok(()) => self.metrics.count("berth_events_published", &[], 1),
+                Err(error) => {
+                    self.metrics.count("berth_events_dropped", &[("cause", "refused")], 1);
+                    tracing::debug!(object = %notice.key, reason = notice.reason, error, "event not written");
+                }
+            }
+        }
+    }
+
+    async fn post(&self, body: &Value) -> Result<(), String> {
+        let namespace = body["metadata"]["namespace"].as_str().unwrap_or("default");
+        let request = http::Request::builder()
+            .method(http::Method::POST)
+            .uri(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string().into_bytes()))
+            .map_err(|error| error.to_string())?;
+        match tokio::time::timeout(DEADLINE, self.client.send(request)).await {
+            Ok(Ok(response)) => {
+                let status = response.status();
+                // Read to the end, so that the connection can be used again.
+                let _body = response.into_body().collect_bytes().await;
+                if status.is_success() { Ok(()) } else { Err(status.to_string()) }
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer in time".to_owned()),
+        }
+    }
+}
+
+/// What was said lately.
+#[derive(Default)]
+struct Recent {
+    said: BTreeMap<(String, String, String), Instant>,
+}
+
+impl Recent {
+    fn repeats(&mut self, notice: &Notice, now: Instant) -> bool {
+        if self.said.len() >= REMEMBERED {
+            self.said.retain(|_, at| now.saturating_duration_since(*at) < REPEAT);
+        }
+        if self.said.len() >= REMEMBERED {
+            self.said.clear();
+        }
+        let key = (notice.uid.clone(), notice.reason.clone(), notice.message.clone());
+        let last = self.said.insert(key, now);
+        last.is_some_and(|at| now.saturating_duration_since(at) < REPEAT)
+    }
+}
+
+/// The event object of a notice.
+fn event(notice: &Notice, instance: &str, now: Timestamp, count: u64) -> Value {
+    let (group, version, _) = notice.key.kind.resource();
+    let namespace = if notice.key.namespace.is_empty() { "default" } else { &notice.key.namespace };
+    let suffix = format!(".{:x}{:x}", now.as_microsecond(), count & 0xff);
+    let name = format!("{}{suffix}", cut_at(&notice.key.name, 253 - suffix.len()).trim_end_matches(['.', '-']));
+    let reason = cut_at(&notice.reason, REASON_LIMIT);
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "eventTime": format!("{now:.6}"),
+        "type": match notice.event_type { EventType::Normal => "Normal", EventType::Warning => "Warning" },
+        "reason": reason,
+        "action": reason,
+        "note": truncated(&notice.message),
+        "reportingController": notice.reporter,
+        "reportingInstance": cut_at(instance, REASON_LIMIT),
+        "regarding": {
+            "apiVersion": format!("{group}/{version}"),
+            "kind": notice.key.kind.name(),
+            "namespace": notice.key.namespace,
+            "name": notice.key.name,
+            "uid": notice.uid,
+        },
+    })
+}
+
+/// The longest start of `text` of at most `limit` bytes that ends at a character.
+fn cut_at(text: &str, limit: usize) -> &str {
+    let mut end = text.len().min(limit);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A message that fits into a note.
+fn truncated(message: &str) -> String {
+    if message.len() <= NOTE_LIMIT {
+        return message.to_owned();
+    }
+    format!("{}{CUT}", cut_at(message, NOTE_LIMIT - CUT.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_control::write::{Kind, ObjectKey};
+
+    fn notice(message: &str) -> Notice {
+        Notice {
+            key: ObjectKey { kind: Kind::Workload, namespace: "team".into(), name: "job-a-12345".into() },
+            uid: "u-1".into(),
+            event_type: EventType::Warning,
+            reason: "Pending".into(),
+            message: message.into(),
+            reporter: "kueue-admission",
+        }
+    }
+
+    #[test]
+    fn notes_are_cut_at_a_character() {
+        assert_eq!(truncated("short"), "short");
+        assert_eq!(truncated(&"a".repeat(1024)).len(), 1024);
+        let cut = truncated(&"a".repeat(1025));
+        assert_eq!((cut.len(), cut.ends_with("a ...")), (1024, true));
+        let wide = truncated(&"é".repeat(600));
+        assert!(wide.len() <= 1024 && wide.ends_with("é ..."), "{}", wide.len());
+    }
+
+    #[test]
+    fn event_has_what_the_server_demands() {
+        let now = Timestamp::from_microsecond(1_700_000_000_123_456).unwrap();
+        let event = event(&notice("no quota"), "berth_1", now, 1);
+        assert_eq!(event["eventTime"], "2023-11-14T22:13:20.123456Z");
+        assert_eq!(event["regarding"]["apiVersion"], "kueue.x-k8s.io/v1beta2");
+        assert_eq!(
+            (&event["type"], &event["reason"], &event["action"]),
+            (&json!("Warning"), &json!("Pending"), &json!("Pending"))
+        );
+        assert_eq!(event["metadata"]["namespace"], "team");
+        let mut cluster = notice("x");
+        cluster.key = ObjectKey { kind: Kind::ClusterQueue, namespace: String::new(), name: "q".repeat(253) };
+        let event = super::event(&cluster, "berth_1", now, 2);
+        assert_eq!(event["metadata"]["namespace"], "default");
+        assert!(event["metadata"]["name"].as_str().unwrap().len() <= 253);
+    }
+
+    #[tokio::test]
+    async fn identical_notices_within_a_minute_are_one() {
+        let mut recent = Recent::default();
+        let now = Instant::now();
+        assert!(!recent.repeats(&notice("a"), now));
+        assert!(recent.repeats(&notice("a"), now + Duration::from_secs(59)));
+        assert!(!recent.repeats(&notice("b"), now));
+        assert!(!recent.repeats(&notice("a"), now + Duration::from_secs(120)));
+    }
+}

@@ -1,0 +1,93 @@
+//! Leadership as a value: which term is ours and until when, shared by the elector, the loop and the writer.
+
+use berth_control::write::Term;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Term and end of the lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Our term; `None` when we do not lead.
+    pub term: Option<Term>,
+    /// When the lease ends by our own monotonic clock; `None` never ends (no election).
+    pub until: Option<Instant>,
+}
+
+impl State {
+    /// True when a write that takes at most `deadline` would end before another process may lead.
+    #[must_use]
+    pub fn open(&self, now: Instant, deadline: Duration) -> bool {
+        self.term.is_some() && self.until.is_none_or(|until| until.saturating_duration_since(now) >= deadline)
+    }
+}
+
+/// Reading side of leadership.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    receiver: watch::Receiver<State>,
+    deadline: Duration,
+}
+
+impl Leadership {
+    /// A handle and its writing side. `deadline` is the longest time a write takes.
+    #[must_use]
+    pub fn new(deadline: Duration) -> (watch::Sender<State>, Self) {
+        let (sender, receiver) = watch::channel(State::default());
+        (sender, Self { receiver, deadline })
+    }
+
+    /// The write deadline.
+    #[must_use]
+    pub const fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// The state of this moment.
+    #[must_use]
+    pub fn state(&self) -> State {
+        *self.receiver.borrow()
+    }
+
+    /// True when a write decided under `term` may still be sent now.
+    #[must_use]
+    pub fn permits(&self, term: Term, now: Instant) -> bool {
+        let state = self.state();
+        state.term == Some(term) && state.open(now, self.deadline)
+    }
+
+    /// True when nothing forbids sending: we lead and the lease has time left.
+    #[must_use]
+    pub fn open(&self, now: Instant) -> bool {
+        self.state().open(now, self.deadline)
+    }
+
+    /// Waits for a change of term or of the lease's end. Never returns when the elector is gone.
+    pub async fn changed(&mut self) {
+        if self.receiver.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_needs_the_term_and_time() {
+        let deadline = Duration::from_secs(10);
+        let (sender, leadership) = Leadership::new(deadline);
+        let now = Instant::now();
+        assert!(!leadership.permits(Term(1), now));
+        sender.send_replace(State { term: Some(Term(1)), until: Some(now + Duration::from_secs(15)) });
+        assert!(leadership.permits(Term(1), now));
+        assert!(leadership.permits(Term(1), now + Duration::from_secs(5)));
+        assert!(!leadership.permits(Term(1), now + Duration::from_millis(5001)));
+        assert!(!leadership.permits(Term(2), now));
+        sender.send_replace(State { term: None, until: None });
+        assert!(!leadership.permits(Term(1), now));
+        sender.send_replace(State { term: Some(Term(3)), until: None });
+        assert!(leadership.permits(Term(3), now + Duration::from_secs(100_000)));
+    }
+}

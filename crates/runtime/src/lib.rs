@@ -1,0 +1,32 @@
+//! The shell around control: it watches, it writes, it holds the lease, it serves figures. It decides nothing.
+//!
+//! One thread owns the [`Brain`] (control's facade). Watches feed it observations, it returns writes, the writer
+//! performs them, and outcomes come back to it. Everything that reaches the network is here and in no crate below.
+//!
+//! What it never does: choose what to write, retry a write by itself, or keep a copy of objects.
+//!
+//! Where to start reading: [`run`] wires the parts; [`core_loop`] is the heart; [`writer`] says what each answer of the
+//! API server means; [`lease`] is the election as a pure state machine and [`elector`] its input and output;
+//! [`watches`] turns kube's watch events into observations.
+
+pub mod brain;
+pub mod clients;
+pub mod core_loop;
+pub mod elector;
+pub mod events;
+pub mod guarded;
+pub mod leadership;
+pub mod lease;
+pub mod metrics;
+pub mod options;
+pub mod outcome;
+pub mod pool;
+pub mod rate;
+pub mod run;
+pub mod server;
+pub mod watches;
+pub mod writer;
+
+pub use brain::{Brain, Step};
+pub use options::{Election, Options};
+pub use run::{Error, run};

@@ -1,0 +1,384 @@
+//! Figures for Prometheus: counters and histograms kept here, gauges computed by control when somebody asks.
+//!
+//! The table below is the whole contract: names and labels are Kueue's, so that existing dashboards and alerts work, plus
+//! a few of our own under `berth_`. A name that is not in the table is refused with a log line, never invented.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Labels of one series, sorted by key when stored.
+type Labels = Vec<(String, String)>;
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Counter,
+    Gauge,
+    /// Histogram with Kueue's buckets: 1, then 2.5 doubling, that many in all.
+    Waits(u16),
+    /// Histogram with the default buckets of the Prometheus clients.
+    Short,
+}
+
+struct Definition {
+    name: &'static str,
+    help: &'static str,
+    shape: Shape,
+}
+
+const fn metric(name: &'static str, shape: Shape, help: &'static str) -> Definition {
+    Definition { name, help, shape }
+}
+
+/// Every metric, in the order of exposition. Counters are named without `_total`, which the format adds.
+const TABLE: &[Definition] = &[
+    metric("kueue_build_info", Shape::Gauge, "Version of the running binary, always 1"),
+    metric("kueue_admission_attempts", Shape::Counter, "Attempts to admit workloads, by result"),
+    metric("kueue_admission_attempt_duration_seconds", Shape::Short, "Time of an attempt to admit, by result"),
+    metric("kueue_pending_workloads", Shape::Gauge, "Pending workloads of a ClusterQueue, active or inadmissible"),
+    metric("kueue_reserving_active_workloads", Shape::Gauge, "Workloads that hold quota in a ClusterQueue"),
+    metric("kueue_admitted_active_workloads", Shape::Gauge, "Admitted and unfinished workloads of a ClusterQueue"),
+    metric("kueue_finished_workloads", Shape::Gauge, "Finished workloads that still exist, by ClusterQueue"),
+    metric("kueue_quota_reserved_workloads", Shape::Counter, "Quota reservations, by ClusterQueue"),
+    metric("kueue_admitted_workloads", Shape::Counter, "Admissions, by ClusterQueue"),
+    metric("kueue_finished_workloads_count", Shape::Counter, "Finished workloads, by ClusterQueue"),
+    metric("kueue_evicted_workloads", Shape::Counter, "Evictions, by ClusterQueue and reason"),
+    metric("kueue_evicted_workloads_once", Shape::Counter, "First evictions per workload, reason and cause"),
+    metric("kueue_preempted_workloads", Shape::Counter, "Preemptions, by preempting ClusterQueue and reason"),
+    metric("kueue_quota_reserved_wait_time_seconds", Shape::Waits(14), "Creation or requeue to reservation"),
+    metric("kueue_admission_wait_time_seconds", Shape::Waits(16), "Creation or requeue to admission"),
+    metric("kueue_admission_checks_wait_time_seconds", Shape::Waits(14), "Reservation to admission"),
+    metric("kueue_ready_wait_time_seconds", Shape::Waits(14), "Creation or requeue to pods ready"),
+    metric("kueue_admitted_until_ready_wait_time_seconds", Shape::Waits(14), "Admission to pods ready"),
+    metric("kueue_workload_eviction_latency_seconds", Shape::Waits(14), "Eviction to the release of its quota"),
+    metric("kueue_execution_time_seconds", Shape::Waits(16), "Admitted time of finished workloads"),
+    metric("kueue_cluster_queue_status", Shape::Gauge, "1 for the status of a ClusterQueue, 0 for the others"),
+    metric("kueue_cluster_queue_resource_reservation", Shape::Gauge, "Reserved amount per flavor and resource"),
+    metric("kueue_cluster_queue_resource_usage", Shape::Gauge, "Admitted amount per flavor and resource"),
+    metric("kueue_cluster_queue_resource_pending", Shape::Gauge, "Requests of pending workloads per resource"),
+    metric("kueue_cluster_queue_nominal_quota", Shape::Gauge, "Nominal quota per flavor and resource"),
+    metric("kueue_cluster_queue_borrowing_limit", Shape::Gauge, "Borrowing limit per flavor and resource"),
+    metric("kueue_cluster_queue_lending_limit", Shape::Gauge, "Lending limit per flavor and resource"),
+    metric("kueue_cluster_queue_weighted_share", Shape::Gauge, "Weighted share of a ClusterQueue"),
+    metric("kueue_cohort_weighted_share", Shape::Gauge, "Weighted share of a Cohort"),
+    metric("kueue_local_queue_pending_workloads", Shape::Gauge, "Pending workloads of a LocalQueue"),
+    metric("kueue_local_queue_reserving_active_workloads", Shape::Gauge, "Workloads that hold quota, by LocalQueue"),
+    metric("kueue_local_queue_admitted_active_workloads", Shape::Gauge, "Admitted workloads of a LocalQueue"),
+    metric("kueue_local_queue_finished_workloads", Shape::Gauge, "Finished workloads of a LocalQueue that exist"),
+    metric("kueue_local_queue_quota_reserved_workloads", Shape::Counter, "Quota reservations, by LocalQueue"),
+    metric("kueue_local_queue_admitted_workloads", Shape::Counter, "Admissions, by LocalQueue"),
+    metric("kueue_local_queue_finished_workloads_count", Shape::Counter, "Finished workloads, by LocalQueue"),
+    metric("kueue_local_queue_evicted_workloads", Shape::Counter, "Evictions, by LocalQueue and reason"),
+    metric(
+        "kueue_local_queue_quota_reserved_wait_time_seconds",
+        Shape::Waits(14),
+        "Creation or requeue to reservation",
+    ),
+    metric("kueue_local_queue_admission_wait_time_seconds", Shape::Waits(14), "Creation or requeue to admission"),
+    metric("kueue_local_queue_admission_checks_wait_time_seconds", Shape::Waits(14), "Reservation to admission"),
+    metric("kueue_local_queue_ready_wait_time_seconds", Shape::Waits(14), "Creation or requeue to pods ready"),
+    metric("kueue_local_queue_execution_time_seconds", Shape::Waits(16), "Admitted time of finished workloads"),
+    metric("kueue_local_queue_status", Shape::Gauge, "1 for the value of a LocalQueue's Active condition"),
+    metric("kueue_local_queue_resource_reservation", Shape::Gauge, "Reserved amount per flavor and resource"),
+    metric("kueue_local_queue_resource_usage", Shape::Gauge, "Admitted amount per flavor and resource"),
+    metric("rest_client_requests", Shape::Counter, "Requests to the API server, watches included"),
+    metric("berth_writes", Shape::Counter, "Writes by purpose and outcome"),
+    metric("berth_events_published", Shape::Counter, "Kubernetes events written"),
+    metric("berth_events_dropped", Shape::Counter, "Kubernetes events not written, by cause"),
+    metric("berth_sweep_found", Shape::Counter, "Parked workloads that only the slow sweep woke; must stay 0"),
+    metric("berth_unacknowledged_admissions", Shape::Gauge, "Admissions decided and not yet written"),
+    metric("berth_writes_refused", Shape::Counter, "Writes that the API server refused for good"),
+    metric("berth_watch_errors", Shape::Counter, "Failures of watches, by resource"),
+    metric("berth_undecodable_objects", Shape::Counter, "Objects passed over because they do not decode"),
+    metric("berth_step_duration_seconds", Shape::Short, "Time control took for one step"),
+];
+
+/// Names under which control counts finished workloads and that the exposition already uses for a gauge: OpenMetrics
+/// allows a name only once, so the counter keeps Kueue's full name by being encoded as `..._total` itself.
+const DOUBLE: [(&str, &str); 2] = [
+    ("kueue_finished_workloads", "kueue_finished_workloads_count"),
+    ("kueue_local_queue_finished_workloads", "kueue_local_queue_finished_workloads_count"),
+];
+
+/// Role label of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Takes part in the election and does not lead.
+    Follower = 0,
+    /// Leads.
+    Leader = 1,
+    /// No election.
+    Standalone = 2,
+}
+
+/// Gauges of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Gauges {
+    values: BTreeMap<&'static str, Vec<(Labels, f64)>>,
+}
+
+impl Gauges {
+    /// Sets one value.
+    pub fn set(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
+        self.values.entry(name).or_default().push((owned(labels), value));
+    }
+}
+
+enum Series {
+    Counter(u64),
+    Histogram(Histogram),
+}
+
+/// The registry.
+pub struct Metrics {
+    series: Mutex<BTreeMap<&'static str, BTreeMap<Labels, Series>>>,
+    role: AtomicU8,
+    version: String,
+}
+
+impl Metrics {
+    /// An empty registry of a binary of that version.
+    #[must_use]
+    pub fn new(version: &str) -> Self {
+        Self { series: Mutex::default(), role: AtomicU8::new(Role::Follower as u8), version: version.to_owned() }
+    }
+
+    /// Sets the role that all of Kueue's series carry from now on.
+    pub fn set_role(&self, role: Role) {
+        self.role.store(role as u8, Ordering::Relaxed);
+    }
+
+    /// Adds to a counter (name without `_total`).
+    pub fn count(&self, name: &str, labels: &[(&str, &str)], by: u64) {
+        let Some(definition) = defined(name, |shape| shape == Shape::Counter) else { return };
+        let labels = self.complete(definition.name, owned(labels));
+        let mut all = self.lock();
+        let series = all.entry(definition.name).or_default().entry(labels).or_insert(Series::Counter(0));
+        if let Series::Counter(value) = series {
+            *value = value.saturating_add(by);
+        }
+    }
+
+    /// Puts a value into a histogram.
+    pub fn observe(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let Some(definition) = defined(name, |shape| matches!(shape, Shape::Waits(_) | Shape::Short)) else { return };
+        let labels = self.complete(definition.name, owned(labels));
+        let mut all = self.lock();
+        let series = all
+            .entry(definition.name)
+            .or_default()
+            .entry(labels)
+            .or_insert_with(|| Series::Histogram(histogram(definition.shape)));
+        if let Series::Histogram(histogram) = series {
+            histogram.observe(value);
+        }
+    }
+
+    /// Removes every series that has all of these labels: called when a queue is deleted.
+    pub fn forget(&self, labels: &[(&str, &str)]) {
+        let matches =
+            |series: &Labels| labels.iter().all(|(key, value)| series.iter().any(|(k, v)| k == key && v == value));
+        for family in self.lock().values_mut() {
+            family.retain(|series, _| !matches(series));
+        }
+    }
+
+    /// The exposition in the OpenMetrics text format.
+    #[must_use]
+    pub fn encode(self: &Arc<Self>, mut gauges: Gauges) -> String {
+        gauges.set(
+            "kueue_build_info",
+            &[
+                ("git_version", &format!("v{}", self.version)),
+                ("git_commit", option_env!("BERTH_GIT_COMMIT").unwrap_or("unknown")),
+                ("build_date", option_env!("BERTH_BUILD_DATE").unwrap_or("unknown")),
+                ("go_version", ""),
+                ("compiler", "rustc"),
+                ("platform", &format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH)),
+            ],
+            1.0,
+        );
+        for (name, values) in &mut gauges.values {
+            for (labels, _) in values {
+                *labels = self.complete(name, std::mem::take(labels));
+            }
+        }
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Exposition { metrics: Arc::clone(self), gauges }));
+        let mut out = String::new();
+        match text::encode(&mut out, &registry) {
+            Ok(()) => out,
+            Err(fmt::Error) => "# EOF\n".to_owned(),
+        }
+    }
+
+    fn complete(&self, name: &str, mut labels: Labels) -> Labels {
+        if name.starts_with("kueue_") && name != "kueue_build_info" {
+            let role = match self.role.load(Ordering::Relaxed) {
+                1 => "leader",
+                2 => "standalone",
+                _ => "follower",
+            };
+            labels.push(("replica_role".to_owned(), role.to_owned()));
+        }
+        labels.sort();
+        labels
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, BTreeMap<Labels, Series>>> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn owned(labels: &[(&str, &str)]) -> Labels {
+    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The definition of a metric, or a log line when there is none of that shape.
+fn defined(name: &str, fits: impl Fn(Shape) -> bool) -> Option<&'static Definition> {
+    let plain = name.strip_suffix("_total").unwrap_or(name);
+    let renamed = DOUBLE.iter().find(|(from, _)| *from == plain).map(|(_, to)| *to);
+    let found = TABLE
+        .iter()
+        .find(|definition| definition.name == plain && fits(definition.shape))
+        .or_else(|| TABLE.iter().find(|definition| Some(definition.name) == renamed && fits(definition.shape)));
+    if found.is_none() {
+        tracing::error!(name, "unknown metric");
+    }
+    found
+}
+
+fn histogram(shape: Shape) -> Histogram {
+    match shape {
+        Shape::Waits(count) => {
+            Histogram::new(std::iter::once(1.0).chain(exponential_buckets(2.5, 2.0, count.saturating_sub(1))))
+        }
+        Shape::Short | Shape::Counter | Shape::Gauge => {
+            Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
+        }
+    }
+}
+
+struct Exposition {
+    metrics: Arc<Metrics>,
+    gauges: Gauges,
+}
+
+impl fmt::Debug for Exposition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exposition")
+    }
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let series = self.metrics.lock();
+        for definition in TABLE {
+            if definition.shape == Shape::Gauge {
+                let Some(values) = self.gauges.values.get(definition.name) else { continue };
+                let family = encoder.encode_descriptor(definition.name, definition.help, None, MetricType::Gauge)?;
+                encode_all(family, values.iter().map(|(labels, value)| (labels, ConstGauge::new(*value))))?;
+                continue;
+            }
+            // A counter that control keeps itself arrives among the gauges as the value it has now.
+            let given = self.gauges.values.get(definition.name).into_iter().flatten();
+            let mut counters: Vec<(&Labels, ConstCounter)> =
+                given.map(|(labels, value)| (labels, ConstCounter::new(value.max(0.0) as u64))).collect();
+            let mut histograms = Vec::new();
+            for (labels, series) in series.get(definition.name).into_iter().flatten() {
+                match series {
+                    Series::Counter(value) => counters.push((labels, ConstCounter::new(*value))),
+                    Series::Histogram(histogram) => histograms.push((labels, histogram.clone())),
+                }
+            }
+            if counters.is_empty() && histograms.is_empty() {
+                continue;
+            }
+            let kind = if definition.shape == Shape::Counter { MetricType::Counter } else { MetricType::Histogram };
+            let family = encoder.encode_descriptor(exposed(definition.name), definition.help, None, kind)?;
+            if definition.shape == Shape::Counter {
+                encode_all(family, counters.into_iter())?;
+            } else {
+                encode_all(family, histograms.into_iter())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Encodes all series of one metric; one without labels stands alone and gets no empty braces.
+fn encode_all<'a, M: EncodeMetric>(
+    mut family: MetricEncoder,
+    series: impl Iterator<Item = (&'a Labels, M)>,
+) -> fmt::Result {
+    for (labels, metric) in series {
+        if labels.is_empty() {
+            return metric.encode(family);
+        }
+        metric.encode(family.encode_family(labels)?)?;
+    }
+    Ok(())
+}
+
+/// Name under which a metric is exposed.
+fn exposed(name: &'static str) -> &'static str {
+    DOUBLE.iter().find(|(_, internal)| *internal == name).map_or(name, |(public, _)| public)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exposition_has_kueues_names() {
+        let metrics = Arc::new(Metrics::new("0.1.0"));
+        metrics.set_role(Role::Leader);
+        metrics.count("kueue_admitted_workloads", &[("cluster_queue", "a"), ("priority_class", "")], 2);
+        metrics.count("kueue_admitted_workloads_total", &[("priority_class", ""), ("cluster_queue", "a")], 1);
+        metrics.count("kueue_finished_workloads", &[("cluster_queue", "a")], 5);
+        metrics.observe("kueue_admission_wait_time_seconds", &[("cluster_queue", "a")], 3.0);
+        metrics.count("no_such_metric", &[], 1);
+        let mut gauges = Gauges::default();
+        gauges.set("kueue_pending_workloads", &[("cluster_queue", "a"), ("status", "active")], 7.0);
+        gauges.set("berth_sweep_found", &[], 0.0);
+        let text = metrics.encode(gauges);
+        for line in [
+            "berth_sweep_found_total 0\n",
+            "kueue_admitted_workloads_total{cluster_queue=\"a\",priority_class=\"\",replica_role=\"leader\"} 3",
+            "kueue_finished_workloads_total{cluster_queue=\"a\",replica_role=\"leader\"} 5",
+            "kueue_pending_workloads{cluster_queue=\"a\",replica_role=\"leader\",status=\"active\"} 7.0",
+            "kueue_admission_wait_time_seconds_bucket{le=\"5.0\",cluster_queue=\"a\",replica_role=\"leader\"} 1",
+            "kueue_admission_wait_time_seconds_bucket{le=\"40960.0\",cluster_queue=\"a\",replica_role=\"leader\"} 1",
+        ] {
+            assert!(text.contains(line), "{line}\nnot in\n{text}");
+        }
+        assert!(text.contains("kueue_build_info{") && text.ends_with("# EOF\n") && !text.contains("no_such"));
+    }
+
+    #[test]
+    fn deleted_queues_leave_no_series() {
+        let metrics = Arc::new(Metrics::new("0"));
+        metrics.count("kueue_admitted_workloads", &[("cluster_queue", "a")], 1);
+        metrics.count("kueue_admitted_workloads", &[("cluster_queue", "b")], 1);
+        metrics.forget(&[("cluster_queue", "a")]);
+        let text = metrics.encode(Gauges::default());
+        assert!(!text.contains("cluster_queue=\"a\"") && text.contains("cluster_queue=\"b\""), "{text}");
+    }
+
+    #[test]
+    fn table_names_are_unique() {
+        let mut names: Vec<_> = TABLE.iter().map(|definition| definition.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len());
+    }
+}

@@ -1,0 +1,181 @@
+//! What an answer of the API server means for control: pure, so that every code has a test.
+
+use berth_control::write::Outcome;
+use serde::Deserialize;
+
+/// The verb class of a write, as far as the meaning of an answer depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// POST.
+    Create,
+    /// Any PATCH.
+    Patch,
+    /// DELETE.
+    Delete,
+}
+
+/// Pause before trying again when a busy server does not say how long.
+const DEFAULT_PAUSE_MS: u64 = 1000;
+
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    metadata: WrittenMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WrittenMeta {
+    resource_version: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    message: String,
+    reason: String,
+    details: Option<Details>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Details {
+    retry_after_seconds: u64,
+}
+
+/// Maps an answer to an outcome. `retry_after` is the header of that name in seconds.
+#[must_use]
+pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) -> Outcome {
+    if (200..300).contains(&code) {
+        if verb == Verb::Delete {
+            return Outcome::Applied { resource_version: String::new() };
+        }
+        return match serde_json::from_slice::<Written>(body) {
+            Ok(written) => Outcome::Applied { resource_version: written.metadata.resource_version },
+            // The server did it but its answer was cut: what it wrote is unknown to us.
+            Err(error) => Outcome::Unknown(format!("answer of the API server is not readable: {error}")),
+        };
+    }
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let text = if status.message.is_empty() {
+        String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned()
+    } else {
+        status.message.clone()
+    };
+    let pause = || {
+        let seconds = retry_after.or_else(|| status.details.as_ref().map(|details| details.retry_after_seconds));
+        seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_PAUSE_MS, |seconds| seconds.saturating_mul(1000))
+    };
+    match code {
+        409 if verb == Verb::Create && status.reason == "AlreadyExists" => Outcome::AlreadyExists,
+        409 if names_another_uid(&text) => Outcome::Gone,
+        409 => Outcome::Conflict,
+        404 => Outcome::Gone,
+        // An expired token is renewed by the client within seconds; nothing was written.
+        401 | 429 | 503 => Outcome::Busy(pause()),
+        408 => Outcome::Unknown(text),
+        400..=499 => Outcome::Refused(text),
+        _ => Outcome::Unknown(format!("HTTP {code}: {text}")),
+    }
+}
+
+/// True when a conflict says that another object lives under that name, or none: what we knew is gone.
+fn names_another_uid(message: &str) -> bool {
+    message.contains("Precondition failed: UID") || message.contains("uid mismatch")
+}
+
+/// Meaning of a failure before any answer came: a refused connection certainly wrote nothing, the rest is unknown.
+#[must_use]
+pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> Outcome {
+    let mut source = Some(error);
+    while let Some(current) = source {
+        if let Some(io) = current.downcast_ref::<std::io::Error>()
+            && io.kind() == std::io::ErrorKind::ConnectionRefused
+        {
+            return Outcome::Busy(DEFAULT_PAUSE_MS);
+        }
+        source = current.source();
+    }
+    Outcome::Unknown(error.to_string())
+}
+
+/// Name of an outcome for metrics.
+#[must_use]
+pub const fn label(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Applied { .. } => "applied",
+        Outcome::Conflict => "conflict",
+        Outcome::AlreadyExists => "already_exists",
+        Outcome::Gone => "gone",
+        Outcome::Refused(_) => "refused",
+        Outcome::Busy(_) => "busy",
+        Outcome::Unknown(_) => "unknown",
+        Outcome::NotSent => "not_sent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(reason: &str, message: &str) -> Vec<u8> {
+        serde_json::json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message})
+            .to_string()
+            .into_bytes()
+    }
+
+    #[test]
+    fn success_carries_the_version() {
+        let body = br#"{"kind":"Workload","metadata":{"name":"a","resourceVersion":"42"},"spec":{}}"#;
+        let applied = |rv: &str| Outcome::Applied { resource_version: rv.to_owned() };
+        assert_eq!(outcome_of(Verb::Patch, 200, None, body), applied("42"));
+        assert_eq!(outcome_of(Verb::Create, 201, None, body), applied("42"));
+        assert_eq!(outcome_of(Verb::Delete, 200, None, b"{}"), applied(""));
+        assert!(matches!(outcome_of(Verb::Patch, 200, None, b"{\"meta"), Outcome::Unknown(_)));
+    }
+
+    #[test]
+    fn conflicts_are_told_apart() {
+        let modified =
+            status("Conflict", "Operation cannot be fulfilled on workloads \"w\": the object has been modified");
+        assert_eq!(outcome_of(Verb::Patch, 409, None, &modified), Outcome::Conflict);
+        let exists = status("AlreadyExists", "workloads.kueue.x-k8s.io \"w\" already exists");
+        assert_eq!(outcome_of(Verb::Create, 409, None, &exists), Outcome::AlreadyExists);
+        let other = status("Conflict", "Precondition failed: UID in precondition: a, UID in object meta: b");
+        assert_eq!(outcome_of(Verb::Patch, 409, None, &other), Outcome::Gone);
+        assert_eq!(outcome_of(Verb::Delete, 409, None, &other), Outcome::Gone);
+        let none =
+            status("Conflict", "uid mismatch: the provided object specified uid a, and no existing object was found");
+        assert_eq!(outcome_of(Verb::Patch, 409, None, &none), Outcome::Gone);
+    }
+
+    #[test]
+    fn refusals_carry_the_text() {
+        for code in [400, 403, 405, 413, 415, 422] {
+            let outcome = outcome_of(Verb::Patch, code, None, &status("Invalid", "spec.x: must not change"));
+            assert_eq!(outcome, Outcome::Refused("spec.x: must not change".into()), "{code}");
+        }
+        assert_eq!(outcome_of(Verb::Patch, 404, None, &status("NotFound", "gone")), Outcome::Gone);
+    }
+
+    #[test]
+    fn busy_says_how_long() {
+        assert_eq!(outcome_of(Verb::Patch, 429, Some(3), b""), Outcome::Busy(3000));
+        assert_eq!(outcome_of(Verb::Patch, 503, None, b"x"), Outcome::Busy(1000));
+        let body = br#"{"kind":"Status","details":{"retryAfterSeconds":7}}"#;
+        assert_eq!(outcome_of(Verb::Patch, 429, None, body), Outcome::Busy(7000));
+        assert_eq!(outcome_of(Verb::Create, 401, None, b""), Outcome::Busy(1000));
+    }
+
+    #[test]
+    fn what_may_have_happened_is_unknown() {
+        for code in [408, 500, 502, 504] {
+            assert!(matches!(outcome_of(Verb::Patch, code, None, b"late"), Outcome::Unknown(_)), "{code}");
+        }
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let wrapped = kube::Error::Service(Box::new(refused));
+        assert_eq!(outcome_of_failure(&wrapped), Outcome::Busy(1000));
+        let reset = kube::Error::Service(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
+        assert!(matches!(outcome_of_failure(&reset), Outcome::Unknown(_)));
+    }
+}

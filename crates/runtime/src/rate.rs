@@ -1,0 +1,65 @@
+//! A token bucket on the monotonic clock.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Token bucket. Without a rate it never waits.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    rate: Option<f64>,
+    burst: f64,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    /// A full bucket: `rate` tokens a second (`None` is unlimited), at most `burst` at once.
+    #[must_use]
+    pub fn new(rate: Option<f64>, burst: f64, now: Instant) -> Self {
+        let burst = burst.max(1.0);
+        Self { rate: rate.filter(|rate| *rate > 0.0), burst, tokens: burst, filled: now }
+    }
+
+    /// Takes a token, or says how long until there is one.
+    ///
+    /// # Errors
+    /// The time to wait before asking again.
+    pub fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        let Some(rate) = self.rate else { return Ok(()) };
+        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
+        self.filled = now;
+        self.tokens = (self.tokens + passed * rate).min(self.burst);
+        if self.tokens >= 1.0 {
+            self.tokens -= 1.0;
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64((1.0 - self.tokens) / rate))
+    }
+
+    /// Waits for a token.
+    pub async fn wait(&mut self) {
+        while let Err(pause) = self.take(Instant::now()) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn burst_then_rate() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(Some(10.0), 3.0, start);
+        for _ in 0..3 {
+            assert!(bucket.take(start).is_ok());
+        }
+        let pause = bucket.take(start).unwrap_err();
+        assert!((pause.as_secs_f64() - 0.1).abs() < 1e-9, "{pause:?}");
+        assert!(bucket.take(start + Duration::from_millis(101)).is_ok());
+        assert!(bucket.take(start + Duration::from_millis(102)).is_err());
+        let mut endless = Bucket::new(None, 1.0, start);
+        assert!((0..1000).all(|_| endless.take(start).is_ok()));
+    }
+}

@@ -1,0 +1,212 @@
+//! Wiring: starts every part, waits for the signal, stops them in order.
+
+use crate::brain::Brain;
+use crate::clients::Clients;
+use crate::core_loop::{self, Ports, Pulse};
+use crate::elector::{self, Elector};
+use crate::events::EventSink;
+use crate::leadership::{Leadership, State};
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::rate::Bucket;
+use crate::server::{self, Context, Fresh};
+use crate::watches;
+use crate::{pool, writer::Writer};
+use berth_control::write::Term;
+use futures::FutureExt;
+use jiff::Timestamp;
+use kube::Config;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Why the runtime ended without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The client could not be made.
+    #[error("making the API client")]
+    Client(#[source] kube::Error),
+    /// A server could not listen.
+    #[error("{0}")]
+    Listen(String),
+    /// A part ended that must not end; the log says why.
+    #[error("{0} ended unexpectedly")]
+    Ended(&'static str),
+}
+
+/// Observations that may wait for the loop.
+const SEEN_QUEUE: usize = 4096;
+/// Outcomes that may wait for the loop.
+const OUTCOME_QUEUE: usize = 1024;
+/// Questions that may wait for the loop.
+const QUERY_QUEUE: usize = 16;
+/// Patience beyond the write deadline when writes are drained.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs until `shutdown` is ready, then stops leading, drains the writes, closes the servers and releases the lease.
+/// `make` makes a brain; it is called once for the loop and once per comparison with a fresh list.
+///
+/// # Errors
+/// When a server cannot listen, the client cannot be made, or a part ends by itself.
+pub async fn run<B: Brain>(
+    config: Config,
+    options: Options,
+    make: impl Fn() -> B + Send + Sync + 'static,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let metrics = Arc::new(Metrics::new(&options.version));
+    let clients = Clients::new(config, &options.version, &metrics).map_err(Error::Client)?;
+    let (state, leadership) = Leadership::new(options.write_deadline());
+    let identity = elector::identity();
+    let pulse = Arc::new(Pulse::default());
+    let (seen_in, seen) = mpsc::channel(SEEN_QUEUE);
+    let (outcomes_in, outcomes) = mpsc::channel(OUTCOME_QUEUE);
+    let (queries_in, queries) = mpsc::channel(QUERY_QUEUE);
+    let (writes, writes_out) = mpsc::unbounded_channel();
+    let (epochs, epoch) = watch::channel(0);
+    let (stop, stopped) = watch::channel(false);
+
+    let make = Arc::new(make);
+    let context = Context {
+        queries: queries_in,
+        metrics: Arc::clone(&metrics),
+        pulse: Arc::clone(&pulse),
+        fresh: fresh(clients.rpc.clone(), Arc::clone(&make)),
+        last: Arc::default(),
+    };
+    let mut servers = serve(&options, &context).await?;
+
+    let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
+    let events = EventSink::spawn(clients.rpc.clone(), identity.clone(), event_bucket, Arc::clone(&metrics));
+    let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), Arc::clone(&metrics)));
+    let write_bucket = Bucket::new(options.write_rate, options.write_burst, Instant::now());
+    let pool = tokio::spawn(pool::run(writer, writes_out, outcomes_in, write_bucket, options.writes_in_flight));
+    let ports = Ports {
+        seen,
+        outcomes,
+        queries,
+        writes,
+        epochs,
+        leadership,
+        events,
+        metrics: Arc::clone(&metrics),
+        pulse: Arc::clone(&pulse),
+        stop: stopped,
+        elected: options.election.is_some(),
+    };
+    let mut core = on_own_thread(make(), ports)?;
+    let mut watching = watches::spawn_all(&watches::Context {
+        client: clients.watch.clone(),
+        seen: seen_in,
+        epoch,
+        metrics: Arc::clone(&metrics),
+    });
+    let (mut elector, keep) = match &options.election {
+        Some(election) => (Some(Elector::spawn(clients.rpc.clone(), election, identity, state)), None),
+        None => {
+            state.send_replace(State { term: Some(Term(1)), until: None });
+            (None, Some(state))
+        }
+    };
+
+    let mut ended = None;
+    tokio::select! {
+        () = shutdown => tracing::info!("shutting down"),
+        _ = &mut core => ended = Some("the control loop"),
+        _ = watching.join_next() => ended = Some("a watch"),
+        Some(_) = servers.join_next() => ended = Some("a server"),
+        () = elector_end(&mut elector) => ended = Some("the elector"),
+    }
+
+    // Order: no new decision, no new write, then what is under way, then the servers, the lease last.
+    pulse.stop();
+    let (resign, release) = match elector {
+        Some(handle) => (Some(handle.resign), Some((handle.release, handle.task))),
+        None => (None, None),
+    };
+    if let Some(resign) = resign {
+        let _ = resign.send(());
+    }
+    if let Some(state) = keep {
+        state.send_replace(State::default());
+    }
+    stop.send_replace(true);
+    let patience = options.write_deadline() + GRACE;
+    if ended != Some("the control loop") && tokio::time::timeout(patience, &mut core).await.is_err() {
+        tracing::error!("writes did not end in time");
+    }
+    let drained = tokio::time::timeout(GRACE, pool).await.is_ok();
+    watching.shutdown().await;
+    servers.shutdown().await;
+    if let Some((release, task)) = release {
+        if drained {
+            let _ = release.send(());
+            let _ = tokio::time::timeout(GRACE, task).await;
+        } else {
+            // Somebody else may only lead when none of our writes can arrive any more: let the lease run out.
+            task.abort();
+        }
+    }
+    ended.map_or(Ok(()), |part| Err(Error::Ended(part)))
+}
+
+/// Ends when the elector's task does; never without an elector.
+async fn elector_end(elector: &mut Option<elector::Handle>) {
+    match elector {
+        Some(handle) => {
+            let _ = (&mut handle.task).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Runs the loop on a thread of its own, so that a long decision never holds up a renewal or a write.
+fn on_own_thread<B: Brain>(brain: B, ports: Ports) -> Result<oneshot::Receiver<()>, Error> {
+    let (done, ended) = oneshot::channel();
+    let handle = tokio::runtime::Handle::current();
+    std::thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(move || {
+            let _done = done;
+            handle.block_on(core_loop::run(brain, ports));
+        })
+        .map_err(|_| Error::Ended("the control thread"))?;
+    Ok(ended)
+}
+
+async fn serve(options: &Options, context: &Context) -> Result<JoinSet<std::io::Result<()>>, Error> {
+    let mut servers = JoinSet::new();
+    if let Some(address) = &options.metrics_address {
+        let listener = server::bind(address).await.map_err(Error::Listen)?;
+        servers.spawn(server::serve_metrics(listener, context.clone()));
+    }
+    if let Some(address) = &options.health_address {
+        let listener = server::bind(address).await.map_err(Error::Listen)?;
+        let (context, live, ready) = (context.clone(), options.liveness_path.clone(), options.readiness_path.clone());
+        servers.spawn(async move { server::serve_health(listener, context, &live, &ready).await });
+    }
+    Ok(servers)
+}
+
+/// A digest of a brain that has seen nothing but fresh lists.
+fn fresh<B: Brain>(client: kube::Client, make: Arc<impl Fn() -> B + Send + Sync + 'static>) -> Fresh {
+    Arc::new(move || {
+        let (client, make) = (client.clone(), Arc::clone(&make));
+        async move {
+            let lists = watches::list_all(&client).await.map_err(|error| error.to_string())?;
+            let work = move || {
+                let mut brain = make();
+                let now = Timestamp::now();
+                for list in lists {
+                    brain.observe(list, now);
+                }
+                brain.recompute()
+            };
+            tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+        }
+        .boxed()
+    })
+}

@@ -1,0 +1,143 @@
+//! Metrics, probes and the debug endpoint over HTTP.
+
+use crate::core_loop::{Pulse, Query};
+use crate::metrics::{Gauges, Metrics};
+use axum::Router;
+use axum::extract::{ConnectInfo, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+
+/// The loop counts as stuck when it has not gone round for that long.
+const STUCK: Duration = Duration::from_secs(60);
+/// Patience with the loop for one answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Makes a digest from fresh lists, or says why it could not.
+pub type Fresh = Arc<dyn Fn() -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
+
+/// What the handlers need.
+#[derive(Clone)]
+pub struct Context {
+    /// To the loop.
+    pub queries: mpsc::Sender<Query>,
+    /// Figures.
+    pub metrics: Arc<Metrics>,
+    /// Heartbeat and readiness.
+    pub pulse: Arc<Pulse>,
+    /// Digest from fresh lists.
+    pub fresh: Fresh,
+    /// Gauges of the last scrape, shown when the loop is too busy to answer.
+    pub last: Arc<Mutex<Gauges>>,
+}
+
+/// Turns Go's listen addresses (`:8080`) into ours; `0` and the empty string switch a server off.
+#[must_use]
+pub fn address(text: &str) -> Option<String> {
+    match text.trim() {
+        "" | "0" => None,
+        text if text.starts_with(':') => Some(format!("0.0.0.0{text}")),
+        text => Some(text.to_owned()),
+    }
+}
+
+/// Binds an address.
+///
+/// # Errors
+/// When it is not an address or already taken; the text names it.
+pub async fn bind(address: &str) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
+}
+
+/// Serves metrics and debug pages until dropped.
+pub async fn serve_metrics(listener: TcpListener, context: Context) -> std::io::Result<()> {
+    let router =
+        Router::new().route("/metrics", get(metrics)).route("/debug/recompute", get(recompute)).with_state(context);
+    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await
+}
+
+/// Serves the probes until dropped.
+pub async fn serve_health(
+    listener: TcpListener,
+    context: Context,
+    liveness: &str,
+    readiness: &str,
+) -> std::io::Result<()> {
+    let path = |name: &str| format!("/{}", name.trim_start_matches('/'));
+    let router =
+        Router::new().route(&path(liveness), get(healthz)).route(&path(readiness), get(readyz)).with_state(context);
+    axum::serve(listener, router).await
+}
+
+async fn ask<T>(context: &Context, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Option<T> {
+    let (reply, answer) = oneshot::channel();
+    let exchange = async {
+        context.queries.send(query(reply)).await.ok()?;
+        answer.await.ok()
+    };
+    tokio::time::timeout(PATIENCE, exchange).await.ok().flatten()
+}
+
+async fn metrics(State(context): State<Context>) -> Response {
+    let gauges = match ask(&context, Query::Gauges).await {
+        Some(gauges) => {
+            *context.last.lock().unwrap_or_else(PoisonError::into_inner) = gauges.clone();
+            gauges
+        }
+        None => context.last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+    };
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], context.metrics.encode(gauges)).into_response()
+}
+
+async fn recompute(State(context): State<Context>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
+    if !peer.ip().to_canonical().is_loopback() {
+        return (StatusCode::FORBIDDEN, "only from this machine\n").into_response();
+    }
+    let fresh = (context.fresh)().await;
+    let Some(incremental) = ask(&context, Query::Digest).await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the loop does not answer\n").into_response();
+    };
+    match fresh {
+        Ok(fresh) => {
+            let body = json!({"equal": incremental == fresh, "incremental": incremental, "fresh": fresh});
+            ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+        }
+        Err(error) => (StatusCode::BAD_GATEWAY, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn healthz(State(context): State<Context>) -> Response {
+    let age = context.pulse.age();
+    if age < STUCK {
+        return "ok\n".into_response();
+    }
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("the loop stands still for {} s\n", age.as_secs())).into_response()
+}
+
+async fn readyz(State(context): State<Context>) -> Response {
+    if context.pulse.ready() {
+        return "ok\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "objects are not listed yet, or shutting down\n").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_addresses() {
+        assert_eq!(address(":8080").as_deref(), Some("0.0.0.0:8080"));
+        assert_eq!(address("127.0.0.1:1").as_deref(), Some("127.0.0.1:1"));
+        assert_eq!(address("[::1]:1").as_deref(), Some("[::1]:1"));
+        assert_eq!((address("0"), address("")), (None, None));
+    }
+}

@@ -1,0 +1,73 @@
+//! A watch against a small API server in memory: lists, restarts with a new epoch, bad objects.
+
+use super::*;
+use http::{Request, Response};
+use kube::client::Body;
+use std::sync::Mutex;
+
+fn job(name: &str, parallelism: serde_json::Value) -> serde_json::Value {
+    serde_json::json!({
+        "metadata": {
+            "name": name, "namespace": "a", "resourceVersion": "5",
+            "managedFields": [{"manager": "x"}],
+            "annotations": {LAST_APPLIED: "{}", "keep": "1"},
+        },
+        "spec": {"parallelism": parallelism},
+    })
+}
+
+/// Serves whatever `items` holds as a list; watches hang open.
+fn server(items: Arc<Mutex<Vec<serde_json::Value>>>) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let items = Arc::clone(&items);
+        async move {
+            if request.uri().query().unwrap_or("").contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            let items = items.lock().unwrap().clone();
+            let list = serde_json::json!({
+                "apiVersion": "batch/v1", "kind": "JobList", "metadata": {"resourceVersion": "9"}, "items": items,
+            });
+            Ok::<_, kube::Error>(Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    Client::new(service, "default")
+}
+
+async fn reset(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
+    let seen = seen.recv().await.unwrap();
+    let (kind, epoch) = seen.listed.unwrap();
+    assert_eq!(kind, 10);
+    match seen.observation {
+        Observation::Job(Change::Reset(jobs)) => {
+            for job in &jobs {
+                assert!(job.metadata.managed_fields.is_none());
+                let annotations = job.metadata.annotations.as_ref().unwrap();
+                assert_eq!(annotations.keys().collect::<Vec<_>>(), ["keep"]);
+            }
+            (jobs.into_iter().map(|job| job.metadata.name.unwrap()).collect(), epoch)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
+    let items = Arc::new(Mutex::new(vec![job("one", 1.into())]));
+    let (sender, mut seen) = mpsc::channel(8);
+    let (epochs, epoch) = channel::channel(0);
+    let metrics = Arc::new(Metrics::new("test"));
+    let context = Context { client: server(Arc::clone(&items)), seen: sender, epoch, metrics: Arc::clone(&metrics) };
+    let task = tokio::spawn(follow::<Job>(context, 10, Observation::Job));
+    assert_eq!(reset(&mut seen).await, (vec!["one".to_owned()], 0));
+
+    *items.lock().unwrap() = vec![job("bad", "many".into()), job("two", 2.into())];
+    epochs.send_replace(1);
+    assert_eq!(reset(&mut seen).await, (vec!["two".to_owned()], 1));
+    let text = metrics.encode(crate::metrics::Gauges::default());
+    assert!(text.contains("berth_undecodable_objects_total{resource=\"jobs\"} 1"), "{text}");
+
+    drop(seen);
+    epochs.send_replace(2);
+    task.await.unwrap();
+}

@@ -1,0 +1,172 @@
+//! One write, one request: preconditions in the body, a deadline, no hidden retry.
+
+use crate::leadership::Leadership;
+use crate::metrics::Metrics;
+use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
+use berth_control::write::{ObjectKey, Outcome, Request, Subresource, Write};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use kube::client::{Body, Client};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Field manager of creates, the one that Kueue's client has by its user agent.
+const CREATE_MANAGER: &str = "kueue";
+
+/// Performs writes.
+pub struct Writer {
+    client: Client,
+    leadership: Leadership,
+    metrics: Arc<Metrics>,
+}
+
+impl Writer {
+    /// A writer on a client without retries.
+    #[must_use]
+    pub const fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
+        Self { client, leadership, metrics }
+    }
+
+    /// Performs one write and says what became of it. Refuses (`NotSent`) when its term is over or when too little of
+    /// the lease is left for it to end in time.
+    pub async fn perform(&self, write: &Write) -> Outcome {
+        let outcome = self.send(write).await;
+        self.metrics.count(
+            "berth_writes",
+            &[("purpose", &format!("{:?}", write.purpose)), ("outcome", label(&outcome))],
+            1,
+        );
+        match &outcome {
+            Outcome::Refused(text) | Outcome::Unknown(text) => {
+                tracing::warn!(object = %write.key, purpose = ?write.purpose, outcome = label(&outcome), text, "write");
+            }
+            other => tracing::debug!(object = %write.key, purpose = ?write.purpose, outcome = label(other), "write"),
+        }
+        outcome
+    }
+
+    async fn send(&self, write: &Write) -> Outcome {
+        if !self.leadership.permits(write.term, Instant::now()) {
+            return Outcome::NotSent;
+        }
+        let deadline = self.leadership.deadline();
+        let request = match http_request(&write.key, &write.request, deadline) {
+            Ok(request) => request,
+            Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
+        };
+        let verb = verb_of(&write.request);
+        match tokio::time::timeout(deadline, self.exchange(verb, request)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Unknown(format!("no answer within {} s", deadline.as_secs())),
+        }
+    }
+
+    async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> Outcome {
+        let response = match self.client.send(request).await {
+            Ok(response) => response,
+            Err(error) => return outcome_of_failure(&error),
+        };
+        let code = response.status().as_u16();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        match response.into_body().collect_bytes().await {
+            Ok(body) => outcome_of(verb, code, retry_after, &body),
+            Err(error) if (200..300).contains(&code) => Outcome::Unknown(format!("answer broke off: {error}")),
+            Err(_) => outcome_of(verb, code, retry_after, b""),
+        }
+    }
+}
+
+const fn verb_of(request: &Request) -> Verb {
+    match request {
+        Request::Create(_) => Verb::Create,
+        Request::Apply { .. } | Request::Merge { .. } => Verb::Patch,
+        Request::Delete { .. } => Verb::Delete,
+    }
+}
+
+/// The HTTP request of a write. The server is told to give up a second before we do, so that a write whose outcome we
+/// call unknown is over by then.
+fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
+    let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
+    let (method, content_type, subresource, query, body) = match request {
+        Request::Create(body) => (
+            http::Method::POST,
+            "application/json",
+            Subresource::None,
+            format!("?fieldManager={CREATE_MANAGER}&timeout={server_deadline}s"),
+            body.to_string(),
+        ),
+        Request::Apply { manager, subresource, body } => (
+            http::Method::PATCH,
+            "application/apply-patch+yaml",
+            *subresource,
+            format!("?fieldManager={}&force=true&timeout={server_deadline}s", encoded(manager)),
+            body.to_string(),
+        ),
+        Request::Merge { manager, subresource, body } => (
+            http::Method::PATCH,
+            "application/merge-patch+json",
+            *subresource,
+            format!("?fieldManager={}&timeout={server_deadline}s", encoded(manager)),
+            body.to_string(),
+        ),
+        Request::Delete { uid } => (
+            http::Method::DELETE,
+            "application/json",
+            Subresource::None,
+            format!("?timeout={server_deadline}s"),
+            json!({
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "preconditions": {"uid": uid},
+                "propagationPolicy": "Background",
+            })
+            .to_string(),
+        ),
+    };
+    let path = path_of(key, matches!(request, Request::Create(_)), subresource);
+    http::Request::builder()
+        .method(method)
+        .uri(format!("{path}{query}"))
+        .header(CONTENT_TYPE, content_type)
+        .body(Body::from(body.into_bytes()))
+}
+
+fn path_of(key: &ObjectKey, collection: bool, subresource: Subresource) -> String {
+    let (group, version, plural) = key.kind.resource();
+    let mut path = format!("/apis/{group}/{version}");
+    if !key.namespace.is_empty() {
+        path.push_str("/namespaces/");
+        path.push_str(&encoded(&key.namespace));
+    }
+    path.push('/');
+    path.push_str(plural);
+    if !collection {
+        path.push('/');
+        path.push_str(&encoded(&key.name));
+        if subresource == Subresource::Status {
+            path.push_str("/status");
+        }
+    }
+    path
+}
+
+/// Percent-encodes what may not stand in a path segment or query value.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

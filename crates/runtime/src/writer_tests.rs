@@ -1,0 +1,116 @@
+//! The writer against a small HTTP service in memory.
+
+use super::*;
+use crate::leadership::State;
+use berth_control::write::{Kind, Purpose, Term, WriteId};
+use http::Response;
+use std::sync::Mutex;
+
+type Seen = Arc<Mutex<Vec<(String, String, String, String)>>>;
+
+fn answering(code: u16, body: &'static str, seen: Seen) -> Client {
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let (parts, body_in) = request.into_parts();
+            let bytes = body_in.collect_bytes().await?;
+            let header = |name| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
+            seen.lock().unwrap().push((
+                parts.method.to_string(),
+                parts.uri.to_string(),
+                header(CONTENT_TYPE),
+                String::from_utf8(bytes.to_vec()).unwrap(),
+            ));
+            if code == 0 {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, kube::Error>(Response::builder().status(code).body(Body::from(body.as_bytes().to_vec())).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn write(kind: Kind, namespace: &str, request: Request) -> Write {
+    Write {
+        id: WriteId(1),
+        term: Term(4),
+        purpose: Purpose::ReserveQuota,
+        key: ObjectKey { kind, namespace: namespace.into(), name: "w".into() },
+        request,
+    }
+}
+
+fn writer(client: Client, state: State) -> (tokio::sync::watch::Sender<State>, Writer) {
+    let (sender, leadership) = Leadership::new(Duration::from_secs(10));
+    sender.send_replace(state);
+    (sender, Writer::new(client, leadership, Arc::new(Metrics::new("test"))))
+}
+
+const LEADING: State = State { term: Some(Term(4)), until: None };
+
+#[tokio::test]
+async fn requests_have_the_right_form() {
+    let seen = Seen::default();
+    let ok = r#"{"metadata":{"resourceVersion":"9"}}"#;
+    let (_sender, writer) = writer(answering(200, ok, Arc::clone(&seen)), LEADING);
+    let body = json!({"a": 1});
+    let applied = Outcome::Applied { resource_version: "9".into() };
+    let status = Subresource::Status;
+    let apply = Request::Apply { manager: "kueue-admission", subresource: status, body: body.clone() };
+    assert_eq!(writer.perform(&write(Kind::Workload, "ns", apply)).await, applied);
+    let merge = Request::Merge { manager: "a/b", subresource: Subresource::None, body: body.clone() };
+    assert_eq!(writer.perform(&write(Kind::Job, "ns", merge)).await, applied);
+    assert_eq!(writer.perform(&write(Kind::Workload, "ns", Request::Create(body))).await, applied);
+    let merge = Request::Merge { manager: "m", subresource: status, body: json!({}) };
+    writer.perform(&write(Kind::ClusterQueue, "", merge)).await;
+    writer.perform(&write(Kind::Workload, "ns", Request::Delete { uid: "u-1".into() })).await;
+    let seen = seen.lock().unwrap();
+    let lines: Vec<String> = seen.iter().map(|(method, uri, kind, _)| format!("{method} {uri} {kind}")).collect();
+    assert_eq!(
+        lines,
+        [
+            "PATCH /apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads/w/status\
+             ?fieldManager=kueue-admission&force=true&timeout=9s application/apply-patch+yaml",
+            "PATCH /apis/batch/v1/namespaces/ns/jobs/w?fieldManager=a%2Fb&timeout=9s application/merge-patch+json",
+            "POST /apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads?fieldManager=kueue&timeout=9s application/json",
+            "PATCH /apis/kueue.x-k8s.io/v1beta2/clusterqueues/w/status?fieldManager=m&timeout=9s \
+             application/merge-patch+json",
+            "DELETE /apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads/w?timeout=9s application/json",
+        ]
+    );
+    let options: serde_json::Value = serde_json::from_str(&seen[4].3).unwrap();
+    assert_eq!(options["preconditions"]["uid"], "u-1");
+    assert_eq!(options["propagationPolicy"], "Background");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_out_of_term_or_time() {
+    let seen = Seen::default();
+    let client = answering(200, "{}", Arc::clone(&seen));
+    let delete = || write(Kind::Workload, "ns", Request::Delete { uid: "u".into() });
+    let (sender, writer) = writer(client, State { term: Some(Term(5)), until: None });
+    assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
+    let soon = Instant::now() + Duration::from_secs(9);
+    sender.send_replace(State { term: Some(Term(4)), until: Some(soon) });
+    assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
+    sender.send_replace(State::default());
+    assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
+    assert!(seen.lock().unwrap().is_empty());
+    sender.send_replace(LEADING);
+    assert!(matches!(writer.perform(&delete()).await, Outcome::Applied { .. }));
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_silent_server_is_unknown_after_the_deadline() {
+    let seen = Seen::default();
+    let (sender, leadership) = Leadership::new(Duration::from_millis(300));
+    sender.send_replace(LEADING);
+    let client = answering(0, "", Arc::clone(&seen));
+    let writer = Writer::new(client, leadership, Arc::new(Metrics::new("test")));
+    let begin = Instant::now();
+    let outcome = writer.perform(&write(Kind::Workload, "ns", Request::Create(json!({})))).await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert!((300..5000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+    assert_eq!(seen.lock().unwrap().len(), 1, "no hidden retry");
+}
