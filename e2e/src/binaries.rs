@@ -47,7 +47,9 @@ impl Binaries {
     }
 
     fn complete(&self) -> bool {
-        [self.etcd(), self.api_server(), self.controller_manager(), self.scheduler(), self.kwok()].iter().all(|p| p.is_file())
+        [self.etcd(), self.api_server(), self.controller_manager(), self.scheduler(), self.kwok()]
+            .iter()
+            .all(|p| p.is_file())
     }
 }
 
@@ -156,7 +158,8 @@ fn build(module: &Path, cache: &Path, binaries: &Binaries) -> Result<()> {
         bail!("`go build` failed ({status}); {}:\n{}", log_path.display(), tail.join("\n"));
     }
     let _ = fs::remove_dir_all(&binaries.folder);
-    fs::rename(&staging, &binaries.folder).with_context(|| format!("moving the binaries to {}", binaries.folder.display()))?;
+    fs::rename(&staging, &binaries.folder)
+        .with_context(|| format!("moving the binaries to {}", binaries.folder.display()))?;
     eprintln!("control plane: built in {} s", begun.elapsed().as_secs());
     if !binaries.complete() {
         bail!("the build left no complete set of binaries in {}", binaries.folder.display());

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
 };
 
 /// Files of the certificates in the control plane's folder.
@@ -24,7 +24,8 @@ impl Certificates {
         fs::create_dir_all(folder)?;
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
         params.distinguished_name = name("berth-e2e-ca", None);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let serving = issue(&authority, "kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
@@ -70,7 +71,12 @@ fn issue(
     organization: Option<&str>,
     usage: ExtendedKeyUsagePurpose,
 ) -> Result<(String, String)> {
-    let sans = vec!["127.0.0.1".to_owned(), "10.0.0.1".to_owned(), "localhost".to_owned(), "kubernetes.default.svc".to_owned()];
+    let sans = vec![
+        "127.0.0.1".to_owned(),
+        "10.0.0.1".to_owned(),
+        "localhost".to_owned(),
+        "kubernetes.default.svc".to_owned(),
+    ];
     let mut params = CertificateParams::new(sans)?;
     params.distinguished_name = name(common, organization);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -28,6 +28,17 @@ pub struct Options {
     pub name: String,
     /// Further arguments for kube-apiserver.
     pub api_server_args: Vec<String>,
+    /// A folder of CRDs to apply before the controllers start. The garbage collector looks for new kinds only every 30 s, so
+    /// that objects of kinds that come later are not collected for half a minute.
+    pub crds: Option<PathBuf>,
+}
+
+impl Options {
+    /// A control plane with Berth's CRDs.
+    pub fn with_crds(name: &str) -> Options {
+        let crds = Some(binaries::repository().join("crds"));
+        Options { name: name.to_owned(), crds, ..Options::default() }
+    }
 }
 
 /// A running control plane. Dropping it stops everything and removes its folder, unless the test failed.
@@ -89,8 +100,11 @@ impl ControlPlane {
         let begun = plane.start_programs(binaries, options, [etcd, peer, api, manager, scheduler]).await;
         if let Err(e) = begun {
             plane.keep_files();
-            let tails: Vec<String> =
-                plane.processes.iter().map(|p| format!("--- {} ({})\n{}", p.name(), p.log().display(), p.tail(12))).collect();
+            let tails: Vec<String> = plane
+                .processes
+                .iter()
+                .map(|p| format!("--- {} ({})\n{}", p.name(), p.log().display(), p.tail(12)))
+                .collect();
             return Err(e.context(format!("control plane did not start\n{}", tails.join("\n"))));
         }
         Ok(plane)
@@ -106,6 +120,9 @@ impl ControlPlane {
         args.extend(options.api_server_args.iter().cloned());
         self.spawn("kube-apiserver", &binaries.api_server(), args, None)?;
         self.wait_ready(deadline).await?;
+        if let Some(folder) = &options.crds {
+            crate::kinds::apply_crds(&self.client, folder).await?;
+        }
         let kubeconfig = self.kubeconfig.display().to_string();
         let mut args = vec![
             format!("--kubeconfig={kubeconfig}"),
@@ -318,7 +335,13 @@ fn api_server_args(certificates: &Certificates, store: &str, port: u16, url: &st
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn write_kubeconfig(path: &Path, url: &str, authority: &str, user: &str, credentials: &serde_json::Value) -> Result<()> {
+pub fn write_kubeconfig(
+    path: &Path,
+    url: &str,
+    authority: &str,
+    user: &str,
+    credentials: &serde_json::Value,
+) -> Result<()> {
     let config = serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -384,7 +407,8 @@ pub async fn kubectl(kubeconfig: &Path, args: &[&str]) -> Result<String> {
 pub async fn create_namespace(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
     let labels: serde_json::Map<String, serde_json::Value> =
         labels.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v))).collect();
-    let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    let object =
+        serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
     crate::kinds::apply(client, &object).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
     wait::until(Duration::from_secs(10), &format!("service account default in {name}"), || async {

@@ -179,7 +179,8 @@ impl Judge {
             Some(after) => drop(self.workloads.insert(uid, after)),
         }
         self.check_single(&before.owner);
-        let owner = self.workloads.get(text(&change.object, "/metadata/uid")).map(|w| w.owner.clone()).unwrap_or_default();
+        let owner =
+            self.workloads.get(text(&change.object, "/metadata/uid")).map(|w| w.owner.clone()).unwrap_or_default();
         if owner != before.owner {
             self.check_single(&owner);
         }
@@ -213,8 +214,16 @@ impl Judge {
             if growth <= 0 {
                 continue;
             }
-            let recent = self.old_forests.iter().filter(|(until, _)| at.saturating_duration_since(*until) < IN_FORCE).map(|(_, f)| f);
-            let most = recent.chain([&self.forest]).map(|f| f.available(&usage, &after.cluster_queue, cell)).max().unwrap_or(0);
+            let recent = self
+                .old_forests
+                .iter()
+                .filter(|(until, _)| at.saturating_duration_since(*until) < IN_FORCE)
+                .map(|(_, f)| f);
+            let most = recent
+                .chain([&self.forest])
+                .map(|f| f.available(&usage, &after.cluster_queue, cell))
+                .max()
+                .unwrap_or(0);
             if growth > most {
                 let (key, queue) = (&after.key, &after.cluster_queue);
                 let what = format!("workload {key} takes {growth}m of {cell:?} in {queue}, where {most}m are left");
@@ -231,7 +240,13 @@ impl Judge {
         let live: Vec<String> =
             self.pods.values().filter(|p| p.owner == before.owner && p.live).map(|p| p.key.clone()).collect();
         if !live.is_empty() {
-            self.fail("L4", format!("quota of workload {} was freed while pods live: {}", before.key, live.join(", ")));
+            let how = match (evicted, self.jobs.contains_key(&before.owner)) {
+                (true, _) => "eviction",
+                (false, true) => "end",
+                (false, false) => "deletion of its job",
+            };
+            let (key, live) = (&before.key, live.join(", "));
+            self.fail("L4", format!("quota of workload {key} was freed by {how} while pods live: {live}"));
         }
         if evicted {
             self.check_template(&before.owner.clone());
@@ -250,17 +265,24 @@ impl Judge {
         if owner.is_empty() {
             return;
         }
-        let live: Vec<String> =
-            self.workloads.values().filter(|w| w.owner == owner && !w.finished && !w.deleting).map(|w| w.key.clone()).collect();
+        let live: Vec<String> = self
+            .workloads
+            .values()
+            .filter(|w| w.owner == owner && !w.finished && !w.deleting)
+            .map(|w| w.key.clone())
+            .collect();
         if live.len() > 1 {
             self.fail("L8", format!("job uid {owner} has {} live workloads: {}", live.len(), live.join(", ")));
         }
     }
 
     fn is_admitted(&self, uid: &str, job: &Job) -> bool {
-        self.workloads
-            .values()
-            .any(|w| w.admitted && w.reserved && !w.deleting && (w.owner == uid || (!job.prebuilt.is_empty() && w.key == job.prebuilt)))
+        self.workloads.values().any(|w| {
+            w.admitted
+                && w.reserved
+                && !w.deleting
+                && (w.owner == uid || (!job.prebuilt.is_empty() && w.key == job.prebuilt))
+        })
     }
 
     fn take_job(&mut self, change: &Change) {
@@ -278,7 +300,11 @@ impl Judge {
         let job = Job {
             key: kinds::key(object),
             managed: !label(object, "kueue.x-k8s.io/queue-name").is_empty(),
-            prebuilt: if prebuilt.is_empty() { prebuilt } else { format!("{}/{prebuilt}", text(object, "/metadata/namespace")) },
+            prebuilt: if prebuilt.is_empty() {
+                prebuilt
+            } else {
+                format!("{}/{prebuilt}", text(object, "/metadata/namespace"))
+            },
             suspended,
             since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
             ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True",
@@ -351,8 +377,12 @@ impl Judge {
                 continue;
             }
             if now.saturating_duration_since(job.since) > SUSPENDED_WITHIN {
-                let live: Vec<String> =
-                    self.pods.values().filter(|p| p.owner == uid && p.live && !p.deleting).map(|p| p.key.clone()).collect();
+                let live: Vec<String> = self
+                    .pods
+                    .values()
+                    .filter(|p| p.owner == uid && p.live && !p.deleting)
+                    .map(|p| p.key.clone())
+                    .collect();
                 if !live.is_empty() {
                     self.fail("L3", format!("job {} is suspended and has pods: {}", job.key, live.join(", ")));
                 }
@@ -373,17 +403,21 @@ impl Judge {
         }
         for (key, queue) in &self.local_queues {
             let namespace = text(queue, "/metadata/namespace");
-            let mine = |w: &&Workload| w.key.starts_with(&format!("{namespace}/")) && w.queue == text(queue, "/metadata/name");
+            let mine =
+                |w: &&Workload| w.key.starts_with(&format!("{namespace}/")) && w.queue == text(queue, "/metadata/name");
             self.compare(queue, &format!("LocalQueue {key}"), &mine, &mut found);
         }
         found
     }
 
     fn compare(&self, queue: &Value, what: &str, mine: &dyn Fn(&&Workload) -> bool, found: &mut Vec<String>) {
-        let reserving: Vec<&Workload> = self.workloads.values().filter(|w| w.reserved && !w.finished).filter(mine).collect();
+        let reserving: Vec<&Workload> =
+            self.workloads.values().filter(|w| w.reserved && !w.finished).filter(mine).collect();
         let admitted: Vec<&Workload> = reserving.iter().copied().filter(|w| w.admitted).collect();
-        let sides =
-            [("flavorsReservation", "reservingWorkloads", &reserving), ("flavorsUsage", "admittedWorkloads", &admitted)];
+        let sides = [
+            ("flavorsReservation", "reservingWorkloads", &reserving),
+            ("flavorsUsage", "admittedWorkloads", &admitted),
+        ];
         for (list, count, workloads) in sides {
             let mut expected = Usage::new();
             for (cell, amount) in workloads.iter().flat_map(|w| &w.charge) {
@@ -434,7 +468,13 @@ fn controller(object: &Value) -> String {
 }
 
 fn label(object: &Value, key: &str) -> String {
-    object.get("metadata").and_then(|m| m.get("labels")).and_then(|l| l.get(key)).and_then(Value::as_str).unwrap_or("").to_owned()
+    object
+        .get("metadata")
+        .and_then(|m| m.get("labels"))
+        .and_then(|l| l.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .to_owned()
 }
 
 /// What Berth may change while a job runs and must put back: the template and the parallelism.

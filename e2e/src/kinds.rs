@@ -85,7 +85,9 @@ impl Kind {
     pub fn of(object: &Value) -> Result<Kind> {
         let (version, name) = (text(object, "/apiVersion"), text(object, "/kind"));
         let found = KINDS.iter().find(|k| k.api_version == version && k.kind == name);
-        found.copied().ok_or_else(|| anyhow!("the harness does not know kind {name} of {version:?}: add it to kinds.rs"))
+        found
+            .copied()
+            .ok_or_else(|| anyhow!("the harness does not know kind {name} of {version:?}: add it to kinds.rs"))
     }
 
     /// What kube needs to build paths.
@@ -113,7 +115,8 @@ impl Kind {
     /// # Errors
     /// When the API server does not answer.
     pub async fn get(self, client: &Client, namespace: &str, name: &str) -> Result<Option<Value>> {
-        let found = self.api(client, namespace).get_opt(name).await.with_context(|| format!("reading {} {name}", self.kind))?;
+        let found =
+            self.api(client, namespace).get_opt(name).await.with_context(|| format!("reading {} {name}", self.kind))?;
         found.map(|o| serde_json::to_value(o).map_err(Into::into)).transpose()
     }
 
@@ -122,7 +125,11 @@ impl Kind {
     /// # Errors
     /// When the API server does not answer.
     pub async fn list(self, client: &Client, namespace: &str) -> Result<Vec<Value>> {
-        let list = self.api(client, namespace).list(&ListParams::default()).await.with_context(|| format!("listing {}", self.plural))?;
+        let list = self
+            .api(client, namespace)
+            .list(&ListParams::default())
+            .await
+            .with_context(|| format!("listing {}", self.plural))?;
         let mut items: Vec<Value> = list.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         items.sort_by_key(|o| text(o, "/metadata/name").to_owned());
         Ok(items)

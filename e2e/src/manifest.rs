@@ -98,7 +98,8 @@ impl Job {
     /// A suspended Job of one pod with one cpu, in a queue; its pods run 200 ms.
     pub fn new(namespace: &str, name: &str, queue: &str) -> Job {
         let labels = if queue.is_empty() { json!({}) } else { json!({"kueue.x-k8s.io/queue-name": queue}) };
-        let container = json!({"name": "main", "image": "example.invalid/nothing", "resources": {"requests": {"cpu": "1"}}});
+        let container =
+            json!({"name": "main", "image": "example.invalid/nothing", "resources": {"requests": {"cpu": "1"}}});
         Job {
             object: json!({
                 "apiVersion": "batch/v1", "kind": "Job",
@@ -118,7 +119,8 @@ impl Job {
         // Extended resources must have equal limits.
         let limits: Map<String, Value> =
             requests.iter().filter(|(k, _)| k.contains('/')).map(|(k, v)| (k.clone(), v.clone())).collect();
-        self.object["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": requests, "limits": limits});
+        self.object["spec"]["template"]["spec"]["containers"][0]["resources"] =
+            json!({"requests": requests, "limits": limits});
         self
     }
 

@@ -65,7 +65,8 @@ pub struct Pool {
 impl Pool {
     /// TPU v5e hosts with 4 chips each.
     pub fn tpu(name: &str, count: u32, tier: Tier) -> Pool {
-        let machine = Machine::Tpu { accelerator: "tpu-v5-lite-podslice".to_owned(), topology: "2x4".to_owned(), chips: 4 };
+        let machine =
+            Machine::Tpu { accelerator: "tpu-v5-lite-podslice".to_owned(), topology: "2x4".to_owned(), chips: 4 };
         Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new() }
     }
 
@@ -187,7 +188,8 @@ pub async fn create(client: &Client, pools: &[Pool]) -> Result<()> {
     }
     wait::until(wait::STEP, "all nodes Ready and without the not-ready taint", || async {
         let nodes = NODE.list(client, "").await?;
-        let missing: Vec<&str> = names.iter().map(String::as_str).filter(|n| !nodes.iter().any(|o| ready(o, n))).collect();
+        let missing: Vec<&str> =
+            names.iter().map(String::as_str).filter(|n| !nodes.iter().any(|o| ready(o, n))).collect();
         Ok(Seen::when(missing.is_empty(), || format!("not ready: {}", missing.join(", "))))
     })
     .await

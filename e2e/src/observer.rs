@@ -75,10 +75,19 @@ impl Observer {
                     revisions.insert(key(object), revision(object));
                 }
                 let recorded = lock(&self.recorded);
-                let known: BTreeMap<String, u64> =
-                    recorded.latest.iter().filter(|((k, _), _)| *k == kind.kind).map(|((_, key), (r, _))| (key.clone(), *r)).collect();
+                let known: BTreeMap<String, u64> = recorded
+                    .latest
+                    .iter()
+                    .filter(|((k, _), _)| *k == kind.kind)
+                    .map(|((_, key), (r, _))| (key.clone(), *r))
+                    .collect();
                 if known != revisions {
-                    return Ok(Seen::NotYet(format!("{}: {} known, {} listed, or revisions differ", kind.kind, known.len(), revisions.len())));
+                    return Ok(Seen::NotYet(format!(
+                        "{}: {} known, {} listed, or revisions differ",
+                        kind.kind,
+                        known.len(),
+                        revisions.len()
+                    )));
                 }
             }
             Ok(Seen::Yes(()))

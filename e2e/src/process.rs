@@ -65,7 +65,11 @@ impl Guarded {
         let log = launch.folder.join(format!("{}.log", launch.name));
         let pid_file = launch.folder.join(format!("{}.pid", launch.name));
         let _ = fs::remove_file(&pid_file);
-        let out = File::options().create(true).append(true).open(&log).with_context(|| format!("opening {}", log.display()))?;
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("opening {}", log.display()))?;
         let mut command = Command::new("sh");
         command
             .arg("-c")

@@ -71,7 +71,15 @@ impl Forest {
     }
 
     /// The rule of one node; `subtree` and `used` are its own totals.
-    fn above(&self, usage: &BTreeMap<String, Usage>, cell: &Cell, node: &Node, subtree: i128, used: i128, depth: usize) -> i128 {
+    fn above(
+        &self,
+        usage: &BTreeMap<String, Usage>,
+        cell: &Cell,
+        node: &Node,
+        subtree: i128,
+        used: i128,
+        depth: usize,
+    ) -> i128 {
         let Some(parent) = node.parent.as_ref().filter(|_| depth < DEEPEST) else { return subtree - used };
         let quota = node.quotas.get(cell);
         let own = kept(quota, subtree);
@@ -86,7 +94,10 @@ impl Forest {
         (own - used).max(0) + from_parent
     }
 
-    fn children<'a>(nodes: &'a BTreeMap<String, Node>, parent: &'a str) -> impl Iterator<Item = (&'a String, &'a Node)> {
+    fn children<'a>(
+        nodes: &'a BTreeMap<String, Node>,
+        parent: &'a str,
+    ) -> impl Iterator<Item = (&'a String, &'a Node)> {
         nodes.iter().filter(move |(_, n)| n.parent.as_deref() == Some(parent))
     }
 
@@ -236,7 +247,9 @@ mod tests {
 
     #[test]
     fn quantities() {
-        for (text, expected) in [("1", 1000), ("1.5", 1500), ("100m", 100), ("1n", 1), ("2Ki", 2_048_000), ("1e3", 1_000_000)] {
+        for (text, expected) in
+            [("1", 1000), ("1.5", 1500), ("100m", 100), ("1n", 1), ("2Ki", 2_048_000), ("1e3", 1_000_000)]
+        {
             assert_eq!(thousandths(&json!(text)), Some(expected), "{text}");
         }
         assert_eq!(thousandths(&json!("abc")), None);

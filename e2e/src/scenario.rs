@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::binaries::repository;
 use crate::control_plane::{ControlPlane, Options, create_namespace};
 use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD, condition, text};
 use crate::manager::{self, Manager, ManagerOptions};
@@ -38,10 +37,9 @@ impl Stage {
     /// # Errors
     /// When any of this fails.
     pub async fn start(name: &str, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
-        let plane = ControlPlane::start(Options { name: name.to_owned(), ..Options::default() }).await?;
+        let plane = ControlPlane::start(Options::with_crds(name)).await?;
         let client = plane.client();
         let ready = async {
-            kinds::apply_crds(&client, &repository().join("crds")).await?;
             manager::install(&client).await?;
             nodes::create(&client, pools).await?;
             let observer = Observer::start(client.clone());
@@ -146,7 +144,9 @@ impl Scenario<'_> {
     /// When the API server does not answer.
     pub async fn workload_of(&self, job: &str) -> Result<Option<Value>> {
         let workloads = WORKLOAD.list(&self.client, &self.namespace).await?;
-        Ok(workloads.into_iter().find(|w| kinds::items(w, "/metadata/ownerReferences").iter().any(|o| text(o, "/name") == job)))
+        Ok(workloads
+            .into_iter()
+            .find(|w| kinds::items(w, "/metadata/ownerReferences").iter().any(|o| text(o, "/name") == job)))
     }
 
     /// Waits until `check` holds for the Job's Workload.
@@ -207,7 +207,11 @@ impl Scenario<'_> {
     pub async fn job_is(&self, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         wait::until(STEP, &format!("job {name} is {what}"), || async {
             let job = self.get_job(name).await?;
-            Ok(if check(&job) { Seen::Yes(job) } else { Seen::NotYet(format!("{} {}", job["spec"]["suspend"], job["status"])) })
+            Ok(if check(&job) {
+                Seen::Yes(job)
+            } else {
+                Seen::NotYet(format!("{} {}", job["spec"]["suspend"], job["status"]))
+            })
         })
         .await
     }
@@ -329,7 +333,12 @@ impl Scenario<'_> {
             let mut left = Vec::new();
             for kind in [CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR] {
                 let names = kind.list(&self.client, "").await?;
-                left.extend(names.iter().map(|o| text(o, "/metadata/name").to_owned()).filter(|n| n.starts_with(&self.namespace)));
+                left.extend(
+                    names
+                        .iter()
+                        .map(|o| text(o, "/metadata/name").to_owned())
+                        .filter(|n| n.starts_with(&self.namespace)),
+                );
             }
             Ok(Seen::when(left.is_empty(), || format!("left: {}", left.join(", "))))
         })
@@ -360,6 +369,10 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
             }
             Err(e) => {
                 println!("scenario {name}: FAILED ({:.1} s): {e:#}", begun.elapsed().as_secs_f64());
+                // What else was broken belongs to this scenario and not to the next one.
+                for violation in stage.observer.violations().await? {
+                    println!("scenario {name}: also {violation}");
+                }
                 failures.push(format!("=== {name}\n{}", stage.failure(name, &e).await));
             }
         }

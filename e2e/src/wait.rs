@@ -72,7 +72,11 @@ where
     let begun = Instant::now();
     while begun.elapsed() < period {
         if let Seen::NotYet(text) = look().await? {
-            bail!("did not stay for {:.1} s: {what}; after {:.2} s: {text}", period.as_secs_f64(), begun.elapsed().as_secs_f64());
+            bail!(
+                "did not stay for {:.1} s: {what}; after {:.2} s: {text}",
+                period.as_secs_f64(),
+                begun.elapsed().as_secs_f64()
+            );
         }
         tokio::time::sleep(PERIOD).await;
     }

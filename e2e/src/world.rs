@@ -35,7 +35,9 @@ fn line(object: &Value, kind: kinds::Kind) -> String {
     let conditions: Vec<String> = items(object, "/status/conditions")
         .iter()
         .filter(|c| kind != POD || text(c, "/status") != "True")
-        .map(|c| format!("{}={}({}: {})", text(c, "/type"), text(c, "/status"), text(c, "/reason"), text(c, "/message")))
+        .map(|c| {
+            format!("{}={}({}: {})", text(c, "/type"), text(c, "/status"), text(c, "/reason"), text(c, "/message"))
+        })
         .collect();
     let at = |pointer: &str| object.pointer(pointer).map(ToString::to_string).unwrap_or_else(|| "-".to_owned());
     let facts = match kind {

@@ -57,9 +57,8 @@ async fn main() -> Result<()> {
 async fn own_cluster() -> Result<Place> {
     tokio::task::spawn_blocking(binaries::ensure).await??;
     println!("demo: starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok on 127.0.0.1");
-    let plane = ControlPlane::start(Options { name: "demo".to_owned(), ..Options::default() }).await?;
+    let plane = ControlPlane::start(Options::with_crds("demo")).await?;
     let client = plane.client();
-    println!("demo: applying {} CRDs", kinds::apply_crds(&client, &repository().join("crds")).await?.len());
     manager::install(&client).await?;
     println!("demo: creating 8 TPU nodes: 2 reserved, 2 on demand, 4 spot, 4 chips each");
     nodes::create(&client, &quickstart::pools()).await?;
@@ -71,15 +70,22 @@ async fn own_cluster() -> Result<Place> {
 
 async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
     let text = std::fs::read_to_string(&kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
-    let mut config: Value = serde_saphyr::from_str(&text).map_err(|e| anyhow::anyhow!("{}: {e}", kubeconfig.display()))?;
+    let mut config: Value =
+        serde_saphyr::from_str(&text).map_err(|e| anyhow::anyhow!("{}: {e}", kubeconfig.display()))?;
     let current = kinds::text(&config, "/current-context").to_owned();
     let named = |list: &str, name: &str| {
         kinds::items(&config, list).iter().find(|e| kinds::text(e, "/name") == name).cloned().unwrap_or_default()
     };
     let context = named("/contexts", &current);
     let cluster = named("/clusters", kinds::text(&context, "/context/cluster"));
-    println!("demo: context {current:?} of {}, server {}", kubeconfig.display(), kinds::text(&cluster, "/cluster/server"));
-    println!("demo: this applies Berth's CRDs, roles and the quickstart there, and runs Berth from here. Its jobs need TPU nodes.");
+    println!(
+        "demo: context {current:?} of {}, server {}",
+        kubeconfig.display(),
+        kinds::text(&cluster, "/cluster/server")
+    );
+    println!(
+        "demo: this applies Berth's CRDs, roles and the quickstart there, and runs Berth from here. Its jobs need TPU nodes."
+    );
     print!("demo: continue? Type yes: ");
     std::io::stdout().flush()?;
     let mut answer = String::new();
@@ -95,7 +101,8 @@ async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
     let manager_kubeconfig = folder.join("berth.kubeconfig");
     let token = token(&client, manager::NAMESPACE, manager::SERVICE_ACCOUNT).await?;
     config["users"] = json!([{"name": "berth", "user": {"token": token}}]);
-    config["contexts"] = json!([{"name": "berth", "context": {"cluster": kinds::text(&cluster, "/name"), "user": "berth"}}]);
+    config["contexts"] =
+        json!([{"name": "berth", "context": {"cluster": kinds::text(&cluster, "/name"), "user": "berth"}}]);
     config["current-context"] = json!("berth");
     std::fs::write(&manager_kubeconfig, serde_json::to_string_pretty(&config)?)?;
     Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: None })
@@ -105,7 +112,9 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     println!("demo: starting Berth as service account {}/{}", manager::NAMESPACE, manager::SERVICE_ACCOUNT);
     let options = ManagerOptions::default();
     let manager = Manager::start_with(&place.folder, &place.manager_kubeconfig, options).await?;
-    println!("demo: applying examples/quickstart: three flavors, one ClusterQueue of 8 + 8 + 16 chips, six jobs of 8 chips");
+    println!(
+        "demo: applying examples/quickstart: three flavors, one ClusterQueue of 8 + 8 + 16 chips, six jobs of 8 chips"
+    );
     quickstart::apply_queues(&place.client).await?;
     for job in quickstart::manifests("03-jobs.yaml")? {
         kinds::apply(&place.client, &job).await?;

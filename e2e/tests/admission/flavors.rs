@@ -22,7 +22,8 @@ pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
     s.apply(&cluster_queue(&s.name("cq"), &groups, &json!({}))).await?;
     s.apply(&local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
 
-    let toleration = json!({"tolerations": [{"key": "special", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}]});
+    let toleration =
+        json!({"tolerations": [{"key": "special", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}]});
     let red_selector = json!({"nodeSelector": {(POOL): "red"}});
     let red_affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": POOL, "operator": "In", "values": ["red"]}]}]}}}});
@@ -43,8 +44,12 @@ pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
     // green and red are full, blue repels: nothing is left for a plain job.
     s.create(s.job("no-room").endless()).await?;
     let waiting = s.pending("no-room").await?;
-    let message = condition_object(&waiting, "QuotaReserved").map(|c| text(c, "/message").to_owned()).unwrap_or_default();
-    ensure!(message.contains(&format!("in flavor {blue}")) && message.contains("untolerated taint"), "message: {message}");
+    let message =
+        condition_object(&waiting, "QuotaReserved").map(|c| text(c, "/message").to_owned()).unwrap_or_default();
+    ensure!(
+        message.contains(&format!("in flavor {blue}")) && message.contains("untolerated taint"),
+        "message: {message}"
+    );
     s.conclude().await
 }
 
@@ -52,7 +57,8 @@ fn tier(name: &str, labels: &[(&str, &str)], taint: Option<(&str, &str)>) -> Val
     let mut object = flavor(name, labels);
     if let Some((key, value)) = taint {
         object["spec"]["nodeTaints"] = json!([{"key": key, "value": value, "effect": "NoSchedule"}]);
-        object["spec"]["tolerations"] = json!([{"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}]);
+        object["spec"]["tolerations"] =
+            json!([{"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}]);
     }
     object
 }
@@ -70,7 +76,10 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     let [reserved, demand, spot] = ["reserved", "on-demand", "spot"].map(|tier| s.name(tier));
     s.apply(&tier(&reserved, &[accelerator, (RESERVATION, "e2e")], Some((RESERVATION, "e2e")))).await?;
     let mut on_demand = tier(&demand, &[accelerator, ("cloud.google.com/gke-provisioning", "standard")], None);
-    merge(&mut on_demand["metadata"], &json!({"annotations": {"berth.dev/forbidden-node-labels": format!("{RESERVATION},{SPOT}")}}));
+    merge(
+        &mut on_demand["metadata"],
+        &json!({"annotations": {"berth.dev/forbidden-node-labels": format!("{RESERVATION},{SPOT}")}}),
+    );
     s.apply(&on_demand).await?;
     s.apply(&tier(&spot, &[accelerator, (SPOT, "true")], Some((SPOT, "true")))).await?;
     let (four, eight) = ([quota("google.com/tpu", "4")], [quota("google.com/tpu", "8")]);
@@ -109,9 +118,7 @@ pub(crate) async fn missing_then_added(stage: &Stage) -> Result<()> {
     let (name, queue) = (s.name("flavor"), s.name("cq"));
     s.apply(&cluster_queue(&queue, &[group(&[(&name, &[quota("cpu", "2")])])], &json!({}))).await?;
     s.apply(&local_queue(&s.namespace, "queue", &queue)).await?;
-    let inactive = s
-        .object_is(CLUSTER_QUEUE, &queue, "Active=False", |q| condition(q, "Active") == "False")
-        .await?;
+    let inactive = s.object_is(CLUSTER_QUEUE, &queue, "Active=False", |q| condition(q, "Active") == "False").await?;
     let active = condition_object(&inactive, "Active").cloned().unwrap_or_default();
     ensure!(text(&active, "/reason") == "FlavorNotFound", "{active}");
     ensure!(text(&active, "/message").contains(&name), "{active}");
@@ -142,11 +149,12 @@ pub(crate) async fn selector_taken_back(stage: &Stage) -> Result<()> {
     // Deactivated: stopped, template as it was, quota free only after the slow pod has gone (the observer's L4 and L7).
     let name = text(&workload, "/metadata/name");
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
-    let stopped = s.job_is("moved", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
+    s.job_is("moved", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
     s.workload("moved", "quota released", |w| condition(w, "QuotaReserved") == "False").await?;
     let evicted = s.workload("moved", "Evicted", |w| condition(w, "Evicted") == "True").await?;
     let reason = condition_object(&evicted, "Evicted").cloned().unwrap_or_default();
     ensure!(text(&reason, "/reason") == "Deactivated", "{reason}");
+    let stopped = s.get_job("moved").await?;
     ensure!(
         stopped["spec"]["template"] == created["spec"]["template"],
         "template {} was {}",

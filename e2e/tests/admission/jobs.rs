@@ -106,7 +106,10 @@ pub(crate) async fn created_again(stage: &Stage) -> Result<()> {
     s.finished("twice").await?;
     let job = s.get_job("twice").await?;
     let workload = s.workload_of("twice").await?.context("the second workload exists")?;
-    ensure!(text(&workload, "/metadata/uid") != text(&first, "/metadata/uid"), "the first job's workload was used again");
+    ensure!(
+        text(&workload, "/metadata/uid") != text(&first, "/metadata/uid"),
+        "the first job's workload was used again"
+    );
     ensure!(text(&workload, "/metadata/ownerReferences/0/uid") == text(&job, "/metadata/uid"), "owned by another uid");
     s.conclude().await
 }

@@ -134,7 +134,11 @@ pub(crate) async fn edit_wakes(stage: &Stage) -> Result<()> {
     // A resource that the queue does not cover at first.
     s.create(s.job("memory").requests(&[("cpu", "1"), ("memory", "1Gi")]).endless()).await?;
     let waiting = s.pending("memory").await?;
-    ensure!(message(&waiting).contains("resource memory unavailable in ClusterQueue"), "message: {:?}", message(&waiting));
+    ensure!(
+        message(&waiting).contains("resource memory unavailable in ClusterQueue"),
+        "message: {:?}",
+        message(&waiting)
+    );
     let both = [quota("cpu", "6"), quota("memory", "2Gi")];
     s.edit_queue(&s.name("cq"), &json!({"resourceGroups": [group(&[(&s.name("flavor"), &both)])]})).await?;
     let workload = s.admitted("memory").await?;
