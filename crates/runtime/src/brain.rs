@@ -84,7 +84,11 @@ fn record(metrics: &Metrics, measure: &Measure, took: Duration) {
         Measure::Count { name, labels, by } => {
             metrics.count(name, &borrowed(labels), *by);
             if *name == ATTEMPTS {
-                metrics.observe("kueue_admission_attempt_duration_seconds", &borrowed(labels), took.as_secs_f64());
+                // Several cycles of one step share its time evenly.
+                let each = took.as_secs_f64() / (*by).max(1) as f64;
+                for _ in 0..*by {
+                    metrics.observe("kueue_admission_attempt_duration_seconds", &borrowed(labels), each);
+                }
             }
         }
         Measure::Observe { name, labels, millis } => {

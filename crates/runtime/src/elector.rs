@@ -142,8 +142,8 @@ impl Elector {
                 let fresh = candidate.leading().is_none();
                 candidate.written(record_of(&lease), began);
                 self.lease = Some(lease);
-                if fresh {
-                    tracing::info!(identity = self.identity, term = ?candidate.leading(), "leading");
+                if let Some((Term(term), _)) = candidate.leading().filter(|_| fresh) {
+                    tracing::info!(identity = self.identity, term, "lease taken");
                 }
             }
             Err(failure) => {

@@ -113,11 +113,10 @@ fn run_world(stop: u64, resume: u64) {
     let mut terms = Vec::new();
     for second in 0..160 {
         let now = secs(second);
-        for index in 0..2 {
+        for (index, me) in candidates.iter_mut().enumerate() {
             if index == 0 && (stop..resume).contains(&second) {
                 continue;
             }
-            let me = &mut candidates[index];
             for _ in 0..4 {
                 let (holder, transitions, expected) = match me.next(now) {
                     Action::Wait(_) => break,
