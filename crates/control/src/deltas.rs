@@ -316,12 +316,7 @@ pub(crate) fn reservation(
             engine::PodSetAssignment { name, count: count - given_back, flavors: assignment.flavors.clone(), usage }
         })
         .collect();
-    engine::Reservation {
-        cluster_queue: admission.cluster_queue.clone().unwrap_or_default(),
-        pod_sets,
-        at,
-        evicted,
-    }
+    engine::Reservation { cluster_queue: admission.cluster_queue.clone().unwrap_or_default(), pod_sets, at, evicted }
 }
 
 /// The engine's admission as `status.admission`.

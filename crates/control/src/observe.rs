@@ -92,12 +92,7 @@ impl Control {
         }
     }
 
-    fn each<T: HasMeta>(
-        &mut self,
-        change: Change<T>,
-        known: Vec<String>,
-        put: impl FnMut(&mut Self, Name, Option<T>),
-    ) {
+    fn each<T: HasMeta>(&mut self, change: Change<T>, known: Vec<String>, put: impl FnMut(&mut Self, Name, Option<T>)) {
         let known = known.into_iter().map(|name| (String::new(), name)).collect();
         self.each_namespaced(change, known, put);
     }
@@ -242,8 +237,13 @@ impl Control {
 
     fn touch_jobs_of(&mut self, namespace: &str) {
         let first = (namespace.to_owned(), String::new());
-        let names: Vec<Name> =
-            self.view.jobs.range(first..).map(|(name, _)| name.clone()).take_while(|name| name.0 == namespace).collect();
+        let names: Vec<Name> = self
+            .view
+            .jobs
+            .range(first..)
+            .map(|(name, _)| name.clone())
+            .take_while(|name| name.0 == namespace)
+            .collect();
         for name in names {
             self.touch(key(Kind::Job, &name));
         }
@@ -403,10 +403,7 @@ impl Control {
             .as_ref()
             .and_then(|state| state.requeue_at.as_ref())
             .map(|time| millis(time.0));
-        let failed = self
-            .flights
-            .backing_off(&key(Kind::Workload, &workload.key()), workload.created)
-            .map(millis);
+        let failed = self.flights.backing_off(&key(Kind::Workload, &workload.key()), workload.created).map(millis);
         requeue.max(failed)
     }
 
@@ -457,10 +454,8 @@ impl Control {
 }
 
 fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
-    metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true)).map(|reference| Owner {
-        kind: reference.kind.clone(),
-        name: reference.name.clone(),
-        uid: reference.uid.clone(),
+    metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true)).map(|reference| {
+        Owner { kind: reference.kind.clone(), name: reference.name.clone(), uid: reference.uid.clone() }
     })
 }
 

@@ -98,10 +98,8 @@ impl Edit<'_> {
 
     /// Quota is reserved, and the workload admitted when no check has to be waited for.
     pub(crate) fn reserve(&mut self, admission: api::Admission, checks: bool) {
-        let message = format!(
-            "Quota reserved in ClusterQueue {}",
-            admission.cluster_queue.as_deref().unwrap_or_default()
-        );
+        let message =
+            format!("Quota reserved in ClusterQueue {}", admission.cluster_queue.as_deref().unwrap_or_default());
         self.status.admission = Some(admission);
         self.status.resource_requests.clear();
         self.status.unhealthy_nodes.clear();
@@ -124,8 +122,11 @@ impl Edit<'_> {
 
     /// The workload is told to leave; its quota stays with it until its job has stopped.
     pub(crate) fn evict(&mut self, reason: &str, cause: &str, message: &str) {
-        let full =
-            if cause.is_empty() || reason != "Deactivated" { reason.to_owned() } else { format!("DeactivatedDueTo{cause}") };
+        let full = if cause.is_empty() || reason != "Deactivated" {
+            reason.to_owned()
+        } else {
+            format!("DeactivatedDueTo{cause}")
+        };
         self.set("Evicted", true, &full, message);
         self.status.cluster_name = None;
         self.status.nominated_cluster_names.clear();
@@ -196,7 +197,11 @@ impl Edit<'_> {
 fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
     match conditions.iter_mut().find(|old| old.type_ == new.type_) {
         Some(old) => {
-            let time = if old.status == new.status { old.last_transition_time.clone() } else { new.last_transition_time.clone() };
+            let time = if old.status == new.status {
+                old.last_transition_time.clone()
+            } else {
+                new.last_transition_time.clone()
+            };
             *old = new;
             old.last_transition_time = time;
         }
@@ -258,7 +263,9 @@ pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStat
                         .as_array()
                         .into_iter()
                         .flatten()
-                        .filter(|item| item.get("type").and_then(Value::as_str).is_some_and(|kind| OWNED.contains(&kind)))
+                        .filter(|item| {
+                            item.get("type").and_then(Value::as_str).is_some_and(|kind| OWNED.contains(&kind))
+                        })
                         .cloned()
                         .collect();
                     fields.insert(key, Value::Array(owned));

@@ -89,14 +89,10 @@ impl WorkloadView {
         }
     }
 
-    /// Name of the priority class, for metrics.
-    pub(crate) fn priority_class_name(&self) -> String {
-        self.priority_class.as_ref().map(|class| class.name.clone()).unwrap_or_default()
-    }
-
     /// Queue-order timestamp (kueue.md 6.2).
     pub(crate) fn queued_at(&self, by_creation: bool) -> Timestamp {
-        let evicted = crate::status::find(&self.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        let evicted =
+            crate::status::find(&self.status.conditions, "Evicted").filter(|condition| condition.status == "True");
         match evicted.map(|condition| (condition.reason.as_str(), condition.last_transition_time.0)) {
             Some(("PodsReadyTimeout", at)) if !by_creation => at,
             Some(("AdmissionCheck", at)) => at,
@@ -193,13 +189,8 @@ impl View {
 
     /// Workloads controlled by an owner, oldest first.
     pub(crate) fn workloads_of(&self, owner_uid: &str) -> Vec<&WorkloadView> {
-        let mut found: Vec<&WorkloadView> = self
-            .owned
-            .get(owner_uid)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.workloads.get(key))
-            .collect();
+        let mut found: Vec<&WorkloadView> =
+            self.owned.get(owner_uid).into_iter().flatten().filter_map(|key| self.workloads.get(key)).collect();
         found.sort_by(|a, b| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
         found
     }

@@ -1,5 +1,6 @@
 //! Stories of jobs, told on a cluster that fits in a test.
 
+#![allow(unreachable_pub, reason = "the shared module is private to each test")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod cluster;
@@ -203,10 +204,8 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
             let mut finished = Vec::new();
             for _ in 0..2 {
                 cluster.pass(120);
-                let running: Vec<&str> = ["a", "b"]
-                    .into_iter()
-                    .filter(|name| cluster.job(name)["status"]["active"] == json!(1))
-                    .collect();
+                let running: Vec<&str> =
+                    ["a", "b"].into_iter().filter(|name| cluster.job(name)["status"]["active"] == json!(1)).collect();
                 assert_eq!(running.len(), 1, "{what}: one job has quota, running {running:?}, {:?}", cluster.writes);
                 cluster.complete(running[0]);
                 finished.push(running[0]);

@@ -182,13 +182,17 @@ impl Case<'_> {
         }
         let Ok(fresh) = self.build() else { return Decision::Done };
         let Ok(spec) = serde_json::to_value(&fresh.spec) else { return Decision::Done };
-        let mut draft = object_write(other, Purpose::UpdateWorkload, json!({"spec": {
-            "podSets": spec.get("podSets"),
-            "queueName": spec.get("queueName"),
-            "priority": spec.get("priority"),
-            "priorityClassRef": spec.get("priorityClassRef"),
-            "maximumExecutionTimeSeconds": spec.get("maximumExecutionTimeSeconds"),
-        }}));
+        let mut draft = object_write(
+            other,
+            Purpose::UpdateWorkload,
+            json!({"spec": {
+                "podSets": spec.get("podSets"),
+                "queueName": spec.get("queueName"),
+                "priority": spec.get("priority"),
+                "priorityClassRef": spec.get("priorityClassRef"),
+                "maximumExecutionTimeSeconds": spec.get("maximumExecutionTimeSeconds"),
+            }}),
+        );
         let message = format!("Updated not matching Workload for suspended job: {}/{}", other.namespace, other.name);
         draft.notices.push(self.notice(EventType::Normal, "UpdatedWorkload", message));
         Decision::write(draft)
@@ -270,8 +274,7 @@ impl Case<'_> {
 
     fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
         let reason = if success { "Succeeded" } else { "Failed" };
-        let mut draft =
-            status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
         let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
         draft.notices.push(self.notice(EventType::Normal, "FinishedWorkload", text));
         Decision::write(draft)
@@ -391,9 +394,9 @@ impl Case<'_> {
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = berth_jobs::queue_name(&self.job.metadata).unwrap_or_default();
         let priority = self.priority();
-        let same_priority = priority.as_ref().is_ok_and(|priority| {
-            workload.priority == priority.value && workload.priority_class == priority.class
-        });
+        let same_priority = priority
+            .as_ref()
+            .is_ok_and(|priority| workload.priority == priority.value && workload.priority_class == priority.class);
         if workload.reserved() || workload.queue == queue && (same_priority || priority.is_err()) {
             return Decision::Done;
         }

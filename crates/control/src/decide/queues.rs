@@ -37,9 +37,7 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
     let has = finalizers.iter().any(|name| name == FINALIZER);
     let deleting = metadata.deletion_timestamp.is_some();
     let (purpose, wanted): (Purpose, Vec<&str>) = match (deleting, has) {
-        (false, false) => {
-            (Purpose::AddFinalizer, finalizers.iter().map(String::as_str).chain([FINALIZER]).collect())
-        }
+        (false, false) => (Purpose::AddFinalizer, finalizers.iter().map(String::as_str).chain([FINALIZER]).collect()),
         (true, true) if !in_use => (
             Purpose::RemoveFinalizer,
             finalizers.iter().map(String::as_str).filter(|name| *name != FINALIZER).collect(),
@@ -104,12 +102,7 @@ fn admitted_usage<'a>(control: &'a Control, names: impl Iterator<Item = &'a Name
 
 fn add_usage(usage: &mut Usage, workload: &WorkloadView) {
     let Some(admission) = &workload.status.admission else { return };
-    let held = crate::deltas::reservation(
-        admission,
-        &workload.status.reclaimable_pods,
-        engine::Millis(0),
-        false,
-    );
+    let held = crate::deltas::reservation(admission, &workload.status.reclaimable_pods, engine::Millis(0), false);
     for set in held.pod_sets {
         for (resource, amount) in set.usage {
             if let Some(flavor) = set.flavors.get(&resource) {
@@ -148,7 +141,8 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
         flavors_usage: by_flavor(&figures.reservation, |reserved| {
             let total = usage.get(&(reserved.flavor.clone(), reserved.resource.clone())).copied().unwrap_or_default();
             let nominal = reserved.total.sub(reserved.borrowed);
-            let over = if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
+            let over =
+                if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
             cell(reserved, total, over)
         }),
         ..old.clone()

@@ -179,7 +179,9 @@ fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<
     let gone = match &workload.owner {
         Some(owner) if owner.kind == "Job" => {
             let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()));
-            job.is_none_or(|job| job.uid != owner.uid || job.job.metadata.deletion_timestamp.is_some() && workload.deleting)
+            job.is_none_or(|job| {
+                job.uid != owner.uid || job.job.metadata.deletion_timestamp.is_some() && workload.deleting
+            })
         }
         Some(_) => false,
         None => workload.deleting || workload.job_uid.is_some(),
@@ -250,8 +252,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
 
 /// An eviction with its event.
 pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, (reason, cause): (&str, &str), message: &str) -> Draft {
-    let mut draft =
-        status_write(workload, Purpose::Evict, now, |edit| edit.evict(reason, cause, message));
+    let mut draft = status_write(workload, Purpose::Evict, now, |edit| edit.evict(reason, cause, message));
     let event = if cause.is_empty() || reason != "Deactivated" {
         format!("EvictedDueTo{reason}")
     } else {
@@ -262,11 +263,8 @@ pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, (reason, cause): (&
 }
 
 fn preempt(control: &Control, workload: &WorkloadView, eviction: &engine::Eviction, now: Timestamp) -> Decision {
-    let preemptor = control
-        .view
-        .workload_names
-        .get(&eviction.preemptor)
-        .and_then(|name| control.view.workloads.get(name));
+    let preemptor =
+        control.view.workload_names.get(&eviction.preemptor).and_then(|name| control.view.workloads.get(name));
     let job = preemptor.and_then(|preemptor| preemptor.job_uid.clone()).unwrap_or_else(|| "UNKNOWN".into());
     let cause = match eviction.reason {
         "InClusterQueue" => "prioritization in the ClusterQueue",
@@ -303,9 +301,7 @@ fn inactive(workload: &WorkloadView, now: Timestamp) -> Decision {
         };
     }
     let (cause, message) = match target {
-        Some(target) => {
-            (target.reason.clone(), format!("The workload is deactivated due to {}", target.message))
-        }
+        Some(target) => (target.reason.clone(), format!("The workload is deactivated due to {}", target.message)),
         None => (String::new(), "The workload is deactivated".to_owned()),
     };
     let mut draft = evict(workload, now, ("Deactivated", &cause), &message);
@@ -315,8 +311,7 @@ fn inactive(workload: &WorkloadView, now: Timestamp) -> Decision {
         draft = status_write(workload, Purpose::Evict, now, |edit| {
             edit.evict("Deactivated", &cause, &message);
             edit.pending("Deactivated", &message);
-            let reason =
-                if cause.is_empty() { "Deactivated".to_owned() } else { format!("DeactivatedDueTo{cause}") };
+            let reason = if cause.is_empty() { "Deactivated".to_owned() } else { format!("DeactivatedDueTo{cause}") };
             edit.set("Requeued", false, &reason, &message);
         });
         draft.notices = notices;
@@ -334,7 +329,9 @@ fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static st
         .or_else(|| local.and_then(|queue| queue.spec.cluster_queue.clone()))?;
     let cluster = control.view.cluster_queues.get(&name);
     match cluster.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
-        Some(engine::StopPolicy::Hold) => return Some(("ClusterQueueStopped", false, format!("ClusterQueue {name} is stopped"))),
+        Some(engine::StopPolicy::Hold) => {
+            return Some(("ClusterQueueStopped", false, format!("ClusterQueue {name} is stopped")));
+        }
         Some(engine::StopPolicy::HoldAndDrain) => {
             return Some(("ClusterQueueStopped", true, "The ClusterQueue is stopped".into()));
         }
@@ -417,7 +414,8 @@ fn pods_ready_timeout(control: &Control, workload: &WorkloadView, admitted: Time
     if due > now {
         return Decision::Wait(due);
     }
-    let count = workload.status.requeue_state.as_ref().and_then(|state| state.count).unwrap_or_default().saturating_add(1);
+    let count =
+        workload.status.requeue_state.as_ref().and_then(|state| state.count).unwrap_or_default().saturating_add(1);
     if settings.backoff_limit_count.is_some_and(|limit| count > limit) {
         return Decision::write(status_write(workload, Purpose::Deactivate, now, |edit| {
             edit.set(
@@ -428,16 +426,15 @@ fn pods_ready_timeout(control: &Control, workload: &WorkloadView, admitted: Time
             );
         }));
     }
-    let doubled = settings
-        .backoff_base_seconds
-        .saturating_mul(1_i64.checked_shl(u32::try_from(count.saturating_sub(1).min(40)).unwrap_or(0)).unwrap_or(i64::MAX));
+    let doubled = settings.backoff_base_seconds.saturating_mul(
+        1_i64.checked_shl(u32::try_from(count.saturating_sub(1).min(40)).unwrap_or(0)).unwrap_or(i64::MAX),
+    );
     let delay = doubled.min(settings.backoff_max_seconds).max(0);
     let at = now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(now);
     let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
     let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
         edit.evict("PodsReadyTimeout", cause, &message);
-        edit.status.requeue_state =
-            Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
+        edit.status.requeue_state = Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
     });
     draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPodsReadyTimeout", message, REPORTER));
     Decision::write(draft)
@@ -476,8 +473,7 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
         return Decision::Done;
     }
-    let mut draft =
-        status_write(workload, Purpose::ExplainPending, now, |edit| edit.pending(reason, &message));
+    let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| edit.pending(reason, &message));
     draft.notices.push(notice(workload, EventType::Warning, reason, message, REPORTER));
     Decision::write(draft)
 }
