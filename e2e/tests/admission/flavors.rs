@@ -53,8 +53,9 @@ pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-fn tier(name: &str, labels: &[(&str, &str)], taint: Option<(&str, &str)>) -> Value {
+fn tier(name: &str, labels: &[(&str, &str)], taint: Option<(&str, &str)>, forbidden: &str) -> Value {
     let mut object = flavor(name, labels);
+    merge(&mut object["metadata"], &json!({"annotations": {"berth.dev/forbidden-node-labels": forbidden}}));
     if let Some((key, value)) = taint {
         object["spec"]["nodeTaints"] = json!([{"key": key, "value": value, "effect": "NoSchedule"}]);
         object["spec"]["tolerations"] =
@@ -74,14 +75,10 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     let s = stage.scenario("tiers").await?;
     let accelerator = ("cloud.google.com/gke-tpu-accelerator", "tpu-v5-lite-podslice");
     let [reserved, demand, spot] = ["reserved", "on-demand", "spot"].map(|tier| s.name(tier));
-    s.apply(&tier(&reserved, &[accelerator, (RESERVATION, "e2e")], Some((RESERVATION, "e2e")))).await?;
-    let mut on_demand = tier(&demand, &[accelerator, ("cloud.google.com/gke-provisioning", "standard")], None);
-    merge(
-        &mut on_demand["metadata"],
-        &json!({"annotations": {"berth.dev/forbidden-node-labels": format!("{RESERVATION},{SPOT}")}}),
-    );
-    s.apply(&on_demand).await?;
-    s.apply(&tier(&spot, &[accelerator, (SPOT, "true")], Some((SPOT, "true")))).await?;
+    s.apply(&tier(&reserved, &[accelerator, (RESERVATION, "e2e")], Some((RESERVATION, "e2e")), SPOT)).await?;
+    let neither = format!("{RESERVATION},{SPOT}");
+    s.apply(&tier(&demand, &[accelerator, ("cloud.google.com/gke-provisioning", "standard")], None, &neither)).await?;
+    s.apply(&tier(&spot, &[accelerator, (SPOT, "true")], Some((SPOT, "true")), RESERVATION)).await?;
     let (four, eight) = ([quota("google.com/tpu", "4")], [quota("google.com/tpu", "8")]);
     let groups = [group(&[(&reserved, &four), (&demand, &four), (&spot, &eight)])];
     s.apply(&cluster_queue(&s.name("cq"), &groups, &json!({}))).await?;

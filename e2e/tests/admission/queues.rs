@@ -15,6 +15,8 @@ pub(crate) async fn strict_fifo(stage: &Stage) -> Result<()> {
     s.admitted("running").await?;
     s.create(s.job("head").cpu("3").endless()).await?;
     s.pending("head").await?;
+    // Creation times are whole seconds, and equal ones are ordered by name: the second one must be later.
+    s.stays_pending("head").await?;
     // It would fit, but the head is in its way.
     s.create(s.job("small").cpu("1").endless()).await?;
     s.job_is("small", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
