@@ -42,6 +42,8 @@ pub struct Control {
     pub(crate) planned: BTreeMap<String, engine::Admission>,
     /// Preemptions still to be written: victim uid to eviction.
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
+    /// Deleted workloads whose pods were seen gone, by uid.
+    pub(crate) pods_gone: BTreeSet<String>,
     pub(crate) next_sweep: Option<Timestamp>,
     /// Parked workloads that a sweep had to wake: must stay 0.
     pub(crate) sweep_found: u64,
@@ -70,6 +72,7 @@ impl Control {
             measures: Vec::new(),
             planned: BTreeMap::new(),
             evictions: BTreeMap::new(),
+            pods_gone: BTreeSet::new(),
             next_sweep: None,
             sweep_found: 0,
             term: None,
@@ -181,6 +184,9 @@ impl Control {
             Outcome::Applied { resource_version } => {
                 self.flights.succeeded(&object);
                 self.notices.extend(flight.notices);
+                if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
+                    self.pods_gone.insert(uid);
+                }
                 let version = resource_version.parse().unwrap_or_default();
                 if let (Purpose::ReserveQuota, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
                     self.planned.remove(&uid);
@@ -219,6 +225,10 @@ impl Control {
                 self.drop_plan(&object);
                 let until = self.flights.failed(&object, now, 5_000);
                 self.refused(&object, &text);
+                self.wait(object, until);
+            }
+            Outcome::Busy(after) if flight.purpose == Purpose::ProbePods => {
+                let until = self.flights.pause(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
                 self.wait(object, until);
             }
             Outcome::Busy(after) => {

@@ -136,6 +136,13 @@ impl Flights {
         until
     }
 
+    /// A delay that does not grow: the answer was "not yet".
+    pub(crate) fn pause(&mut self, key: &ObjectKey, now: Timestamp, millis: i64) -> Timestamp {
+        let until = now.checked_add(SignedDuration::from_millis(millis)).unwrap_or(now);
+        self.backoffs.insert(key.clone(), Backoff { until, attempts: 0 });
+        until
+    }
+
     /// Nothing is under way.
     pub(crate) fn idle(&self) -> bool {
         self.flying.is_empty()

@@ -312,6 +312,7 @@ impl Control {
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
             self.planned.remove(&old.uid);
             self.evictions.remove(&old.uid);
+            self.pods_gone.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.mark_queues(&old, now);
         }

@@ -120,6 +120,8 @@ pub enum Purpose {
     DeleteWorkload,
     /// Delete a job (retention).
     DeleteJob,
+    /// Ask whether pods of a deleted job are left: its quota is free only when none is.
+    ProbePods,
 }
 
 /// Part of the object that a patch addresses.
@@ -153,6 +155,12 @@ pub enum Request {
         subresource: Subresource,
         /// Body.
         body: Value,
+    },
+    /// No write at all: GET of one pod that the controller with this uid owns and that has not ended. `Applied` when there
+    /// is none, `Busy` while there is one.
+    ProbePods {
+        /// Uid of the controlling job.
+        controller_uid: String,
     },
     /// DELETE with a uid precondition, background propagation.
     Delete {

@@ -140,6 +140,22 @@ fn a_deleted_job_frees_its_quota_in_each_phase() {
 }
 
 #[test]
+fn a_deleted_jobs_quota_is_in_use_until_its_pods_are_gone() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    let uid = cluster.job("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.pods_left.push(uid);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.pass(30);
+    assert!(!cluster.is("b", "QuotaReserved"), "the pods of a still hold the quota");
+    cluster.pods_left.clear();
+    cluster.pass(2);
+    assert!(cluster.is("b", "Admitted"));
+}
+
+#[test]
 fn a_queue_may_come_after_its_jobs_and_a_flavor_after_the_queue() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::Job, job("a", "lq", "1", true));

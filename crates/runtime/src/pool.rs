@@ -34,7 +34,8 @@ pub const fn class(purpose: Purpose) -> usize {
         | Purpose::AddFinalizer
         | Purpose::RemoveFinalizer
         | Purpose::DeleteWorkload
-        | Purpose::DeleteJob => 1,
+        | Purpose::DeleteJob
+        | Purpose::ProbePods => 1,
         Purpose::ExplainPending => 2,
         Purpose::QueueStatus => 3,
     }

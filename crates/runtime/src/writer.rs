@@ -56,11 +56,27 @@ impl Writer {
             Ok(request) => request,
             Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
         };
+        if let Request::ProbePods { .. } = &write.request {
+            return match tokio::time::timeout(deadline, self.probe(request)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Outcome::Busy(1_000),
+            };
+        }
         let verb = verb_of(&write.request);
         match tokio::time::timeout(deadline, self.exchange(verb, request)).await {
             Ok(outcome) => outcome,
             Err(_) => Outcome::Unknown(format!("no answer within {} s", deadline.as_secs())),
         }
+    }
+
+    /// Whether a list is empty: `Applied` when it is, `Busy` when it is not or cannot be read now.
+    async fn probe(&self, request: http::Request<Body>) -> Outcome {
+        let Ok(response) = self.client.send(request).await else { return Outcome::Busy(1_000) };
+        let success = response.status().is_success();
+        let Ok(body) = response.into_body().collect_bytes().await else { return Outcome::Busy(1_000) };
+        let list: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        let empty = list.get("items").and_then(serde_json::Value::as_array).is_some_and(Vec::is_empty);
+        if success && empty { Outcome::Applied { resource_version: String::new() } } else { Outcome::Busy(500) }
     }
 
     async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> Outcome {
@@ -81,7 +97,7 @@ impl Writer {
 const fn verb_of(request: &Request) -> Verb {
     match request {
         Request::Create(_) => Verb::Create,
-        Request::Apply { .. } | Request::Merge { .. } => Verb::Patch,
+        Request::Apply { .. } | Request::Merge { .. } | Request::ProbePods { .. } => Verb::Patch,
         Request::Delete { .. } => Verb::Delete,
     }
 }
@@ -91,6 +107,14 @@ const fn verb_of(request: &Request) -> Verb {
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
+        Request::ProbePods { controller_uid } => {
+            let selector = encoded(&format!("batch.kubernetes.io/controller-uid={controller_uid}"));
+            let fields = encoded("status.phase!=Succeeded,status.phase!=Failed");
+            let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
+            return http::Request::builder()
+                .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit=1"))
+                .body(Body::empty());
+        }
         Request::Create(body) => (
             http::Method::POST,
             "application/json",

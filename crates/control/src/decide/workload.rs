@@ -174,27 +174,44 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if workload.reserved() { holding(control, workload, now) } else { waiting(control, workload, now) }
 }
 
-/// A workload whose owner is gone is finished, and released when it is being deleted.
+/// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
+/// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
 fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let gone = match &workload.owner {
-        Some(owner) if owner.kind == "Job" => {
-            let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()));
-            job.is_none_or(|job| {
-                job.uid != owner.uid || job.job.metadata.deletion_timestamp.is_some() && workload.deleting
-            })
+    let Some(owner) = &workload.owner else {
+        if workload.deleting {
+            return has_finalizer(workload).then(|| Decision::write(remove_finalizer(workload)));
         }
-        Some(_) => false,
-        None => workload.deleting || workload.job_uid.is_some(),
+        let orphaned = workload.job_uid.is_some() && !workload.is("Finished");
+        return orphaned.then(|| {
+            Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
+                edit.finish("OwnerNotFound", "The workload's owner no longer exists");
+            }))
+        });
     };
-    if !gone {
+    if owner.kind != "Job" {
         return None;
     }
-    if !workload.is("Finished") && !workload.deleting {
-        return Some(Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
-            edit.finish("OwnerNotFound", "The workload's owner no longer exists");
-        })));
+    let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()));
+    let there = job.is_some_and(|job| {
+        job.uid == owner.uid && !(job.job.metadata.deletion_timestamp.is_some() && workload.deleting)
+    });
+    if there {
+        return None;
     }
-    has_finalizer(workload).then(|| Decision::write(remove_finalizer(workload)))
+    if !workload.deleting || !has_finalizer(workload) {
+        return Some(Decision::Done);
+    }
+    let ran = workload.reserved() && workload.is("Admitted") && !workload.is("Finished");
+    if ran && !control.pods_gone.contains(&workload.uid) {
+        return Some(Decision::write(Draft {
+            purpose: Purpose::ProbePods,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::ProbePods { controller_uid: owner.uid.clone() },
+            based_on: 0,
+            notices: Vec::new(),
+        }));
+    }
+    Some(Decision::write(remove_finalizer(workload)))
 }
 
 fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {

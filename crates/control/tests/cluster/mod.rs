@@ -44,6 +44,8 @@ pub struct Cluster {
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<(Purpose, Outcome, bool)>,
+    /// Uids of deleted jobs whose pods still terminate.
+    pub pods_left: Vec<String>,
     version: u64,
     uids: u64,
 }
@@ -63,6 +65,7 @@ impl Cluster {
             writes: Vec::new(),
             notices: Vec::new(),
             faults: Vec::new(),
+            pods_left: Vec::new(),
             version: 100,
             uids: 0,
         };
@@ -205,6 +208,13 @@ impl Cluster {
                 }
                 self.put(write.key.kind, body.clone());
                 return Outcome::Applied { resource_version: self.version.to_string() };
+            }
+            Request::ProbePods { controller_uid } => {
+                return if self.pods_left.contains(controller_uid) {
+                    Outcome::Busy(500)
+                } else {
+                    Outcome::Applied { resource_version: String::new() }
+                };
             }
             Request::Delete { uid } => {
                 return match self.objects.get(&write.key) {
