@@ -41,12 +41,23 @@ pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
 
 pub(crate) fn flavor(object: &api::ResourceFlavor) -> engine::FlavorSpec {
     let spec = &object.spec;
+    let annotations = object.metadata.annotations.as_ref();
+    let forbidden = annotations.and_then(|annotations| annotations.get(api::labels::FORBIDDEN_NODE_LABELS));
+    let (forbidden, unusable) = match forbidden.map(|text| berth_jobs::parse_forbidden(text)) {
+        None => (Vec::new(), None),
+        Some(Ok(forbidden)) => (forbidden, None),
+        Some(Err(problem)) => {
+            (Vec::new(), Some(format!("annotation {}: {problem}", api::labels::FORBIDDEN_NODE_LABELS)))
+        }
+    };
     engine::FlavorSpec {
         name: object.metadata.name.clone().unwrap_or_default(),
         node_labels: spec.node_labels.clone(),
         taints: spec.node_taints.iter().filter_map(taint).collect(),
         tolerations: spec.tolerations.iter().map(toleration).collect(),
         topology: spec.topology_name.clone(),
+        forbidden,
+        unusable,
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::assignment::{Assignment, Attempt, Choice, Granular, Mode, PodSetResult, PreemptionPossibility};
 use crate::balance::{INF, Units, accumulate, amount, in_usage};
 use crate::ids::{CellId, FlavorId, ResourceId};
-use crate::matching::{affinity_matches, untolerated};
-use crate::model::{FlavorFungibility, Fungibility, PendingReason, PreemptionPolicy};
+use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
+use crate::model::{FlavorFungibility, FlavorSpec, Fungibility, PendingReason, PreemptionPolicy};
 use crate::store::{Group, PodSet, Progress, Queue, Store};
 use crate::tree::Tree;
 
@@ -246,12 +246,35 @@ impl Scan<'_> {
         let Some(spec) = self.store.flavors.get(&flavor) else {
             return Some(format!("flavor {name} not found"));
         };
+        if let Some(problem) = &spec.unusable {
+            return Some(format!("flavor {name}: {problem}"));
+        }
         let pods = &self.pod_set.spec;
+        if let Some((key, value)) = selects_forbidden(&spec.forbidden, &pods.node_selector) {
+            return Some(format!("flavor {name} forbids nodes with {key}={value}, which the pods select"));
+        }
+        if let Some((key, value)) = self.other_tier(spec) {
+            return Some(format!("flavor {name} is not the capacity that the pods select with {key}={value}"));
+        }
         if let Some(taint) = untolerated(spec, &pods.tolerations) {
             return Some(format!("untolerated taint {taint} in flavor {name}"));
         }
         (!affinity_matches(&spec.node_labels, &pods.node_selector, &pods.affinity))
             .then(|| format!("flavor {name} doesn't match node affinity"))
+    }
+
+    /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the group
+    /// offer and this one does not: such pods are pinned, since no node could satisfy both.
+    fn other_tier(&self, spec: &FlavorSpec) -> Option<(&str, &str)> {
+        let offered = |key: &str| {
+            let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
+            flavors.any(|flavor| flavor.node_labels.contains_key(key))
+        };
+        let selector = &self.pod_set.spec.node_selector;
+        CAPACITY_LABELS.iter().find_map(|key| {
+            let (key, value) = selector.get_key_value(*key)?;
+            (spec.node_labels.get(key) != Some(value) && offered(key)).then_some((key.as_str(), value.as_str()))
+        })
     }
 
     fn try_flavor(

@@ -6,6 +6,28 @@ use crate::model::{FlavorSpec, Requirement, Selector, SelectorOp, Taint, TaintEf
 
 type Labels = BTreeMap<String, String>;
 
+/// Node labels by which the clouds and Karpenter tell kinds of capacity apart. A pod that selects one asks for a tier.
+pub(crate) const CAPACITY_LABELS: [&str; 7] = [
+    "cloud.google.com/gke-preemptible",
+    "cloud.google.com/gke-spot",
+    "cloud.google.com/reservation-name",
+    "eks.amazonaws.com/capacityType",
+    "karpenter.sh/capacity-type",
+    "kubernetes.azure.com/scalesetpriority",
+    "berth.dev/capacity-tier",
+];
+
+/// The first entry of a node selector that a flavor forbids.
+pub(crate) fn selects_forbidden<'a>(
+    forbidden: &[(String, Vec<String>)],
+    node_selector: &'a Labels,
+) -> Option<(&'a str, &'a str)> {
+    forbidden.iter().find_map(|(key, values)| {
+        let (key, value) = node_selector.get_key_value(key)?;
+        (values.is_empty() || values.contains(value)).then_some((key.as_str(), value.as_str()))
+    })
+}
+
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     toleration.effect.is_none_or(|effect| effect == taint.effect)
         && (toleration.key.is_empty() || toleration.key == taint.key)

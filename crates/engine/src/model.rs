@@ -99,6 +99,11 @@ pub struct FlavorSpec {
     pub tolerations: Vec<Toleration>,
     /// `spec.topologyName`: such a flavor takes no workload until topology is implemented.
     pub topology: Option<String>,
+    /// Annotation `berth.dev/forbidden-node-labels`: node labels on which its pods must not land, with the values (none:
+    /// every value). Pods that select such a label themselves do not belong in the flavor.
+    pub forbidden: Vec<(String, Vec<String>)>,
+    /// Why the flavor takes nobody (an annotation that cannot be read): the text of the reason.
+    pub unusable: Option<String>,
 }
 
 /// Quota of one resource in one flavor.
