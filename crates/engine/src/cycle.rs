@@ -1,6 +1,5 @@
 //! One scheduling cycle (kueue.md 6.3, 6.6, 6.7): take the heads, nominate them, process them in order, put back the rest.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use crate::flavors::Pins;
 use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PendingReason, PreemptionPolicy, Verdict};
 use crate::nominate::Nominator;
+use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
 use crate::store::{Held, Phase, Place, Progress};
 use crate::tree::Trial;
@@ -78,8 +78,19 @@ impl World {
             }
         }
         let mut run = Run { victims: BTreeSet::new(), booked: Vec::new(), room: report.admissions.len() + room };
-        for entry in self.in_order(entries) {
-            finished.push(self.process(entry, now, &mut run, report));
+        if self.options.fair_sharing.is_some() {
+            let heads = entries.into_iter().map(|entry| {
+                let (nominee, queue, usage) = (self.nominee(&entry), entry.queue, entry.assignment.usage.clone());
+                (entry, nominee, queue, usage)
+            });
+            let mut tournament = Tournament::new(&self.store, &self.tree, heads.collect());
+            while let Some(entry) = tournament.next(&self.store, &mut self.tree, &self.options.gates) {
+                finished.push(self.process(entry, now, &mut run, report));
+            }
+        } else {
+            for entry in self.in_order(entries) {
+                finished.push(self.process(entry, now, &mut run, report));
+            }
         }
         // What the cycle only kept free for others is given back in reverse order.
         for (queue, usage) in run.booked.into_iter().rev() {
@@ -176,18 +187,21 @@ impl World {
         Some(Entry { queue, workload: id, assignment, targets, requeue, verdict })
     }
 
-    /// Classical order: less borrowing, higher priority, older, smaller uid.
-    fn in_order(&self, mut entries: Vec<Entry>) -> Vec<Entry> {
-        entries.sort_by_cached_key(|entry| {
-            let workload = self.store.workload(entry.workload);
-            (
-                entry.assignment.borrowing,
-                Reverse(workload.map(|w| w.priority)),
-                workload.map(|w| w.queued_at),
-                workload.map(|w| Arc::clone(&w.uid)),
-            )
-        });
-        entries
+    fn nominee(&self, entry: &Entry) -> Nominee {
+        let Some(workload) = self.store.workload(entry.workload) else { return Nominee::default() };
+        Nominee {
+            uid: Arc::clone(&workload.uid),
+            borrowing: entry.assignment.borrowing,
+            preemptor: self.store.queues[entry.queue].pending.preemptor == Some(entry.workload),
+            priority: workload.priority,
+            queued_at: workload.queued_at,
+        }
+    }
+
+    fn in_order(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        let mut keyed: Vec<(Nominee, Entry)> = entries.into_iter().map(|entry| (self.nominee(&entry), entry)).collect();
+        keyed.sort_by(|a, b| a.0.compare(&b.0, &self.options.gates));
+        keyed.into_iter().map(|(_, entry)| entry).collect()
     }
 
     fn process(&mut self, mut entry: Entry, now: Millis, run: &mut Run, report: &mut Report) -> Entry {
@@ -248,7 +262,8 @@ impl World {
     /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
     /// looks for others with the flavors held fixed.
     fn refresh(&mut self, entry: &mut Entry, run: &Run) -> bool {
-        if !entry.targets.iter().any(|target| run.victims.contains(&target.workload)) {
+        let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
+        if !overlaps || !self.options.gates.recompute_overlap {
             return self.fits_without(entry, run);
         }
         let pins: Pins = entry
@@ -309,7 +324,8 @@ impl World {
         let queue = &self.store.queues[entry.queue];
         let can_always_reclaim =
             queue.spec.as_ref().is_some_and(|spec| spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any);
-        if !can_always_reclaim {
+        let waits = self.options.gates.prioritize_preemptors && queue.pending.preemptor == Some(entry.workload);
+        if !can_always_reclaim && !waits {
             let usage = self.reserved(entry.queue, &entry.assignment);
             self.book(entry.queue, usage, run);
         }
@@ -358,7 +374,7 @@ impl World {
         let queue = &mut self.store.queues[entry.queue];
         let checks = queue.spec.as_ref().map(|spec| spec.admission_checks.clone()).unwrap_or_default();
         queue.pending.total = queue.pending.total.saturating_sub(1);
-        queue.pending.sticky = queue.pending.sticky.filter(|sticky| *sticky != entry.workload);
+        queue.pending.forget_preemptor(entry.workload);
         let cluster_queue = queue.name.clone();
         let node = queue.node;
         let Some(workload) = self.store.workload(entry.workload) else { return };
@@ -424,8 +440,12 @@ impl World {
             Requeue::Mismatch => self.set_aside(queue, id, Place::Mismatched, root, report),
             _ => self.set_aside(queue, id, Place::Solo, root, report),
         }
-        if requeue == Requeue::PendingPreemption && !is_strict {
-            self.store.queues[queue].pending.sticky = Some(id);
+        if requeue == Requeue::PendingPreemption {
+            let pending = &mut self.store.queues[queue].pending;
+            pending.preemptor = Some(id);
+            if !is_strict {
+                pending.sticky = Some(id);
+            }
         }
         self.changed_queues.insert(queue);
         if let (Some((reason, message)), Some(workload)) = (verdict, self.store.workload(id)) {

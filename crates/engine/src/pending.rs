@@ -31,6 +31,8 @@ pub(crate) struct Pending {
     pub(crate) total: u32,
     /// The workload that waits for its victims; it goes first.
     pub(crate) sticky: Option<WorkloadId>,
+    /// The workload that issued preemptions last, under any strategy.
+    pub(crate) preemptor: Option<WorkloadId>,
     /// Epoch of the tree that was last acted on.
     pub(crate) epoch: u64,
 }
@@ -69,6 +71,12 @@ impl Pending {
                 self.classes.remove(&class);
             }
         }
+    }
+
+    /// The workload was admitted, changed or is gone.
+    pub(crate) fn forget_preemptor(&mut self, workload: WorkloadId) {
+        self.sticky = self.sticky.filter(|id| *id != workload);
+        self.preemptor = self.preemptor.filter(|id| *id != workload);
     }
 
     /// The workload to try next.

@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 
 use crate::balance::{Units, Usage, units};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
-use crate::model::{ClusterQueueSpec, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Strategy};
+use crate::model::{
+    ClusterQueueSpec, FlavorResource, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Strategy,
+};
 use crate::pending::Pending;
 
 /// A pod set with interned resources.
@@ -223,6 +225,11 @@ impl Store {
     /// The cell of a pair that is already known to some quota or usage.
     pub(crate) fn find_cell(&self, flavor: FlavorId, resource: ResourceId) -> Option<CellId> {
         self.cells.get(&(flavor, resource))
+    }
+
+    pub(crate) fn named(&self, cell: CellId) -> FlavorResource {
+        let (flavor, resource) = *self.cells.key(cell);
+        FlavorResource { flavor: self.flavor(flavor).to_owned(), resource: self.resource(resource).to_owned() }
     }
 
     pub(crate) fn intern_cell(&mut self, flavor: &str, resource: &str) -> CellId {

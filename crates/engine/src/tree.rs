@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::balance::{Cell, INF, Units, Usage, left, plus};
-use crate::ids::{Arena, CellId, NodeId};
+use crate::ids::{Arena, CellId, NodeId, ResourceId};
 
 /// A queue or a cohort.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     /// Sorted by key.
     pub(crate) cells: Vec<Cell>,
+    /// What may be lent below a cohort, by resource; kept by `World::rebuild`.
+    pub(crate) lendable: Vec<(ResourceId, Units)>,
     /// Fair weight in nano units.
     pub(crate) weight: i64,
     /// A cohort on or below a declared cycle: it is kept without a parent, so the forest itself never has cycles.
@@ -70,6 +72,7 @@ impl Tree {
             parent: None,
             children: Vec::new(),
             cells: Vec::new(),
+            lendable: Vec::new(),
             weight: 1_000_000_000,
             cyclic: false,
             height: 0,

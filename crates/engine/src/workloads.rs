@@ -254,7 +254,7 @@ impl World {
         {
             let pending = &mut self.store.queues[queue].pending;
             pending.total = pending.total.saturating_sub(1);
-            pending.sticky = pending.sticky.filter(|sticky| *sticky != id);
+            pending.forget_preemptor(id);
             match place {
                 Place::Class => pending.take(class, key, id),
                 Place::Solo => {

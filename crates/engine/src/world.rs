@@ -34,11 +34,46 @@ pub struct Options {
     pub fair_sharing: Option<FairSharing>,
     /// Pod sets with `minCount` may be admitted with fewer pods.
     pub partial_admission: bool,
+    /// Kueue's feature gates that change decisions.
+    pub gates: Gates,
+}
+
+/// Feature gates that change decisions; the default is Kueue's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    /// `FlavorFungibility`: off, the first flavor that fits is taken, else the one with the best mode.
+    pub flavor_fungibility: bool,
+    /// `FlavorFungibilityPreserveScanProgress`: how far a scan got is kept for a cycle whatever changed.
+    pub preserve_scan_progress: bool,
+    /// `PrioritySortingWithinCohort`: priority orders the heads of a cycle.
+    pub priority_sorting: bool,
+    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first.
+    pub prioritize_preemptors: bool,
+    /// `FairSharingPrioritizeNonBorrowing`.
+    pub fair_prefer_non_borrowing: bool,
+    /// `FairSharingPreemptWithinNominal`.
+    pub fair_preempt_within_nominal: bool,
+    /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
+    pub recompute_overlap: bool,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self {
+            flavor_fungibility: true,
+            preserve_scan_progress: true,
+            priority_sorting: true,
+            prioritize_preemptors: false,
+            fair_prefer_non_borrowing: true,
+            fair_preempt_within_nominal: true,
+            recompute_overlap: true,
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ignore_undeclared: false, fair_sharing: None, partial_admission: true }
+        Self { ignore_undeclared: false, fair_sharing: None, partial_admission: true, gates: Gates::default() }
     }
 }
 
@@ -229,11 +264,20 @@ impl World {
         self.tree.set_quota(node, quotas);
         self.tree.set_parent(node, parent);
         if self.tree.root(node) != old_root && old_root != node {
-            self.tree.rebuild(old_root);
+            self.rebuild(old_root);
             self.wake(old_root);
         }
-        self.tree.rebuild(node);
+        self.rebuild(node);
         self.wake(node);
+    }
+
+    fn rebuild(&mut self, around: NodeId) {
+        self.tree.rebuild(around);
+        for node in self.tree.bottom_up(self.tree.root(around)) {
+            if !self.tree.nodes[node].is_queue {
+                self.tree.nodes[node].lendable = crate::share::lendable(&self.store, &self.tree, node);
+            }
+        }
     }
 
     fn set_cluster_queue(&mut self, spec: ClusterQueueSpec) {
@@ -319,7 +363,7 @@ impl World {
         }
         for (node, old_root) in touched {
             for root in [old_root, node] {
-                self.tree.rebuild(root);
+                self.rebuild(root);
                 self.wake(root);
             }
         }

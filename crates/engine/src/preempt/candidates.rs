@@ -124,6 +124,27 @@ pub(crate) fn collect(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Candidates {
     found
 }
 
+/// Everybody whom fair sharing may take, in order: the own queue, and every queue of the tree that borrows what is needed.
+pub(crate) fn collect_borrowers(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Vec<Candidate> {
+    let queue = &store.queues[ask.queue];
+    let policy = queue.spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
+    let collector = Collector { store, tree, ask, policy };
+    let mut found = Vec::new();
+    if policy.within_cluster_queue != PreemptionPolicy::Never {
+        collector.add_queue(ask.queue, None, false, &mut found);
+    }
+    if policy.reclaim_within_cohort != PreemptionPolicy::Never {
+        for node in tree.bottom_up(tree.root(queue.node)) {
+            let other = store.queue_of_node.get(&node).filter(|_| node != queue.node);
+            if let Some(other) = other.filter(|_| !tree.within_quota(node, ask.needs)) {
+                collector.add_queue(*other, None, false, &mut found);
+            }
+        }
+    }
+    sort(store, ask.queue, &mut found);
+    found
+}
+
 impl Collector<'_> {
     fn add_cohorts(&self, node: NodeId, found: &mut Candidates) {
         let mut remaining: Vec<(CellId, Units)> = self.ask.usage.to_vec();

@@ -1,8 +1,9 @@
-//! Whom to preempt: the search for victims. `candidates` says who may be taken and in which order, `classical` (and `fair`)
+//! Whom to preempt: the search for victims. `candidates` says who may be taken and in which order, `classical` and `fair`
 //! how many of them.
 
 pub(crate) mod candidates;
 pub(crate) mod classical;
+pub(crate) mod fair;
 
 use std::collections::BTreeSet;
 
@@ -44,7 +45,7 @@ impl<'a> Ask<'a> {
 pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Vec<Target> {
     match &options.fair_sharing {
         None => classical::targets(store, tree, ask),
-        Some(_) => classical::targets(store, tree, ask),
+        Some(sharing) => fair::targets(store, tree, &sharing.strategies, &options.gates, ask),
     }
 }
 

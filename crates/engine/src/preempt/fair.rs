@@ -1,0 +1,254 @@
+//! Fair-sharing preemption (kueue.md 6.9): victims come from whoever has the highest share, as long as the rules on shares
+//! before and after allow it; what a first pass skipped, a second one may take.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::ids::{NodeId, QueueId};
+use crate::preempt::candidates::{Candidate, Right, collect_borrowers};
+use crate::preempt::classical::{fill_back, fits, leave};
+use crate::preempt::{Ask, Target};
+use crate::share::{Share, share_of};
+use crate::store::Store;
+use crate::tree::{Tree, Trial};
+use crate::world::{Gates, ShareStrategy};
+
+const RECLAIM: &str = "InCohortReclamation";
+const FAIR: &str = "InCohortFairSharing";
+
+/// Queues to take a victim from, one after the other: always from the branch with the highest share.
+pub(crate) struct Turns {
+    own: NodeId,
+    /// The asking queue's ancestors.
+    path: BTreeSet<NodeId>,
+    lists: BTreeMap<NodeId, VecDeque<Candidate>>,
+    /// Rank of each candidate in the order of candidates, by workload.
+    ranks: BTreeMap<crate::ids::WorkloadId, usize>,
+    pruned: BTreeSet<NodeId>,
+}
+
+impl Turns {
+    /// `candidates` in their order.
+    pub(crate) fn new(store: &Store, tree: &Tree, own: QueueId, candidates: &[Candidate]) -> Self {
+        let own = store.queues[own].node;
+        let mut lists: BTreeMap<NodeId, VecDeque<Candidate>> = BTreeMap::new();
+        for candidate in candidates {
+            lists.entry(store.queues[candidate.queue].node).or_default().push_back(*candidate);
+        }
+        let ranks = candidates.iter().enumerate().map(|(rank, candidate)| (candidate.workload, rank)).collect();
+        Self { own, path: tree.ancestors(own).collect(), lists, ranks, pruned: BTreeSet::new() }
+    }
+
+    /// The queue whose turn it is.
+    pub(crate) fn next(&mut self, store: &Store, tree: &Tree) -> Option<NodeId> {
+        let root = tree.root(self.own);
+        if root == self.own {
+            return self.lists.get(&root).is_some_and(|list| !list.is_empty()).then_some(root);
+        }
+        while !self.pruned.contains(&root) {
+            if let Some(queue) = self.descend(store, tree, root) {
+                return Some(queue);
+            }
+        }
+        None
+    }
+
+    /// Takes the first candidate of a queue.
+    pub(crate) fn pop(&mut self, queue: NodeId) -> Option<Candidate> {
+        self.lists.get_mut(&queue)?.pop_front()
+    }
+
+    /// No more victims from this queue.
+    pub(crate) fn drop_queue(&mut self, queue: NodeId) {
+        self.lists.remove(&queue);
+    }
+
+    fn first_rank(&self, queue: NodeId) -> Option<usize> {
+        self.lists.get(&queue)?.front().and_then(|candidate| self.ranks.get(&candidate.workload)).copied()
+    }
+
+    fn descend(&mut self, store: &Store, tree: &Tree, cohort: NodeId) -> Option<NodeId> {
+        let mut queue: Option<(Share, usize, NodeId)> = None;
+        let mut below: Option<(Share, NodeId)> = None;
+        for child in tree.nodes[cohort].children.iter().copied() {
+            if self.pruned.contains(&child) {
+                continue;
+            }
+            let (share, _) = share_of(store, tree, child, &[]);
+            if tree.nodes[child].is_queue {
+                let rank = self.first_rank(child).filter(|_| share.borrowing || child == self.own);
+                let Some(rank) = rank else {
+                    self.pruned.insert(child);
+                    continue;
+                };
+                let is_higher = queue.is_none_or(|(best, best_rank, _)| match share.compare(&best) {
+                    Ordering::Greater => true,
+                    Ordering::Equal => rank < best_rank,
+                    Ordering::Less => false,
+                });
+                if is_higher {
+                    queue = Some((share, rank, child));
+                }
+            } else if !share.borrowing && !self.path.contains(&child) {
+                self.pruned.insert(child);
+            } else if below.is_none_or(|(best, _)| share.compare(&best).is_ge()) {
+                below = Some((share, child));
+            }
+        }
+        match (queue, below) {
+            (None, None) => {
+                self.pruned.insert(cohort);
+                None
+            }
+            (Some((own, _, queue)), Some((share, _))) if share.compare(&own).is_lt() => Some(queue),
+            (_, Some((_, child))) => self.descend(store, tree, child),
+            (Some((_, _, queue)), None) => Some(queue),
+        }
+    }
+}
+
+struct Search<'a> {
+    store: &'a Store,
+    ask: &'a Ask<'a>,
+    own: NodeId,
+    gates: &'a Gates,
+}
+
+pub(crate) fn targets(
+    store: &Store,
+    tree: &mut Tree,
+    strategies: &[ShareStrategy],
+    gates: &Gates,
+    ask: &Ask<'_>,
+) -> Vec<Target> {
+    let candidates = collect_borrowers(store, tree, ask);
+    if candidates.is_empty() {
+        return Vec::new();
+    }
+    let strategies = match strategies {
+        [] => &[ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare],
+        given => given,
+    };
+    let search = Search { store, ask, own: store.queues[ask.queue].node, gates };
+    let mut trial = Trial::new(tree);
+    // Shares are compared as they will be with the asking workload in.
+    trial.add(search.own, ask.usage);
+    let mut targets = Vec::new();
+    let mut retry = Vec::new();
+    let first = strategies.first().copied().unwrap_or(ShareStrategy::LessThanInitialShare);
+    let mut found = search.first_pass(&mut trial, &candidates, first, &mut targets, &mut retry);
+    if !found && strategies.len() > 1 {
+        found = search.second_pass(&mut trial, &candidates, &retry, &mut targets);
+    }
+    if !found {
+        return Vec::new();
+    }
+    trial.remove(search.own, ask.usage);
+    fill_back(store, &mut trial, ask, &mut targets, true);
+    targets
+}
+
+impl Search<'_> {
+    fn take(
+        &self,
+        trial: &mut Trial<'_>,
+        candidate: &Candidate,
+        reason: &'static str,
+        targets: &mut Vec<Target>,
+    ) -> bool {
+        leave(self.store, trial, candidate.workload, true);
+        targets.push(Target { workload: candidate.workload, reason });
+        trial.remove(self.own, self.ask.usage);
+        let fits = fits(self.store, trial.tree(), self.ask, true);
+        trial.add(self.own, self.ask.usage);
+        fits
+    }
+
+    /// The children of the lowest common cohort on the side of the asking queue and of another.
+    fn sides(&self, tree: &Tree, other: NodeId) -> (NodeId, NodeId) {
+        let line = |node: NodeId| -> Vec<NodeId> {
+            let mut line: Vec<NodeId> = std::iter::once(node).chain(tree.ancestors(node)).collect();
+            line.reverse();
+            line
+        };
+        let (own, other_line) = (line(self.own), line(other));
+        let differ = own.iter().zip(&other_line).find(|(a, b)| a != b);
+        differ.map_or((self.own, other), |(a, b)| (*a, *b))
+    }
+
+    fn share(&self, tree: &Tree, node: NodeId) -> Share {
+        share_of(self.store, tree, node, &[]).0
+    }
+
+    fn first_pass(
+        &self,
+        trial: &mut Trial<'_>,
+        candidates: &[Candidate],
+        strategy: ShareStrategy,
+        targets: &mut Vec<Target>,
+        retry: &mut Vec<Candidate>,
+    ) -> bool {
+        // Within its nominal quota the queue takes back what is its own, whatever the shares are.
+        let is_entitled = self.gates.fair_preempt_within_nominal && trial.tree().within_quota(self.own, self.ask.needs);
+        let mut turns = Turns::new(self.store, trial.tree(), self.ask.queue, candidates);
+        while let Some(queue) = turns.next(self.store, trial.tree()) {
+            if queue == self.own || is_entitled {
+                let Some(candidate) = turns.pop(queue) else { break };
+                let reason = if queue == self.own { Right::WithinQueue.reason() } else { RECLAIM };
+                if self.take(trial, &candidate, reason, targets) {
+                    return true;
+                }
+                continue;
+            }
+            let (own_side, other_side) = self.sides(trial.tree(), queue);
+            let new = self.share(trial.tree(), own_side);
+            let old = self.share(trial.tree(), other_side);
+            let hopeless = new.value().is_infinite() && old.value().is_finite();
+            while let Some(candidate) = turns.pop(queue) {
+                let passes = !hopeless
+                    && match strategy {
+                        ShareStrategy::LessThanInitialShare => new.compare(&old).is_lt(),
+                        ShareStrategy::LessThanOrEqualToFinalShare => {
+                            leave(self.store, trial, candidate.workload, true);
+                            let after = self.share(trial.tree(), other_side);
+                            leave(self.store, trial, candidate.workload, false);
+                            new.compare(&after).is_le()
+                        }
+                    };
+                if !passes {
+                    retry.push(candidate);
+                    continue;
+                }
+                if self.take(trial, &candidate, FAIR, targets) {
+                    return true;
+                }
+                break;
+            }
+        }
+        false
+    }
+
+    fn second_pass(
+        &self,
+        trial: &mut Trial<'_>,
+        candidates: &[Candidate],
+        retry: &[Candidate],
+        targets: &mut Vec<Target>,
+    ) -> bool {
+        let skipped: BTreeSet<_> = retry.iter().map(|candidate| candidate.workload).collect();
+        let again: Vec<Candidate> = candidates.iter().filter(|c| skipped.contains(&c.workload)).copied().collect();
+        let mut turns = Turns::new(self.store, trial.tree(), self.ask.queue, &again);
+        while let Some(queue) = turns.next(self.store, trial.tree()) {
+            let (own_side, other_side) = self.sides(trial.tree(), queue);
+            let is_less = self.share(trial.tree(), own_side).compare(&self.share(trial.tree(), other_side)).is_lt();
+            if is_less
+                && let Some(candidate) = turns.pop(queue)
+                && self.take(trial, &candidate, FAIR, targets)
+            {
+                return true;
+            }
+            turns.drop_queue(queue);
+        }
+        false
+    }
+}

@@ -1,0 +1,156 @@
+//! Dominant resource shares (kueue.md 6.4): how much more than its own a node of the forest takes, by weight.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::balance::{INF, Units, Usage, accumulate, in_usage, plus, units};
+use crate::ids::{CellId, NodeId, ResourceId};
+use crate::model::{Amount, FlavorResource};
+use crate::store::Store;
+use crate::tree::Tree;
+use crate::world::World;
+
+const NANO: f64 = 1_000_000_000.0;
+
+/// What decides between two queues or cohorts under fair sharing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share {
+    /// Largest borrowed part over the resources, in thousandths of what may be lent, before weighting.
+    pub ratio: f64,
+    /// Fair weight; 0 and less count as 0.
+    pub weight: f64,
+    /// Some flavor exceeds the quota of the subtree, even one of which nothing may be lent.
+    pub borrowing: bool,
+}
+
+impl Share {
+    /// The ratio divided by the weight: infinite for a borrower of weight 0.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        if self.ratio <= 0.0 {
+            0.0
+        } else if self.weight <= 0.0 {
+            f64::INFINITY
+        } else {
+            self.ratio / self.weight
+        }
+    }
+
+    /// The figure of status and metrics: rounded up, `i64::MAX` for a borrower of weight 0.
+    #[must_use]
+    pub fn rounded(&self) -> i64 {
+        let value = self.value().ceil();
+        #[allow(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
+        {
+            value as i64
+        }
+    }
+
+    /// Smaller shares first; among borrowers of weight 0, which come last, the ratio decides.
+    #[must_use]
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let is_boundless = |share: &Self| share.weight <= 0.0 && share.ratio > 0.0;
+        match (is_boundless(self), is_boundless(other)) {
+            (true, true) => self.ratio.total_cmp(&other.ratio),
+            (false, false) => self.value().total_cmp(&other.value()),
+            (own, _) => own.cmp(&!own),
+        }
+    }
+}
+
+/// Share of a queue or cohort as status shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ShareFigures {
+    /// The share.
+    pub share: Share,
+    /// Resource that gave the ratio; of equal ones the first by name.
+    pub dominant_resource: Option<String>,
+    /// Cells above the quota of the subtree.
+    pub borrowed: Vec<FlavorResource>,
+}
+
+/// What all nodes below a cohort may use of each resource if nothing is in use, by resource.
+pub(crate) fn lendable(store: &Store, tree: &Tree, cohort: NodeId) -> Vec<(ResourceId, Units)> {
+    let mut sums: Vec<(ResourceId, Units)> = Vec::new();
+    for cell in &tree.nodes[tree.root(cohort)].cells {
+        let resource = store.cells.key(cell.key).1;
+        let value = tree.potential(cohort, cell.key);
+        match sums.iter_mut().find(|(known, _)| *known == resource) {
+            Some((_, sum)) => *sum = plus(*sum, value),
+            None => sums.push((resource, value)),
+        }
+    }
+    sums
+}
+
+/// Share of a node with `extra` usage on top, and the resource that gave it. Roots have none. Costs the node's cells.
+pub(crate) fn share_of(
+    store: &Store,
+    tree: &Tree,
+    node: NodeId,
+    extra: &[(CellId, Units)],
+) -> (Share, Option<ResourceId>) {
+    let weight = tree.nodes[node].weight;
+    let mut share = Share { ratio: 0.0, weight: weight.max(0) as f64 / NANO, borrowing: false };
+    let Some(parent) = tree.nodes[node].parent else { return (share, None) };
+    let mut borrowed: Vec<(ResourceId, Units)> = Vec::new();
+    for cell in &tree.nodes[node].cells {
+        let over = if cell.subtree >= INF { 0 } else { cell.usage + in_usage(extra, cell.key) - cell.subtree };
+        if over > 0 {
+            share.borrowing = true;
+            let resource = store.cells.key(cell.key).1;
+            match borrowed.iter_mut().find(|(known, _)| *known == resource) {
+                Some((_, sum)) => *sum += over,
+                None => borrowed.push((resource, over)),
+            }
+        }
+    }
+    let mut dominant: Option<ResourceId> = None;
+    for (resource, over) in borrowed {
+        let lent = tree.nodes[parent].lendable.iter().find(|(known, _)| *known == resource).map_or(0, |(_, sum)| *sum);
+        if lent <= 0 {
+            continue;
+        }
+        let ratio = over as f64 * 1000.0 / lent as f64;
+        let first = |known: ResourceId| store.resource(resource) < store.resource(known);
+        if ratio > share.ratio || (ratio == share.ratio && dominant.is_none_or(first)) {
+            share.ratio = ratio;
+            dominant = Some(resource);
+        }
+    }
+    (share, dominant)
+}
+
+/// Whether a node is above its quota in one of the cells that are asked for.
+pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)]) -> bool {
+    usage.iter().any(|(key, value)| *value > 0 && tree.cell(node, *key).exceeds_with(0))
+}
+
+impl World {
+    /// Share of a ClusterQueue (`is_queue`) or Cohort, with `extra` usage of its own on top; `None` when it is unknown.
+    #[must_use]
+    pub fn share(&self, name: &str, is_queue: bool, extra: &BTreeMap<FlavorResource, Amount>) -> Option<ShareFigures> {
+        let node = if is_queue {
+            self.store.queues[self.store.queue_ids.get(name).copied()?].node
+        } else {
+            self.tree.find_cohort(name)?
+        };
+        let mut on_top = Usage::new();
+        for (cell, value) in extra {
+            let flavor = self.store.flavor_names.get(&cell.flavor);
+            let resource = self.store.resources.get(&cell.resource);
+            let cell = flavor.zip(resource).and_then(|(flavor, resource)| self.store.find_cell(flavor, resource));
+            if let Some(cell) = cell {
+                accumulate(&mut on_top, cell, units(*value));
+            }
+        }
+        let (share, dominant) = share_of(&self.store, &self.tree, node, &on_top);
+        let has_parent = self.tree.nodes[node].parent.is_some();
+        let over = self.tree.nodes[node].cells.iter().filter(|cell| cell.exceeds_with(in_usage(&on_top, cell.key)));
+        let mut borrowed: Vec<FlavorResource> =
+            over.filter(|_| has_parent).map(|cell| self.store.named(cell.key)).collect();
+        borrowed.sort();
+        let dominant_resource = dominant.map(|resource| self.store.resource(resource).to_owned());
+        Some(ShareFigures { share, dominant_resource, borrowed })
+    }
+}
