@@ -12,6 +12,7 @@ use crate::measure::Measure;
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
+use crate::shape::Shapes;
 use crate::view::{Name, View};
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Term, Write, WriteId};
 
@@ -32,6 +33,7 @@ pub struct Step {
 pub struct Control {
     pub(crate) settings: Settings,
     pub(crate) view: View,
+    pub(crate) shapes: Shapes,
     pub(crate) world: World,
     pub(crate) flights: Flights,
     pub(crate) dirty: BTreeSet<ObjectKey>,
@@ -64,6 +66,7 @@ impl Control {
         Self {
             settings,
             view: View::default(),
+            shapes: Shapes::default(),
             world: World::new(options),
             flights: Flights::default(),
             dirty: BTreeSet::new(),

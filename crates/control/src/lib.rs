@@ -22,6 +22,8 @@ mod observe;
 mod ration;
 mod schedule;
 pub mod settings;
+mod shape;
+mod slim;
 mod status;
 mod view;
 pub mod write;

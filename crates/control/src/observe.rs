@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::{BatchJob, JobKind, LimitSummary, PodSetDigest, RequestRules, TemplateParts};
+use berth_jobs::{BatchJob, JobKind};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::core::{Control, cluster_key, key, millis};
 use crate::deltas;
 use crate::event::{Change, Observation};
-use crate::view::{JobView, Name, Owner, WorkloadView, name_of};
+use crate::view::{JobView, Name, WorkloadView, name_of};
 use crate::write::Kind;
 
 impl Control {
@@ -75,6 +75,7 @@ impl Control {
                         None => me.view.limit_ranges.remove(&name),
                     };
                     me.touch_jobs_of(&place);
+                    me.reshape(Some(&place));
                 });
             }
             Observation::RuntimeClass(change) => {
@@ -87,6 +88,7 @@ impl Control {
                         }
                         None => me.view.overheads.remove(&name.1),
                     };
+                    me.reshape(None);
                 });
             }
         }
@@ -309,6 +311,7 @@ impl Control {
         self.dirty.remove(&object_key);
         self.flights.vanished(&object_key);
         if let Some(old) = self.view.remove_workload(name) {
+            self.shapes.release(&old.shape);
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
             self.planned.remove(&old.uid);
             self.evictions.remove(&old.uid);
@@ -331,6 +334,7 @@ impl Control {
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
         if let Some(old) = old {
+            self.shapes.release(&old.shape);
             self.mark_queues(&old, now);
         }
         self.flights.seen(&object_key, version);
@@ -390,9 +394,9 @@ impl Control {
             local_queue: workload.queue.clone(),
             priority: workload.priority,
             queued_at: millis(workload.queued_at(by_creation)),
-            pod_sets: workload.pod_sets.clone(),
+            pod_sets: workload.shape.pod_sets.clone(),
             state,
-            revision: u64::try_from(workload.generation).unwrap_or_default(),
+            revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,
         }
     }
 
@@ -407,57 +411,6 @@ impl Control {
         let failed = self.flights.backing_off(&key(Kind::Workload, &workload.key()), workload.created).map(millis);
         requeue.max(failed)
     }
-
-    fn slim(&self, object: &api::Workload) -> WorkloadView {
-        let metadata = &object.metadata;
-        let namespace = metadata.namespace.clone().unwrap_or_default();
-        let annotations = metadata.annotations.as_ref();
-        let spec = &object.spec;
-        let limits = LimitSummary::of(self.view.limits_of(&namespace));
-        let rules = RequestRules {
-            exclude_prefixes: self.settings.exclude_resource_prefixes.clone(),
-            ..RequestRules::default()
-        };
-        let overhead = |class: &str| self.view.overheads.get(class);
-        let needs = berth_jobs::workload_needs(&spec.pod_sets, &limits, overhead, &rules);
-        WorkloadView {
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            resource_version: metadata.resource_version.clone().unwrap_or_default(),
-            generation: metadata.generation.unwrap_or_default(),
-            created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            deleting: metadata.deletion_timestamp.is_some(),
-            finalizers: metadata.finalizers.clone().unwrap_or_default(),
-            owner: owner_of(metadata),
-            job_uid: metadata.labels.as_ref().and_then(|labels| labels.get("kueue.x-k8s.io/job-uid")).cloned(),
-            gated_by: annotations
-                .and_then(|all| all.get("kueue.x-k8s.io/admission-gated-by"))
-                .cloned()
-                .unwrap_or_default(),
-            queue: spec.queue_name.clone().unwrap_or_default(),
-            active: spec.active.unwrap_or(true),
-            priority: spec.priority.unwrap_or_default(),
-            priority_class: spec.priority_class_ref.clone(),
-            max_execution_seconds: spec.maximum_execution_time_seconds,
-            preemption_gated: !spec.preemption_gates.is_empty(),
-            refused: needs.refused.or_else(|| berth_jobs::unsupported_workload(object)),
-            pod_sets: needs.pod_sets.into_iter().map(deltas::pod_set).collect(),
-            digests: spec.pod_sets.iter().map(PodSetDigest::of).collect(),
-            originals: spec
-                .pod_sets
-                .iter()
-                .map(|set| TemplateParts::of(&set.template, set.effective_count()))
-                .collect(),
-            status: object.status.clone().unwrap_or_default(),
-            namespace,
-        }
-    }
-}
-
-fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
-    metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true)).map(|reference| {
-        Owner { kind: reference.kind.clone(), name: reference.name.clone(), uid: reference.uid.clone() }
-    })
 }
 
 /// Objects with metadata.

@@ -1,17 +1,17 @@
 //! The view: what control remembers of the cluster's objects, kept by observations alone.
 //!
-//! Workloads are kept in a slim form: their pod templates are reduced to what decides (requests, selectors, tolerations),
-//! to what a stop must bring back ([`TemplateParts`]), and to a digest.
+//! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use berth_api as api;
-use berth_engine::model as engine;
-use berth_jobs::{PodSetDigest, TemplateParts};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::shape::Shape;
 
 /// Namespace and name.
 pub(crate) type Name = (String, String);
@@ -51,14 +51,12 @@ pub(crate) struct WorkloadView {
     pub(crate) max_execution_seconds: Option<i32>,
     /// `spec.preemptionGates` is not empty.
     pub(crate) preemption_gated: bool,
-    /// What decides, in the engine's form.
-    pub(crate) pod_sets: Vec<engine::PodSetSpec>,
-    /// What tells whether the job still asks for this.
-    pub(crate) digests: Vec<PodSetDigest>,
-    /// What a stop brings back.
-    pub(crate) originals: Vec<TemplateParts>,
-    /// Why it may not be admitted at all: a field Berth does not act on, or requests out of bounds.
-    pub(crate) refused: Option<String>,
+    /// What the pod sets say.
+    pub(crate) shape: Arc<Shape>,
+    /// How often the shape was computed again because LimitRanges or RuntimeClasses changed.
+    pub(crate) reshaped: u32,
+    /// A field that Berth does not act on: why it may not be admitted at all.
+    pub(crate) unsupported: Option<String>,
     pub(crate) status: api::WorkloadStatus,
 }
 
@@ -69,6 +67,11 @@ impl WorkloadView {
 
     pub(crate) fn key(&self) -> Name {
         (self.namespace.clone(), self.name.clone())
+    }
+
+    /// Why it may not be admitted at all: a field Berth does not act on, or requests out of bounds.
+    pub(crate) fn refused(&self) -> Option<&str> {
+        self.shape.refused.as_deref().or(self.unsupported.as_deref())
     }
 
     /// Holds quota.

@@ -250,3 +250,30 @@ fn a_new_leader_finds_everything_as_it_is() {
     cluster.pass(60);
     assert_eq!(cluster.writes.len(), writes, "{:?}", &cluster.writes[writes..]);
 }
+
+#[test]
+fn a_changed_limit_range_is_asked_of_those_who_wait() {
+    use berth_control::event::{Change, Observation};
+    let range = |cpu: &str| {
+        let object = json!({"metadata": {"name": "limits", "namespace": "team"}, "spec": {"limits": [
+            {"type": "Container", "defaultRequest": {"cpu": cpu}}]}});
+        Observation::LimitRange(Change::Apply(serde_json::from_value(object).unwrap()))
+    };
+    let mut cluster = one_queue("2");
+    cluster.control.observe(range("3"), cluster.now);
+    let mut object = job("a", "lq", "1", true);
+    object["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
+    cluster.put(Kind::Job, object);
+    cluster.settle();
+    assert_eq!(cluster.condition("a", "QuotaReserved").unwrap()["reason"], json!("ExceedsMaxQuota"));
+    cluster.control.observe(range("2"), cluster.now);
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
+    let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
+    assert_eq!(usage["cpu"], json!("2"));
+    // What was given stays as it was given.
+    cluster.control.observe(range("1"), cluster.now);
+    cluster.pass(10);
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("2"), "{status}");
+}

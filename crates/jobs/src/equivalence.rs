@@ -4,13 +4,13 @@ use crate::template::TemplateParts;
 use berth_api::PodSet;
 use berth_quantity::{Nano, parse_quantity};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
 /// One pod set, reduced to what equivalence looks at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodSetDigest {
     /// Name.
     pub name: String,

@@ -25,7 +25,7 @@ pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_iden
 pub use kind::{Finish, JobKind, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class};
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
 pub use names::{is_label_key, is_label_value, workload_name};
-pub use needs::{PodSetNeeds, WorkloadNeeds, workload_needs};
+pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, workload_needs};
 pub use patch::merge_diff;
 pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden, selects_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};

@@ -4,7 +4,7 @@ use crate::limits::{LimitSummary, validate_requests};
 use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests};
 use berth_api::PodSet;
 use berth_quantity::Amount;
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, PodSpec, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, Container, NodeSelectorRequirement, PodSpec, PodTemplateSpec, Toleration};
 use std::collections::BTreeMap;
 
 /// Needs of one pod set.
@@ -72,6 +72,36 @@ pub fn workload_needs<'a>(
     WorkloadNeeds { pod_sets, refused }
 }
 
+/// A pod set without what [`workload_needs`] does not read: images, commands, environments, volumes. Its needs are those of
+/// the full one, so that they can be computed again when LimitRanges or RuntimeClasses change.
+#[must_use]
+pub fn reduced_pod_set(set: &PodSet) -> PodSet {
+    let spec = set.template.spec.as_ref().map(|spec| PodSpec {
+        containers: spec.containers.iter().map(reduced_container).collect(),
+        init_containers: spec.init_containers.as_ref().map(|all| all.iter().map(reduced_container).collect()),
+        overhead: spec.overhead.clone(),
+        resources: spec.resources.clone(),
+        runtime_class_name: spec.runtime_class_name.clone(),
+        node_selector: spec.node_selector.clone(),
+        tolerations: spec.tolerations.clone(),
+        affinity: spec
+            .affinity
+            .as_ref()
+            .map(|affinity| Affinity { node_affinity: affinity.node_affinity.clone(), ..Affinity::default() }),
+        ..PodSpec::default()
+    });
+    PodSet { template: PodTemplateSpec { metadata: None, spec }, ..set.clone() }
+}
+
+fn reduced_container(container: &Container) -> Container {
+    Container {
+        name: container.name.clone(),
+        resources: container.resources.clone(),
+        restart_policy: container.restart_policy.clone(),
+        ..Container::default()
+    }
+}
+
 fn affinity(spec: &PodSpec) -> Vec<Vec<NodeSelectorRequirement>> {
     let node = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = node.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
@@ -106,6 +136,34 @@ mod tests {
         assert_eq!(set.requests, BTreeMap::from([("cpu".to_owned(), Amount::new(1100))]));
         assert_eq!(set.affinity.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0]);
         assert_eq!((set.node_selector.len(), set.tolerations.len(), set.topology_request), (1, 1, false));
+    }
+
+    #[test]
+    fn a_reduced_pod_set_needs_the_same() {
+        let set: PodSet = serde_json::from_value(json!({"name": "w", "count": 3, "minCount": 2, "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {
+                "containers": [{"name": "c", "image": "i", "env": [{"name": "E"}], "resources": {"limits": {"cpu": "1"}}}],
+                "initContainers": [
+                    {"name": "s", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"memory": "1Gi"}}},
+                    {"name": "i", "command": ["x"], "resources": {"requests": {"cpu": "7"}}},
+                ],
+                "volumes": [{"name": "v"}], "runtimeClassName": "vm", "nodeSelector": {"n": "1"},
+                "resources": {"requests": {"memory": "4Gi"}},
+                "affinity": {"podAffinity": {}, "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                    {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}},
+            },
+        }}))
+        .expect("pod set");
+        let overhead = BTreeMap::from([("cpu".to_owned(), serde_json::from_value(json!("100m")).expect("quantity"))]);
+        let needs = |set: &PodSet| {
+            let find = |_: &str| Some(&overhead);
+            workload_needs(std::slice::from_ref(set), &LimitSummary::default(), find, &RequestRules::default())
+        };
+        let reduced = reduced_pod_set(&set);
+        assert_eq!(needs(&reduced), needs(&set));
+        let text = serde_json::to_string(&reduced).expect("JSON");
+        assert!(!text.contains("image") && !text.contains("volumes") && !text.contains("labels"), "{text}");
     }
 
     #[test]

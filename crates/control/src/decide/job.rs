@@ -148,7 +148,7 @@ impl Case<'_> {
         let digests: Vec<PodSetDigest> = sets.iter().map(PodSetDigest::of).collect();
         if self.suspended() && !workload.reserved() && !workload.is("Evicted") && !self.placed() {
             // Nothing of ours is in the template: what differs is the user's edit.
-            return berth_jobs::pod_sets_identical(&digests, &workload.digests);
+            return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
         let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
             let sets = admission.pod_set_assignments.iter();
@@ -159,7 +159,7 @@ impl Case<'_> {
             admitted: workload.is("Admitted"),
             suspended: self.suspended(),
         };
-        berth_jobs::pod_sets_equivalent(&digests, &workload.digests, standing)
+        berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
     }
 
     fn delete(&self, workload: &WorkloadView) -> Decision {
@@ -332,7 +332,7 @@ impl Case<'_> {
 
     /// The next step towards the user's template, `None` when it is as the user wrote it.
     fn restore(&self, workload: &WorkloadView) -> Option<Decision> {
-        if !BatchJob::needs_restore(self.job, &workload.originals) {
+        if !BatchJob::needs_restore(self.job, &workload.shape.originals) {
             return None;
         }
         if BatchJob::is_active(self.job) {
@@ -342,7 +342,7 @@ impl Case<'_> {
         if !BatchJob::may_change_template(self.job) {
             return Some(self.unlock());
         }
-        let body = BatchJob::restore_patch(self.job, &workload.originals)?;
+        let body = BatchJob::restore_patch(self.job, &workload.shape.originals)?;
         Some(self.write(Purpose::RestoreTemplate, Subresource::None, body, Vec::new()))
     }
 
@@ -374,7 +374,7 @@ impl Case<'_> {
             .pod_set_assignments
             .iter()
             .map(|set| {
-                let spec = workload.pod_sets.iter().find(|spec| spec.name == set.effective_name());
+                let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
                 let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();
                 Placement::of(set, count, about, &workload.status.admission_checks, flavor)
             })

@@ -89,7 +89,7 @@ pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
-    if let Some(refused) = workload.refused.clone().or_else(|| refused_job(control, workload)) {
+    if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
         return Some(("Misconfigured", refused));
     }
     if !workload.gated_by.is_empty() {
@@ -127,6 +127,7 @@ pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: T
 
 fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
     workload
+        .shape
         .pod_sets
         .iter()
         .map(|set| api::PodSetRequest {

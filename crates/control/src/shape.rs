@@ -1,0 +1,103 @@
+//! Shapes: what the pod sets of a Workload say, once for all Workloads of a namespace that say the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use berth_api as api;
+use berth_engine::model as engine;
+use berth_jobs::{LimitSummary, PodSetDigest, RequestRules, TemplateParts};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::deltas;
+
+/// The pod sets of a Workload, reduced to what is decided on.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// Namespace, reduced pod sets, original parts and digests as JSON: identity, and what everything is computed from again.
+    source: Arc<str>,
+    /// What decides, in the engine's form.
+    pub(crate) pod_sets: Vec<engine::PodSetSpec>,
+    /// What tells whether the job still asks for this.
+    pub(crate) digests: Vec<PodSetDigest>,
+    /// What a stop brings back.
+    pub(crate) originals: Vec<TemplateParts>,
+    /// Why requests are out of bounds.
+    pub(crate) refused: Option<String>,
+}
+
+/// What requests depend on beside the pod sets.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) limits: LimitSummary,
+    pub(crate) overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
+    pub(crate) rules: RequestRules,
+}
+
+/// All shapes in use.
+#[derive(Debug, Default)]
+pub(crate) struct Shapes {
+    known: BTreeMap<Arc<str>, Arc<Shape>>,
+}
+
+impl Shapes {
+    /// The shape of these pod sets.
+    pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &Surroundings<'_>) -> Arc<Shape> {
+        let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
+        let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
+        let source = serde_json::to_string(&(namespace, &reduced, &digests)).unwrap_or_default();
+        if let Some(shape) = self.known.get(source.as_str()) {
+            return shape.clone();
+        }
+        let originals = pod_sets.iter().map(|set| TemplateParts::of(&set.template, set.effective_count())).collect();
+        let source: Arc<str> = source.into();
+        let shape = Arc::new(compute(source.clone(), &reduced, digests, originals, around));
+        self.known.insert(source, shape.clone());
+        shape
+    }
+
+    /// Forgets a shape that only the caller still holds.
+    pub(crate) fn release(&mut self, shape: &Arc<Shape>) {
+        if Arc::strong_count(shape) <= 2 {
+            self.known.remove(&shape.source);
+        }
+    }
+
+    /// Computes the shapes of a namespace again (`None`: of all) after what surrounds them has changed. The result says
+    /// which shape takes the place of which; shapes that come out the same stay.
+    pub(crate) fn renew<'a>(
+        &mut self,
+        namespace: Option<&str>,
+        around: impl Fn(&str) -> Surroundings<'a>,
+    ) -> Vec<(Arc<Shape>, Arc<Shape>)> {
+        let mut renewed = Vec::new();
+        for shape in self.known.values_mut() {
+            let Ok((place, reduced, digests)) =
+                serde_json::from_str::<(String, Vec<api::PodSet>, Vec<PodSetDigest>)>(&shape.source)
+            else {
+                continue;
+            };
+            if namespace.is_some_and(|namespace| namespace != place) {
+                continue;
+            }
+            let originals = shape.originals.clone();
+            let new = compute(shape.source.clone(), &reduced, digests, originals, &around(&place));
+            if new.pod_sets != shape.pod_sets || new.refused != shape.refused {
+                let new = Arc::new(new);
+                renewed.push((std::mem::replace(shape, new.clone()), new));
+            }
+        }
+        renewed
+    }
+}
+
+fn compute(
+    source: Arc<str>,
+    reduced: &[api::PodSet],
+    digests: Vec<PodSetDigest>,
+    originals: Vec<TemplateParts>,
+    around: &Surroundings<'_>,
+) -> Shape {
+    let overhead = |class: &str| around.overheads.get(class);
+    let needs = berth_jobs::workload_needs(reduced, &around.limits, overhead, &around.rules);
+    let pod_sets = needs.pod_sets.into_iter().map(deltas::pod_set).collect();
+    Shape { source, pod_sets, digests, originals, refused: needs.refused }
+}
