@@ -49,10 +49,12 @@ pub struct Control {
     pub(crate) next_sweep: Option<Timestamp>,
     /// Parked workloads that a sweep had to wake: must stay 0.
     pub(crate) sweep_found: u64,
-    term: Option<Term>,
+    pub(crate) term: Option<Term>,
     timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     notices: Vec<Notice>,
     replan: bool,
+    /// Statuses and reasons are written at once: there is no server to spare.
+    pub(crate) unpaced: bool,
 }
 
 /// Pause between two sweeps over parked workloads.
@@ -62,12 +64,12 @@ impl Control {
     /// Control with an empty view.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let options = berth_engine::Options { ignore_undeclared: settings.ignore_undeclared, ..Default::default() };
+        let world = World::new(settings.engine.clone());
         Self {
             settings,
             view: View::default(),
             shapes: Shapes::default(),
-            world: World::new(options),
+            world,
             flights: Flights::default(),
             dirty: BTreeSet::new(),
             schedule: QueueSchedule::default(),
@@ -82,6 +84,7 @@ impl Control {
             timers: BTreeMap::new(),
             notices: Vec::new(),
             replan: true,
+            unpaced: false,
         }
     }
 
@@ -111,23 +114,6 @@ impl Control {
         let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
         let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
         self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
-    }
-
-    /// The counters and durations since the last call.
-    pub fn drain_measures(&mut self) -> Vec<Measure> {
-        std::mem::take(&mut self.measures)
-    }
-
-    /// Whether a write may be decided now.
-    #[must_use]
-    pub fn leads(&self) -> bool {
-        self.term.is_some()
-    }
-
-    /// Whether nothing is under way: used by a shutdown that drains.
-    #[must_use]
-    pub fn idle(&self) -> bool {
-        self.flights.idle()
     }
 
     pub(crate) fn touch(&mut self, key: ObjectKey) {
@@ -313,12 +299,17 @@ impl Control {
 
     /// Decides: what to write now, and when to come back.
     pub fn step(&mut self, now: Timestamp) -> Step {
+        self.step_cycles(now, u64::MAX)
+    }
+
+    /// Like [`Control::step`], with that many scheduling cycles at most.
+    pub fn step_cycles(&mut self, now: Timestamp, cycles: u64) -> Step {
         let mut step = Step::default();
         if let Some(term) = self.term {
             self.fire_timers(now);
             self.sweep(now);
             self.decide_dirty(term, now, &mut step);
-            self.plan(now);
+            self.plan(now, cycles);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
             self.write_statuses(term, now, &mut step);
@@ -367,12 +358,12 @@ impl Control {
         self.next_sweep = now.checked_add(SignedDuration::from_millis(SWEEP_MS)).ok();
     }
 
-    fn plan(&mut self, now: Timestamp) {
+    fn plan(&mut self, now: Timestamp, cycles: u64) {
         let free = self.settings.max_unacknowledged.saturating_sub(self.planned.len());
-        if !self.replan || free == 0 {
+        if !self.replan || free == 0 || cycles == 0 {
             return;
         }
-        let plan = self.world.plan(millis(now), engine::Limits { max_admissions: free });
+        let plan = self.world.plan_cycles(millis(now), engine::Limits { max_admissions: free }, cycles);
         self.replan = plan.more;
         let success = !plan.admissions.is_empty();
         self.measures.push(Measure::Count {
@@ -397,7 +388,7 @@ impl Control {
             if let Some(workload) =
                 self.view.workload_names.get(&verdict.uid).and_then(|name| self.view.workloads.get(name))
             {
-                self.ration.take(verdict, workload, now);
+                self.ration.take(verdict, workload, now, self.unpaced);
             }
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
@@ -453,7 +444,7 @@ impl Control {
             return;
         }
         let mut blocked = Vec::new();
-        while let Some(verdict) = self.ration.next(now) {
+        while let Some(verdict) = self.ration.next(now, self.unpaced) {
             let Some(name) = self.view.workload_names.get(&verdict.uid).cloned() else { continue };
             let Some(workload) = self.view.workloads.get(&name) else { continue };
             if workload.reserved() {
@@ -474,7 +465,7 @@ impl Control {
 
     fn write_statuses(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         self.note_changed(now);
-        while let Some(object) = self.schedule.next(now) {
+        while let Some(object) = self.schedule.next(now, self.unpaced) {
             if self.flights.busy(&object) {
                 self.schedule.mark(object, now);
                 continue;

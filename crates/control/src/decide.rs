@@ -1,6 +1,7 @@
 //! From the view to the next write of one object: pure functions, one file per kind.
 
 pub(crate) mod job;
+pub(crate) mod preempt;
 pub(crate) mod queues;
 pub(crate) mod workload;
 

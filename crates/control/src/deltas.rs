@@ -10,6 +10,8 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use crate::checks::{self, Check};
+
 /// Weight 1 in the engine's nano units.
 const ONE: i64 = 1_000_000_000;
 
@@ -196,9 +198,6 @@ fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fung
 
 /// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet.
 fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
-    if spec.admission_checks_strategy.is_some() {
-        return Some("spec.admissionChecksStrategy is not supported by Berth yet; remove it to admit workloads".into());
-    }
     if spec.concurrent_admission_policy.is_some() {
         return Some(
             "spec.concurrentAdmissionPolicy is not supported by Berth yet; remove it to admit workloads".into(),
@@ -207,7 +206,7 @@ fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
     None
 }
 
-pub(crate) fn cluster_queue(object: &api::ClusterQueue) -> engine::ClusterQueueSpec {
+pub(crate) fn cluster_queue(object: &api::ClusterQueue, checks: &BTreeMap<String, Check>) -> engine::ClusterQueueSpec {
     let spec = &object.spec;
     let mut inactive = unsupported(spec);
     let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
@@ -222,7 +221,7 @@ pub(crate) fn cluster_queue(object: &api::ClusterQueue) -> engine::ClusterQueueS
         }
     });
     if object.metadata.deletion_timestamp.is_some() {
-        inactive = Some("clusterQueue is terminating".into());
+        inactive = Some("Can't admit new workloads; clusterQueue is terminating".into());
     }
     let preemption = spec.preemption.clone().unwrap_or_default();
     let borrow = preemption.borrow_within_cohort.clone().unwrap_or_default();
@@ -250,7 +249,8 @@ pub(crate) fn cluster_queue(object: &api::ClusterQueue) -> engine::ClusterQueueS
         },
         weight: weight(spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref())),
         inactive,
-        admission_checks: Vec::new(),
+        problems: checks::problems(spec, checks),
+        admission_checks: checks::of_queue(spec),
     }
 }
 
@@ -297,10 +297,11 @@ pub(crate) fn pod_set(needs: berth_jobs::PodSetNeeds) -> engine::PodSetSpec {
 }
 
 /// The reservation of a workload's status, in the engine's words; amounts that cannot be read count as zero because the
-/// server has checked them against the schema.
+/// server has checked them against the schema. `remaining` says how many pods of a pod set may still run: what was given for
+/// more is given back.
 pub(crate) fn reservation(
     admission: &api::Admission,
-    reclaimable: &[api::ReclaimablePod],
+    remaining: impl Fn(&str) -> Option<i64>,
     at: engine::Millis,
     evicted: bool,
 ) -> engine::Reservation {
@@ -309,22 +310,19 @@ pub(crate) fn reservation(
         .iter()
         .map(|assignment| {
             let name = assignment.name.clone().unwrap_or_else(|| "main".into());
-            let count = i64::from(assignment.count.unwrap_or_default());
-            let given_back = reclaimable
-                .iter()
-                .find(|pods| pods.name == name)
-                .map_or(0, |pods| i64::from(pods.count))
-                .clamp(0, count.max(0));
+            let runs = remaining(&name);
+            let given = assignment.count.map(i64::from).or(runs).unwrap_or_default();
+            let count = runs.map_or(given, |runs| runs.min(given));
             let usage = assignment
                 .resource_usage
                 .iter()
                 .map(|(resource, text)| {
                     let total = berth_quantity::request(resource, &text.0).unwrap_or_default().get();
-                    let used = if count > 0 { total / count * (count - given_back) } else { total };
+                    let used = if count < given { total / given * count } else { total };
                     (resource.clone(), Amount::new(used))
                 })
                 .collect();
-            engine::PodSetAssignment { name, count: count - given_back, flavors: assignment.flavors.clone(), usage }
+            engine::PodSetAssignment { name, count, flavors: assignment.flavors.clone(), usage }
         })
         .collect();
     engine::Reservation { cluster_queue: admission.cluster_queue.clone().unwrap_or_default(), pod_sets, at, evicted }

@@ -40,6 +40,8 @@ pub enum Observation {
     Namespace(Change<Box<Namespace>>),
     /// LimitRange.
     LimitRange(Change<Box<LimitRange>>),
+    /// AdmissionCheck.
+    AdmissionCheck(Change<Box<api::AdmissionCheck>>),
     /// RuntimeClass.
     RuntimeClass(Change<Box<RuntimeClass>>),
 }

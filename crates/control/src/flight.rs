@@ -82,6 +82,11 @@ impl Flights {
         self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
     }
 
+    /// The earliest end of a delay after a failed write.
+    pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
+        self.backoffs.values().map(|backoff| backoff.until).filter(|until| *until > now).min()
+    }
+
     pub(crate) fn start(&mut self, draft: &Draft, origin: ObjectKey) -> WriteId {
         self.last = self.last.saturating_add(1);
         let id = WriteId(self.last);

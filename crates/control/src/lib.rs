@@ -9,8 +9,11 @@
 //! What control never does: talk to a server, read a clock, or write twice to an object whose last write it has not seen.
 //!
 //! Where to start: [`Control`] in `core.rs` (the step), `decide/job.rs` (what happens to a Job), `decide/workload.rs` (the
-//! life of a Workload), `observe.rs` (the view), `flight.rs` (writes under way).
+//! life of a Workload), `observe.rs` (the view), `flight.rs` (writes under way), `offline.rs`
+//! (the same without a cluster).
 
+mod ask;
+mod checks;
 mod core;
 mod decide;
 mod deltas;
@@ -19,6 +22,7 @@ mod figures;
 mod flight;
 pub mod measure;
 mod observe;
+pub mod offline;
 mod ration;
 mod schedule;
 pub mod settings;
@@ -29,3 +33,4 @@ mod view;
 pub mod write;
 
 pub use crate::core::{Control, Step};
+pub use crate::decide::preempt::preemption_message;

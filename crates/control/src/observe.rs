@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::core::{Control, cluster_key, key, millis};
+use crate::checks::Check;
+use crate::core::{Control, cluster_key, key};
 use crate::deltas;
 use crate::event::{Change, Observation};
 use crate::view::{JobView, Name, WorkloadView, name_of};
@@ -28,6 +29,10 @@ impl Control {
             Observation::LocalQueue(change) => {
                 let known = self.view.local_queues.keys().cloned().collect();
                 self.each_namespaced(change, known, |me, name, object| me.put_local_queue(&name, object, now));
+            }
+            Observation::AdmissionCheck(change) => {
+                let known = self.view.checks.keys().cloned().collect();
+                self.each(change, known, |me, name, object| me.put_check(&name.1, object));
             }
             Observation::Cohort(change) => {
                 let known = self.view.cohorts.keys().cloned().collect();
@@ -131,7 +136,7 @@ impl Control {
         let object_key = cluster_key(Kind::ClusterQueue, name);
         match object {
             Some(object) => {
-                self.engine(engine::Delta::ClusterQueue(deltas::cluster_queue(&object)));
+                self.engine(engine::Delta::ClusterQueue(deltas::cluster_queue(&object, &self.view.checks)));
                 self.view.cluster_queues.insert(name.to_owned(), object);
                 self.schedule.mark(object_key.clone(), now);
             }
@@ -145,6 +150,20 @@ impl Control {
         self.touch_queue_members(name);
         for flavor in self.view.flavors.keys().cloned().collect::<Vec<_>>() {
             self.touch(cluster_key(Kind::ResourceFlavor, &flavor));
+        }
+    }
+
+    /// A check that comes, goes or changes decides about the ClusterQueues that name it.
+    fn put_check(&mut self, name: &str, object: Option<Box<api::AdmissionCheck>>) {
+        match object.map(|object| Check::of(&object)) {
+            Some(check) if self.view.checks.get(name) == Some(&check) => return,
+            Some(check) => self.view.checks.insert(name.to_owned(), check),
+            None => self.view.checks.remove(name),
+        };
+        let queues = self.view.cluster_queues.values();
+        let specs: Vec<_> = queues.map(|object| deltas::cluster_queue(object, &self.view.checks)).collect();
+        for spec in specs.into_iter().filter(|spec| spec.admission_checks.iter().any(|(check, _)| check == name)) {
+            self.engine(engine::Delta::ClusterQueue(spec));
         }
     }
 
@@ -368,49 +387,6 @@ impl Control {
         }
         self.engine(delta);
     }
-
-    fn engine_workload(&self, workload: &WorkloadView) -> engine::WorkloadSpec {
-        let conditions = &workload.status.conditions;
-        let state = match &workload.status.admission {
-            Some(admission) if workload.reserved() => {
-                let at = crate::status::since(conditions, "QuotaReserved", "True").unwrap_or(workload.created);
-                engine::WorkloadState::Reserved(deltas::reservation(
-                    admission,
-                    &workload.status.reclaimable_pods,
-                    millis(at),
-                    workload.is("Evicted"),
-                ))
-            }
-            _ => engine::WorkloadState::Pending {
-                not_before: self.not_before(workload),
-                blocked: crate::decide::workload::blocked(self, workload).is_some(),
-            },
-        };
-        let by_creation = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.order_by_creation);
-        engine::WorkloadSpec {
-            uid: workload.uid.clone(),
-            namespace: workload.namespace.clone(),
-            name: workload.name.clone(),
-            local_queue: workload.queue.clone(),
-            priority: workload.priority,
-            queued_at: millis(workload.queued_at(by_creation)),
-            pod_sets: workload.shape.pod_sets.clone(),
-            state,
-            revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,
-        }
-    }
-
-    /// Until when a workload must not be tried: its requeue time, or the back-off of a refused write.
-    fn not_before(&self, workload: &WorkloadView) -> Option<engine::Millis> {
-        let requeue = workload
-            .status
-            .requeue_state
-            .as_ref()
-            .and_then(|state| state.requeue_at.as_ref())
-            .map(|time| millis(time.0));
-        let failed = self.flights.backing_off(&key(Kind::Workload, &workload.key()), workload.created).map(millis);
-        requeue.max(failed)
-    }
 }
 
 /// Objects with metadata.
@@ -433,6 +409,7 @@ has_meta!(
     api::Workload,
     api::ClusterQueue,
     api::LocalQueue,
+    api::AdmissionCheck,
     api::Cohort,
     api::ResourceFlavor,
     api::WorkloadPriorityClass,

@@ -53,17 +53,17 @@ fn worth(verdict: &Verdict, workload: &WorkloadView, written: Option<Timestamp>,
 }
 
 impl Ration {
-    /// Takes a new verdict; it replaces the older one of the workload.
-    pub(crate) fn take(&mut self, verdict: Verdict, workload: &WorkloadView, now: Timestamp) {
+    /// Takes a new verdict; it replaces the older one of the workload. `unpaced` lets no text grow old first.
+    pub(crate) fn take(&mut self, verdict: Verdict, workload: &WorkloadView, now: Timestamp, unpaced: bool) {
         self.drop_verdict(&verdict.uid);
         let mut at = None;
         match worth(&verdict, workload, self.written.get(&verdict.uid).copied(), now) {
-            Worth::Now => {
-                self.queue.insert((!verdict.leading, verdict.uid.clone()));
-            }
-            Worth::At(due) => {
+            Worth::At(due) if !unpaced => {
                 self.later.insert((due, verdict.uid.clone()));
                 at = Some(due);
+            }
+            Worth::Now | Worth::At(_) => {
+                self.queue.insert((!verdict.leading, verdict.uid.clone()));
             }
             Worth::Never => return,
         }
@@ -101,7 +101,7 @@ impl Ration {
     }
 
     /// The next verdict to write, if the rate allows one.
-    pub(crate) fn next(&mut self, now: Timestamp) -> Option<Verdict> {
+    pub(crate) fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<Verdict> {
         self.refill(now);
         while let Some((due, uid)) = self.later.first().cloned() {
             if due > now {
@@ -110,11 +110,11 @@ impl Ration {
             self.later.remove(&(due, uid.clone()));
             self.queue.insert((true, uid));
         }
-        if self.tokens <= 0 {
+        if self.tokens <= 0 && !unpaced {
             return None;
         }
         let (_, uid) = self.queue.pop_first()?;
-        self.tokens -= 1;
+        self.tokens = self.tokens.saturating_sub(1);
         self.written.insert(uid.clone(), now);
         self.verdicts.remove(&uid).map(|(verdict, _)| verdict)
     }

@@ -41,10 +41,10 @@ impl QueueSchedule {
         self.due.insert(key, Due { first, at });
     }
 
-    /// The next object whose time has come.
-    pub(crate) fn next(&mut self, now: Timestamp) -> Option<ObjectKey> {
+    /// The next object whose time has come; `unpaced` does not wait for it.
+    pub(crate) fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<ObjectKey> {
         let (at, _) = self.by_time.first()?;
-        if *at > now {
+        if *at > now && !unpaced {
             return None;
         }
         let (_, key) = self.by_time.pop_first()?;

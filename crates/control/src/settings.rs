@@ -34,8 +34,14 @@ pub struct Settings {
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// `resources.excludeResourcePrefixes`.
     pub exclude_resource_prefixes: Vec<String>,
-    /// `resources.quotaCheckStrategy` is `IgnoreUndeclared`.
-    pub ignore_undeclared: bool,
+    /// `resources.transformations`.
+    pub transformations: Vec<berth_jobs::Transformation>,
+    /// What the engine decides by: fair sharing, `resources.quotaCheckStrategy`, feature gates.
+    pub engine: berth_engine::Options,
+    /// Gate `PriorityBoost`: the annotation `kueue.x-k8s.io/priority-boost` counts.
+    pub priority_boost: bool,
+    /// Gate `ReclaimablePods`: pods that will not run again give their quota back.
+    pub reclaimable_pods: bool,
     /// `objectRetentionPolicies.workloads.afterFinished`.
     pub retain_finished_ms: Option<i64>,
     /// `objectRetentionPolicies.workloads.afterDeactivatedByKueue`.

@@ -47,7 +47,8 @@ impl Control {
                 .unwrap_or_default(),
             queue: spec.queue_name.clone().unwrap_or_default(),
             active: spec.active.unwrap_or(true),
-            priority: spec.priority.unwrap_or_default(),
+            // Beyond 32 bits only the order of equals at the very ends would differ.
+            priority: clamp(berth_jobs::effective_priority(object, self.settings.priority_boost).effective),
             priority_class: spec.priority_class_ref.clone(),
             max_execution_seconds: spec.maximum_execution_time_seconds,
             preemption_gated: !spec.preemption_gates.is_empty(),
@@ -84,8 +85,10 @@ impl Control {
 
 /// What the requests of pods in a namespace depend on.
 fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Surroundings<'a> {
-    let rules =
-        RequestRules { exclude_prefixes: settings.exclude_resource_prefixes.clone(), ..RequestRules::default() };
+    let rules = RequestRules {
+        exclude_prefixes: settings.exclude_resource_prefixes.clone(),
+        transformations: settings.transformations.clone(),
+    };
     Surroundings { limits: LimitSummary::of(view.limits_of(namespace)), overheads: &view.overheads, rules }
 }
 
@@ -93,4 +96,8 @@ fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
     metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true)).map(|reference| {
         Owner { kind: reference.kind.clone(), name: reference.name.clone(), uid: reference.uid.clone() }
     })
+}
+
+fn clamp(priority: i64) -> i32 {
+    i32::try_from(priority).unwrap_or(if priority < 0 { i32::MIN } else { i32::MAX })
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 pub(crate) const ADMISSION_MANAGER: &str = "kueue-admission";
 
 /// Conditions that the admission manager owns.
-const OWNED: [&str; 9] = [
+pub(crate) const OWNED: [&str; 9] = [
     "QuotaReserved",
     "BlockedOnPreemptionGates",
     "Evicted",

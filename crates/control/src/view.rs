@@ -65,6 +65,13 @@ impl WorkloadView {
         crate::status::is_true(&self.status.conditions, kind)
     }
 
+    /// Pods of a pod set that may still run, `None` for an unknown name. Reclaimable pods count only where `reclaims`.
+    pub(crate) fn remaining(&self, pod_set: &str, reclaims: bool) -> Option<i64> {
+        let set = self.shape.pod_sets.iter().find(|set| set.name == pod_set)?;
+        let over = self.status.reclaimable_pods.iter().find(|pods| reclaims && pods.name == pod_set);
+        Some(set.count.saturating_sub(over.map_or(0, |pods| i64::from(pods.count))).max(0))
+    }
+
     pub(crate) fn key(&self) -> Name {
         (self.namespace.clone(), self.name.clone())
     }
@@ -138,6 +145,7 @@ pub(crate) struct View {
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) checks: BTreeMap<String, crate::checks::Check>,
     pub(crate) limit_ranges: BTreeMap<Name, Box<LimitRange>>,
     pub(crate) overheads: BTreeMap<String, BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
 }

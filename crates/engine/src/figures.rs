@@ -46,6 +46,7 @@ impl World {
         if !missing.is_empty() {
             problems.push(("FlavorNotFound", format!("references missing ResourceFlavor(s): {}", missing.join(","))));
         }
+        problems.extend(spec.problems.iter().map(|problem| (problem.reason, problem.text.clone())));
         for flavor in flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor)) {
             if let Some(topology) = &flavor.topology {
                 problems.push((

@@ -251,9 +251,20 @@ pub struct ClusterQueueSpec {
     /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
     /// deletion): the text of the Active condition.
     pub inactive: Option<String>,
+    /// What else keeps the queue from admitting, found outside the engine.
+    pub problems: Vec<Problem>,
     /// Admission checks by name with the flavors they apply to (empty: all). A workload is Admitted only when all are
     /// ready; the engine only reports which apply.
     pub admission_checks: Vec<(String, BTreeSet<String>)>,
+}
+
+/// A reason of the Active condition with its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Reason.
+    pub reason: &'static str,
+    /// A part of the message.
+    pub text: String,
 }
 
 /// A LocalQueue.

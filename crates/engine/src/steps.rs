@@ -6,7 +6,7 @@ use crate::assignment::{Assignment, Mode, PreemptionPossibility};
 use crate::balance::{Units, Usage, accumulate, amount, units};
 use crate::flavors::{self, Pins, Request};
 use crate::ids::{CellId, QueueId, WorkloadId};
-use crate::model::{Amount, FlavorResource, PendingReason};
+use crate::model::{Amount, Eviction, FlavorResource, PendingReason};
 use crate::nominate::Nominator;
 use crate::preempt::{self, Ask};
 use crate::store::{Progress, Store};
@@ -135,6 +135,32 @@ impl World {
             }
         };
         Some(report(&self.store, &assignment))
+    }
+
+    /// The victims of [`World::victims`] as evictions, with the paths of both sides. Changes nothing.
+    pub fn evictions_for(
+        &mut self,
+        uid: &str,
+        cluster_queue: &str,
+        needs: &[FlavorResource],
+        usage: &BTreeMap<FlavorResource, Amount>,
+    ) -> Option<Vec<Eviction>> {
+        let victims = self.victims(uid, cluster_queue, needs, usage)?;
+        let (_, queue) = self.asking(uid, cluster_queue)?;
+        let path = |queue: QueueId| self.tree.path(self.store.queues[queue].node);
+        let preemptor_path = path(queue);
+        let eviction = |(victim, reason): (String, &'static str)| {
+            let id = self.store.by_uid.get(victim.as_str()).copied()?;
+            let held = self.store.workload(id)?.held()?;
+            Some(Eviction {
+                uid: victim,
+                preemptor: uid.to_owned(),
+                reason,
+                preemptor_path: preemptor_path.clone(),
+                preemptee_path: path(held.queue),
+            })
+        };
+        Some(victims.into_iter().filter_map(eviction).collect())
     }
 
     /// Victims (uid and reason) for a workload that would use `usage`, where the cells in `needs` lack quota. Changes

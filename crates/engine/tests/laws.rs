@@ -124,6 +124,7 @@ impl Observer {
                     },
                     weight: 1_000_000_000,
                     inactive: None,
+                    problems: vec![],
                     admission_checks: vec![],
                 })
             }

@@ -108,7 +108,10 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
-        ignore_undeclared,
+        transformations: Vec::new(),
+        engine: berth_engine::Options { ignore_undeclared, ..Default::default() },
+        priority_boost: gates.on("PriorityBoost"),
+        reclaimable_pods: gates.on("ReclaimablePods"),
         retain_finished_ms: retention("afterFinished", file.object_retention_policies.workloads.after_finished)?,
         retain_deactivated_ms: retention(
             "afterDeactivatedByKueue",

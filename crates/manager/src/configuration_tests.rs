@@ -52,7 +52,7 @@ fn defaults_without_a_file() {
             backoff_max_seconds: 3600,
         })
     );
-    assert!(!settings.manage_jobs_without_queue_name && !settings.ignore_undeclared);
+    assert!(!settings.manage_jobs_without_queue_name && !settings.engine.ignore_undeclared);
     assert_eq!(settings.managed_namespaces.0[0].values, ["kube-system", "berth-system"]);
     assert_eq!(settings.max_unacknowledged, 256);
 }

@@ -21,7 +21,7 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 1] = ["DisableWaitForPodsReady"];
+const ACTED_ON: [&str; 3] = ["DisableWaitForPodsReady", "PriorityBoost", "ReclaimablePods"];
 
 const GATES: &[Gate] = &[
     gate("PartialAdmission", true, &[]),

@@ -95,14 +95,15 @@ fn admitted_usage<'a>(control: &'a Control, names: impl Iterator<Item = &'a Name
         .filter(|workload| workload.reserved() && workload.is("Admitted") && !workload.is("Finished"));
     for workload in admitted {
         count = count.saturating_add(1);
-        add_usage(&mut usage, workload);
+        add_usage(&mut usage, workload, control.settings.reclaimable_pods);
     }
     (count, usage)
 }
 
-fn add_usage(usage: &mut Usage, workload: &WorkloadView) {
+fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
     let Some(admission) = &workload.status.admission else { return };
-    let held = crate::deltas::reservation(admission, &workload.status.reclaimable_pods, engine::Millis(0), false);
+    let remaining = |name: &str| workload.remaining(name, reclaims);
+    let held = crate::deltas::reservation(admission, remaining, engine::Millis(0), false);
     for set in held.pod_sets {
         for (resource, amount) in set.usage {
             if let Some(flavor) = set.flavors.get(&resource) {

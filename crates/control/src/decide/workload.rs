@@ -16,8 +16,8 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
-const REPORTER: &str = "kueue-workload-controller";
-const SCHEDULER: &str = "kueue-admission";
+pub(crate) const REPORTER: &str = "kueue-workload-controller";
+pub(crate) const SCHEDULER: &str = "kueue-admission";
 
 pub(crate) fn notice(
     workload: &WorkloadView,
@@ -167,7 +167,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         && workload.reserved()
         && !workload.is("Evicted")
     {
-        return preempt(control, workload, eviction, now);
+        return super::preempt::preempt(control, workload, eviction, now);
     }
     if !workload.active || workload.is("DeactivationTarget") {
         return inactive(workload, now);
@@ -278,30 +278,6 @@ pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, (reason, cause): (&
     };
     draft.notices.push(notice(workload, EventType::Normal, &event, message.to_owned(), REPORTER));
     draft
-}
-
-fn preempt(control: &Control, workload: &WorkloadView, eviction: &engine::Eviction, now: Timestamp) -> Decision {
-    let preemptor =
-        control.view.workload_names.get(&eviction.preemptor).and_then(|name| control.view.workloads.get(name));
-    let job = preemptor.and_then(|preemptor| preemptor.job_uid.clone()).unwrap_or_else(|| "UNKNOWN".into());
-    let cause = match eviction.reason {
-        "InClusterQueue" => "prioritization in the ClusterQueue",
-        "InCohortReclamation" => "reclamation within the cohort",
-        "InCohortFairSharing" => "Fair Sharing within the cohort",
-        "InCohortReclaimWhileBorrowing" => "reclamation within the cohort while borrowing",
-        other => other,
-    };
-    let message = format!(
-        "Preempted to accommodate a workload (UID: {}, JobUID: {job}) due to {cause}; preemptor path: {}; preemptee path: {}",
-        eviction.preemptor, eviction.preemptor_path, eviction.preemptee_path
-    );
-    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
-        edit.evict("Preempted", "", &message);
-        edit.set("Preempted", true, eviction.reason, &message);
-    });
-    draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPreempted", message.clone(), REPORTER));
-    draft.notices.push(notice(workload, EventType::Normal, "Preempted", message, SCHEDULER));
-    Decision::write(draft)
 }
 
 fn inactive(workload: &WorkloadView, now: Timestamp) -> Decision {

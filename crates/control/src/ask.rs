@@ -1,0 +1,113 @@
+//! What control answers without being changed, and what it tells the engine of a Workload.
+
+use berth_engine::World;
+use berth_engine::model as engine;
+use jiff::Timestamp;
+
+use crate::core::{Control, key, millis};
+use crate::deltas;
+use crate::measure::Measure;
+use crate::view::WorkloadView;
+use crate::write::Kind;
+
+impl Control {
+    /// Writes reasons and statuses without pacing: for decisions on objects that are no server's.
+    #[must_use]
+    pub fn unpaced(mut self) -> Self {
+        self.unpaced = true;
+        self
+    }
+
+    /// The engine's books, for questions that change nothing in the view.
+    pub fn world(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// When a write that failed is tried again, while one waits for that.
+    #[must_use]
+    pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.flights.next_retry(now)
+    }
+
+    /// The counters and durations since the last call.
+    pub fn drain_measures(&mut self) -> Vec<Measure> {
+        std::mem::take(&mut self.measures)
+    }
+
+    /// Whether a write may be decided now.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.term.is_some()
+    }
+
+    /// Whether nothing is under way: used by a shutdown that drains.
+    #[must_use]
+    pub fn idle(&self) -> bool {
+        self.flights.idle()
+    }
+
+    /// What the engine is told of a Workload, `None` when it is unknown.
+    #[must_use]
+    pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
+        let name = (namespace.to_owned(), name.to_owned());
+        self.view.workloads.get(&name).map(|workload| self.engine_workload(workload))
+    }
+
+    /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
+    #[must_use]
+    pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
+        let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
+        let queue = self.view.cluster_queues.get(cluster_queue)?;
+        let given = workload.status.admission.as_ref().filter(|_| workload.reserved()).map(|admission| {
+            admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
+        });
+        Some(crate::checks::concerning(&queue.spec, given.as_ref()))
+    }
+
+    pub(crate) fn engine_workload(&self, workload: &WorkloadView) -> engine::WorkloadSpec {
+        let conditions = &workload.status.conditions;
+        let state = match &workload.status.admission {
+            Some(admission) if workload.reserved() => {
+                let at = crate::status::since(conditions, "QuotaReserved", "True").unwrap_or(workload.created);
+                engine::WorkloadState::Reserved(deltas::reservation(
+                    admission,
+                    |name| workload.remaining(name, self.settings.reclaimable_pods),
+                    millis(at),
+                    workload.is("Evicted"),
+                ))
+            }
+            _ => engine::WorkloadState::Pending {
+                not_before: self.not_before(workload),
+                blocked: crate::decide::workload::blocked(self, workload).is_some(),
+            },
+        };
+        let mut pod_sets = workload.shape.pod_sets.clone();
+        for set in &mut pod_sets {
+            set.count = workload.remaining(&set.name, self.settings.reclaimable_pods).unwrap_or(set.count);
+        }
+        let by_creation = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.order_by_creation);
+        engine::WorkloadSpec {
+            uid: workload.uid.clone(),
+            namespace: workload.namespace.clone(),
+            name: workload.name.clone(),
+            local_queue: workload.queue.clone(),
+            priority: workload.priority,
+            queued_at: millis(workload.queued_at(by_creation)),
+            pod_sets,
+            state,
+            revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,
+        }
+    }
+
+    /// Until when a workload must not be tried: its requeue time, or the back-off of a refused write.
+    fn not_before(&self, workload: &WorkloadView) -> Option<engine::Millis> {
+        let requeue = workload
+            .status
+            .requeue_state
+            .as_ref()
+            .and_then(|state| state.requeue_at.as_ref())
+            .map(|time| millis(time.0));
+        let failed = self.flights.backing_off(&key(Kind::Workload, &workload.key()), workload.created).map(millis);
+        requeue.max(failed)
+    }
+}

@@ -1,0 +1,88 @@
+//! Admission checks: which of them a ClusterQueue may rely on, and which of them concern a workload.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api as api;
+use berth_engine::model::Problem;
+
+/// Controllers of which a ClusterQueue may not combine checks freely.
+const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
+const PROVISIONING: &str = "kueue.x-k8s.io/provisioning-request";
+
+/// An AdmissionCheck, slim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) controller: String,
+    pub(crate) active: bool,
+}
+
+impl Check {
+    pub(crate) fn of(object: &api::AdmissionCheck) -> Self {
+        let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        Self { controller: object.spec.controller_name.clone(), active: crate::status::is_true(conditions, "Active") }
+    }
+}
+
+fn rules(queue: &api::ClusterQueueSpec) -> &[api::AdmissionCheckStrategyRule] {
+    queue.admission_checks_strategy.as_ref().map(|strategy| strategy.admission_checks.as_slice()).unwrap_or_default()
+}
+
+/// The checks of a ClusterQueue with the flavors they are for; no flavor means all.
+pub(crate) fn of_queue(queue: &api::ClusterQueueSpec) -> Vec<(String, BTreeSet<String>)> {
+    rules(queue).iter().map(|rule| (rule.name.clone(), rule.on_flavors.iter().cloned().collect())).collect()
+}
+
+/// What is wrong with the checks of a ClusterQueue, in the order in which Kueue lists it.
+pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, Check>) -> Vec<Problem> {
+    let rules = rules(queue);
+    let list = |wanted: &dyn Fn(&api::AdmissionCheckStrategyRule) -> bool| {
+        let mut names: Vec<&str> = rules.iter().filter(|rule| wanted(rule)).map(|rule| rule.name.as_str()).collect();
+        names.sort_unstable();
+        (!names.is_empty()).then(|| (names.len(), names.join(",")))
+    };
+    let by = |rule: &api::AdmissionCheckStrategyRule, controller: &str| {
+        known.get(&rule.name).is_some_and(|check| check.controller == controller)
+    };
+    let missing = list(&|rule| !known.contains_key(&rule.name));
+    let inactive = list(&|rule| known.get(&rule.name).is_some_and(|check| !check.active));
+    let multi = list(&|rule| by(rule, MULTI_KUEUE));
+    let per_flavor = list(&|rule| by(rule, MULTI_KUEUE) && !rule.on_flavors.is_empty());
+    let provisioning = list(&|rule| by(rule, PROVISIONING));
+    let mut found = Vec::new();
+    let mut add = |reason: &'static str, text: String| found.push(Problem { reason, text });
+    if let Some((_, names)) = missing {
+        add("AdmissionCheckNotFound", format!("references missing AdmissionCheck(s): {names}"));
+    }
+    if let Some((_, names)) = inactive {
+        add("AdmissionCheckInactive", format!("references inactive AdmissionCheck(s): {names}"));
+    }
+    if let Some((_, names)) = multi.as_ref().filter(|(count, _)| *count > 1) {
+        add("MultipleMultiKueueAdmissionChecks", format!("has more than one MultiKueue AdmissionCheck: {names}"));
+    }
+    if let Some((_, names)) = per_flavor {
+        add("MultiKueueAdmissionCheckAppliedPerFlavor", format!("has a MultiKueue AdmissionCheck per flavor: {names}"));
+    }
+    if let (Some((_, multi)), Some((_, provisioning))) = (&multi, &provisioning) {
+        add(
+            "MultiKueueWithProvisioningRequest",
+            format!("has a MultiKueue AdmissionCheck ({multi}) together with ProvisioningRequest ({provisioning})"),
+        );
+    }
+    found
+}
+
+/// The checks that concern a workload with these flavors. While it has none, only those that concern every flavor of the
+/// queue do.
+pub(crate) fn concerning(queue: &api::ClusterQueueSpec, given: Option<&BTreeSet<&str>>) -> Vec<String> {
+    let all: BTreeSet<&str> =
+        queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect();
+    let concerns = |rule: &&api::AdmissionCheckStrategyRule| {
+        let on: BTreeSet<&str> = rule.on_flavors.iter().map(String::as_str).collect();
+        match given {
+            _ if on.is_empty() => true,
+            Some(given) => given.iter().any(|flavor| on.contains(flavor)),
+            None => all.is_subset(&on),
+        }
+    };
+    rules(queue).iter().filter(concerns).map(|rule| rule.name.clone()).collect()
+}

@@ -1,0 +1,333 @@
+//! The operator without a cluster: objects in, the same decisions and the same writes, performed on objects in memory.
+//!
+//! There is no job controller and no kubelet here: jobs start and stop on paper only, and no pod ever runs.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::core::Control;
+use crate::event::{Change, Observation};
+use crate::settings::Settings;
+use crate::status::OWNED;
+use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
+
+/// Steps after which a decision that does not come to rest is cut off.
+const MOST_STEPS: usize = 100_000;
+/// How often a failed write is waited for within one call.
+const MOST_RETRIES: usize = 4;
+
+/// What became of an object that was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Decisions depend on it.
+    Used,
+    /// A kind that Berth does not look at.
+    Ignored,
+}
+
+/// Control, and the objects that its writes go to.
+#[derive(Debug)]
+pub struct Offline {
+    control: Control,
+    now: Timestamp,
+    objects: BTreeMap<ObjectKey, Value>,
+    notices: Vec<Notice>,
+    writes: Vec<(Purpose, ObjectKey)>,
+    version: u64,
+    /// Text with which every write of a Workload's status is refused.
+    refusal: Option<String>,
+    /// Workloads that somebody else writes to before our next write.
+    contested: Vec<ObjectKey>,
+}
+
+impl Offline {
+    /// No objects, at a moment that only [`Offline::advance`] moves.
+    #[must_use]
+    pub fn new(settings: Settings, now: Timestamp) -> Self {
+        let mut control = Control::new(settings).unpaced();
+        control.lead(Some(Term(1)));
+        Self {
+            control,
+            now,
+            objects: BTreeMap::new(),
+            notices: Vec::new(),
+            writes: Vec::new(),
+            version: 0,
+            refusal: None,
+            contested: Vec::new(),
+        }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Lets time pass; nothing is decided by that alone.
+    pub fn advance(&mut self, millis: i64) {
+        self.now = self.now.checked_add(SignedDuration::from_millis(millis)).unwrap_or(self.now);
+    }
+
+    /// Control, for questions.
+    pub fn control(&mut self) -> &mut Control {
+        &mut self.control
+    }
+
+    /// Objects of the kinds that Berth writes.
+    #[must_use]
+    pub fn objects(&self) -> &BTreeMap<ObjectKey, Value> {
+        &self.objects
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// Writes so far, in order.
+    #[must_use]
+    pub fn writes(&self) -> &[(Purpose, ObjectKey)] {
+        &self.writes
+    }
+
+    /// From now on every write of a Workload's status is refused with this text.
+    pub fn refuse_status_writes(&mut self, text: &str) {
+        self.refusal = Some(text.to_owned());
+    }
+
+    /// Somebody else writes to a Workload just before our next write to it.
+    pub fn contest(&mut self, namespace: &str, name: &str) {
+        self.contested.push(object_key(Kind::Workload, namespace, name));
+    }
+
+    /// Creates or replaces an object. An absent uid is made of namespace and name.
+    ///
+    /// # Errors
+    /// Names what is wrong with an object of a known kind, or the unknown kind.
+    pub fn put(&mut self, object: &Value) -> Result<Taken, String> {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        let written = match kind.as_str() {
+            "Job" => Kind::Job,
+            "Workload" => Kind::Workload,
+            "ClusterQueue" => Kind::ClusterQueue,
+            "LocalQueue" => Kind::LocalQueue,
+            "Cohort" => Kind::Cohort,
+            "ResourceFlavor" => Kind::ResourceFlavor,
+            _ => return self.put_other(&kind, object),
+        };
+        let mut object = object.clone();
+        let key = object_key(written, &namespace, &name);
+        let known = self.objects.get(&key).and_then(|old| old.pointer("/metadata/uid")).cloned();
+        let fresh = || match written {
+            Kind::Workload => json!(format!("{namespace}/{name}")),
+            other => json!(format!("{}/{namespace}/{name}", other.name())),
+        };
+        edit(&mut object, "metadata", |metadata| {
+            metadata.entry("name").or_insert_with(|| json!(name));
+            if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
+                metadata.insert("uid".into(), known.unwrap_or_else(fresh));
+            }
+        });
+        self.store(key, object).map(|()| Taken::Used)
+    }
+
+    fn put_other(&mut self, kind: &str, object: &Value) -> Result<Taken, String> {
+        let observation = match kind {
+            "Namespace" => Observation::Namespace(Change::Apply(Box::new(read(object)?))),
+            "LimitRange" => Observation::LimitRange(Change::Apply(Box::new(read(object)?))),
+            "RuntimeClass" => Observation::RuntimeClass(Change::Apply(Box::new(read(object)?))),
+            "PriorityClass" => Observation::PriorityClass(Change::Apply(Box::new(read(object)?))),
+            "WorkloadPriorityClass" => Observation::WorkloadPriorityClass(Change::Apply(Box::new(read(object)?))),
+            "AdmissionCheck" => Observation::AdmissionCheck(Change::Apply(Box::new(read(object)?))),
+            "Topology" | "Node" | "Pod" => return Ok(Taken::Ignored),
+            other => return Err(format!("unknown kind {other:?}")),
+        };
+        self.control.observe(observation, self.now);
+        Ok(Taken::Used)
+    }
+
+    /// Deletes an object at once, finalizers or not.
+    pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+        let key = object_key(kind, namespace, name);
+        if let Some(object) = self.objects.remove(&key) {
+            // What was readable when it was stored is readable now.
+            let _ = self.show(&key, &object, true);
+        }
+    }
+
+    fn store(&mut self, key: ObjectKey, mut object: Value) -> Result<(), String> {
+        self.version = self.version.saturating_add(1);
+        let version = json!(self.version.to_string());
+        edit(&mut object, "metadata", |metadata| metadata.insert("resourceVersion".into(), version));
+        self.show(&key, &object, false)?;
+        self.objects.insert(key, object);
+        Ok(())
+    }
+
+    fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) -> Result<(), String> {
+        fn change<T: DeserializeOwned>(object: &Value, gone: bool) -> Result<Change<Box<T>>, String> {
+            let object = Box::new(read(object)?);
+            Ok(if gone { Change::Delete(object) } else { Change::Apply(object) })
+        }
+        let observation = match key.kind {
+            Kind::Job => Observation::Job(change(object, gone)?),
+            Kind::Workload => Observation::Workload(change(object, gone)?),
+            Kind::ClusterQueue => Observation::ClusterQueue(change(object, gone)?),
+            Kind::LocalQueue => Observation::LocalQueue(change(object, gone)?),
+            Kind::Cohort => Observation::Cohort(change(object, gone)?),
+            Kind::ResourceFlavor => Observation::ResourceFlavor(change(object, gone)?),
+        };
+        self.control.observe(observation, self.now);
+        Ok(())
+    }
+
+    /// Runs that many scheduling cycles at most and performs what they ask for. A write that failed is waited for, a few
+    /// times.
+    pub fn run(&mut self, cycles: u64) {
+        self.rest(0);
+        self.rest(cycles);
+        for _ in 0..MOST_RETRIES {
+            let Some(at) = self.control.retry_at(self.now) else { return };
+            self.now = at;
+            self.rest(if cycles == u64::MAX { cycles } else { 0 });
+        }
+    }
+
+    /// Steps until nothing is asked for at this moment.
+    fn rest(&mut self, cycles: u64) {
+        let mut left = cycles;
+        for _ in 0..MOST_STEPS {
+            let step = self.control.step_cycles(self.now, left);
+            left = if cycles == u64::MAX { cycles } else { 0 };
+            self.notices.extend(step.notices);
+            if step.writes.is_empty() {
+                return;
+            }
+            for write in step.writes {
+                self.writes.push((write.purpose, write.key.clone()));
+                let outcome = self.perform(&write);
+                self.control.outcome(write.id, outcome, self.now);
+            }
+        }
+    }
+
+    fn perform(&mut self, write: &Write) -> Outcome {
+        let applied = |version: u64| Outcome::Applied { resource_version: version.to_string() };
+        let (body, subresource) = match &write.request {
+            Request::Create(body) => {
+                let mut body = body.clone();
+                let now = json!(self.now.to_string());
+                edit(&mut body, "metadata", |metadata| metadata.insert("creationTimestamp".into(), now));
+                with_map(&mut body, |map| map.insert("kind".into(), write.key.kind.name().into()));
+                return match self.put(&body) {
+                    Ok(_) => applied(self.version),
+                    Err(text) => Outcome::Refused(text),
+                };
+            }
+            // No pod ever ran.
+            Request::ProbePods { .. } => return Outcome::Applied { resource_version: String::new() },
+            Request::Delete { .. } => {
+                self.remove(write.key.kind, &write.key.namespace, &write.key.name);
+                return Outcome::Applied { resource_version: String::new() };
+            }
+            Request::Apply { body, subresource, .. } | Request::Merge { body, subresource, .. } => (body, *subresource),
+        };
+        let Some(old) = self.objects.get(&write.key).cloned() else { return Outcome::Gone };
+        let is_status = subresource == Subresource::Status;
+        if let (true, Kind::Workload, Some(text)) = (is_status, write.key.kind, &self.refusal) {
+            return Outcome::Refused(text.clone());
+        }
+        if let Some(index) = self.contested.iter().position(|key| *key == write.key) {
+            self.contested.remove(index);
+            let mut theirs = old.clone();
+            let touch = |labels: &mut Map<String, Value>| labels.insert("touched".into(), json!("by-somebody-else"));
+            edit(&mut theirs, "metadata", |metadata| with_map(metadata.entry("labels").or_insert(Value::Null), touch));
+            return self.store(write.key.clone(), theirs).map_or_else(Outcome::Refused, |()| Outcome::Conflict);
+        }
+        let mut new = old.clone();
+        match (&write.request, is_status) {
+            (Request::Apply { .. }, true) => apply_status(&mut new, body),
+            (_, true) => merge(&mut new, &json!({"status": body.get("status")})),
+            (_, false) => {
+                let mut body = body.clone();
+                if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
+                    metadata.remove("resourceVersion");
+                }
+                merge(&mut new, &body);
+            }
+        }
+        if new == old {
+            return applied(self.version);
+        }
+        self.store(write.key.clone(), new).map_or_else(Outcome::Refused, |()| applied(self.version))
+    }
+}
+
+fn object_key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
+    serde_json::from_value(object.clone()).map_err(|error| error.to_string())
+}
+
+/// Changes the map that a value is, or becomes.
+fn with_map<R: Default>(value: &mut Value, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => change(map),
+        _ => R::default(),
+    }
+}
+
+/// Changes the map under a field, made when it is not there.
+fn edit<R: Default>(object: &mut Value, field: &str, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
+    with_map(object, |map| with_map(map.entry(field.to_owned()).or_insert(Value::Null), change))
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    with_map(target, |map| {
+        for (field, change) in changes {
+            if change.is_null() {
+                map.remove(field);
+            } else {
+                merge(map.entry(field.clone()).or_insert(Value::Null), change);
+            }
+        }
+    });
+}
+
+/// Server-side apply of a Workload's status by the manager that carries everything it owns: what it no longer says goes,
+/// what others own stays.
+fn apply_status(object: &mut Value, body: &Value) {
+    let mut status = body.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+    edit(object, "status", |old| {
+        if let Some(pods) = old.get("reclaimablePods") {
+            status.insert("reclaimablePods".into(), pods.clone());
+        }
+        let foreign = |condition: &&Value| {
+            let kind = condition.get("type").and_then(Value::as_str);
+            !kind.is_some_and(|kind| OWNED.contains(&kind))
+        };
+        let conditions = old.get("conditions").and_then(Value::as_array).into_iter().flatten();
+        let kept: Vec<Value> = conditions.filter(foreign).cloned().collect();
+        if let (false, Value::Array(list)) = (kept.is_empty(), status.entry("conditions").or_insert_with(|| json!([])))
+        {
+            list.extend(kept);
+        }
+        *old = status;
+    });
+}

@@ -1,0 +1,56 @@
+//! The priority that decides: the Workload's own, and the boost that its annotation asks for.
+
+use berth_api::{Workload, labels};
+
+/// A priority and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EffectivePriority {
+    /// `spec.priority`, 0 when absent.
+    pub base: i32,
+    /// What the annotation adds; 0 when it is off, absent or no number.
+    pub boost: i32,
+    /// Their sum, beyond 32 bits if need be.
+    pub effective: i64,
+    /// The annotation is there and no 32-bit number.
+    pub boost_invalid: bool,
+}
+
+/// The effective priority of a Workload. `boosts` is the gate `PriorityBoost`.
+#[must_use]
+pub fn effective_priority(workload: &Workload, boosts: bool) -> EffectivePriority {
+    let base = workload.spec.priority.unwrap_or_default();
+    let annotations = workload.metadata.annotations.as_ref().filter(|_| boosts);
+    let parsed = annotations.and_then(|all| all.get(labels::PRIORITY_BOOST)).map(|text| text.parse::<i32>().ok());
+    let boost = parsed.flatten().unwrap_or_default();
+    EffectivePriority {
+        base,
+        boost,
+        effective: i64::from(base).saturating_add(i64::from(boost)),
+        boost_invalid: parsed == Some(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn boosts_are_added_where_they_count() {
+        let workload = |priority: i32, boost: &str| -> Workload {
+            let metadata = json!({"annotations": {labels::PRIORITY_BOOST: boost}});
+            serde_json::from_value(json!({"metadata": metadata, "spec": {"priority": priority}})).expect("workload")
+        };
+        let cases = [
+            (100, "50", true, (50, 150, false)),
+            (100, "-30", true, (-30, 70, false)),
+            (100, "50", false, (0, 100, false)),
+            (100, "many", true, (0, 100, true)),
+            (i32::MAX, "1", true, (1, 2_147_483_648, false)),
+        ];
+        for (base, text, boosts, (boost, effective, boost_invalid)) in cases {
+            let found = effective_priority(&workload(base, text), boosts);
+            assert_eq!(found, EffectivePriority { base, boost, effective, boost_invalid }, "{base} {text}");
+        }
+    }
+}
