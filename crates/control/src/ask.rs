@@ -94,6 +94,7 @@ impl Control {
             priority: workload.priority,
             queued_at: millis(workload.queued_at(by_creation)),
             pod_sets,
+            allowed_flavors: None,
             state,
             revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,
         }

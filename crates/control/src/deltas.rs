@@ -248,6 +248,10 @@ pub(crate) fn cluster_queue(object: &api::ClusterQueue, checks: &BTreeMap<String
             preemption_over_borrowing: flavors.preference.as_deref() == Some("PreemptionOverBorrowing"),
         },
         weight: weight(spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref())),
+        usage_based: spec
+            .admission_scope
+            .as_ref()
+            .is_some_and(|scope| scope.admission_mode == "UsageBasedAdmissionFairSharing"),
         inactive,
         problems: checks::problems(spec, checks),
         admission_checks: checks::of_queue(spec),
@@ -260,6 +264,7 @@ pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
         name: object.metadata.name.clone().unwrap_or_default(),
         cluster_queue: object.spec.cluster_queue.clone().unwrap_or_default(),
         stop: stop(object.spec.stop_policy.as_deref()),
+        weight: weight(object.spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref())),
     }
 }
 

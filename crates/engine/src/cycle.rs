@@ -17,7 +17,7 @@ use crate::world::World;
 
 /// Where a head goes after its cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Requeue {
+pub(crate) enum Requeue {
     Admitted,
     /// Parked with its class.
     NoRoom,
@@ -31,13 +31,13 @@ enum Requeue {
     Mismatch,
 }
 
-struct Entry {
-    queue: QueueId,
-    workload: WorkloadId,
-    assignment: Assignment,
-    targets: Vec<Target>,
-    requeue: Requeue,
-    verdict: Option<(PendingReason, String)>,
+pub(crate) struct Entry {
+    pub(crate) queue: QueueId,
+    pub(crate) workload: WorkloadId,
+    pub(crate) assignment: Assignment,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) requeue: Requeue,
+    pub(crate) verdict: Option<(PendingReason, String)>,
 }
 
 /// What cycles did, for the plan.
@@ -134,23 +134,41 @@ impl World {
     fn push(&mut self, queue: QueueId, id: WorkloadId) {
         let Some(workload) = self.store.workload_mut(id) else { return };
         workload.phase = Phase::Pending(Place::Class);
-        let (class, key) = (workload.class, workload.key());
-        self.store.queues[queue].pending.push(class, key, id);
+        let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
+        let lane = self.lane(queue, local_queue);
+        self.store.queues[queue].pending.push(class, lane, key, id);
     }
 
-    fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
+    pub(crate) fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         let sticky = pending.sticky.filter(|id| {
             self.store.workload(*id).is_some_and(|workload| {
                 matches!(workload.phase, Phase::Pending(Place::Class)) && pending.is_active(workload.class)
             })
         });
-        let id = sticky.or_else(|| pending.head())?;
+        let id = self.first_in_line(queue, sticky)?;
         let workload = self.store.workload_mut(id)?;
         workload.phase = Phase::Pending(Place::InFlight);
-        let (class, key) = (workload.class, workload.key());
-        self.store.queues[queue].pending.take(class, key, id);
+        let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
+        let lane = self.lane(queue, local_queue);
+        self.store.queues[queue].pending.take(class, lane, key, id);
         Some(id)
+    }
+
+    /// The lane with the lowest usage goes first, in it the workload that waits for its victims.
+    fn first_in_line(&self, queue: QueueId, sticky: Option<WorkloadId>) -> Option<WorkloadId> {
+        let pending = &self.store.queues[queue].pending;
+        if !self.has_lanes(queue) {
+            return sticky.or_else(|| pending.heads().next().map(|(_, (_, id))| *id));
+        }
+        let sticky =
+            sticky.and_then(|id| self.store.workload(id).map(|w| (self.lane(queue, w.local_queue), w.key(), id)));
+        let heads = pending.heads().map(|(lane, (key, id))| (lane, key.clone(), *id, false));
+        heads
+            .chain(sticky.map(|(lane, key, id)| (lane, key, id, true)))
+            .map(|(lane, key, id, is_sticky)| (self.usage_of_lane(lane), !is_sticky, key, id))
+            .min_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))))
+            .map(|(.., id)| id)
     }
 
     /// Why a head can not even be nominated.
@@ -176,7 +194,8 @@ impl World {
     fn nominate(&mut self, queue: QueueId, id: WorkloadId) -> Option<Entry> {
         let (cycle, generation) = (self.cycle, self.tree.nodes[self.store.queues[queue].node].generation);
         let progress = self.store.workload_mut(id)?.progress.take();
-        let progress = progress.filter(|p| cycle.saturating_sub(p.cycle) <= 1 || generation <= p.generation);
+        let keeps = self.options.gates.preserve_scan_progress;
+        let progress = progress.filter(|p| (keeps && cycle.saturating_sub(p.cycle) <= 1) || generation <= p.generation);
         let gone = BTreeSet::new();
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
@@ -395,10 +414,11 @@ impl World {
         });
         report.moved.insert(self.tree.root(node));
         let usage = entry.assignment.usage.clone();
+        self.charge(entry.queue, entry.workload, &usage);
         self.hold(entry.workload, Held { queue: entry.queue, usage, at: now, evicted: false, assumed: true });
     }
 
-    fn put_back(&mut self, entry: Entry, report: &mut Report) {
+    pub(crate) fn put_back(&mut self, entry: Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
             report.verdicts.remove(&entry.workload);
             return;

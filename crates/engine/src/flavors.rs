@@ -24,6 +24,10 @@ pub(crate) struct Request<'a> {
     pub(crate) counts: Option<&'a [i64]>,
     pub(crate) progress: Option<&'a Progress>,
     pub(crate) pins: Option<&'a Pins>,
+    /// The only flavors that may be given.
+    pub(crate) allowed: Option<&'a [FlavorId]>,
+    /// `FlavorFungibility` is on.
+    pub(crate) fungible: bool,
     pub(crate) ignore_undeclared: bool,
     pub(crate) fair_sharing: bool,
 }
@@ -140,6 +144,7 @@ fn assign_pod_set(
                 continue;
             }
             result.choices.clear();
+            result.attempts.clear();
             result.reasons = vec![format!("resource {} unavailable in ClusterQueue", store.resource(resource))];
             break;
         };
@@ -150,12 +155,14 @@ fn assign_pod_set(
         assignment.resumed |= start > 0;
         let scan = Scan { store, request, pod_set, index, group, resource, start, assumed: &assignment.usage };
         let found = scan.run(tree, &result.requests, oracle);
-        merge_attempts(store, &mut result.attempts, found.attempts, group, resource);
         if found.choices.is_empty() {
+            // The group that failed is what counts, whatever was found for others before.
+            result.attempts = found.attempts;
             result.choices.clear();
             result.reasons = found.reasons;
             break;
         }
+        merge_attempts(store, &mut result.attempts, found.attempts, group, resource);
         result.choices.extend(found.choices);
         result.reasons.extend(found.reasons);
     }
@@ -200,6 +207,9 @@ impl Scan<'_> {
                 ));
                 continue;
             }
+            if self.request.allowed.is_some_and(|allowed| !allowed.contains(&flavor)) {
+                continue;
+            }
             if let Some(reason) = self.mismatch(flavor) {
                 found.reasons.push(reason.clone());
                 found.attempts.push(Attempt {
@@ -215,8 +225,13 @@ impl Scan<'_> {
             let (level, choices, attempt) = self.try_flavor(tree, flavor, &wanted, &policy, oracle);
             found.reasons.extend(attempt.reasons.iter().cloned());
             found.attempts.push(attempt);
-            let stop = !should_try_next(level, &policy);
-            if stop || is_preferred(level, best, policy.preemption_over_borrowing) {
+            let (stop, is_better) = if self.request.fungible {
+                let stop = !should_try_next(level, &policy);
+                (stop, stop || is_preferred(level, best, policy.preemption_over_borrowing))
+            } else {
+                (level.0 == Granular::Fit, level.0 > best.0)
+            };
+            if is_better {
                 best = level;
                 found.choices = choices;
             }

@@ -6,6 +6,8 @@
 //! Start reading at [`World::apply`] (`world.rs`) and [`World::plan`] (`plan.rs`); one cycle is in `cycle.rs`, flavors in
 //! `flavors.rs`, quota arithmetic in `balance.rs` and `tree.rs`, victims in `preempt`.
 
+mod afs;
+mod answers;
 mod assignment;
 mod balance;
 mod check;
@@ -23,15 +25,21 @@ mod plan;
 mod preempt;
 mod share;
 mod steps;
+mod steps_preempt;
+mod steps_queue;
 mod store;
 mod tree;
 mod workloads;
 mod world;
 
+pub use afs::{AdmissionFairSharing, entry_rate, kept, weighted_usage};
 pub use assignment::{Granular, Mode, PreemptionPossibility};
 pub use check::check;
 pub use model::*;
 pub use order::{Nominee, Standing, compare_standing};
+pub use preempt::candidates::policy_allows;
 pub use share::{Share, ShareFigures};
 pub use steps::{AssignInput, AssignmentReport, AttemptReport, FlavorReport, PodSetReport, StandIn};
+pub use steps_preempt::{flavor_preferred, reduce_counts};
+pub use steps_queue::Outcome;
 pub use world::{Changed, FairSharing, Gates, Options, ShareStrategy, World};

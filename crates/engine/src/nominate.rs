@@ -1,7 +1,6 @@
 //! Nomination: what a head could have now, with whose leaving, and in reduced size if need be (kueue.md 6.3, 6.10).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::assignment::{Assignment, Mode};
 use crate::balance::Usage;
@@ -46,8 +45,10 @@ impl Nominator<'_> {
             }
         }
         if self.options.partial_admission {
-            let pod_sets = Arc::clone(&self.store.classes[workload.class].pod_sets);
-            let reduced = partial::search(&pod_sets, |counts| {
+            let pod_sets = &self.store.classes[workload.class].pod_sets;
+            let counts: Vec<(i64, Option<i64>)> =
+                pod_sets.iter().map(|pod_set| (pod_set.spec.count, pod_set.spec.min_count)).collect();
+            let reduced = partial::search(&counts, |counts| {
                 let assignment = self.assign(workload, queue, Some(counts), progress, pins);
                 match assignment.mode() {
                     Mode::Fit => Some((assignment, Vec::new())),
@@ -80,10 +81,12 @@ impl Nominator<'_> {
             counts,
             progress,
             pins,
+            allowed: self.store.classes[workload.class].allowed.as_deref(),
+            fungible: self.options.gates.flavor_fungibility,
             ignore_undeclared: self.options.ignore_undeclared,
             fair_sharing: self.options.fair_sharing.is_some(),
         };
-        let ask = Ask::of(workload, queue, self.gone);
+        let ask = Ask::of(workload, queue, self.gone, self.options);
         let options = self.options;
         let mut oracle = |store: &Store, tree: &mut Tree, cell: CellId, value| {
             preempt::possibility(store, tree, options, &ask, cell, value)
@@ -102,7 +105,7 @@ impl Nominator<'_> {
         needs.sort_unstable();
         needs.dedup();
         let usage: Usage = assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect();
-        let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(workload, queue, self.gone) };
+        let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(workload, queue, self.gone, self.options) };
         preempt::targets(self.store, self.tree, self.options, &ask)
     }
 }

@@ -1,21 +1,16 @@
 //! Partial admission: the largest counts that find room, by bisection (kueue.md 6.10).
 
-use crate::store::PodSet;
-
-/// Tries counts between full size and `minCount`. Room is taken to be monotonous in the counts.
-pub(crate) fn search<R>(pod_sets: &[PodSet], mut fits: impl FnMut(&[i64]) -> Option<R>) -> Option<R> {
-    let deltas: Vec<i64> = pod_sets
-        .iter()
-        .map(|pod_set| pod_set.spec.count - pod_set.spec.min_count.unwrap_or(pod_set.spec.count))
-        .collect();
+/// Tries counts, given with their `minCount`, between full size and `minCount`. Room is taken to be monotonous in the counts.
+pub(crate) fn search<R>(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> Option<R>) -> Option<R> {
+    let deltas: Vec<i64> = pod_sets.iter().map(|(count, least)| count - least.unwrap_or(*count)).collect();
     let total: i64 = deltas.iter().sum();
     if total <= 0 {
         return None;
     }
     let counts_at = |step: i64| -> Vec<i64> {
-        let reduced = |(pod_set, delta): (&PodSet, &i64)| {
+        let reduced = |((count, _), delta): (&(i64, Option<i64>), &i64)| {
             let less = i128::from(*delta) * i128::from(step) / i128::from(total);
-            pod_set.spec.count - i64::try_from(less).unwrap_or(*delta)
+            count - i64::try_from(less).unwrap_or(*delta)
         };
         pod_sets.iter().zip(&deltas).map(reduced).collect()
     };

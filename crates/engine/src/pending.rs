@@ -1,5 +1,6 @@
 //! The pending workloads of one ClusterQueue, kept by class of equals: a class is parked and woken as one, so a wake-up
-//! costs the number of classes, not of workloads.
+//! costs the number of classes, not of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and
+//! the lane with the lowest usage goes first; elsewhere all are in lane 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +8,14 @@ use crate::ids::{ClassId, WorkloadId};
 use crate::model::PendingReason;
 use crate::store::Key;
 
+/// A member in its order.
+pub(crate) type Member = (Key, WorkloadId);
+
 /// Members of one class in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueue {
-    pub(crate) members: BTreeSet<(Key, WorkloadId)>,
+    /// By lane, none of them empty.
+    lanes: Vec<(u32, BTreeSet<Member>)>,
     /// Set while an equal workload was found not to fit and nothing changed since.
     pub(crate) parked: Option<PendingReason>,
     /// Members that have not been told that they were passed over.
@@ -19,11 +24,47 @@ pub(crate) struct ClassQueue {
     pub(crate) announced: Option<PendingReason>,
 }
 
+impl ClassQueue {
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.lanes.iter().flat_map(|(_, members)| members)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lanes.iter().map(|(_, members)| members.len()).sum()
+    }
+
+    fn firsts(&self) -> impl Iterator<Item = (u32, &Member)> {
+        self.lanes.iter().filter_map(|(lane, members)| Some((*lane, members.first()?)))
+    }
+
+    fn first(&self, lane: u32) -> Option<&Member> {
+        self.lanes.iter().find(|(known, _)| *known == lane).and_then(|(_, members)| members.first())
+    }
+}
+
+/// First member of each active class, by lane.
+#[derive(Debug, Default)]
+struct Heads(BTreeMap<u32, BTreeMap<Member, ClassId>>);
+
+impl Heads {
+    fn insert(&mut self, lane: u32, member: Member, class: ClassId) {
+        self.0.entry(lane).or_default().insert(member, class);
+    }
+
+    fn remove(&mut self, lane: u32, member: &Member) {
+        if let Some(heads) = self.0.get_mut(&lane) {
+            heads.remove(member);
+            if heads.is_empty() {
+                self.0.remove(&lane);
+            }
+        }
+    }
+}
+
 /// Pending workloads of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// First member of each active class.
-    heads: BTreeMap<(Key, WorkloadId), ClassId>,
+    heads: Heads,
     pub(crate) classes: BTreeMap<ClassId, ClassQueue>,
     pub(crate) solo: BTreeSet<WorkloadId>,
     pub(crate) mismatched: BTreeSet<WorkloadId>,
@@ -39,37 +80,44 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Adds a member to its class.
-    pub(crate) fn push(&mut self, class: ClassId, key: Key, workload: WorkloadId) {
+    pub(crate) fn push(&mut self, class: ClassId, lane: u32, key: Key, workload: WorkloadId) {
         let queue = self.classes.entry(class).or_default();
         queue.unannounced.insert(workload);
-        if let Some(first) = queue.members.first() {
-            self.heads.remove(first);
+        if let Some(first) = queue.first(lane) {
+            self.heads.remove(lane, first);
         }
-        queue.members.insert((key, workload));
+        match queue.lanes.iter_mut().find(|(known, _)| *known == lane) {
+            Some((_, members)) => {
+                members.insert((key, workload));
+            }
+            None => queue.lanes.push((lane, BTreeSet::from([(key, workload)]))),
+        }
         if queue.parked.is_none()
-            && let Some(first) = queue.members.first()
+            && let Some(first) = queue.first(lane)
         {
-            self.heads.insert(first.clone(), class);
+            self.heads.insert(lane, first.clone(), class);
         }
     }
 
     /// Takes a member out of its class.
-    pub(crate) fn take(&mut self, class: ClassId, key: Key, workload: WorkloadId) {
+    pub(crate) fn take(&mut self, class: ClassId, lane: u32, key: Key, workload: WorkloadId) {
         let Some(queue) = self.classes.get_mut(&class) else { return };
-        if let Some(first) = queue.members.first() {
-            self.heads.remove(first);
+        if let Some(first) = queue.first(lane) {
+            self.heads.remove(lane, first);
         }
-        queue.members.remove(&(key, workload));
+        if let Some((_, members)) = queue.lanes.iter_mut().find(|(known, _)| *known == lane) {
+            members.remove(&(key, workload));
+        }
+        queue.lanes.retain(|(_, members)| !members.is_empty());
         queue.unannounced.remove(&workload);
-        match queue.members.first() {
-            Some(first) if queue.parked.is_none() => {
-                self.heads.insert(first.clone(), class);
-            }
-            Some(_) => {}
-            // An id of a class without members may come to stand for another class.
-            None => {
-                self.classes.remove(&class);
-            }
+        if queue.parked.is_none()
+            && let Some(first) = queue.first(lane)
+        {
+            self.heads.insert(lane, first.clone(), class);
+        }
+        // An id of a class without members may come to stand for another class.
+        if queue.lanes.is_empty() {
+            self.classes.remove(&class);
         }
     }
 
@@ -79,13 +127,13 @@ impl Pending {
         self.preemptor = self.preemptor.filter(|id| *id != workload);
     }
 
-    /// The workload to try next.
-    pub(crate) fn head(&self) -> Option<WorkloadId> {
-        self.heads.keys().next().map(|(_, workload)| *workload)
+    /// The first workload of each lane.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (u32, &Member)> {
+        self.heads.0.iter().filter_map(|(lane, heads)| Some((*lane, heads.keys().next()?)))
     }
 
     pub(crate) fn has_heads(&self) -> bool {
-        !self.heads.is_empty()
+        !self.heads.0.is_empty()
     }
 
     /// Whether this member is in an active class.
@@ -96,8 +144,8 @@ impl Pending {
     /// Parks a whole class. Returns the members that have not been told so with this reason.
     pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> BTreeSet<WorkloadId> {
         let queue = self.classes.entry(class).or_default();
-        if let Some(first) = queue.members.first() {
-            self.heads.remove(first);
+        for (lane, first) in queue.firsts() {
+            self.heads.remove(lane, first);
         }
         queue.parked = Some(reason);
         if queue.announced == Some(reason) {
@@ -105,19 +153,19 @@ impl Pending {
         }
         queue.announced = Some(reason);
         queue.unannounced.clear();
-        queue.members.iter().map(|(_, workload)| *workload).collect()
+        queue.members().map(|(_, workload)| *workload).collect()
     }
 
     /// Makes every parked class active.
     pub(crate) fn wake_classes(&mut self) {
         let heads = &mut self.heads;
         self.classes.retain(|class, queue| {
-            if queue.parked.take().is_some()
-                && let Some(first) = queue.members.first()
-            {
-                heads.insert(first.clone(), *class);
+            if queue.parked.take().is_some() {
+                for (lane, first) in queue.firsts() {
+                    heads.insert(lane, first.clone(), *class);
+                }
             }
-            !queue.members.is_empty()
+            !queue.lanes.is_empty()
         });
     }
 
@@ -125,16 +173,16 @@ impl Pending {
     pub(crate) fn wake_class(&mut self, class: ClassId) {
         if let Some(queue) = self.classes.get_mut(&class)
             && queue.parked.take().is_some()
-            && let Some(first) = queue.members.first()
         {
-            self.heads.insert(first.clone(), class);
+            for (lane, first) in queue.firsts() {
+                self.heads.insert(lane, first.clone(), class);
+            }
         }
     }
 
     /// Workloads that will be tried.
     pub(crate) fn active(&self) -> u32 {
-        let active: usize =
-            self.classes.values().filter(|queue| queue.parked.is_none()).map(|queue| queue.members.len()).sum();
+        let active: usize = self.classes.values().filter(|queue| queue.parked.is_none()).map(ClassQueue::len).sum();
         u32::try_from(active).unwrap_or(u32::MAX)
     }
 }

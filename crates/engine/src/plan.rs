@@ -21,6 +21,7 @@ impl World {
     /// Like [`World::plan`] for a given number of cycles at most.
     pub fn plan_cycles(&mut self, now: Millis, limits: Limits, cycles: u64) -> Plan {
         self.release_timers(now);
+        self.settle(now);
         // Trees may have been joined since they were marked.
         self.live = self.live.iter().map(|node| self.tree.root(*node)).collect();
         let mut report = Report::default();
@@ -62,7 +63,7 @@ impl World {
         })
     }
 
-    fn release_timers(&mut self, now: Millis) {
+    pub(crate) fn release_timers(&mut self, now: Millis) {
         while let Some((time, id)) = self.timers.first().copied().filter(|(time, _)| *time <= now) {
             self.timers.remove(&(time, id));
             self.unplace(id);
@@ -101,7 +102,7 @@ impl World {
             let pending = &self.store.queues[queue].pending;
             let parked = pending.classes.values().filter(|class| class.parked.is_some());
             let mut suspects: Vec<WorkloadId> =
-                parked.filter_map(|class| class.members.first().map(|(_, id)| *id)).collect();
+                parked.filter_map(|class| class.members().next().map(|(_, id)| *id)).collect();
             suspects.extend(pending.solo.iter().filter(|id| !self.asks_topology(**id)));
             for id in suspects {
                 if self.would_fit(queue, id) {
@@ -128,13 +129,14 @@ impl World {
 
     fn rouse(&mut self, queue: QueueId, id: WorkloadId) {
         let Some(workload) = self.store.workload_mut(id) else { return };
-        let (class, key) = (workload.class, workload.key());
+        let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
         let is_solo = matches!(workload.phase, Phase::Pending(Place::Solo));
         workload.phase = Phase::Pending(Place::Class);
+        let lane = self.lane(queue, local_queue);
         let pending = &mut self.store.queues[queue].pending;
         if is_solo {
             pending.solo.remove(&id);
-            pending.push(class, key, id);
+            pending.push(class, lane, key, id);
         }
         pending.wake_class(class);
     }

@@ -124,6 +124,8 @@ impl World {
                     counts: None,
                     progress: progress.as_ref(),
                     pins: pins.as_ref(),
+                    allowed: self.store.classes[workload.class].allowed.as_deref(),
+                    fungible: self.options.gates.flavor_fungibility,
                     ignore_undeclared: self.options.ignore_undeclared,
                     fair_sharing: self.options.fair_sharing.is_some(),
                 };
@@ -184,7 +186,7 @@ impl World {
         wanted.retain(|(_, value)| *value != 0);
         let gone = BTreeSet::new();
         let workload = self.store.workload(id)?;
-        let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(workload, queue, &gone) };
+        let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(workload, queue, &gone, &self.options) };
         let targets = preempt::targets(&self.store, &mut self.tree, &self.options, &ask);
         let named = targets.iter().filter_map(|target| {
             let victim = self.store.workload(target.workload)?;
@@ -207,9 +209,9 @@ impl World {
         let is_awake = queue.pending.epoch != self.tree.nodes[root].epoch;
         for class in queue.pending.classes.values() {
             if class.parked.is_none() || is_awake {
-                active.extend(class.members.iter().cloned());
+                active.extend(class.members().cloned());
             } else {
-                parked.extend(class.members.iter().filter_map(|(_, id)| uid(id)));
+                parked.extend(class.members().filter_map(|(_, id)| uid(id)));
             }
         }
         active.sort();

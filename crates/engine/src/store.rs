@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::afs::Ledger;
 use crate::balance::{Units, Usage, units};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
@@ -27,6 +28,8 @@ pub(crate) struct Class {
     pub(crate) key: String,
     pub(crate) pod_sets: Arc<[PodSet]>,
     pub(crate) members: u32,
+    /// The only flavors its members may get.
+    pub(crate) allowed: Option<Vec<FlavorId>>,
 }
 
 /// Order in a queue: higher priority, older, smaller uid.
@@ -165,6 +168,7 @@ pub(crate) struct LocalQueue {
     pub(crate) pending: BTreeSet<WorkloadId>,
     pub(crate) held: u32,
     pub(crate) usage: BTreeMap<CellId, Units>,
+    pub(crate) ledger: Ledger,
 }
 
 /// Everything but the tree.
@@ -280,8 +284,8 @@ impl Store {
     }
 
     /// The class of a workload of that shape, with one more member.
-    pub(crate) fn class(&mut self, priority: i32, pod_sets: &[PodSetSpec]) -> ClassId {
-        let key = format!("{priority} {pod_sets:?}");
+    pub(crate) fn class(&mut self, priority: i32, pod_sets: &[PodSetSpec], allowed: Option<&[String]>) -> ClassId {
+        let key = format!("{priority} {pod_sets:?} {allowed:?}");
         if let Some(id) = self.class_ids.get(&key).copied() {
             self.classes[id].members += 1;
             return id;
@@ -297,7 +301,8 @@ impl Store {
                 spec: spec.clone(),
             })
             .collect();
-        let class = Class { key: key.clone(), pod_sets: pod_sets.into(), members: 1 };
+        let allowed = allowed.map(|names| names.iter().map(|name| self.flavor_names.intern(name)).collect());
+        let class = Class { key: key.clone(), pod_sets: pod_sets.into(), members: 1, allowed };
         let id = match self.free_classes.pop() {
             Some(id) => {
                 self.classes[id] = class;

@@ -12,7 +12,7 @@ impl World {
     pub(crate) fn set_workload(&mut self, spec: WorkloadSpec) {
         let local_queue = self.store.local_queue_id(&spec.namespace, &spec.local_queue);
         let Some(id) = self.store.by_uid.get(spec.uid.as_str()).copied() else {
-            let class = self.store.class(spec.priority, &spec.pod_sets);
+            let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
             let id = self.store.insert_workload(Workload {
                 uid: Arc::from(spec.uid.as_str()),
                 name: spec.name,
@@ -36,7 +36,7 @@ impl World {
             && old.priority == spec.priority
             && old.queued_at == spec.queued_at;
         let old_class = old.class;
-        let class = self.store.class(spec.priority, &spec.pod_sets);
+        let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
         self.store.release_class(class);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
             if let Some(workload) = self.store.workload_mut(id) {
@@ -45,7 +45,7 @@ impl World {
             return;
         }
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
-        let class = self.store.class(spec.priority, &spec.pod_sets);
+        let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
         let priority_fell = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
         let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
         self.detach_quietly(id, stays);
@@ -62,6 +62,11 @@ impl World {
             }
         }
         let was_evicted = was_held.is_some_and(|held| held.evicted);
+        let ledger = &mut self.store.local_queues[local_queue].ledger;
+        match &spec.state {
+            WorkloadState::Reserved(_) => ledger.confirm(id),
+            WorkloadState::Pending { .. } => ledger.revert(id),
+        }
         self.attach(id, spec.state);
         if let Some(Workload { phase: Phase::Held(held), .. }) = self.store.workload_mut(id) {
             held.evicted |= was_evicted;
@@ -192,6 +197,8 @@ impl World {
         let Some(workload) = self.store.workload_mut(id) else { return };
         if let Phase::Held(held) = &mut workload.phase {
             if held.assumed {
+                let local_queue = workload.local_queue;
+                self.store.local_queues[local_queue].ledger.revert(id);
                 self.detach(id);
                 self.place(id);
             } else if held.evicted {
@@ -224,8 +231,9 @@ impl World {
                 Place::Until(time)
             }
             (Some(queue), None) => {
+                let lane = self.lane(queue, local_queue);
                 let queue = &mut self.store.queues[queue];
-                queue.pending.push(class, key, id);
+                queue.pending.push(class, lane, key, id);
                 if !queue.active || !queue.pending.is_active(class) {
                     self.notices.insert(id);
                 }
@@ -252,11 +260,12 @@ impl World {
         if place != Place::Nowhere
             && let Some(queue) = self.store.local_queues[local_queue].queue
         {
+            let lane = self.lane(queue, local_queue);
             let pending = &mut self.store.queues[queue].pending;
             pending.total = pending.total.saturating_sub(1);
             pending.forget_preemptor(id);
             match place {
-                Place::Class => pending.take(class, key, id),
+                Place::Class => pending.take(class, lane, key, id),
                 Place::Solo => {
                     pending.solo.remove(&id);
                 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::afs::AdmissionFairSharing;
 use crate::balance::{INF, units};
 use crate::ids::{LocalQueueId, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
@@ -26,8 +27,10 @@ pub struct FairSharing {
 }
 
 /// What the installation decides once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
+    /// Set when admission fair sharing is on.
+    pub admission_fair_sharing: Option<AdmissionFairSharing>,
     /// Resources that no resource group covers do not count (`quotaCheckStrategy: IgnoreUndeclared`).
     pub ignore_undeclared: bool,
     /// Set when fair sharing is on.
@@ -73,7 +76,13 @@ impl Default for Gates {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ignore_undeclared: false, fair_sharing: None, partial_admission: true, gates: Gates::default() }
+        Self {
+            admission_fair_sharing: None,
+            ignore_undeclared: false,
+            fair_sharing: None,
+            partial_admission: true,
+            gates: Gates::default(),
+        }
     }
 }
 
@@ -103,6 +112,8 @@ pub struct World {
     pub(crate) notices: BTreeSet<WorkloadId>,
     pub(crate) cycle: u64,
     pub(crate) epoch: u64,
+    /// When ledgers of admission fair sharing were settled last.
+    pub(crate) settled_at: Option<Millis>,
     pub(crate) changed_queues: BTreeSet<QueueId>,
     pub(crate) changed_local_queues: BTreeSet<LocalQueueId>,
     pub(crate) changed_cohorts: BTreeSet<NodeId>,
@@ -128,6 +139,7 @@ impl World {
             notices: BTreeSet::new(),
             cycle: 0,
             epoch: 0,
+            settled_at: None,
             changed_queues: BTreeSet::new(),
             changed_local_queues: BTreeSet::new(),
             changed_cohorts: BTreeSet::new(),
@@ -168,6 +180,7 @@ impl World {
                     self.set_local_queue(id, Some(spec));
                 }
             }
+            Delta::Ledger(namespace, name, figures) => self.set_ledger(&namespace, &name, &figures),
             Delta::RemoveLocalQueue(namespace, name) => {
                 let id = self.store.local_queue_id(&namespace, &name);
                 self.set_local_queue(id, None);
@@ -291,6 +304,8 @@ impl World {
         let parent = spec.cohort.as_ref().map(|name| self.tree.cohort(name));
         let node = self.store.queues[id].node;
         self.tree.nodes[node].weight = spec.weight;
+        let lanes_changed = old.as_ref().is_some_and(|old| old.usage_based != spec.usage_based);
+        let members = if lanes_changed { self.unplace_members(id) } else { Vec::new() };
         let queue = &mut self.store.queues[id];
         let selector_changed = old.as_ref().is_none_or(|old| old.namespace_selector != spec.namespace_selector);
         queue.groups = groups;
@@ -302,6 +317,9 @@ impl World {
             self.replace_members(id);
         } else if selector_changed {
             self.retry_mismatched(id, None);
+        }
+        for workload in members {
+            self.place(workload);
         }
         self.refresh_active(id);
     }
@@ -407,7 +425,7 @@ impl World {
             let node = self.store.queues[id].node;
             self.wake(node);
         } else {
-            let members = self.store.queues[id].pending.classes.values().flat_map(|class| &class.members);
+            let members = self.store.queues[id].pending.classes.values().flat_map(|class| class.members());
             self.notices.extend(members.map(|(_, workload)| *workload).collect::<Vec<_>>());
         }
     }
@@ -441,6 +459,17 @@ impl World {
                 self.place(workload);
             }
         }
+    }
+
+    /// Takes the pending workloads of a queue out of their places.
+    fn unplace_members(&mut self, id: QueueId) -> Vec<WorkloadId> {
+        let local_queues = &self.store.queues[id].local_queues;
+        let members: Vec<WorkloadId> =
+            local_queues.iter().flat_map(|local| &self.store.local_queues[*local].pending).copied().collect();
+        for workload in &members {
+            self.unplace(*workload);
+        }
+        members
     }
 
     fn namespace_changed(&mut self, name: &str) {

@@ -123,6 +123,7 @@ impl Observer {
                         preemption_over_borrowing: false,
                     },
                     weight: 1_000_000_000,
+                    usage_based: false,
                     inactive: None,
                     problems: vec![],
                     admission_checks: vec![],
@@ -155,6 +156,7 @@ impl Observer {
                         requests: [("cpu".to_owned(), one(cpu)), ("memory".to_owned(), one(memory))].into(),
                         ..PodSetSpec::default()
                     }],
+                    allowed_flavors: None,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,
                 };
@@ -204,6 +206,7 @@ fn start() -> World {
                 name: queue.into(),
                 cluster_queue: queue.into(),
                 stop: StopPolicy::None,
+                weight: 1_000_000_000,
             }))
             .unwrap();
     }

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use crate::afs::{self, AdmissionFairSharing};
 use crate::balance::Units;
 use crate::ids::{CellId, NodeId, QueueId, WorkloadId};
-use crate::model::{Preemption, PreemptionPolicy};
+use crate::model::{Millis, Preemption, PreemptionPolicy};
 use crate::preempt::Ask;
 use crate::store::{Held, Store, Workload};
 use crate::tree::Tree;
@@ -40,7 +41,7 @@ pub(crate) struct Candidate {
     pub(crate) right: Right,
     /// The lowest cohort above both queues.
     pub(crate) common: Option<NodeId>,
-    evicted: bool,
+    pub(crate) evicted: bool,
 }
 
 /// The three lists, each in order.
@@ -67,36 +68,74 @@ impl Candidates {
     }
 }
 
-/// Whether a policy lets the asking workload preempt a candidate.
-pub(crate) fn satisfies(ask: &Ask<'_>, candidate: &Workload, policy: PreemptionPolicy) -> bool {
-    let is_lower = candidate.priority < ask.priority;
+/// Whether a policy lets a workload of this priority and queue-order timestamp preempt another.
+#[must_use]
+pub fn policy_allows(policy: PreemptionPolicy, preemptor: (i32, Millis), candidate: (i32, Millis)) -> bool {
+    let is_lower = candidate.0 < preemptor.0;
     match policy {
         PreemptionPolicy::Never => false,
         PreemptionPolicy::LowerPriority => is_lower,
         PreemptionPolicy::LowerOrNewerEqualPriority => {
-            is_lower || (candidate.priority == ask.priority && ask.queued_at < candidate.queued_at)
+            is_lower || (candidate.0 == preemptor.0 && preemptor.1 < candidate.1)
         }
         PreemptionPolicy::Any => true,
     }
+}
+
+/// Whether a policy lets the asking workload preempt a candidate.
+pub(crate) fn satisfies(ask: &Ask<'_>, candidate: &Workload, policy: PreemptionPolicy) -> bool {
+    policy_allows(policy, (ask.priority, ask.queued_at), (candidate.priority, candidate.queued_at))
 }
 
 fn uses(held: &Held, needs: &[CellId]) -> bool {
     held.usage.iter().any(|(cell, _)| needs.contains(cell))
 }
 
-/// Order of candidates: on their way out, other queues first, lower priority, later reservation, uid. A reservation that is
-/// not confirmed yet counts as the latest.
-pub(crate) fn sort(store: &Store, own: QueueId, candidates: &mut [Candidate]) {
+/// Order of candidates: on their way out, other queues first, in the own queue those of the LocalQueue that used most
+/// lately (under admission fair sharing), lower priority, later reservation, uid.
+pub(crate) fn sort(store: &Store, afs: Option<&AdmissionFairSharing>, own: QueueId, candidates: &mut [Candidate]) {
+    let is_usage_based = |queue: QueueId| store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based);
+    let afs = afs.filter(|_| is_usage_based(own));
     candidates.sort_by_cached_key(|candidate| {
         let workload = store.workload(candidate.workload);
+        let usage = match (afs, workload) {
+            (Some(afs), Some(workload)) if candidate.queue == own => {
+                afs::usage_of(store, afs, &store.local_queues[workload.local_queue])
+            }
+            _ => 0.0,
+        };
         (
             !candidate.evicted,
             candidate.queue == own,
+            Reverse(TotalOrder(usage)),
             workload.map(|w| w.priority),
             Reverse(workload.and_then(Workload::held).map(|held| held.at)),
             workload.map(|w| w.uid.clone()),
         )
     });
+}
+
+/// Usage as part of a sort key.
+struct TotalOrder(f64);
+
+impl PartialEq for TotalOrder {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for TotalOrder {}
+
+impl PartialOrd for TotalOrder {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TotalOrder {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
 }
 
 struct Collector<'a> {
@@ -119,7 +158,7 @@ pub(crate) fn collect(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Candidates {
         collector.add_cohorts(queue.node, &mut found);
     }
     for list in [&mut found.hierarchical, &mut found.priority, &mut found.own] {
-        sort(store, ask.queue, list);
+        sort(store, ask.afs, ask.queue, list);
     }
     found
 }
@@ -141,7 +180,7 @@ pub(crate) fn collect_borrowers(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Ve
             }
         }
     }
-    sort(store, ask.queue, &mut found);
+    sort(store, ask.afs, ask.queue, &mut found);
     found
 }
 

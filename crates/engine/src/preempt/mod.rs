@@ -7,6 +7,7 @@ pub(crate) mod fair;
 
 use std::collections::BTreeSet;
 
+use crate::afs::AdmissionFairSharing;
 use crate::assignment::PreemptionPossibility;
 use crate::balance::Units;
 use crate::ids::{CellId, QueueId, WorkloadId};
@@ -33,11 +34,19 @@ pub(crate) struct Ask<'a> {
     pub(crate) usage: &'a [(CellId, Units)],
     /// Workloads that are taken as gone already.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
+    /// Set when the usage of LocalQueues orders candidates.
+    pub(crate) afs: Option<&'a AdmissionFairSharing>,
 }
 
 impl<'a> Ask<'a> {
-    pub(crate) fn of(workload: &Workload, queue: QueueId, gone: &'a BTreeSet<WorkloadId>) -> Self {
-        Self { queue, priority: workload.priority, queued_at: workload.queued_at, needs: &[], usage: &[], gone }
+    pub(crate) fn of(
+        workload: &Workload,
+        queue: QueueId,
+        gone: &'a BTreeSet<WorkloadId>,
+        options: &'a Options,
+    ) -> Self {
+        let afs = options.admission_fair_sharing.as_ref();
+        Self { queue, priority: workload.priority, queued_at: workload.queued_at, needs: &[], usage: &[], gone, afs }
     }
 }
 

@@ -1,0 +1,202 @@
+//! Admission fair sharing (kueue.md 6.18): what each LocalQueue used lately orders the workloads of its ClusterQueue.
+//!
+//! The ledger is data: decayed amounts with the time they stand for, and penalties for admissions that are not settled yet.
+//! Time comes in with `plan` and `settle`.
+
+use std::collections::BTreeMap;
+
+use crate::balance::{Units, Usage};
+use crate::ids::{CellId, LocalQueueId, QueueId, ResourceId, WorkloadId};
+use crate::model::{Amount, LedgerFigures, Millis};
+use crate::store::{LocalQueue, Store};
+use crate::world::World;
+
+/// Settings of admission fair sharing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AdmissionFairSharing {
+    /// `usageHalfLifeTime` in milliseconds; 0 forgets at once.
+    pub half_life: i64,
+    /// `usageSamplingInterval` in milliseconds.
+    pub sampling_interval: i64,
+    /// `resourceWeights`; a resource without weight has 1.
+    pub weights: BTreeMap<String, f64>,
+}
+
+/// Part of a consumption that is left after a time.
+#[must_use]
+pub fn kept(elapsed: i64, half_life: i64) -> f64 {
+    if half_life <= 0 { 0.0 } else { 0.5_f64.powf(elapsed.max(0) as f64 / half_life as f64) }
+}
+
+/// Part of a workload's requests that is charged when it is admitted.
+#[must_use]
+pub fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
+    if settings.half_life <= 0 { 0.0 } else { 1.0 - kept(settings.sampling_interval, settings.half_life) }
+}
+
+/// Weighted usage: amounts (in whole units: cores, bytes) by resource weights, divided by the LocalQueue's weight; infinite
+/// without a positive weight.
+#[must_use]
+pub fn weighted_usage(amounts: &[(&str, f64)], weights: &BTreeMap<String, f64>, weight: f64) -> f64 {
+    if weight <= 0.0 {
+        return f64::INFINITY;
+    }
+    let weighted = amounts.iter().map(|(name, amount)| amount * weights.get(*name).copied().unwrap_or(1.0));
+    weighted.fold(0.0, |sum, part| sum + part) / weight
+}
+
+/// What a LocalQueue used lately.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    consumed: BTreeMap<ResourceId, f64>,
+    at: Option<Millis>,
+    penalties: BTreeMap<WorkloadId, Vec<(ResourceId, f64)>>,
+}
+
+impl Ledger {
+    fn settle(&mut self, usage: &BTreeMap<ResourceId, f64>, now: Millis, half_life: i64) {
+        let since = self.at.map_or(0, |at| now.0.saturating_sub(at.0));
+        let kept = if self.at.is_none() && half_life > 0 { 1.0 } else { kept(since, half_life) };
+        for amount in self.consumed.values_mut() {
+            *amount *= kept;
+        }
+        if half_life > 0 {
+            for (resource, amount) in usage {
+                *self.consumed.entry(*resource).or_default() += amount * (1.0 - kept);
+            }
+        }
+        self.at = Some(now);
+    }
+
+    /// The workload's admission stands: its penalty counts as used.
+    pub(crate) fn confirm(&mut self, workload: WorkloadId) {
+        for (resource, amount) in self.penalties.remove(&workload).unwrap_or_default() {
+            *self.consumed.entry(resource).or_default() += amount;
+        }
+    }
+
+    /// The admission did not come about.
+    pub(crate) fn revert(&mut self, workload: WorkloadId) {
+        self.penalties.remove(&workload);
+    }
+}
+
+fn by_resource(store: &Store, usage: impl Iterator<Item = (CellId, Units)>) -> BTreeMap<ResourceId, f64> {
+    let mut amounts = BTreeMap::new();
+    for (cell, value) in usage {
+        *amounts.entry(store.cells.key(cell).1).or_default() += value as f64;
+    }
+    amounts
+}
+
+/// Weighted usage of a LocalQueue: what it consumed and what admissions are not settled yet.
+pub(crate) fn usage_of(store: &Store, settings: &AdmissionFairSharing, local_queue: &LocalQueue) -> f64 {
+    let ledger = &local_queue.ledger;
+    let consumed = ledger.consumed.iter().map(|(resource, amount)| (*resource, *amount));
+    let penalties = ledger.penalties.values().flatten().copied();
+    let amounts: Vec<(&str, f64)> = consumed
+        .chain(penalties)
+        .map(|(resource, amount)| {
+            let name = store.resource(resource);
+            (name, if name == "cpu" { amount / 1000.0 } else { amount })
+        })
+        .collect();
+    let weight = local_queue.spec.as_ref().map_or(1.0, |spec| spec.weight as f64 / 1_000_000_000.0);
+    weighted_usage(&amounts, &settings.weights, weight)
+}
+
+impl World {
+    /// Whether a ClusterQueue orders its workloads by the usage of their LocalQueues.
+    pub(crate) fn has_lanes(&self, queue: QueueId) -> bool {
+        self.options.admission_fair_sharing.is_some()
+            && self.store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based)
+    }
+
+    pub(crate) fn lane(&self, queue: QueueId, local_queue: LocalQueueId) -> u32 {
+        if self.has_lanes(queue) { u32::try_from(crate::ids::Id::index(local_queue)).unwrap_or(0) + 1 } else { 0 }
+    }
+
+    pub(crate) fn usage_of_lane(&self, lane: u32) -> f64 {
+        match usize::try_from(lane).ok().and_then(|lane| lane.checked_sub(1)) {
+            Some(index) => self.weighted(&self.store.local_queues[crate::ids::Id::at(index)]),
+            None => 0.0,
+        }
+    }
+
+    fn weighted(&self, local_queue: &LocalQueue) -> f64 {
+        let settings = self.options.admission_fair_sharing.as_ref();
+        settings.map_or(0.0, |settings| usage_of(&self.store, settings, local_queue))
+    }
+
+    /// Weighted usage of a LocalQueue as it orders workloads and victims; `None` when admission fair sharing is off or the
+    /// LocalQueue is unknown.
+    #[must_use]
+    pub fn local_queue_usage(&self, namespace: &str, name: &str) -> Option<f64> {
+        self.options.admission_fair_sharing.as_ref()?;
+        let id = self.store.local_queue_names.get(&(namespace.to_owned(), name.to_owned()))?;
+        Some(self.weighted(&self.store.local_queues[id]))
+    }
+
+    /// What a LocalQueue used lately, for its status; `None` when it was never settled or told.
+    #[must_use]
+    pub fn ledger(&self, namespace: &str, name: &str) -> Option<LedgerFigures> {
+        let id = self.store.local_queue_names.get(&(namespace.to_owned(), name.to_owned()))?;
+        let ledger = &self.store.local_queues[id].ledger;
+        let at = ledger.at?;
+        let named = |(resource, amount): (&ResourceId, &f64)| {
+            #[allow(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
+            let amount = Amount::clamped(amount.round() as i128);
+            (self.store.resource(*resource).to_owned(), amount)
+        };
+        Some(LedgerFigures { consumed: ledger.consumed.iter().map(named).collect(), at })
+    }
+
+    pub(crate) fn set_ledger(&mut self, namespace: &str, name: &str, figures: &LedgerFigures) {
+        let id = self.store.local_queue_id(namespace, name);
+        let amount = |(resource, amount): (&String, &Amount)| {
+            (self.store.resources.intern(resource), crate::balance::units(*amount) as f64)
+        };
+        let mut amount = amount;
+        let consumed = figures.consumed.iter().map(&mut amount).collect();
+        let ledger = &mut self.store.local_queues[id].ledger;
+        ledger.consumed = consumed;
+        ledger.at = Some(figures.at);
+        self.changed_local_queues.insert(id);
+    }
+
+    /// Brings the ledgers of all LocalQueues under admission fair sharing up to `now` whose sampling interval is over.
+    /// Planning does so by itself.
+    pub fn settle(&mut self, now: Millis) {
+        let Some(settings) = self.options.admission_fair_sharing.clone() else { return };
+        if self.settled_at.is_some_and(|at| now.0.saturating_sub(at.0) < settings.sampling_interval.max(1)) {
+            return;
+        }
+        self.settled_at = Some(now);
+        for queue in self.store.queues.ids() {
+            if !self.has_lanes(queue) {
+                continue;
+            }
+            for id in self.store.queues[queue].local_queues.clone() {
+                let local_queue = &self.store.local_queues[id];
+                let usage = by_resource(&self.store, local_queue.usage.iter().map(|(cell, value)| (*cell, *value)));
+                if local_queue.ledger.at.is_none() && usage.is_empty() && local_queue.ledger.penalties.is_empty() {
+                    continue;
+                }
+                self.store.local_queues[id].ledger.settle(&usage, now, settings.half_life);
+                self.changed_local_queues.insert(id);
+            }
+        }
+    }
+
+    /// Charges a planned admission to its LocalQueue until it is confirmed.
+    pub(crate) fn charge(&mut self, queue: QueueId, workload: WorkloadId, usage: &Usage) {
+        if !self.has_lanes(queue) {
+            return;
+        }
+        let Some(rate) = self.options.admission_fair_sharing.as_ref().map(entry_rate) else { return };
+        let Some(local_queue) = self.store.workload(workload).map(|workload| workload.local_queue) else { return };
+        let amounts = by_resource(&self.store, usage.iter().copied());
+        let penalty = amounts.into_iter().map(|(resource, amount)| (resource, amount * rate)).collect();
+        self.store.local_queues[local_queue].ledger.penalties.insert(workload, penalty);
+    }
+}

@@ -1,0 +1,154 @@
+//! What the engine answers: refusals, plans, figures. Part of [`crate::model`].
+
+use crate::model::{Amount, Millis, PodSetAssignment};
+
+/// Why a delta was refused; nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A workload of that UID is not known.
+    #[error("workload {0} is not known")]
+    UnknownWorkload(String),
+}
+
+/// Reason code of a pending workload; the names are Kueue's QuotaReserved=False reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PendingReason {
+    /// No flavor matches.
+    NoMatchingFlavor,
+    /// Quota is in use.
+    WaitingForQuota,
+    /// More than the queue can ever give.
+    ExceedsMaxQuota,
+    /// Queue, namespace or object is not as it must be.
+    Misconfigured,
+    /// Queue is stopped or inactive.
+    Suspended,
+    /// Preemption under way.
+    WaitingForPreemptedWorkloads,
+    /// Topology does not fit.
+    TopologyPlacementFailed,
+    /// Not looked at yet.
+    PendingEvaluation,
+}
+
+impl PendingReason {
+    /// The reason as Kueue writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoMatchingFlavor => "NoMatchingFlavor",
+            Self::WaitingForQuota => "WaitingForQuota",
+            Self::ExceedsMaxQuota => "ExceedsMaxQuota",
+            Self::Misconfigured => "Misconfigured",
+            Self::Suspended => "Suspended",
+            Self::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
+            Self::TopologyPlacementFailed => "TopologyPlacementFailed",
+            Self::PendingEvaluation => "PendingEvaluation",
+        }
+    }
+}
+
+/// A planned admission: quota is booked in the world until the workload's own delta or a `Forget` arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Workload UID.
+    pub uid: String,
+    /// ClusterQueue.
+    pub cluster_queue: String,
+    /// Assignment per pod set.
+    pub pod_sets: Vec<PodSetAssignment>,
+    /// Names of admission checks that apply; empty means admitted at once.
+    pub admission_checks: Vec<String>,
+    /// Text of the considered flavors, when more than one was tried (kueue.md 2.6).
+    pub flavors_considered: Option<String>,
+}
+
+/// A planned preemption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Victim UID.
+    pub uid: String,
+    /// Preemptor UID.
+    pub preemptor: String,
+    /// `InClusterQueue`, `InCohortReclamation`, `InCohortFairSharing`, `InCohortReclaimWhileBorrowing`.
+    pub reason: &'static str,
+    /// Path of cohorts and queue of the preemptor, `/root/../cq`.
+    pub preemptor_path: String,
+    /// The same for the victim.
+    pub preemptee_path: String,
+}
+
+/// Verdict on a workload that was looked at and not admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Workload UID.
+    pub uid: String,
+    /// Reason code.
+    pub reason: PendingReason,
+    /// Message in Kueue's wording.
+    pub message: String,
+    /// It was the head of its queue or the first of its class of equals: write its reason first.
+    pub leading: bool,
+}
+
+/// What a call of `plan` decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Plan {
+    /// Admissions, in order.
+    pub admissions: Vec<Admission>,
+    /// Preemptions, in order.
+    pub evictions: Vec<Eviction>,
+    /// Verdicts on the others that were looked at.
+    pub verdicts: Vec<Verdict>,
+    /// Heads were left because `Limits::max_admissions` was reached: call again.
+    pub more: bool,
+    /// Earliest `not_before` among waiting workloads.
+    pub wake_at: Option<Millis>,
+    /// Scheduling cycles that were run.
+    pub cycles: u64,
+}
+
+/// Bounds of one call of `plan`.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Stop after that many admissions.
+    pub max_admissions: usize,
+}
+
+/// Usage of one quota cell of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellUsage {
+    /// Flavor.
+    pub flavor: String,
+    /// Resource.
+    pub resource: String,
+    /// Reserved amount.
+    pub total: Amount,
+    /// Part of it above nominal.
+    pub borrowed: Amount,
+}
+
+/// Why a ClusterQueue can not admit, `None` when it can: reason and message of its Active condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// `Ready`, `Stopped`, `FlavorNotFound`, ...
+    pub reason: &'static str,
+    /// Message.
+    pub message: String,
+    /// Active.
+    pub active: bool,
+}
+
+/// Figures of one ClusterQueue or LocalQueue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// Pending workloads that will be tried.
+    pub pending_active: u32,
+    /// Pending workloads that are parked or blocked.
+    pub pending_inadmissible: u32,
+    /// Workloads holding quota.
+    pub reserving: u32,
+    /// Usage per cell, in the queue's order of flavors and covered resources.
+    pub reservation: Vec<CellUsage>,
+}

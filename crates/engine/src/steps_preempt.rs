@@ -1,0 +1,96 @@
+//! The steps of preemption one by one, on the functions that the search for victims calls: policies, orders, reservations.
+
+use std::collections::BTreeMap;
+
+use crate::assignment::{Assignment, Granular, Mode};
+use crate::balance::{Usage, accumulate, amount, units};
+use crate::flavors::is_preferred;
+use crate::ids::WorkloadId;
+use crate::model::{Amount, FlavorFungibility, FlavorResource};
+use crate::partial;
+use crate::preempt::candidates::{Candidate, Right, sort};
+use crate::preempt::fair::Turns;
+use crate::world::World;
+
+/// Whether flavor `a` is to be preferred to `b`, each given as how it can be had and the level it borrows from.
+#[must_use]
+pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &FlavorFungibility) -> bool {
+    is_preferred(a, b, fungibility.preemption_over_borrowing)
+}
+
+/// The largest counts that find room, by pod set given as count and `minCount`; `None` when there is nothing to reduce or no
+/// reduction finds room. Room is taken to be monotonous.
+pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
+    partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
+}
+
+impl World {
+    fn candidates_named(&self, uids: &[&str]) -> Vec<Candidate> {
+        let candidate = |uid: &&str| {
+            let id: WorkloadId = self.store.by_uid.get(*uid).copied()?;
+            let held = self.store.workload(id)?.held()?;
+            Some(Candidate {
+                workload: id,
+                queue: held.queue,
+                right: Right::WithinQueue,
+                common: None,
+                evicted: held.evicted,
+            })
+        };
+        uids.iter().filter_map(candidate).collect()
+    }
+
+    fn uid_of(&self, id: WorkloadId) -> String {
+        self.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
+    }
+
+    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. Those that hold nothing are left out.
+    #[must_use]
+    pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str]) -> Vec<String> {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
+        let mut candidates = self.candidates_named(uids);
+        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates);
+        candidates.iter().map(|candidate| self.uid_of(candidate.workload)).collect()
+    }
+
+    /// The ClusterQueues that fair sharing offers one after the other to take a victim from, among workloads by uid. At each
+    /// turn a candidate leaves (but keeps its quota), or, where `drops` says so, the queue is dropped.
+    #[must_use]
+    pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
+        let mut candidates = self.candidates_named(uids);
+        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates);
+        let mut turns = Turns::new(&self.store, &self.tree, queue, &candidates);
+        let mut order = Vec::new();
+        while let Some(node) = turns.next(&self.store, &self.tree) {
+            if drops.get(order.len()).copied().unwrap_or(false) {
+                turns.drop_queue(node);
+            } else {
+                turns.pop(node);
+            }
+            order.push(self.tree.nodes[node].name.clone());
+        }
+        order
+    }
+
+    /// What an entry keeps from later ones in its cycle: all that it would use, or, in mode `Preempt` without victims, what
+    /// its queue may count on.
+    #[must_use]
+    pub fn kept_free(
+        &mut self,
+        cluster_queue: &str,
+        mode: Mode,
+        borrowing: u32,
+        usage: &BTreeMap<FlavorResource, Amount>,
+    ) -> BTreeMap<FlavorResource, Amount> {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return BTreeMap::new() };
+        let mut wanted = Usage::new();
+        for (cell, value) in usage {
+            let cell = self.store.intern_cell(&cell.flavor, &cell.resource);
+            accumulate(&mut wanted, cell, units(*value));
+        }
+        let assignment = Assignment { usage: wanted, borrowing, ..Assignment::default() };
+        let kept = if mode == Mode::Preempt { self.reserved(queue, &assignment) } else { assignment.usage };
+        kept.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! The steps of a cycle that concern queues, one by one: take heads, put them back, wake what is parked. Cycles themselves
+//! run on the same functions.
+
+use std::collections::BTreeMap;
+
+use crate::assignment::Assignment;
+use crate::cycle::{Entry, Report, Requeue};
+use crate::ids::{QueueId, WorkloadId};
+use crate::model::{Millis, PendingReason};
+use crate::store::{Phase, Place, Progress};
+use crate::world::World;
+
+/// What came of a head in its cycle: decides where it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was not nominated, for a reason that has no name of its own.
+    Generic,
+    /// No flavor has room: it is parked with its equals.
+    NoFit,
+    /// Preemption would help, but nobody can be preempted: parked with its equals.
+    PreemptionNoCandidates,
+    /// It was nominated and lost against others in the cycle.
+    FailedAfterNomination,
+    /// Its namespace does not match the queue.
+    NamespaceMismatch,
+    /// It issued preemptions and stays first.
+    PendingPreemption,
+    /// Its preemptions could not be issued.
+    PreemptionFailed,
+    /// It may not preempt yet.
+    PreemptionGated,
+}
+
+impl World {
+    fn queue_named(&self, cluster_queue: &str) -> Option<QueueId> {
+        self.store.queue_ids.get(cluster_queue).copied()
+    }
+
+    /// Takes the head of a ClusterQueue, as a cycle does; it is in flight until it is put back or changes.
+    pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
+        self.release_timers(now);
+        let queue = self.queue_named(cluster_queue)?;
+        let root = self.tree.root(self.store.queues[queue].node);
+        self.wake_queue(queue, root);
+        let id = self.pop(queue)?;
+        self.store.workload(id).map(|workload| workload.uid.to_string())
+    }
+
+    /// Takes the head of every ClusterQueue that is active, by name of the queue.
+    pub fn pop_all_heads(&mut self, now: Millis) -> Vec<(String, String)> {
+        let active = self.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.clone());
+        let mut names: Vec<String> = active.collect();
+        names.sort();
+        let heads = names.into_iter().filter_map(|name| self.pop_head(&name, now).map(|uid| (name, uid)));
+        heads.collect()
+    }
+
+    /// Takes a given pending workload out of its place, as if it had been the head. False when it is not pending in a queue.
+    pub fn pop_workload(&mut self, uid: &str) -> bool {
+        let Some((id, queue, place)) = self.place_of(uid) else { return false };
+        let Some(workload) = self.store.workload_mut(id) else { return false };
+        let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
+        let pending = match place {
+            Place::Class | Place::Solo | Place::Mismatched => {
+                workload.phase = Phase::Pending(Place::InFlight);
+                let lane = self.lane(queue, local_queue);
+                let pending = &mut self.store.queues[queue].pending;
+                pending.take(class, lane, key, id);
+                pending
+            }
+            Place::Nowhere | Place::Until(_) | Place::Blocked | Place::InFlight => return place == Place::InFlight,
+        };
+        pending.solo.remove(&id);
+        pending.mismatched.remove(&id);
+        true
+    }
+
+    fn place_of(&self, uid: &str) -> Option<(WorkloadId, QueueId, Place)> {
+        let id = self.store.by_uid.get(uid).copied()?;
+        let workload = self.store.workload(id)?;
+        let queue = self.store.local_queues[workload.local_queue].queue?;
+        match workload.phase {
+            Phase::Pending(place) => Some((id, queue, place)),
+            Phase::Held(_) => None,
+        }
+    }
+
+    /// Puts a workload in flight back where a cycle with that outcome would put it; `tried` is how far its scan over the
+    /// flavors got. False when it is not in flight.
+    pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
+        let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
+        let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
+        let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
+        let generation = self.tree.nodes[self.store.queues[queue].node].generation;
+        let progress = Progress { tried, generation, cycle: self.cycle };
+        let (requeue, reason) = match outcome {
+            Outcome::Generic | Outcome::PreemptionGated => (Requeue::Park, PendingReason::PendingEvaluation),
+            Outcome::NoFit | Outcome::PreemptionNoCandidates => (Requeue::NoRoom, PendingReason::WaitingForQuota),
+            Outcome::FailedAfterNomination | Outcome::PreemptionFailed => {
+                (Requeue::Retry, PendingReason::WaitingForQuota)
+            }
+            Outcome::NamespaceMismatch => (Requeue::Mismatch, PendingReason::Misconfigured),
+            Outcome::PendingPreemption => (Requeue::PendingPreemption, PendingReason::WaitingForPreemptedWorkloads),
+        };
+        let entry = Entry {
+            queue,
+            workload: id,
+            assignment: Assignment { progress, ..Assignment::default() },
+            targets: Vec::new(),
+            requeue,
+            verdict: Some((reason, String::new())),
+        };
+        self.put_back(entry, &mut Report::default());
+        true
+    }
+
+    /// Lets what is parked in the whole tree of a ClusterQueue be tried again. Returns how many workloads that moves; none
+    /// below a cycle of cohorts.
+    pub fn retry_parked(&mut self, cluster_queue: &str) -> usize {
+        let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
+        let node = self.store.queues[queue].node;
+        if self.tree.ancestors(node).any(|cohort| self.tree.nodes[cohort].cyclic) {
+            return 0;
+        }
+        let root = self.tree.root(node);
+        let queues: Vec<QueueId> =
+            self.tree.bottom_up(root).iter().filter_map(|node| self.store.queue_of_node.get(node).copied()).collect();
+        let active = |world: &Self| -> usize {
+            let active = |queue: &QueueId| world.store.queues[*queue].pending.active() as usize;
+            queues.iter().map(active).sum()
+        };
+        let before = active(self);
+        self.wake(node);
+        for queue in &queues {
+            self.wake_queue(*queue, root);
+        }
+        active(self) - before
+    }
+
+    /// The workload of a ClusterQueue that goes first while its victims leave.
+    #[must_use]
+    pub fn sticky(&self, cluster_queue: &str) -> Option<String> {
+        let sticky = self.store.queues[self.queue_named(cluster_queue)?].pending.sticky?;
+        self.store.workload(sticky).map(|workload| workload.uid.to_string())
+    }
+
+    /// Whether the next scan over a workload's flavors goes on where the last one stopped.
+    #[must_use]
+    pub fn has_progress(&self, uid: &str) -> bool {
+        let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));
+        workload.is_some_and(|workload| workload.progress.is_some())
+    }
+}
