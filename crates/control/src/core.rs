@@ -46,13 +46,15 @@ pub struct Control {
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
+    /// What users were told last of objects for which nothing can be done.
+    pub(crate) told: BTreeMap<ObjectKey, String>,
     pub(crate) next_sweep: Option<Timestamp>,
     /// Parked workloads that a sweep had to wake: must stay 0.
     pub(crate) sweep_found: u64,
     pub(crate) term: Option<Term>,
-    timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
+    pub(crate) timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     notices: Vec<Notice>,
-    replan: bool,
+    pub(crate) replan: bool,
     /// Statuses and reasons are written at once: there is no server to spare.
     pub(crate) unpaced: bool,
 }
@@ -78,6 +80,7 @@ impl Control {
             planned: BTreeMap::new(),
             evictions: BTreeMap::new(),
             pods_gone: BTreeSet::new(),
+            told: BTreeMap::new(),
             next_sweep: None,
             sweep_found: 0,
             term: None,
@@ -315,7 +318,7 @@ impl Control {
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         }
-        step.notices = std::mem::take(&mut self.notices);
+        step.notices.append(&mut self.notices);
         step
     }
 
@@ -358,46 +361,6 @@ impl Control {
         self.next_sweep = now.checked_add(SignedDuration::from_millis(SWEEP_MS)).ok();
     }
 
-    fn plan(&mut self, now: Timestamp, cycles: u64) {
-        let free = self.settings.max_unacknowledged.saturating_sub(self.planned.len());
-        if !self.replan || free == 0 || cycles == 0 {
-            return;
-        }
-        let plan = self.world.plan_cycles(millis(now), engine::Limits { max_admissions: free }, cycles);
-        self.replan = plan.more;
-        let success = !plan.admissions.is_empty();
-        self.measures.push(Measure::Count {
-            name: "kueue_admission_attempts",
-            labels: vec![("result", if success { "success" } else { "inadmissible" }.to_owned())],
-            by: plan.cycles,
-        });
-        for admission in plan.admissions {
-            self.ration.forget(&admission.uid);
-            if let Some(name) = self.view.workload_names.get(&admission.uid) {
-                self.dirty.insert(key(Kind::Workload, name));
-                self.planned.insert(admission.uid.clone(), admission);
-            }
-        }
-        for eviction in plan.evictions {
-            if let Some(name) = self.view.workload_names.get(&eviction.uid) {
-                self.dirty.insert(key(Kind::Workload, name));
-                self.evictions.insert(eviction.uid.clone(), eviction);
-            }
-        }
-        for verdict in plan.verdicts {
-            if let Some(workload) =
-                self.view.workload_names.get(&verdict.uid).and_then(|name| self.view.workloads.get(name))
-            {
-                self.ration.take(verdict, workload, now, self.unpaced);
-            }
-        }
-        if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
-            self.timers.entry(at).or_default();
-            self.replan |= at <= now;
-        }
-        self.note_changed(now);
-    }
-
     /// Queues whose figures changed get their status written in due time.
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
         let changed = self.world.take_changed();
@@ -406,6 +369,12 @@ impl Control {
         }
         for name in changed.local_queues {
             self.schedule.mark(key(Kind::LocalQueue, &name), now);
+        }
+        if self.settings.engine.fair_sharing.is_some() {
+            // A share depends on what the whole tree lends and uses.
+            for name in changed.cohorts {
+                self.schedule.mark(cluster_key(Kind::Cohort, &name), now);
+            }
         }
     }
 
@@ -420,6 +389,12 @@ impl Control {
                 Decision::Wait(until) => self.wait(object, until),
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
+                }
+                Decision::Tell(notice) => {
+                    if self.told.get(&object) != Some(&notice.message) {
+                        self.told.insert(object, notice.message.clone());
+                        step.notices.push(notice);
+                    }
                 }
             }
         }

@@ -21,7 +21,12 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
     match key.kind {
         Kind::Job => job::decide(control, &name, now),
         Kind::Workload => workload::decide(control, &name, now),
-        Kind::ClusterQueue | Kind::ResourceFlavor => queues::finalizer(control, key),
-        Kind::LocalQueue | Kind::Cohort => Decision::Done,
+        Kind::ClusterQueue => queues::finalizer(control, key),
+        Kind::ResourceFlavor => match queues::finalizer(control, key) {
+            Decision::Done => queues::faults(control, key),
+            decision => decision,
+        },
+        Kind::Cohort => queues::faults(control, key),
+        Kind::LocalQueue => Decision::Done,
     }
 }

@@ -2,55 +2,199 @@
 
 use std::collections::BTreeMap;
 
+use berth_engine::model as engine;
+use berth_quantity::Amount;
 use serde_json::{Value, json};
 
 use crate::core::Control;
-use crate::measure::{Figures, Gauge};
+use crate::measure::{Figures, Gauge, Labels};
+use crate::view::{Name, WorkloadView};
+
+/// An amount as Prometheus shows it: cpu in cores. Beyond 2^53 the last digits are lost, as in every client.
+#[allow(clippy::cast_precision_loss, reason = "figures for people")]
+fn shown(resource: &str, amount: Amount) -> f64 {
+    if amount == Amount::UNLIMITED {
+        return f64::INFINITY;
+    }
+    let value = amount.get() as f64;
+    if resource == "cpu" { value / 1000.0 } else { value }
+}
+
+/// Gauges being collected.
+#[derive(Default)]
+struct Gauges(Vec<Gauge>);
+
+impl Gauges {
+    fn put(&mut self, name: &'static str, labels: Labels, value: f64) {
+        self.0.push(Gauge { name, labels, value });
+    }
+
+    fn count(&mut self, name: &'static str, labels: Labels, value: usize) {
+        self.put(name, labels, f64::from(u32::try_from(value).unwrap_or(u32::MAX)));
+    }
+}
 
 impl Control {
-    /// The gauges of all queues, and the figures of control's own health.
+    /// The gauges of all queues, and the figures of control's own health. Costs the workloads.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let mut gauges = Vec::new();
-        let mut gauge = |name, labels, value: i64| gauges.push(Gauge { name, labels, value });
+        let mut gauges = Gauges::default();
+        let finished = self.finished();
         for name in self.view.cluster_queues.keys() {
-            let Some(figures) = self.world.figures(name) else { continue };
-            let queue = || ("cluster_queue", name.clone());
-            let status = |text: &str| vec![queue(), ("status", text.to_owned())];
-            gauge("kueue_pending_workloads", status("active"), i64::from(figures.pending_active));
-            gauge("kueue_pending_workloads", status("inadmissible"), i64::from(figures.pending_inadmissible));
-            gauge("kueue_reserving_active_workloads", vec![queue()], i64::from(figures.reserving));
-            let admitted = self.view.reserving.get(name).into_iter().flatten();
-            let admitted = admitted
-                .filter_map(|name| self.view.workloads.get(name))
-                .filter(|workload| workload.is("Admitted"))
-                .count();
-            gauge("kueue_admitted_active_workloads", vec![queue()], i64::try_from(admitted).unwrap_or(i64::MAX));
-            let active = self.world.readiness(name).is_some_and(|readiness| readiness.active);
-            let terminating =
-                self.view.cluster_queues.get(name).is_some_and(|queue| queue.metadata.deletion_timestamp.is_some());
-            for (text, holds) in
-                [("active", active), ("pending", !active && !terminating), ("terminating", terminating)]
-            {
-                gauge("kueue_cluster_queue_status", status(text), i64::from(holds));
+            self.cluster_queue_gauges(&mut gauges, name, &finished);
+        }
+        if self.settings.local_queue_metrics {
+            for name in self.view.local_queues.keys() {
+                self.local_queue_gauges(&mut gauges, name);
             }
         }
-        for (namespace, name) in self.view.local_queues.keys() {
-            let Some(figures) = self.world.local_queue_figures(namespace, name) else { continue };
-            let queue = || vec![("name", name.clone()), ("namespace", namespace.clone())];
-            let status = |text: &str| {
-                let mut labels = queue();
-                labels.push(("status", text.to_owned()));
-                labels
-            };
-            let parked = i64::from(figures.pending_inadmissible);
-            gauge("kueue_local_queue_pending_workloads", status("active"), i64::from(figures.pending_active));
-            gauge("kueue_local_queue_pending_workloads", status("inadmissible"), parked);
-            gauge("kueue_local_queue_reserving_active_workloads", queue(), i64::from(figures.reserving));
+        if self.settings.engine.fair_sharing.is_some() {
+            for name in self.view.cohorts.keys() {
+                if let Some(share) = self.world.share(name, false, &BTreeMap::new()) {
+                    gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], weighted(&share.share));
+                }
+            }
         }
-        gauge("berth_sweep_found", Vec::new(), i64::try_from(self.sweep_found).unwrap_or(i64::MAX));
-        gauge("berth_unacknowledged_admissions", Vec::new(), i64::try_from(self.planned.len()).unwrap_or(i64::MAX));
-        Figures { gauges }
+        gauges.put("berth_sweep_found", Vec::new(), f64::from(u32::try_from(self.sweep_found).unwrap_or(u32::MAX)));
+        gauges.count("berth_unacknowledged_admissions", Vec::new(), self.planned.len());
+        Figures { gauges: gauges.0 }
+    }
+
+    /// Finished workloads that still exist, by ClusterQueue.
+    fn finished(&self) -> BTreeMap<&str, usize> {
+        let mut finished = BTreeMap::new();
+        for workload in self.view.workloads.values().filter(|workload| workload.is("Finished")) {
+            let queue = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
+            if let Some(queue) = queue {
+                let count: &mut usize = finished.entry(queue).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        finished
+    }
+
+    fn cluster_queue_gauges(&self, gauges: &mut Gauges, name: &str, finished: &BTreeMap<&str, usize>) {
+        let Some(figures) = self.world.figures(name) else { return };
+        let queue = || ("cluster_queue", name.to_owned());
+        let status = |text: &str| vec![queue(), ("status", text.to_owned())];
+        let count = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+        gauges.count("kueue_pending_workloads", status("active"), count(figures.pending_active));
+        gauges.count("kueue_pending_workloads", status("inadmissible"), count(figures.pending_inadmissible));
+        gauges.count("kueue_reserving_active_workloads", vec![queue()], count(figures.reserving));
+        let reserving = self.view.reserving.get(name).into_iter().flatten();
+        let admitted: Vec<&WorkloadView> = reserving
+            .filter_map(|name| self.view.workloads.get(name))
+            .filter(|workload| workload.is("Admitted"))
+            .collect();
+        gauges.count("kueue_admitted_active_workloads", vec![queue()], admitted.len());
+        gauges.count("kueue_finished_workloads", vec![queue()], finished.get(name).copied().unwrap_or_default());
+        let active = self.world.readiness(name).is_some_and(|readiness| readiness.active);
+        let object = self.view.cluster_queues.get(name);
+        let terminating = object.is_some_and(|queue| queue.metadata.deletion_timestamp.is_some());
+        for (text, holds) in [("active", active), ("pending", !active && !terminating), ("terminating", terminating)] {
+            gauges.count("kueue_cluster_queue_status", status(text), usize::from(holds));
+        }
+        if self.settings.queue_resource_metrics {
+            self.resource_gauges(gauges, name, &figures, &admitted);
+        }
+    }
+
+    fn resource_gauges(
+        &self,
+        gauges: &mut Gauges,
+        name: &str,
+        figures: &engine::QueueFigures,
+        admitted: &[&WorkloadView],
+    ) {
+        let Some(queue) = self.view.cluster_queues.get(name) else { return };
+        let cohort = queue.spec.cohort_name.clone().unwrap_or_default();
+        let labels = |flavor: &str, resource: &str| {
+            let pairs =
+                [("cohort", cohort.as_str()), ("cluster_queue", name), ("flavor", flavor), ("resource", resource)];
+            pairs.map(|(key, value)| (key, value.to_owned())).to_vec()
+        };
+        let used = crate::decide::queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
+        for cell in &figures.reservation {
+            let at = labels(&cell.flavor, &cell.resource);
+            let usage = used.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default();
+            gauges.put("kueue_cluster_queue_resource_reservation", at.clone(), shown(&cell.resource, cell.total));
+            gauges.put("kueue_cluster_queue_resource_usage", at, shown(&cell.resource, usage));
+        }
+        let groups = crate::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
+        for group in &groups {
+            for flavor in &group.flavors {
+                for (resource, quota) in group.covered.iter().zip(&flavor.quotas) {
+                    let at = || labels(&flavor.flavor, resource);
+                    let limit = |limit: Option<Amount>| limit.map_or(f64::INFINITY, |limit| shown(resource, limit));
+                    gauges.put("kueue_cluster_queue_nominal_quota", at(), shown(resource, quota.nominal));
+                    gauges.put("kueue_cluster_queue_borrowing_limit", at(), limit(quota.borrowing_limit));
+                    gauges.put("kueue_cluster_queue_lending_limit", at(), limit(quota.lending_limit));
+                }
+            }
+        }
+        let mut pending: BTreeMap<&str, Amount> = BTreeMap::new();
+        let waiting = self.view.by_queue.iter().filter(|(local, _)| {
+            self.view.local_queues.get(local).is_some_and(|local| local.spec.cluster_queue.as_deref() == Some(name))
+        });
+        for workload in waiting.flat_map(|(_, names)| names).filter_map(|name| self.view.workloads.get(name)) {
+            if workload.reserved() || !workload.active || workload.is("Finished") {
+                continue;
+            }
+            for set in &workload.shape.pod_sets {
+                for (resource, one) in &set.requests {
+                    let sum = pending.entry(resource).or_default();
+                    *sum = sum.add(one.mul(set.count));
+                }
+            }
+        }
+        for (resource, amount) in pending {
+            let at = vec![("cluster_queue", name.to_owned()), ("resource", resource.to_owned())];
+            gauges.put("kueue_cluster_queue_resource_pending", at, shown(resource, amount));
+        }
+        if self.settings.engine.fair_sharing.is_some()
+            && let Some(share) = self.world.share(name, true, &BTreeMap::new())
+        {
+            let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
+            gauges.put("kueue_cluster_queue_weighted_share", at, weighted(&share.share));
+        }
+    }
+
+    fn local_queue_gauges(&self, gauges: &mut Gauges, key: &Name) {
+        let (namespace, name) = key;
+        let Some(figures) = self.world.local_queue_figures(namespace, name) else { return };
+        let with = |more: &[(&'static str, &str)]| -> Labels {
+            let own = [("name", name.as_str()), ("namespace", namespace.as_str())];
+            own.iter().chain(more).map(|(key, value)| (*key, (*value).to_owned())).collect()
+        };
+        let count = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+        let parked = count(figures.pending_inadmissible);
+        gauges.count(
+            "kueue_local_queue_pending_workloads",
+            with(&[("status", "active")]),
+            count(figures.pending_active),
+        );
+        gauges.count("kueue_local_queue_pending_workloads", with(&[("status", "inadmissible")]), parked);
+        gauges.count("kueue_local_queue_reserving_active_workloads", with(&[]), count(figures.reserving));
+        let members = self.view.by_queue.get(key).into_iter().flatten();
+        let members: Vec<&WorkloadView> = members.filter_map(|name| self.view.workloads.get(name)).collect();
+        let finished = members.iter().filter(|workload| workload.is("Finished")).count();
+        let admitted: Vec<&WorkloadView> = members
+            .into_iter()
+            .filter(|workload| workload.reserved() && workload.is("Admitted") && !workload.is("Finished"))
+            .collect();
+        gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());
+        gauges.count("kueue_local_queue_finished_workloads", with(&[]), finished);
+        let active = self.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
+        for (text, holds) in [("True", active), ("False", !active), ("Unknown", false)] {
+            gauges.count("kueue_local_queue_status", with(&[("active", text)]), usize::from(holds));
+        }
+        let used = crate::decide::queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
+        for cell in &figures.reservation {
+            let at = || with(&[("flavor", cell.flavor.as_str()), ("resource", cell.resource.as_str())]);
+            let usage = used.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default();
+            gauges.put("kueue_local_queue_resource_reservation", at(), shown(&cell.resource, cell.total));
+            gauges.put("kueue_local_queue_resource_usage", at(), shown(&cell.resource, usage));
+        }
     }
 
     /// A digest of the view and the books, for comparison with one made from a fresh list (invariant R2).
@@ -74,4 +218,10 @@ impl Control {
             "problems": berth_engine::check(&self.world),
         })
     }
+}
+
+/// A weighted share as Kueue shows it: not a number for a borrower of weight 0.
+fn weighted(share: &berth_engine::Share) -> f64 {
+    let value = share.value();
+    if value.is_infinite() { f64::NAN } else { value.ceil() }
 }

@@ -27,6 +27,8 @@ pub(crate) enum Decision {
     Wait(Timestamp),
     /// Write.
     Write(Box<Draft>),
+    /// Nothing can be done, and the user is told so, once per text.
+    Tell(Notice),
 }
 
 impl Decision {

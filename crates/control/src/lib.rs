@@ -23,12 +23,14 @@ mod flight;
 pub mod measure;
 mod observe;
 pub mod offline;
+mod planning;
 mod ration;
 mod schedule;
 pub mod settings;
 mod shape;
 mod slim;
 mod status;
+mod transitions;
 mod view;
 pub mod write;
 

@@ -27,18 +27,18 @@ pub enum Measure {
 }
 
 /// A value that holds now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Gauge {
     /// Metric name.
     pub name: &'static str,
     /// Labels.
     pub labels: Labels,
-    /// Value.
-    pub value: i64,
+    /// Value: amounts in Kubernetes' units (cpu in cores).
+    pub value: f64,
 }
 
 /// All gauges at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// The gauges.
     pub gauges: Vec<Gauge>,

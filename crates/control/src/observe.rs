@@ -36,7 +36,7 @@ impl Control {
             }
             Observation::Cohort(change) => {
                 let known = self.view.cohorts.keys().cloned().collect();
-                self.each(change, known, |me, name, object| me.put_cohort(&name.1, object));
+                self.each(change, known, |me, name, object| me.put_cohort(&name.1, object, now));
             }
             Observation::ResourceFlavor(change) => {
                 let known = self.view.flavors.keys().cloned().collect();
@@ -136,7 +136,12 @@ impl Control {
         let object_key = cluster_key(Kind::ClusterQueue, name);
         match object {
             Some(object) => {
-                self.engine(engine::Delta::ClusterQueue(deltas::cluster_queue(&object, &self.view.checks)));
+                let mut spec = deltas::cluster_queue(&object, &self.view.checks);
+                let faults = api::validation::validate_cluster_queue(&object);
+                if spec.inactive.is_none() && !faults.is_empty() {
+                    spec.inactive = Some(format!("Can't admit new workloads: {}.", api::validation::summary(&faults)));
+                }
+                self.engine(engine::Delta::ClusterQueue(spec));
                 self.view.cluster_queues.insert(name.to_owned(), object);
                 self.schedule.mark(object_key.clone(), now);
             }
@@ -208,10 +213,12 @@ impl Control {
         self.touch_local_members(name);
     }
 
-    fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>) {
+    fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>, now: Timestamp) {
         match object {
             Some(object) => {
                 self.engine(engine::Delta::Cohort(deltas::cohort(&object)));
+                self.schedule.mark(cluster_key(Kind::Cohort, name), now);
+                self.touch(cluster_key(Kind::Cohort, name));
                 self.view.cohorts.insert(name.to_owned(), object);
             }
             None => {
@@ -224,7 +231,12 @@ impl Control {
     fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
         match object {
             Some(object) => {
-                self.engine(engine::Delta::Flavor(deltas::flavor(&object)));
+                let mut spec = deltas::flavor(&object);
+                let faults = api::validation::validate_resource_flavor(&object);
+                if spec.unusable.is_none() && !faults.is_empty() {
+                    spec.unusable = Some(api::validation::summary(&faults));
+                }
+                self.engine(engine::Delta::Flavor(spec));
                 self.view.flavors.insert(name.to_owned(), object);
             }
             None => {
@@ -284,6 +296,7 @@ impl Control {
             // Those it owned are looked at before the name is forgotten.
             self.touch_related(&object_key);
             self.flights.vanished(&object_key);
+            self.told.remove(&object_key);
             self.view.jobs.remove(&name);
             return;
         };
@@ -353,6 +366,10 @@ impl Control {
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
         if let Some(old) = old {
+            if let (true, Some(new)) = (self.leads(), self.view.workloads.get(&name)) {
+                let local = self.settings.local_queue_metrics;
+                self.measures.extend(crate::transitions::measures(&old, new, local, now));
+            }
             self.shapes.release(&old.shape);
             self.mark_queues(&old, now);
         }

@@ -46,6 +46,10 @@ pub struct Settings {
     pub retain_finished_ms: Option<i64>,
     /// `objectRetentionPolicies.workloads.afterDeactivatedByKueue`.
     pub retain_deactivated_ms: Option<i64>,
+    /// `metrics.localQueueMetrics.enable`.
+    pub local_queue_metrics: bool,
+    /// `metrics.enableClusterQueueResources`.
+    pub queue_resource_metrics: bool,
     /// Admissions that may be unacknowledged at once.
     pub max_unacknowledged: usize,
 }

@@ -52,7 +52,10 @@ impl Control {
             priority_class: spec.priority_class_ref.clone(),
             max_execution_seconds: spec.maximum_execution_time_seconds,
             preemption_gated: !spec.preemption_gates.is_empty(),
-            unsupported: berth_jobs::unsupported_workload(object),
+            unsupported: berth_jobs::unsupported_workload(object).or_else(|| {
+                let faults = api::validation::validate_workload(object);
+                (!faults.is_empty()).then(|| api::validation::summary(&faults))
+            }),
             shape,
             reshaped,
             status: object.status.clone().unwrap_or_default(),

@@ -277,3 +277,144 @@ fn a_changed_limit_range_is_asked_of_those_who_wait() {
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("2"), "{status}");
 }
+
+fn counted(cluster: &mut Cluster, name: &str) -> Vec<(String, u64)> {
+    use berth_control::measure::Measure;
+    let mut found = std::collections::BTreeMap::<String, u64>::new();
+    for measure in cluster.control.drain_measures() {
+        let (series, labels, by) = match measure {
+            Measure::Count { name, labels, by } => (name, labels, by),
+            Measure::Observe { name, labels, .. } => (name, labels, 1),
+        };
+        if series == name {
+            let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            *found.entry(labels.join(",")).or_default() += by;
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn reservations_admissions_evictions_and_ends_are_counted_once() {
+    let run = |name: &str| {
+        let mut cluster = one_queue("1");
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.settle();
+        let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
+        cluster.settle();
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
+        cluster.pass(5);
+        cluster.complete("a");
+        cluster.pass(5);
+        counted(&mut cluster, name)
+    };
+    let queue = "cluster_queue=cq,priority_class=";
+    assert_eq!(run("kueue_quota_reserved_workloads"), [(queue.to_owned(), 2)]);
+    assert_eq!(run("kueue_admitted_workloads"), [(queue.to_owned(), 2)]);
+    assert_eq!(run("kueue_admission_wait_time_seconds"), [(queue.to_owned(), 2)]);
+    assert_eq!(run("kueue_finished_workloads"), [(queue.to_owned(), 1)]);
+    assert_eq!(run("kueue_execution_time_seconds"), [(queue.to_owned(), 1)]);
+    let evicted = "cluster_queue=cq,reason=Deactivated,underlying_cause=,priority_class=";
+    assert_eq!(run("kueue_evicted_workloads"), [(evicted.to_owned(), 1)]);
+    assert_eq!(run("kueue_evicted_workloads_once"), [(evicted.to_owned(), 1)]);
+    assert_eq!(run("kueue_local_queue_admitted_workloads"), [("name=lq,namespace=team,priority_class=".to_owned(), 2)]);
+    assert_eq!(run("kueue_workload_eviction_latency_seconds").len(), 1);
+}
+
+#[test]
+fn admission_waits_for_the_pods_of_those_before() {
+    let mut settings = cluster::settings();
+    settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "9")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted") && !cluster.is("b", "QuotaReserved"));
+    let reserved = cluster.condition("b", "QuotaReserved").unwrap();
+    assert_eq!(reserved["reason"], json!("WaitingForPodsReady"));
+    assert_eq!(reserved["message"], json!("waiting for all admitted workloads to be in PodsReady condition"));
+    cluster.pods_stay_unready = false;
+    cluster.pass(5);
+    assert!(cluster.is("a", "PodsReady") && cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays() {
+    let mut settings = cluster::settings();
+    settings.retain_deactivated_ms = Some(60_000);
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "9")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    let mut limited = job("limited", "lq", "1", true);
+    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("10");
+    cluster.put(Kind::Job, limited);
+    cluster.put(Kind::Job, job("by-user", "lq", "1", true));
+    cluster.settle();
+    let name = cluster.workload_of("by-user").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(30);
+    assert!(
+        cluster
+            .condition("limited", "Evicted")
+            .is_some_and(|c| c["reason"] == json!("DeactivatedDueToMaximumExecutionTimeExceeded")),
+        "{:?}",
+        cluster.workload_of("limited")
+    );
+    cluster.pass(90);
+    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "limited")));
+    assert!(cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "by-user")));
+}
+
+#[test]
+fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
+    use berth_control::event::{Change, Observation};
+    let class = |value: i32| {
+        let object = json!({"metadata": {"name": "high"}, "value": value});
+        Observation::WorkloadPriorityClass(Change::Apply(serde_json::from_value(object).unwrap()))
+    };
+    let mut cluster = one_queue("1");
+    let mut object = job("a", "lq", "1", true);
+    object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.put(Kind::Job, object);
+    cluster.pass(20);
+    let told = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound").count();
+    assert_eq!((told, cluster.workload_of("a").is_none()), (1, true));
+    cluster.control.observe(class(7), cluster.now);
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"));
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(7));
+    cluster.control.observe(class(9), cluster.now);
+    cluster.settle();
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(9));
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn stored_objects_that_rules_refuse_stop_nobody_else() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::ResourceFlavor, {
+        let mut bad = flavor("bad", json!({}));
+        bad["spec"]["nodeTaints"] = json!([{"key": "not a key!", "effect": "NoSchedule"}]);
+        bad
+    });
+    let mut twice = cluster_queue("twice", None, &[("default", "1")]);
+    twice["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = json!("-3");
+    cluster.put(Kind::ClusterQueue, twice);
+    cluster.put(Kind::LocalQueue, local_queue("lost", "twice"));
+    cluster.put(Kind::Job, job("stuck", "lost", "1", true));
+    cluster.put(Kind::Job, job("fine", "lq", "1", true));
+    cluster.pass(10);
+    assert!(cluster.is("fine", "Admitted") && !cluster.is("stuck", "QuotaReserved"));
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "twice")]["status"];
+    let active = &status["conditions"][0];
+    assert_eq!(active["status"], json!("False"));
+    let message = active["message"].as_str().unwrap();
+    assert!(message.contains("nominalQuota") && message.contains("-3"), "{message}");
+    assert!(cluster.notices.iter().any(|notice| notice.key.name == "bad" && notice.message.contains("nodeTaints")));
+}

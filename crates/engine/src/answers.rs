@@ -27,6 +27,8 @@ pub enum PendingReason {
     WaitingForPreemptedWorkloads,
     /// Topology does not fit.
     TopologyPlacementFailed,
+    /// Admissions wait until the pods of those admitted before are ready (`waitForPodsReady.blockAdmission`, by `control`).
+    WaitingForPodsReady,
     /// Not looked at yet.
     PendingEvaluation,
 }
@@ -43,6 +45,7 @@ impl PendingReason {
             Self::Suspended => "Suspended",
             Self::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
             Self::TopologyPlacementFailed => "TopologyPlacementFailed",
+            Self::WaitingForPodsReady => "WaitingForPodsReady",
             Self::PendingEvaluation => "PendingEvaluation",
         }
     }

@@ -6,6 +6,7 @@ use crate::gates::Gates;
 use crate::schema::{self, Configuration, Header, LeaderElection, Marked};
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
+use berth_engine::{FairSharing, Gates as EngineGates, Options, ShareStrategy};
 use berth_runtime::Election;
 use std::collections::BTreeMap;
 
@@ -102,6 +103,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     warnings.extend(gates.warnings());
     warnings.extend(frameworks(&file)?);
     let ignore_undeclared = quota_check(&file.resources, &gates)?;
+    let metrics = &file.metrics;
     let settings = Settings {
         manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
         managed_namespaces: managed_namespaces(&file, &namespace)?,
@@ -109,7 +111,10 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
         transformations: Vec::new(),
-        engine: berth_engine::Options { ignore_undeclared, ..Default::default() },
+        engine: engine_options(&file, &gates, ignore_undeclared)?,
+        local_queue_metrics: gates.on("LocalQueueMetrics")
+            && metrics.local_queue_metrics.as_ref().is_some_and(|block| block.value.enable.unwrap_or(false)),
+        queue_resource_metrics: metrics.enable_cluster_queue_resources.as_ref().is_some_and(|on| on.value),
         priority_boost: gates.on("PriorityBoost"),
         reclaimable_pods: gates.on("ReclaimablePods"),
         retain_finished_ms: retention("afterFinished", file.object_retention_policies.workloads.after_finished)?,
@@ -208,18 +213,16 @@ fn check_version(version: Version, file: &Configuration) -> Result<(), String> {
 fn unsupported(file: &Configuration) -> Vec<String> {
     let metrics = &file.metrics;
     let resources = &file.resources;
-    let fair = file.fair_sharing.as_ref().filter(|block| block.value.enable.as_ref().is_none_or(|enable| enable.value));
+    let selector = metrics.local_queue_metrics.as_ref().filter(|block| block.value.local_queue_selector.is_some());
     let blocks = [
         ("webhook", line(&file.webhook)),
         ("pprofBindAddress", line(&file.pprof_bind_address)),
         ("controller", line(&file.controller)),
         ("tls", line(&file.tls)),
         ("internalCertManagement", line(&file.internal_cert_management)),
-        ("metrics.enableClusterQueueResources", line(&metrics.enable_cluster_queue_resources)),
         ("metrics.customLabels", line(&metrics.custom_labels)),
-        ("metrics.localQueueMetrics", line(&metrics.local_queue_metrics)),
+        ("metrics.localQueueMetrics.localQueueSelector", selector.map(|block| block.referenced.line())),
         ("multiKueue", line(&file.multi_kueue)),
-        ("fairSharing", fair.map(|block| block.referenced.line())),
         ("admissionFairSharing", line(&file.admission_fair_sharing)),
         ("resources.transformations", line(&resources.transformations)),
         ("resources.deviceClassMappings", line(&resources.device_class_mappings)),
@@ -232,6 +235,53 @@ fn unsupported(file: &Configuration) -> Vec<String> {
         .into_iter()
         .filter_map(|(key, line)| Some(format!("line {}: `{key}` is not supported yet and has no effect", line?)))
         .collect()
+}
+
+/// What changes the engine's decisions.
+fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) -> Result<Options, String> {
+    let block = file.fair_sharing.as_ref();
+    let fair = block.filter(|block| block.value.enable.as_ref().is_none_or(|enable| enable.value));
+    let fair_sharing = fair.map(|block| share_strategies(&block.value)).transpose()?;
+    Ok(Options {
+        admission_fair_sharing: None,
+        ignore_undeclared,
+        fair_sharing,
+        partial_admission: gates.on("PartialAdmission"),
+        gates: EngineGates {
+            flavor_fungibility: gates.on("FlavorFungibility"),
+            preserve_scan_progress: gates.on("FlavorFungibilityPreserveScanProgress"),
+            priority_sorting: gates.on("PrioritySortingWithinCohort"),
+            fair_prefer_non_borrowing: gates.on("FairSharingPrioritizeNonBorrowing"),
+            fair_preempt_within_nominal: gates.on("FairSharingPreemptWithinNominal"),
+            recompute_overlap: gates.on("RecomputeAssignmentUponPreemptionTargetsOverlap"),
+            ..EngineGates::default()
+        },
+    })
+}
+
+/// The list is one of Kueue's three: both strategies, or the first or the second alone; absent is both.
+fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, String> {
+    let mut strategies = Vec::new();
+    for name in block.preemption_strategies.iter().flatten() {
+        strategies.push(match name.as_str() {
+            "LessThanOrEqualToFinalShare" => ShareStrategy::LessThanOrEqualToFinalShare,
+            "LessThanInitialShare" => ShareStrategy::LessThanInitialShare,
+            other => {
+                return Err(format!(
+                    "fairSharing.preemptionStrategies: unknown strategy `{other}`; allowed are \
+                     LessThanOrEqualToFinalShare and LessThanInitialShare"
+                ));
+            }
+        });
+    }
+    if strategies.len() > 1
+        && strategies != [ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare]
+    {
+        return Err("fairSharing.preemptionStrategies: the only list of two is LessThanOrEqualToFinalShare, \
+                    LessThanInitialShare"
+            .to_owned());
+    }
+    Ok(FairSharing { strategies })
 }
 
 fn frameworks(file: &Configuration) -> Result<Vec<String>, String> {

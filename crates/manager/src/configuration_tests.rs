@@ -150,14 +150,31 @@ fn bad_values_name_field_and_what_is_allowed() {
 
 #[test]
 fn what_has_no_effect_is_named() {
-    let loaded =
-        body("webhook:\n  port: 9443\nfairSharing:\n  preemptionStrategies: [LessThanInitialShare]\n").unwrap();
+    let loaded = body("webhook:\n  port: 9443\nadmissionFairSharing:\n  usageHalfLifeTime: 1m\n").unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
-    assert!(loaded.warnings[0].contains("`webhook`") && loaded.warnings[1].contains("`fairSharing`"));
+    assert!(loaded.warnings[0].contains("`webhook`") && loaded.warnings[1].contains("`admissionFairSharing`"));
     let loaded = body("integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob\n").unwrap();
     assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains("ray.io/rayjob"));
-    let loaded = body("featureGates: {PartialAdmission: false}\n").unwrap();
-    assert!(loaded.warnings[0].contains("PartialAdmission"), "{:?}", loaded.warnings);
+    let loaded = body("featureGates: {VisibilityOnDemand: false}\n").unwrap();
+    assert!(loaded.warnings[0].contains("VisibilityOnDemand"), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn what_changes_decisions_reaches_the_engine() {
+    let plain = body("").unwrap().settings.engine;
+    assert!(plain.fair_sharing.is_none() && plain.partial_admission && plain.gates == berth_engine::Gates::default());
+    let loaded =
+        body("fairSharing:\n  preemptionStrategies: [LessThanInitialShare]\nfeatureGates: {PartialAdmission: false}\n")
+            .unwrap();
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let strategies = loaded.settings.engine.fair_sharing.unwrap().strategies;
+    assert_eq!(strategies, [berth_engine::ShareStrategy::LessThanInitialShare]);
+    assert!(!loaded.settings.engine.partial_admission);
+    refused("fairSharing:\n  preemptionStrategies: [Most]\n", &["Most", "LessThanInitialShare"]);
+    refused(
+        "fairSharing:\n  preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]\n",
+        &["preemptionStrategies"],
+    );
 }
 
 #[test]

@@ -21,7 +21,20 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 3] = ["DisableWaitForPodsReady", "PriorityBoost", "ReclaimablePods"];
+const ACTED_ON: [&str; 12] = [
+    "DisableWaitForPodsReady",
+    "FairSharingPreemptWithinNominal",
+    "FairSharingPrioritizeNonBorrowing",
+    "FlavorFungibility",
+    "FlavorFungibilityPreserveScanProgress",
+    "LocalQueueMetrics",
+    "PartialAdmission",
+    "PriorityBoost",
+    "PrioritySortingWithinCohort",
+    "QuotaCheckStrategy",
+    "ReclaimablePods",
+    "RecomputeAssignmentUponPreemptionTargetsOverlap",
+];
 
 const GATES: &[Gate] = &[
     gate("PartialAdmission", true, &[]),
@@ -190,7 +203,7 @@ mod tests {
         assert!(set("").unwrap().on("PartialAdmission") && set("").unwrap().warnings().is_empty());
         assert!(set("DisableWaitForPodsReady=true").unwrap().warnings().is_empty());
         let off = set("PartialAdmission=false").unwrap();
-        assert_eq!((off.on("PartialAdmission"), off.warnings().len()), (false, 1));
+        assert_eq!((off.on("PartialAdmission"), off.warnings().len()), (false, 0));
         assert!(set("NoSuchGate=true").unwrap_err().contains("unknown feature gate `NoSuchGate`"));
         assert!(set("TLSOptions=false").unwrap_err().contains("locked"));
         assert!(set("FlavorFungibility=false").unwrap_err().contains("needs `FlavorFungibility`"));

@@ -92,6 +92,10 @@ blocks! {
         custom_labels: Marked<Vec<CustomLabel>>,
         local_queue_metrics: Marked<LocalQueueMetrics>,
     }
+    LocalQueueMetrics {
+        enable: Option<bool>,
+        local_queue_selector: Option<LabelSelector>,
+    }
     CustomLabel {
         name: String,
         source_label_key: Option<String>,
@@ -171,7 +175,6 @@ blocks! {
 
 unread! {
     Webhook { port: Option<i32>, host: Option<String>, cert_dir: Option<String> }
-    LocalQueueMetrics { enable: Option<bool>, local_queue_selector: Option<LabelSelector> }
     Controller { group_kind_concurrency: BTreeMap<String, i32>, cache_sync_timeout: Option<GoDuration> }
     Tls { min_version: Option<String>, cipher_suites: Vec<String>, curve_preferences: Vec<i32> }
     InternalCertManagement {

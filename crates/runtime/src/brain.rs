@@ -65,8 +65,7 @@ impl Brain for Control {
     fn gauges(&self) -> Gauges {
         let mut gauges = Gauges::default();
         for measure::Gauge { name, labels, value } in self.figures().gauges {
-            // Amounts beyond 2^53 lose their last digits, as they do in every Prometheus client.
-            gauges.set(name, &borrowed(&labels), value as f64);
+            gauges.set(name, &borrowed(&labels), value);
         }
         gauges
     }

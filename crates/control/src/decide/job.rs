@@ -19,6 +19,14 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
 const REPORTER: &str = "batch/job-kueue-controller";
 
+/// Why no Workload can be made of a job.
+enum Unbuilt {
+    /// A priority class that does not exist.
+    NoClass(String),
+    /// What the job says is contradictory.
+    Invalid(String),
+}
+
 /// A job with what is decided about it.
 struct Case<'a> {
     control: &'a Control,
@@ -210,7 +218,8 @@ impl Case<'_> {
         }
         let workload = match self.build() {
             Ok(workload) => workload,
-            Err(_) => return Decision::Done,
+            // The class, the namespace's limits or the job itself must change first; that brings us back.
+            Err(problem) => return Decision::Tell(self.complaint(&problem)),
         };
         let name = workload.metadata.name.clone().unwrap_or_default();
         let Ok(mut body) = serde_json::to_value(&workload) else { return Decision::Done };
@@ -390,17 +399,18 @@ impl Case<'_> {
         }
     }
 
-    /// A pending Workload follows its job to another queue and priority.
+    /// A pending Workload follows its job to another queue; any Workload follows the priority of its job's class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = berth_jobs::queue_name(&self.job.metadata).unwrap_or_default();
         let priority = self.priority();
         let same_priority = priority
             .as_ref()
             .is_ok_and(|priority| workload.priority == priority.value && workload.priority_class == priority.class);
-        if workload.reserved() || workload.queue == queue && (same_priority || priority.is_err()) {
+        let same_queue = workload.queue == queue || workload.reserved();
+        if same_queue && (same_priority || priority.is_err()) {
             return Decision::Done;
         }
-        let mut spec = json!({"queueName": queue});
+        let mut spec = if same_queue { json!({}) } else { json!({"queueName": queue}) };
         if let (Ok(priority), Some(map)) = (priority, spec.as_object_mut()) {
             map.insert("priority".into(), priority.value.into());
             map.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
@@ -411,6 +421,9 @@ impl Case<'_> {
     fn running(&self, workload: &WorkloadView) -> Decision {
         if !(workload.is("Admitted") && workload.reserved()) {
             return self.suspend("Not admitted by cluster queue");
+        }
+        if let Decision::Write(draft) = self.follow_queue(workload) {
+            return Decision::Write(draft);
         }
         let Some(_) = &self.control.settings.wait_for_pods_ready else { return Decision::Done };
         let ready = BatchJob::pods_ready(self.job);
@@ -445,9 +458,21 @@ impl Case<'_> {
         Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
     }
 
-    fn build(&self) -> Result<api::Workload, String> {
-        let priority = self.priority()?;
-        let sets = BatchJob::pod_sets(self.job)?;
+    /// The event about a job of which no Workload can be made.
+    fn complaint(&self, problem: &Unbuilt) -> Notice {
+        match problem {
+            Unbuilt::NoClass(class) => self.notice(
+                EventType::Warning,
+                "WorkloadPriorityClassNotFound",
+                format!("priority class {class:?} of the job does not exist; create it or change the job"),
+            ),
+            Unbuilt::Invalid(text) => self.notice(EventType::Warning, "ErrWorkloadCompose", text.clone()),
+        }
+    }
+
+    fn build(&self) -> Result<api::Workload, Unbuilt> {
+        let priority = self.priority().map_err(Unbuilt::NoClass)?;
+        let sets = BatchJob::pod_sets(self.job).map_err(Unbuilt::Invalid)?;
         let copied = &self.control.settings.label_keys_to_copy;
         Ok(berth_jobs::build_workload::<BatchJob>(self.job, sets, priority, copied))
     }

@@ -15,10 +15,10 @@ use crate::core::Control;
 use crate::flight::{Decision, Draft};
 use crate::status::set_in;
 use crate::view::{Name, WorkloadView};
-use crate::write::{Kind, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
 /// Usage per flavor and resource.
-type Usage = BTreeMap<(String, String), Amount>;
+pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 
 /// Keeps the finalizer on what is in use, and lets go of what is being deleted and free.
 pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
@@ -59,11 +59,41 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
     })
 }
 
+/// Flavors and cohorts have no condition to say what is wrong with them: an event does.
+pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
+    let found = match key.kind {
+        Kind::ResourceFlavor => control.view.flavors.get(&key.name).map(|object| {
+            let mut faults = api::validation::validate_resource_flavor(object);
+            let unusable = crate::deltas::flavor(object).unusable;
+            faults.truncate(if unusable.is_some() { 0 } else { faults.len() });
+            (&object.metadata, unusable.unwrap_or_else(|| api::validation::summary(&faults)))
+        }),
+        Kind::Cohort => control
+            .view
+            .cohorts
+            .get(&key.name)
+            .map(|object| (&object.metadata, api::validation::summary(&api::validation::validate_cohort(object)))),
+        _ => None,
+    };
+    match found {
+        Some((metadata, text)) if !text.is_empty() => Decision::Tell(Notice {
+            key: key.clone(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            event_type: EventType::Warning,
+            reason: "Misconfigured".into(),
+            message: text,
+            reporter: "kueue-admission",
+        }),
+        _ => Decision::Done,
+    }
+}
+
 /// The status write of a queue, `None` when nothing differs.
 pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
         Kind::ClusterQueue => cluster_queue(control, key, now),
         Kind::LocalQueue => local_queue(control, key, now),
+        Kind::Cohort => cohort(control, key),
         _ => None,
     }
 }
@@ -82,22 +112,42 @@ fn draft(key: &ObjectKey, metadata: &ObjectMeta, status: Value) -> Draft {
     }
 }
 
+/// Weighted share of a queue or cohort in its parent; `None` without fair sharing.
+fn fair_share(control: &Control, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
+    control.settings.engine.fair_sharing.as_ref()?;
+    let share = control.world.share(name, is_queue, &BTreeMap::new())?;
+    Some(api::FairSharingStatus { weighted_share: share.share.rounded() })
+}
+
+fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
+    let object = control.view.cohorts.get(&key.name)?;
+    let old = object.status.clone().unwrap_or_default();
+    let new = api::CohortStatus { fair_sharing: fair_share(control, &key.name, false) };
+    if new == old {
+        return None;
+    }
+    Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing})))
+}
+
 fn quantity(resource: &str, amount: Amount) -> Option<Quantity> {
     Some(Quantity(berth_quantity::format(resource, amount)))
 }
 
 /// Sums what admitted workloads among `names` use.
 fn admitted_usage<'a>(control: &'a Control, names: impl Iterator<Item = &'a Name>) -> (i32, Usage) {
-    let mut count = 0_i32;
-    let mut usage = Usage::new();
-    let admitted = names
+    let admitted: Vec<&WorkloadView> = names
         .filter_map(|name| control.view.workloads.get(name))
-        .filter(|workload| workload.reserved() && workload.is("Admitted") && !workload.is("Finished"));
-    for workload in admitted {
-        count = count.saturating_add(1);
-        add_usage(&mut usage, workload, control.settings.reclaimable_pods);
-    }
-    (count, usage)
+        .filter(|workload| workload.reserved() && workload.is("Admitted") && !workload.is("Finished"))
+        .collect();
+    let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
+    (count, usage_of(admitted.into_iter(), control.settings.reclaimable_pods))
+}
+
+/// What workloads use together.
+pub(crate) fn usage_of<'a>(workloads: impl Iterator<Item = &'a WorkloadView>, reclaims: bool) -> Usage {
+    let mut usage = Usage::new();
+    workloads.for_each(|workload| add_usage(&mut usage, workload, reclaims));
+    usage
 }
 
 fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
@@ -146,6 +196,7 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
                 if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
             cell(reserved, total, over)
         }),
+        fair_sharing: fair_share(control, &key.name, true),
         ..old.clone()
     };
     if new == old {
@@ -180,6 +231,7 @@ fn explicit(status: &api::ClusterQueueStatus) -> Value {
         for field in ["flavorsReservation", "flavorsUsage", "conditions"] {
             map.entry(field).or_insert_with(|| json!([]));
         }
+        map.entry("fairSharing").or_insert(Value::Null);
     }
     value
 }

@@ -170,7 +170,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return super::preempt::preempt(control, workload, eviction, now);
     }
     if !workload.active || workload.is("DeactivationTarget") {
-        return inactive(workload, now);
+        return inactive(control, workload, now);
     }
     if workload.reserved() { holding(control, workload, now) } else { waiting(control, workload, now) }
 }
@@ -280,7 +280,39 @@ pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, (reason, cause): (&
     draft
 }
 
-fn inactive(workload: &WorkloadView, now: Timestamp) -> Decision {
+/// A workload that Kueue or Berth itself deactivated goes, with its job, when its time is over.
+fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let evicted = find(&workload.status.conditions, "Evicted");
+    let deactivated = evicted.filter(|condition| condition.reason.starts_with("DeactivatedDueTo"));
+    let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
+        return Decision::Done;
+    };
+    if workload.reserved() {
+        return Decision::Done;
+    }
+    let at = condition.last_transition_time.0;
+    let due = at.checked_add(SignedDuration::from_millis(keep)).unwrap_or(at);
+    if due > now {
+        return Decision::Wait(due);
+    }
+    let message = "Deleted deactivated workload due to elapsed retention".to_owned();
+    let (purpose, object, uid) = match workload.owner.as_ref().filter(|owner| owner.kind == "Job") {
+        Some(owner) => {
+            let job = (workload.namespace.clone(), owner.name.clone());
+            (Purpose::DeleteJob, key(Kind::Job, &job), owner.uid.clone())
+        }
+        None => (Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), workload.uid.clone()),
+    };
+    Decision::write(Draft {
+        purpose,
+        key: object,
+        request: Request::Delete { uid },
+        based_on: 0,
+        notices: vec![notice(workload, EventType::Normal, "Deleted", message, REPORTER)],
+    })
+}
+
+fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let target = find(&workload.status.conditions, "DeactivationTarget").filter(|condition| condition.status == "True");
     if workload.active {
         // The condition asks for it: spec.active follows.
@@ -291,7 +323,7 @@ fn inactive(workload: &WorkloadView, now: Timestamp) -> Decision {
         return if !workload.reserved() && (target.is_some() || workload.status.requeue_state.is_some()) {
             Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.forget_deactivation()))
         } else {
-            Decision::Done
+            retention(control, workload, now)
         };
     }
     let (cause, message) = match target {
@@ -387,6 +419,7 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         Decision::Wait(due) => Decision::Wait(next.map_or(due, |other| other.min(due))),
         Decision::Write(draft) => Decision::Write(draft),
         Decision::Done => next.map_or(Decision::Done, Decision::Wait),
+        Decision::Tell(notice) => Decision::Tell(notice),
     }
 }
 

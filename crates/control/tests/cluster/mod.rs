@@ -32,6 +32,8 @@ pub fn settings() -> Settings {
         engine: Default::default(),
         priority_boost: false,
         reclaimable_pods: true,
+        local_queue_metrics: true,
+        queue_resource_metrics: true,
         retain_finished_ms: None,
         retain_deactivated_ms: None,
         max_unacknowledged: 256,
@@ -49,6 +51,8 @@ pub struct Cluster {
     pub faults: Vec<(Purpose, Outcome, bool)>,
     /// Uids of deleted jobs whose pods still terminate.
     pub pods_left: Vec<String>,
+    /// Pods run but do not become ready.
+    pub pods_stay_unready: bool,
     version: u64,
     uids: u64,
 }
@@ -69,6 +73,7 @@ impl Cluster {
             notices: Vec::new(),
             faults: Vec::new(),
             pods_left: Vec::new(),
+            pods_stay_unready: false,
             version: 100,
             uids: 0,
         };
@@ -277,7 +282,10 @@ impl Cluster {
             if !over && !suspended && new["status"]["startTime"].is_null() {
                 new["status"]["startTime"] = json!(self.now.to_string());
                 new["status"]["active"] = json!(parallelism);
-                new["status"]["ready"] = json!(parallelism);
+            }
+            let active = new["status"]["active"].as_i64().unwrap_or(0);
+            if active > 0 && !self.pods_stay_unready {
+                new["status"]["ready"] = json!(active);
             }
             if suspended && new["status"]["active"].as_i64().unwrap_or(0) > 0 {
                 new["status"]["active"] = json!(0);

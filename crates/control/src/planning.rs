@@ -1,0 +1,96 @@
+//! Asking the engine for a plan, and taking it in.
+
+use berth_engine::model as engine;
+use jiff::Timestamp;
+
+use crate::core::{Control, key, millis};
+use crate::measure::Measure;
+use crate::view::Name;
+use crate::write::Kind;
+
+impl Control {
+    /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
+    fn unready(&self) -> bool {
+        let mut admitted = self.view.reserving.values().flatten().filter_map(|name| self.view.workloads.get(name));
+        !self.planned.is_empty()
+            || admitted.any(|workload| {
+                workload.is("Admitted")
+                    && !workload.is("PodsReady")
+                    && !workload.is("Evicted")
+                    && !workload.is("Finished")
+            })
+    }
+
+    /// Tells the heads of the queues what they wait for.
+    fn explain_block(&mut self, now: Timestamp) {
+        for queue in self.view.cluster_queues.keys() {
+            let (active, _) = self.world.pending(queue);
+            let Some(uid) = active.into_iter().next() else { continue };
+            let name: Option<&Name> = self.view.workload_names.get(&uid);
+            let Some(workload) = name.and_then(|name| self.view.workloads.get(name)) else { continue };
+            let verdict = engine::Verdict {
+                uid,
+                reason: engine::PendingReason::WaitingForPodsReady,
+                message: "waiting for all admitted workloads to be in PodsReady condition".to_owned(),
+                leading: true,
+            };
+            self.ration.take(verdict, workload, now, self.unpaced);
+        }
+    }
+
+    pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
+        let free = self.settings.max_unacknowledged.saturating_sub(self.planned.len());
+        if !self.replan || free == 0 || cycles == 0 {
+            return;
+        }
+        let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
+        if one_by_one && self.unready() {
+            // Whatever makes a workload ready, or ends it, asks for a new plan.
+            self.replan = false;
+            self.explain_block(now);
+            return;
+        }
+        let max_admissions = if one_by_one { 1 } else { free };
+        let plan = self.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
+        self.replan = plan.more;
+        let success = !plan.admissions.is_empty();
+        if plan.cycles > 0 {
+            self.measures.push(Measure::Count {
+                name: "kueue_admission_attempts",
+                labels: vec![("result", if success { "success" } else { "inadmissible" }.to_owned())],
+                by: plan.cycles,
+            });
+        }
+        for admission in plan.admissions {
+            self.ration.forget(&admission.uid);
+            if let Some(name) = self.view.workload_names.get(&admission.uid) {
+                self.dirty.insert(key(Kind::Workload, name));
+                self.planned.insert(admission.uid.clone(), admission);
+            }
+        }
+        for eviction in plan.evictions {
+            let queue = eviction.preemptor_path.rsplit('/').next().unwrap_or_default();
+            self.measures.push(Measure::Count {
+                name: "kueue_preempted_workloads",
+                labels: vec![("preempting_cluster_queue", queue.to_owned()), ("reason", eviction.reason.to_owned())],
+                by: 1,
+            });
+            if let Some(name) = self.view.workload_names.get(&eviction.uid) {
+                self.dirty.insert(key(Kind::Workload, name));
+                self.evictions.insert(eviction.uid.clone(), eviction);
+            }
+        }
+        for verdict in plan.verdicts {
+            if let Some(workload) =
+                self.view.workload_names.get(&verdict.uid).and_then(|name| self.view.workloads.get(name))
+            {
+                self.ration.take(verdict, workload, now, self.unpaced);
+            }
+        }
+        if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
+            self.timers.entry(at).or_default();
+            self.replan |= at <= now;
+        }
+        self.note_changed(now);
+    }
+}

@@ -1,0 +1,151 @@
+//! What a change of a Workload means in numbers: Kueue's counters and histograms (kueue.md section 3). Only the leader
+//! counts, so that a sum over replicas counts nothing twice.
+
+use jiff::Timestamp;
+
+use crate::measure::{Labels, Measure};
+use crate::status::{find, since};
+use crate::view::WorkloadView;
+
+/// Collects the measures of one change.
+struct Tally<'a> {
+    new: &'a WorkloadView,
+    cluster_queue: String,
+    local: bool,
+    now: Timestamp,
+    out: Vec<Measure>,
+}
+
+impl Tally<'_> {
+    fn labels(&self, more: &[(&'static str, &str)], class: bool) -> Labels {
+        let mut labels = vec![("cluster_queue", self.cluster_queue.clone())];
+        self.finish(&mut labels, more, class);
+        labels
+    }
+
+    fn local_labels(&self, more: &[(&'static str, &str)], class: bool) -> Labels {
+        let mut labels = vec![("name", self.new.queue.clone()), ("namespace", self.new.namespace.clone())];
+        self.finish(&mut labels, more, class);
+        labels
+    }
+
+    fn finish(&self, labels: &mut Labels, more: &[(&'static str, &str)], class: bool) {
+        labels.extend(more.iter().map(|(key, value)| (*key, (*value).to_owned())));
+        if class {
+            let name = self.new.priority_class.as_ref().map(|class| class.name.clone()).unwrap_or_default();
+            labels.push(("priority_class", name));
+        }
+    }
+
+    fn count(&mut self, name: &'static str, local: Option<&'static str>, more: &[(&'static str, &str)], class: bool) {
+        self.out.push(Measure::Count { name, labels: self.labels(more, class), by: 1 });
+        if let Some(name) = local.filter(|_| self.local) {
+            self.out.push(Measure::Count { name, labels: self.local_labels(more, class), by: 1 });
+        }
+    }
+
+    fn observe(&mut self, name: &'static str, local: Option<&'static str>, since: Timestamp) {
+        let millis = self.now.duration_since(since).as_millis();
+        self.observe_millis(name, local, i64::try_from(millis).unwrap_or(i64::MAX));
+    }
+
+    fn observe_millis(&mut self, name: &'static str, local: Option<&'static str>, millis: i64) {
+        let millis = millis.max(0);
+        self.out.push(Measure::Observe { name, labels: self.labels(&[], true), millis });
+        if let Some(name) = local.filter(|_| self.local) {
+            self.out.push(Measure::Observe { name, labels: self.local_labels(&[], true), millis });
+        }
+    }
+}
+
+/// Creation, or the last time the workload was put back into its queue.
+fn queued_since(workload: &WorkloadView) -> Timestamp {
+    since(&workload.status.conditions, "Requeued", "True").unwrap_or(workload.created)
+}
+
+fn evictions(workload: &WorkloadView) -> impl Iterator<Item = (&str, &str, i32)> {
+    let stats = workload.status.scheduling_stats.as_ref();
+    let entries = stats.map(|stats| stats.evictions.as_slice()).unwrap_or_default();
+    entries.iter().map(|entry| (entry.reason.as_str(), entry.underlying_cause.as_str(), entry.count))
+}
+
+/// The measures of a change from `old` to `new`, seen at `now`. `local` switches the series of LocalQueues on.
+pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now: Timestamp) -> Vec<Measure> {
+    let queue_of = |workload: &WorkloadView| {
+        workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.clone())
+    };
+    let Some(cluster_queue) = queue_of(new).or_else(|| queue_of(old)) else { return Vec::new() };
+    let mut tally = Tally { new, cluster_queue, local, now, out: Vec::new() };
+    let became = |kind: &str| new.is(kind) && !old.is(kind);
+    if became("QuotaReserved") {
+        tally.count("kueue_quota_reserved_workloads", Some("kueue_local_queue_quota_reserved_workloads"), &[], true);
+        tally.observe(
+            "kueue_quota_reserved_wait_time_seconds",
+            Some("kueue_local_queue_quota_reserved_wait_time_seconds"),
+            queued_since(new),
+        );
+    }
+    if became("Admitted") {
+        tally.count("kueue_admitted_workloads", Some("kueue_local_queue_admitted_workloads"), &[], true);
+        tally.observe(
+            "kueue_admission_wait_time_seconds",
+            Some("kueue_local_queue_admission_wait_time_seconds"),
+            queued_since(new),
+        );
+        let reserved = since(&new.status.conditions, "QuotaReserved", "True").filter(|_| !became("QuotaReserved"));
+        tally.observe(
+            "kueue_admission_checks_wait_time_seconds",
+            Some("kueue_local_queue_admission_checks_wait_time_seconds"),
+            reserved.unwrap_or(now),
+        );
+    }
+    if became("PodsReady") {
+        tally.observe(
+            "kueue_ready_wait_time_seconds",
+            Some("kueue_local_queue_ready_wait_time_seconds"),
+            queued_since(new),
+        );
+        if let Some(admitted) = since(&new.status.conditions, "Admitted", "True") {
+            tally.observe("kueue_admitted_until_ready_wait_time_seconds", None, admitted);
+        }
+    }
+    evicted(&mut tally, old, new);
+    if old.reserved() && !new.reserved() && new.is("Evicted") {
+        if let Some(condition) = find(&new.status.conditions, "Evicted") {
+            let millis = now.duration_since(condition.last_transition_time.0).as_millis();
+            let labels = vec![("cluster_queue", tally.cluster_queue.clone()), ("reason", condition.reason.clone())];
+            let millis = i64::try_from(millis).unwrap_or(i64::MAX).max(0);
+            tally.out.push(Measure::Observe { name: "kueue_workload_eviction_latency_seconds", labels, millis });
+        }
+    }
+    if became("Finished") {
+        tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
+        let past = i64::from(new.status.accumulated_past_execution_time_seconds.unwrap_or_default());
+        if let Some(admitted) = since(&new.status.conditions, "Admitted", "True") {
+            let running = i64::try_from(now.duration_since(admitted).as_millis()).unwrap_or(i64::MAX).max(0);
+            tally.observe_millis(
+                "kueue_execution_time_seconds",
+                Some("kueue_local_queue_execution_time_seconds"),
+                past.saturating_mul(1000).saturating_add(running),
+            );
+        }
+    }
+    tally.out
+}
+
+fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
+    if !(new.is("Evicted") && !old.is("Evicted")) {
+        return;
+    }
+    for (reason, cause, count) in evictions(new) {
+        let before = evictions(old).find(|(r, c, _)| *r == reason && *c == cause).map_or(0, |(_, _, count)| count);
+        if count <= before {
+            continue;
+        }
+        let labels = [("reason", reason), ("underlying_cause", cause)];
+        tally.count("kueue_evicted_workloads", Some("kueue_local_queue_evicted_workloads"), &labels, true);
+        if before == 0 {
+            tally.count("kueue_evicted_workloads_once", None, &labels, true);
+        }
+    }
+}
