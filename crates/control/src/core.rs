@@ -184,22 +184,20 @@ impl Control {
                     self.planned.remove(&uid);
                     self.replan = true;
                 }
-                if version > self.seen_version(&object) {
+                if version > self.seen_version(&object) && !flight.vanished {
                     self.flights.expect(object, version);
                 }
             }
             Outcome::Conflict | Outcome::AlreadyExists => {
                 let until = self.flights.failed(&object, now, 0);
                 self.wait(object.clone(), until);
-                if flight.purpose == Purpose::ReserveQuota {
-                    // It may be our own earlier write of unknown outcome that is in the way: the quota stays booked
-                    // until the newer version is seen.
-                    if self.seen_version(&object) <= flight.based_on {
-                        self.flights.expect(object.clone(), flight.based_on.saturating_add(1));
-                    }
+                // It may be our own earlier write of unknown outcome that is in the way: what a reservation has booked stays
+                // booked until the newer version is seen.
+                if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
+                    let until = self.flights.suspect(object.clone(), flight.based_on, now);
+                    self.wait(object, until);
+                } else if flight.purpose == Purpose::ReserveQuota {
                     self.drop_plan(&object);
-                } else if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
-                    self.flights.expect(object, flight.based_on.saturating_add(1));
                 }
             }
             Outcome::Gone => {
@@ -297,6 +295,9 @@ impl Control {
             }
             _ => {}
         }
+        // An object that does not name its owner yet cannot tell whom it concerns.
+        let blocked = self.flights.unblock(object);
+        self.dirty.extend(blocked);
         self.touch(object.clone());
     }
 
@@ -336,6 +337,9 @@ impl Control {
             let keys = entry.remove();
             self.replan = true;
             for object in keys {
+                if self.flights.give_up(&object, now) {
+                    self.touch_related(&object);
+                }
                 if object.kind == Kind::Workload {
                     // A back-off may be over: the engine is told anew.
                     let name = (object.namespace.clone(), object.name.clone());
@@ -403,6 +407,9 @@ impl Control {
     /// Hands a write over, unless its object is busy: then whatever frees it brings us back here.
     fn issue(&mut self, draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
+            if draft.key != *origin {
+                self.flights.block(draft.key, origin.clone());
+            }
             return false;
         }
         if let Some(until) = self.flights.backing_off(&draft.key, now) {

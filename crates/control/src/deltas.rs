@@ -59,7 +59,7 @@ pub(crate) fn flavor(object: &api::ResourceFlavor) -> engine::FlavorSpec {
         tolerations: spec.tolerations.iter().map(toleration).collect(),
         topology: spec.topology_name.clone(),
         forbidden,
-        unusable,
+        unusable: unusable.or_else(|| refused(&api::validation::validate_resource_flavor(object))),
     }
 }
 
@@ -171,11 +171,17 @@ pub(crate) fn matches(selector: &engine::Selector, labels: &BTreeMap<String, Str
     })
 }
 
+/// What today's rules say against a stored object.
+fn refused(errors: &[api::validation::FieldError]) -> Option<String> {
+    (!errors.is_empty()).then(|| api::validation::summary(errors))
+}
+
+/// A word that is not known stops, too: it may have been meant so.
 pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
     match policy {
-        Some("Hold") => engine::StopPolicy::Hold,
+        None | Some("None" | "") => engine::StopPolicy::None,
         Some("HoldAndDrain") => engine::StopPolicy::HoldAndDrain,
-        _ => engine::StopPolicy::None,
+        Some(_) => engine::StopPolicy::Hold,
     }
 }
 
@@ -208,15 +214,15 @@ fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
 
 pub(crate) fn cluster_queue(object: &api::ClusterQueue, checks: &BTreeMap<String, Check>) -> engine::ClusterQueueSpec {
     let spec = &object.spec;
-    let mut inactive = unsupported(spec);
+    let mut inactive = refused(&api::validation::validate_cluster_queue(object)).or_else(|| unsupported(spec));
     let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
-        inactive = Some(text);
+        inactive.get_or_insert(text);
         Vec::new()
     });
     let namespace_selector = spec.namespace_selector.as_ref().and_then(|text| match selector(text) {
         Ok(selector) => Some(selector),
         Err(text) => {
-            inactive = Some(format!("spec.namespaceSelector.{text}"));
+            inactive.get_or_insert(format!("spec.namespaceSelector.{text}"));
             None
         }
     });

@@ -1,6 +1,6 @@
 //! Writes under way: at most one per object, and what has to be seen before the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -45,6 +45,16 @@ pub(crate) struct Flight {
     pub(crate) purpose: Purpose,
     pub(crate) based_on: u64,
     pub(crate) notices: Vec<Notice>,
+    /// The object was seen to vanish meanwhile: its result can never be seen.
+    pub(crate) vanished: bool,
+}
+
+/// A version that the watch must show.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    version: u64,
+    /// `None`: the version exists and will come. Else a conflict made us believe in it, until then.
+    until: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,13 +69,18 @@ pub(crate) struct Flights {
     flying: BTreeMap<ObjectKey, Flight>,
     keys: BTreeMap<WriteId, ObjectKey>,
     /// The watch must show at least this version before the object is judged again.
-    awaited: BTreeMap<ObjectKey, u64>,
+    awaited: BTreeMap<ObjectKey, Awaited>,
     backoffs: BTreeMap<ObjectKey, Backoff>,
+    /// Objects whose decision was to write to a busy one.
+    blocked: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     last: u64,
 }
 
 /// First delay after a failed write.
 const FIRST_DELAY_MS: i64 = 200;
+/// How long a newer version is waited for after a conflict, longer than a watch mostly lags: too short costs a request. A
+/// conflict without a newer version comes from something between us and the store.
+const CONFLICT_PATIENCE_MS: i64 = 3_000;
 /// Longest delay between two tries of a write; the object's own changes cut it short.
 const LONGEST_DELAY_MS: i64 = 60_000;
 
@@ -95,9 +110,25 @@ impl Flights {
         self.keys.insert(id, draft.key.clone());
         self.flying.insert(
             draft.key.clone(),
-            Flight { origin, purpose: draft.purpose, based_on: draft.based_on, notices: draft.notices.clone() },
+            Flight {
+                origin,
+                purpose: draft.purpose,
+                based_on: draft.based_on,
+                notices: draft.notices.clone(),
+                vanished: false,
+            },
         );
         id
+    }
+
+    /// `origin` decides again once `key` is free.
+    pub(crate) fn block(&mut self, key: ObjectKey, origin: ObjectKey) {
+        self.blocked.entry(key).or_default().insert(origin);
+    }
+
+    /// Those that something about `key` brings back.
+    pub(crate) fn unblock(&mut self, key: &ObjectKey) -> BTreeSet<ObjectKey> {
+        self.blocked.remove(key).unwrap_or_default()
     }
 
     pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
@@ -108,13 +139,31 @@ impl Flights {
 
     /// The object must be seen at `version` or later before it is judged again.
     pub(crate) fn expect(&mut self, key: ObjectKey, version: u64) {
-        self.awaited.insert(key, version);
+        self.awaited.insert(key, Awaited { version, until: None });
+    }
+
+    /// A conflict says that there is something newer than `version`; the result says until when that is believed.
+    pub(crate) fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
+        let until = now.checked_add(SignedDuration::from_millis(CONFLICT_PATIENCE_MS)).unwrap_or(now);
+        self.awaited.insert(key, Awaited { version: version.saturating_add(1), until: Some(until) });
+        until
+    }
+
+    /// Whether a conflict made us wait for a version that this one is.
+    pub(crate) fn explains_conflict(&self, key: &ObjectKey, version: u64) -> bool {
+        self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some() && awaited.version <= version)
+    }
+
+    /// Stops to believe in a version that a conflict has hinted at and that never came; `true` when there was one.
+    pub(crate) fn give_up(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
+        let over = self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some_and(|until| until <= now));
+        over && self.awaited.remove(key).is_some()
     }
 
     /// The object was seen at a version; `true` when nothing is awaited any more.
     pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
         match self.awaited.get(key) {
-            Some(awaited) if *awaited > version => false,
+            Some(awaited) if awaited.version > version => false,
             Some(_) => {
                 self.awaited.remove(key);
                 true
@@ -127,6 +176,9 @@ impl Flights {
     pub(crate) fn vanished(&mut self, key: &ObjectKey) {
         self.awaited.remove(key);
         self.backoffs.remove(key);
+        if let Some(flight) = self.flying.get_mut(key) {
+            flight.vanished = true;
+        }
     }
 
     pub(crate) fn succeeded(&mut self, key: &ObjectKey) {

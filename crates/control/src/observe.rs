@@ -373,6 +373,11 @@ impl Control {
             self.shapes.release(&old.shape);
             self.mark_queues(&old, now);
         }
+        if self.flights.explains_conflict(&object_key, version) {
+            // Somebody else has written: the plan was made for another state.
+            let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
+            self.planned.remove(&uid);
+        }
         self.flights.seen(&object_key, version);
         self.settle(&name);
         self.touch_related(&object_key);

@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     pub(crate) digests: Vec<PodSetDigest>,
     /// What a stop brings back.
     pub(crate) originals: Vec<TemplateParts>,
-    /// Why requests are out of bounds.
+    /// Why the pod sets are not legal or their requests out of bounds.
     pub(crate) refused: Option<String>,
 }
 
@@ -99,5 +99,8 @@ fn compute(
     let overhead = |class: &str| around.overheads.get(class);
     let needs = berth_jobs::workload_needs(reduced, &around.limits, overhead, &around.rules);
     let pod_sets = needs.pod_sets.into_iter().map(deltas::pod_set).collect();
-    Shape { source, pod_sets, digests, originals, refused: needs.refused }
+    // What the schema refuses today may have been stored under an older one.
+    let invalid = api::validation::validate_pod_sets(reduced);
+    let invalid = (!invalid.is_empty()).then(|| api::validation::summary(&invalid));
+    Shape { source, pod_sets, digests, originals, refused: invalid.or(needs.refused) }
 }

@@ -238,6 +238,112 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
 }
 
 #[test]
+fn a_conflict_without_a_cause_stops_nothing() {
+    for purpose in [Purpose::ReserveQuota, Purpose::StartJob, Purpose::FinishWorkload, Purpose::RemoveFinalizer] {
+        let mut cluster = one_queue("1");
+        cluster.conflicts_lie = true;
+        cluster.faults.extend([(purpose, Outcome::Conflict, false), (purpose, Outcome::Conflict, false)]);
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.pass(5);
+        // While it is in doubt whether the first has the quota, nobody else gets it.
+        cluster.put(Kind::Job, job("b", "lq", "1", true));
+        cluster.pass(60);
+        assert!(cluster.is("a", "Admitted") && !cluster.is("b", "Admitted"), "{purpose:?}: {:?}", cluster.writes);
+        assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{purpose:?}");
+        cluster.complete("a");
+        cluster.pass(60);
+        assert!(cluster.is("a", "Finished") && cluster.is("b", "Admitted"), "{purpose:?}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_workload_that_is_deleted_by_hand_comes_again() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let first = cluster.workload_of("a").unwrap()["metadata"].clone();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", first["name"].as_str().unwrap()));
+    // Its end is seen before the answer to the write that lets it go.
+    cluster.pass(10);
+    let second = &cluster.workload_of("a").expect("another workload")["metadata"];
+    assert_eq!((&second["name"], second["uid"] == first["uid"]), (&first["name"], false));
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
+    let mut cluster = one_queue("1");
+    let mut guest = job("guest", "lq", "1", true);
+    let sets = json!([{"name": "main", "count": 1, "template": guest["spec"]["template"]}]);
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    let workload = json!({"metadata": {"namespace": "team", "name": "before"},
+        "spec": {"queueName": "lq", "active": true, "podSets": sets}});
+    cluster.settle();
+    cluster.put(Kind::Workload, workload);
+    // Its reservation is on its way when the job arrives.
+    let under_way = cluster.control.step(cluster.now);
+    assert!(under_way.writes.iter().any(|write| write.purpose == Purpose::ReserveQuota));
+    cluster.put(Kind::Job, guest);
+    let blocked = cluster.control.step(cluster.now);
+    assert!(blocked.writes.iter().all(|write| write.purpose != Purpose::AdoptWorkload));
+    cluster.take(blocked);
+    cluster.take(under_way);
+    cluster.settle();
+    assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+}
+
+#[test]
+fn what_today_is_refused_is_told_and_not_admitted() {
+    let cases = [
+        (json!({"count": -3}), "spec.podSets[0].count: Invalid value: \"-3\""),
+        (json!({"template": {"spec": {"containers": []}}}), "spec.podSets[0].template.spec.containers"),
+        (
+            json!({"template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "-1"}}}]}}}),
+            "spec.podSets[0].template.spec.containers[0].resources.requests[cpu]: Invalid value: \"-1\"",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut cluster = one_queue("5");
+        let mut set = json!({"name": "main", "count": 1, "template": {"spec": {"containers": [
+            {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}});
+        for (field, value) in change.as_object().unwrap() {
+            set[field] = value.clone();
+        }
+        let spec = json!({"queueName": "lq", "active": true, "podSets": [set]});
+        cluster.put(Kind::Workload, json!({"metadata": {"namespace": "team", "name": "bad"}, "spec": spec}));
+        cluster.put(Kind::Job, job("good", "lq", "1", true));
+        cluster.pass(10);
+        assert!(cluster.is("good", "Admitted"), "the other one goes on");
+        let bad = &cluster.objects[&Cluster::key(Kind::Workload, "team", "bad")]["status"]["conditions"];
+        let told = bad.as_array().unwrap().iter().find(|c| c["type"] == "QuotaReserved").unwrap();
+        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{told}");
+        assert!(told["message"].as_str().unwrap().starts_with(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_queue_that_says_something_unknown_admits_nothing() {
+    for (kind, name, spec) in [
+        (Kind::ClusterQueue, "cq", json!({"stopPolicy": "Perhaps"})),
+        (Kind::ClusterQueue, "cq", json!({"queueingStrategy": "LIFO"})),
+        (Kind::LocalQueue, "lq", json!({"stopPolicy": "Perhaps"})),
+    ] {
+        let mut cluster = one_queue("5");
+        let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
+        cluster.edit(kind, namespace, name, &json!({"spec": spec}));
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.pass(10);
+        assert!(!cluster.is("a", "QuotaReserved"), "{spec}");
+        let queue = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"]["conditions"][0];
+        assert_eq!(queue["status"], json!("False"), "{spec}: {queue}");
+        if kind == Kind::ClusterQueue {
+            let message = queue["message"].as_str().unwrap();
+            assert!(message.contains("spec.") && message.contains("supported values"), "{spec}: {queue}");
+        }
+    }
+}
+
+#[test]
 fn a_new_leader_finds_everything_as_it_is() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::Job, job("a", "lq", "1", true));

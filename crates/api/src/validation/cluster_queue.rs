@@ -24,6 +24,7 @@ pub fn validate_cluster_queue(queue: &ClusterQueue) -> Vec<FieldError> {
     if let Some(selector) = &spec.namespace_selector {
         label_selector(selector, "spec.namespaceSelector", &mut errors);
     }
+    choices(spec, &mut errors);
     policies(spec, &mut errors);
     fair_sharing(spec.fair_sharing.as_ref(), &mut errors);
     admission_checks(spec, &mut errors);
@@ -170,6 +171,36 @@ fn label_selector(selector: &LabelSelector, path: &str, errors: &mut Vec<FieldEr
     }
 }
 
+/// Words of which the schema knows a few: one that came in by another schema must not be read as the default.
+fn choices(spec: &ClusterQueueSpec, errors: &mut Vec<FieldError>) {
+    let preemption = spec.preemption.as_ref();
+    let borrow = preemption.and_then(|preemption| preemption.borrow_within_cohort.as_ref());
+    let choices: [(&str, Option<&str>, &[&str]); 5] = [
+        ("stopPolicy", spec.stop_policy.as_deref(), &["None", "Hold", "HoldAndDrain"]),
+        ("queueingStrategy", spec.queueing_strategy.as_deref(), &["StrictFIFO", "BestEffortFIFO"]),
+        (
+            "preemption.withinClusterQueue",
+            preemption.and_then(|preemption| preemption.within_cluster_queue.as_deref()),
+            &["Never", "LowerPriority", "LowerOrNewerEqualPriority"],
+        ),
+        (
+            "preemption.reclaimWithinCohort",
+            preemption.and_then(|preemption| preemption.reclaim_within_cohort.as_deref()),
+            &["Never", "LowerPriority", "Any"],
+        ),
+        (
+            "preemption.borrowWithinCohort.policy",
+            borrow.and_then(|borrow| borrow.policy.as_deref()),
+            &["Never", "LowerPriority"],
+        ),
+    ];
+    for (field, value, allowed) in choices {
+        if let Some(value) = value.filter(|value| !allowed.contains(value)) {
+            errors.push(supported(format!("spec.{field}"), value, allowed.iter().copied()));
+        }
+    }
+}
+
 fn policies(spec: &ClusterQueueSpec, errors: &mut Vec<FieldError>) {
     let never = |policy: Option<&str>| policy.unwrap_or("Never") == "Never";
     if let Some(preemption) = &spec.preemption {
@@ -256,6 +287,21 @@ mod tests {
         });
         assert_eq!(queue(spec), []);
         assert_eq!(queue(json!({})), []);
+    }
+
+    #[test]
+    fn words_that_are_not_known() {
+        let check = |spec: Value, field: &str, allowed: &str| {
+            let found = queue(spec);
+            assert_eq!(found, [(field.to_owned(), format!("supported values: {allowed}"))]);
+        };
+        check(json!({"stopPolicy": "Perhaps"}), "spec.stopPolicy", r#""None", "Hold", "HoldAndDrain""#);
+        check(json!({"queueingStrategy": "LIFO"}), "spec.queueingStrategy", r#""StrictFIFO", "BestEffortFIFO""#);
+        check(
+            json!({"preemption": {"reclaimWithinCohort": "Some"}}),
+            "spec.preemption.reclaimWithinCohort",
+            r#""Never", "LowerPriority", "Any""#,
+        );
     }
 
     #[test]

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::names::{label_value, qualified_name};
-use super::{FieldError, metadata};
+use super::{FieldError, metadata, supported};
 use crate::ResourceFlavor;
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
 /// Node labels, taints and tolerations are well formed, and taints are unique by key and effect.
 pub fn validate_resource_flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
@@ -17,10 +20,20 @@ pub fn validate_resource_flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
         errors
             .extend(qualified_name(&taint.key).map(|wrong| FieldError::new(format!("{path}.key"), &taint.key, wrong)));
         errors.extend(label_value(value).map(|wrong| FieldError::new(format!("{path}.value"), value, wrong)));
+        if !EFFECTS.contains(&taint.effect.as_str()) {
+            errors.push(supported(format!("{path}.effect"), &taint.effect, EFFECTS));
+        }
         if !seen.insert((&taint.key, &taint.effect)) {
             let value = format!("{}:{}", taint.key, taint.effect);
             errors.push(FieldError::new(path, value, "taints must be unique by key and effect pair"));
         }
+    }
+    for (index, toleration) in flavor.spec.tolerations.iter().enumerate() {
+        let path = format!("spec.tolerations[{index}]");
+        let effect = toleration.effect.as_deref().filter(|effect| !effect.is_empty() && !EFFECTS.contains(effect));
+        let operator = toleration.operator.as_deref().filter(|word| !word.is_empty() && !OPERATORS.contains(word));
+        errors.extend(effect.map(|effect| supported(format!("{path}.effect"), effect, EFFECTS)));
+        errors.extend(operator.map(|operator| supported(format!("{path}.operator"), operator, OPERATORS)));
     }
     metadata::tolerations(&flavor.spec.tolerations, "spec.tolerations", &mut errors);
     errors
@@ -55,5 +68,10 @@ mod tests {
             ["spec.nodeTaints[1]", "spec.nodeTaints[2].key", "spec.nodeTaints[2].value"]
         );
         assert_eq!(fields(json!({"tolerations": [{"key": "a/"}]})), ["spec.tolerations[0].key"]);
+        assert_eq!(fields(json!({"nodeTaints": [{"key": "a", "effect": "Never"}]})), ["spec.nodeTaints[0].effect"]);
+        assert_eq!(
+            fields(json!({"tolerations": [{"key": "a", "effect": "Never", "operator": "Near"}]})),
+            ["spec.tolerations[0].effect", "spec.tolerations[0].operator"]
+        );
     }
 }

@@ -15,9 +15,7 @@ use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
 pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let sets = &workload.spec.pod_sets;
-    for (index, set) in sets.iter().enumerate() {
-        pod_set(set, &format!("spec.podSets[{index}]"), &mut errors);
-    }
+    errors.extend(validate_pod_sets(sets));
     let annotations = workload.metadata.annotations.clone().unwrap_or_default();
     let variable = sets.iter().filter(|set| set.min_count.is_some()).count();
     let mut refuse = |message: &str| errors.push(FieldError::new("spec.podSets", variable.to_string(), message));
@@ -30,6 +28,36 @@ pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     errors.extend(metadata::admission_gates(&annotations).err());
     if let Some(status) = &workload.status {
         validate_status(sets, status, &mut errors);
+    }
+    errors
+}
+
+/// Pod sets by themselves: what they ask for can be counted, and each can be told from the others.
+pub fn validate_pod_sets(sets: &[PodSet]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut names = BTreeSet::new();
+    if sets.is_empty() {
+        errors.push(FieldError::new("spec.podSets", "", "must have at least one pod set"));
+    }
+    for (index, set) in sets.iter().enumerate() {
+        let path = format!("spec.podSets[{index}]");
+        if !names.insert(set.effective_name()) {
+            errors.push(FieldError::new(format!("{path}.name"), set.effective_name(), "must be unique"));
+        }
+        let count = set.effective_count();
+        if count < 0 {
+            let message = "must be greater than or equal to 0";
+            errors.push(FieldError::new(format!("{path}.count"), count.to_string(), message));
+        }
+        if let Some(least) = set.min_count.filter(|least| *least < 1 || *least > count) {
+            let message = format!("must be between 1 and the count, {count}");
+            errors.push(FieldError::new(format!("{path}.minCount"), least.to_string(), message));
+        }
+        if set.template.spec.as_ref().is_none_or(|spec| spec.containers.is_empty()) {
+            let message = "must have at least one container";
+            errors.push(FieldError::new(format!("{path}.template.spec.containers"), "", message));
+        }
+        pod_set(set, &path, &mut errors);
     }
     errors
 }
@@ -179,6 +207,10 @@ mod tests {
         validate_workload(&workload).into_iter().map(|error| (error.field, error.message)).collect()
     }
 
+    fn plain() -> Value {
+        json!({"spec": {"containers": [{"name": "c"}]}})
+    }
+
     fn fields(found: Vec<(String, String)>) -> Vec<String> {
         found.into_iter().map(|(field, _)| field).collect()
     }
@@ -188,7 +220,7 @@ mod tests {
     }
 
     fn status(status: Value) -> Vec<String> {
-        let spec = json!({"podSets": [{"name": "main", "count": 3, "template": {}}]});
+        let spec = json!({"podSets": [{"name": "main", "count": 3, "template": plain()}]});
         fields(check(spec, status, json!({})))
     }
 
@@ -214,10 +246,10 @@ mod tests {
 
     #[test]
     fn pod_sets() {
-        let two = json!([{"name": "a", "minCount": 1, "template": {}}, {"name": "b", "minCount": 1, "template": {}}]);
+        let two = json!([{"name": "a", "minCount": 1, "template": plain()}, {"name": "b", "minCount": 1, "template": plain()}]);
         assert_eq!(sets(two), ["spec.podSets"]);
         let elastic = json!({ELASTIC_JOB: "true"});
-        let one = json!({"podSets": [{"minCount": 1, "template": {}}]});
+        let one = json!({"podSets": [{"minCount": 1, "template": plain()}]});
         assert_eq!(fields(check(one, json!({}), elastic)), ["spec.podSets"]);
         let resources = |list: Value| json!({"requests": list});
         let spec = json!({
@@ -241,8 +273,20 @@ mod tests {
     }
 
     #[test]
+    fn what_the_schema_refuses_as_well() {
+        assert_eq!(sets(json!([])), ["spec.podSets"]);
+        assert_eq!(sets(json!([{"template": {}}])), ["spec.podSets[0].template.spec.containers"]);
+        assert_eq!(sets(json!([{"count": -1, "template": plain()}])), ["spec.podSets[0].count"]);
+        assert_eq!(sets(json!([{"count": 2, "minCount": 3, "template": plain()}])), ["spec.podSets[0].minCount"]);
+        assert_eq!(
+            sets(json!([{"template": plain()}, {"template": plain(), "name": "main"}])),
+            ["spec.podSets[1].name"]
+        );
+    }
+
+    #[test]
     fn topology_slices() {
-        let request = |request: Value| sets(json!([{"template": {}, "topologyRequest": request}]));
+        let request = |request: Value| sets(json!([{"template": plain(), "topologyRequest": request}]));
         let size = "spec.podSets[0].topologyRequest.podSetSliceSize";
         assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 4})), [""; 0]);
         assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack"})), [size]);
@@ -282,7 +326,8 @@ mod tests {
             status(json!({"admissionChecks": [{"name": "c", "state": "Ready", "podSetUpdates": [update]}]})),
             ["name", "tolerations[0].key", "annotations", "nodeSelector", "labels[a]"].map(|f| format!("{path}.{f}"))
         );
-        let found = check(json!({}), json!({}), json!({ADMISSION_GATED_BY: "plain"}));
+        let one = json!({"podSets": [{"template": plain()}]});
+        let found = check(one, json!({}), json!({ADMISSION_GATED_BY: "plain"}));
         assert_eq!(fields(found), ["metadata.annotations[kueue.x-k8s.io/admission-gated-by]"]);
     }
 }

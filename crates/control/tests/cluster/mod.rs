@@ -49,6 +49,8 @@ pub struct Cluster {
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<(Purpose, Outcome, bool)>,
+    /// Conflicts come from nowhere: nobody else has written.
+    pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
     pub pods_left: Vec<String>,
     /// Pods run but do not become ready.
@@ -72,6 +74,7 @@ impl Cluster {
             writes: Vec::new(),
             notices: Vec::new(),
             faults: Vec::new(),
+            conflicts_lie: false,
             pods_left: Vec::new(),
             pods_stay_unready: false,
             version: 100,
@@ -185,7 +188,8 @@ impl Cluster {
         self.settle();
     }
 
-    fn take(&mut self, step: Step) {
+    /// Performs the writes of a step.
+    pub fn take(&mut self, step: Step) {
         self.notices.extend(step.notices);
         for write in step.writes {
             self.writes.push((write.purpose, write.key.clone()));
@@ -197,7 +201,9 @@ impl Cluster {
                 }
                 Some((_, outcome, false)) => {
                     // A conflict means that somebody else has written meanwhile.
-                    if let (Outcome::Conflict, Some(object)) = (&outcome, self.objects.get(&write.key).cloned()) {
+                    if let (Outcome::Conflict, false, Some(object)) =
+                        (&outcome, self.conflicts_lie, self.objects.get(&write.key).cloned())
+                    {
                         self.store(&write.key.clone(), object);
                     }
                     outcome
