@@ -48,6 +48,14 @@ impl<K: Resource> Guarded<K> {
     }
 }
 
+impl<K: DeserializeOwned> Guarded<K> {
+    /// The object that has ended; of one that does not decode, what says which one it was.
+    #[must_use]
+    pub fn ended(self) -> Option<Box<K>> {
+        self.object.ok().or_else(|| serde_json::from_value(serde_json::json!({"metadata": self.metadata})).ok())
+    }
+}
+
 impl<K: Resource> Resource for Guarded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
@@ -89,6 +97,23 @@ mod tests {
     use k8s_openapi::api::batch::v1::Job;
     use kube::ResourceExt;
     use kube::core::ObjectList;
+
+    #[test]
+    fn the_end_of_a_bad_object_is_told() {
+        fn check<K: Resource<DynamicType = ()> + DeserializeOwned>() {
+            let object = serde_json::json!({"metadata": {"name": "bad", "uid": "u"}, "spec": "text", "value": "text",
+                "status": "text", "handler": 1, "data": 1});
+            let ended = serde_json::from_value::<Guarded<K>>(object).unwrap().ended();
+            assert_eq!(ended.unwrap_or_else(|| panic!("{}", K::kind(&()))).name_any(), "bad");
+        }
+        check::<Job>();
+        check::<berth_api::Workload>();
+        check::<berth_api::ClusterQueue>();
+        check::<berth_api::LocalQueue>();
+        check::<berth_api::Cohort>();
+        check::<berth_api::ResourceFlavor>();
+        check::<berth_api::WorkloadPriorityClass>();
+    }
 
     #[test]
     fn one_bad_item_does_not_hide_the_others() {

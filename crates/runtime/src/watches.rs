@@ -198,12 +198,15 @@ where
 
 /// True when the failure is one object that does not decode.
 fn is_decoding(error: &watcher::Error) -> bool {
-    matches!(
-        error,
+    match error {
         watcher::Error::InitialListFailed(kube::Error::SerdeError(_))
-            | watcher::Error::WatchStartFailed(kube::Error::SerdeError(_))
-            | watcher::Error::WatchFailed(kube::Error::SerdeError(_))
-    )
+        | watcher::Error::WatchStartFailed(kube::Error::SerdeError(_))
+        | watcher::Error::WatchFailed(kube::Error::SerdeError(_)) => true,
+        // kube reads a line that is no event as a Status, and every JSON object is one without any field. Trying it again
+        // without a guard would meet the same line for ever.
+        watcher::Error::WatchFailed(kube::Error::Api(status)) => status.code == 0 && status.reason.is_empty(),
+        _ => false,
+    }
 }
 
 /// Collects a list and turns events into changes.
@@ -214,7 +217,7 @@ struct Follower<'a, K> {
     failing: bool,
 }
 
-impl<K: Resource<DynamicType = ()>> Follower<'_, K> {
+impl<K: Resource<DynamicType = ()> + DeserializeOwned> Follower<'_, K> {
     fn take(&mut self, event: Event<Guarded<K>>) -> Option<Change<Box<K>>> {
         if self.failing && !matches!(event, Event::Init) {
             self.failing = false;
@@ -232,7 +235,8 @@ impl<K: Resource<DynamicType = ()>> Follower<'_, K> {
             }
             Event::InitDone => Some(Change::Reset(std::mem::take(&mut self.list))),
             Event::Apply(object) => Some(Change::Apply(self.decoded(object)?)),
-            Event::Delete(object) => Some(Change::Delete(self.decoded(object)?)),
+            // It may have been good when it was last seen: its end must not be missed.
+            Event::Delete(object) => Some(Change::Delete(slim(object.ended()?))),
         }
     }
 

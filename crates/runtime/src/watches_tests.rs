@@ -18,10 +18,19 @@ fn job(name: &str, parallelism: serde_json::Value) -> serde_json::Value {
 
 /// Serves whatever `items` holds as a list; watches hang open.
 fn server(items: Arc<Mutex<Vec<serde_json::Value>>>) -> Client {
+    server_with(items, Arc::default())
+}
+
+/// The same; every watch shows `event` first, however often it is begun.
+fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Option<serde_json::Value>>>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
-        let items = Arc::clone(&items);
+        let (items, event) = (Arc::clone(&items), Arc::clone(&event));
         async move {
             if request.uri().query().unwrap_or("").contains("watch=true") {
+                let event = event.lock().unwrap().clone();
+                if let Some(event) = event {
+                    return Ok(Response::new(Body::from(format!("{event}\n").into_bytes())));
+                }
                 std::future::pending::<()>().await;
             }
             let items = items.lock().unwrap().clone();
@@ -70,4 +79,25 @@ async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
     drop(seen);
     epochs.send_replace(2);
     task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bad_object_in_a_watch_does_not_stop_it() {
+    let items = Arc::new(Mutex::new(vec![job("one", 1.into())]));
+    let bad = serde_json::json!({"type": "MODIFIED", "object": job("bad", "many".into())});
+    let event = Arc::new(Mutex::new(Some(bad)));
+    let (sender, mut seen) = mpsc::channel(8);
+    let (_epochs, epoch) = channel::channel(0);
+    let client = server_with(Arc::clone(&items), Arc::clone(&event));
+    let context = Context { client, seen: sender, epoch, metrics: Arc::new(Metrics::new("test")) };
+    let task = tokio::spawn(follow::<Job>(context, 10, Observation::Job));
+    assert_eq!(reset(&mut seen).await, (vec!["one".to_owned()], 0));
+    // The list is read again under guard; then the watch goes past the bad object and shows what comes after it.
+    assert_eq!(reset(&mut seen).await, (vec!["one".to_owned()], 0));
+    *event.lock().unwrap() = Some(serde_json::json!({"type": "MODIFIED", "object": job("two", 2.into())}));
+    match tokio::time::timeout(std::time::Duration::from_secs(20), seen.recv()).await.unwrap().unwrap().observation {
+        Observation::Job(Change::Apply(job)) => assert_eq!(job.metadata.name.as_deref(), Some("two")),
+        other => panic!("{other:?}"),
+    }
+    task.abort();
 }
