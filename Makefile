@@ -10,7 +10,7 @@ endif
 CARGO ?= cargo
 say = @echo "== $(1)"
 
-.PHONY: help build check test lint unit e2e smoke demo crds controlplane scenarios night
+.PHONY: help build check test lint unit e2e smoke demo crds controlplane scenario night
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,14 +42,14 @@ check: lint unit smoke ## The inner loop: format, lints, unit tests, one smoke t
 
 e2e: build controlplane ## All end-to-end tests
 	$(call say,end-to-end tests on real control planes)
-	$(CARGO) test --locked -p berth-e2e --test harness --test smoke -- --nocapture
+	$(CARGO) test --locked -p berth-e2e --test '*' -- --nocapture
 	$(call say,the demo as a test)
 	DEMO_ONCE=1 $(CARGO) run --locked --quiet -p berth-e2e --bin demo
 
 test: lint unit e2e ## Everything that a change must pass
 
-scenarios: build controlplane ## The admission scenarios; part of test once all of them pass
-	$(CARGO) test --locked -p berth-e2e --test admission -- --nocapture
+scenario: build controlplane ## Some scenarios of one suite: SUITE=admission|crash SCENARIO=part-of-a-name
+	SCENARIO="$(SCENARIO)" $(CARGO) test --locked -p berth-e2e --test $(or $(SUITE),admission) -- --nocapture
 
 night: test ## What is wide and slow
 	$(call say,end-to-end tests again, five times)

@@ -163,7 +163,15 @@ impl ControlPlane {
     }
 
     fn spawn(&mut self, name: &str, program: &Path, args: Vec<String>, doomed: Option<&Path>) -> Result<()> {
-        let process = Guarded::start(Launch { name, program, args, env: Vec::new(), folder: &self.folder, doomed })?;
+        let process = Guarded::start(Launch {
+            name,
+            program,
+            args,
+            env: Vec::new(),
+            folder: &self.folder,
+            doomed,
+            restarts: false,
+        })?;
         self.processes.push(process);
         Ok(())
     }

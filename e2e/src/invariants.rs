@@ -394,23 +394,26 @@ impl Judge {
         std::mem::take(&mut self.violations)
     }
 
-    /// Q3: where the queues' statuses differ from the sum of the workloads; empty when the books balance.
-    pub fn unbalanced(&self) -> Vec<String> {
+    /// Q3: queues whose statuses differ from the sum of the workloads, by key; empty when the books balance.
+    pub fn unbalanced(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for (name, queue) in &self.cluster_queues {
             let mine = |w: &&Workload| w.cluster_queue == *name;
-            self.compare(queue, &format!("ClusterQueue {name}"), &mine, &mut found);
+            let texts = self.compare(queue, &format!("ClusterQueue {name}"), &mine);
+            found.extend(texts.into_iter().map(|text| (name.clone(), text)));
         }
         for (key, queue) in &self.local_queues {
             let namespace = text(queue, "/metadata/namespace");
             let mine =
                 |w: &&Workload| w.key.starts_with(&format!("{namespace}/")) && w.queue == text(queue, "/metadata/name");
-            self.compare(queue, &format!("LocalQueue {key}"), &mine, &mut found);
+            let texts = self.compare(queue, &format!("LocalQueue {key}"), &mine);
+            found.extend(texts.into_iter().map(|text| (key.clone(), text)));
         }
         found
     }
 
-    fn compare(&self, queue: &Value, what: &str, mine: &dyn Fn(&&Workload) -> bool, found: &mut Vec<String>) {
+    fn compare(&self, queue: &Value, what: &str, mine: &dyn Fn(&&Workload) -> bool) -> Vec<String> {
+        let mut found = Vec::new();
         let reserving: Vec<&Workload> =
             self.workloads.values().filter(|w| w.reserved && !w.finished).filter(mine).collect();
         let admitted: Vec<&Workload> = reserving.iter().copied().filter(|w| w.admitted).collect();
@@ -443,6 +446,7 @@ impl Judge {
         if waiting > 0 && !self.workloads.values().any(|w| !w.finished && !w.reserved) {
             found.push(format!("{what}: pendingWorkloads is {waiting}, but nothing waits anywhere"));
         }
+        found
     }
 }
 

@@ -113,7 +113,7 @@ fn q1_a_cut_counts_after_its_time() {
 #[test]
 fn q3_status_without_workloads() {
     let mut story = Story::new();
-    assert_eq!(story.judge.unbalanced(), Vec::<String>::new());
+    assert_eq!(story.judge.unbalanced(), Vec::<(String, String)>::new());
     let mut told = queue("4");
     told["status"] = json!({"flavorsReservation": [{"name": "f", "resources": [{"name": "cpu", "total": "1"}]}]});
     story.see(CLUSTER_QUEUE, told);

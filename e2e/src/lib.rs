@@ -3,7 +3,7 @@
 //! What it is for: end-to-end tests, the demo and the benchmarks. [`control_plane`] starts etcd, kube-apiserver,
 //! kube-controller-manager, kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs
 //! the shipped binary with exactly the chart's rights; [`observer`] watches everything and judges it by [`invariants`];
-//! [`wait`] waits for a state and says what it saw when the state does not come.
+//! [`proxy`] stands between Berth and the API server and breaks at chosen requests; [`wait`] waits for a state and says what it saw when the state does not come.
 //!
 //! What it never does: read the environment's KUBECONFIG, talk to a cluster that it did not start (the demo may, when asked),
 //! use Berth's own arithmetic to judge Berth's decisions, sleep and hope, or leave a process behind.
@@ -20,6 +20,7 @@ pub mod manifest;
 pub mod nodes;
 pub mod observer;
 pub mod process;
+pub mod proxy;
 pub mod quickstart;
 pub mod quota_tree;
 pub mod scenario;

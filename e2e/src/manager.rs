@@ -38,11 +38,20 @@ pub struct ManagerOptions {
     pub args: Vec<String>,
     /// Further environment.
     pub env: Vec<(String, String)>,
+    /// Whether it is started again when it dies, as a kubelet would.
+    pub restarts: bool,
 }
 
 impl Default for ManagerOptions {
     fn default() -> Self {
-        ManagerOptions { name: "berth".to_owned(), config: None, url: None, args: Vec::new(), env: Vec::new() }
+        ManagerOptions {
+            name: "berth".to_owned(),
+            config: None,
+            url: None,
+            args: Vec::new(),
+            env: Vec::new(),
+            restarts: false,
+        }
     }
 }
 
@@ -63,6 +72,7 @@ struct Invocation {
     args: Vec<String>,
     env: Vec<(String, String)>,
     folder: PathBuf,
+    restarts: bool,
 }
 
 /// Creates the namespace, service account, roles and bindings of the manager, from the chart's own rules.
@@ -185,7 +195,16 @@ impl Manager {
             args.extend(["--config".to_owned(), path.display().to_string()]);
         }
         args.extend(options.args);
-        let launch = Invocation { name: options.name, program, args, env: options.env, folder: folder.to_path_buf() };
+        // For a look inside, for example E2E_BERTH_ARGS=--zap-log-level=debug.
+        args.extend(std::env::var("E2E_BERTH_ARGS").unwrap_or_default().split_whitespace().map(str::to_owned));
+        let launch = Invocation {
+            name: options.name,
+            program,
+            args,
+            env: options.env,
+            folder: folder.to_path_buf(),
+            restarts: options.restarts,
+        };
         let process = launch.start()?;
         Ok(Manager { process, launch, metrics_port, health_port })
     }
@@ -250,6 +269,28 @@ impl Manager {
         self.process.kill();
         self.process = self.launch.start()?;
         self.wait_ready().await
+    }
+
+    /// Sends a signal by its name, for example `KILL`.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        self.process.signal(name)
+    }
+
+    /// R2: waits until the view that was kept up event by event equals one that is computed from fresh lists.
+    ///
+    /// # Errors
+    /// With both digests when they stay different, or when the engine's own check finds a problem.
+    pub async fn recomputes(&self) -> Result<()> {
+        wait::until(wait::STEP, "the view equals one from fresh lists", || async {
+            let (code, body) = self.debug("/debug/recompute").await?;
+            let answer: Value = serde_json::from_str(&body).with_context(|| format!("{code}: {body}"))?;
+            let sound = ["incremental", "fresh"].iter().all(|side| kinds::items(&answer[side], "/problems").is_empty());
+            Ok(Seen::when(answer["equal"] == json!(true) && sound, || body))
+        })
+        .await
     }
 
     /// Stops its clock: the process stands still (SIGSTOP).
@@ -323,6 +364,7 @@ impl Invocation {
             env: self.env.clone(),
             folder: &self.folder,
             doomed: None,
+            restarts: self.restarts,
         })
     }
 }

@@ -33,10 +33,38 @@ struct Recorded {
     fresh: Vec<Change>,
     /// Last known revision and state of every object, by kind and key.
     latest: BTreeMap<(&'static str, String), (u64, DynamicObject)>,
-    /// Changes per kind and key, for the complaint about unrest.
-    counts: BTreeMap<String, u64>,
-    last_change: Option<Instant>,
+    /// Revisions at which objects ended.
+    gone: BTreeMap<(&'static str, String), u64>,
+    /// Changes per kind and key and when the last one was seen.
+    touched: BTreeMap<(&'static str, String), (u64, Instant)>,
     total: u64,
+}
+
+/// The objects that a judgement is about, so that tests which share a control plane can be judged one by one.
+#[derive(Clone, Debug, Default)]
+pub struct Scope(String);
+
+impl Scope {
+    /// Everything.
+    pub fn all() -> Scope {
+        Scope::default()
+    }
+
+    /// Objects of one namespace, and cluster-scoped ones that are called as it or `<namespace>-...`.
+    pub fn of(namespace: &str) -> Scope {
+        Scope(namespace.to_owned())
+    }
+
+    /// Whether an object of this key (`namespace/name`, or a name) belongs here.
+    pub fn holds(&self, key: &str) -> bool {
+        let Some(rest) = key.strip_prefix(&self.0) else { return false };
+        self.0.is_empty() || rest.is_empty() || rest.starts_with('/') || (rest.starts_with('-') && !rest.contains('/'))
+    }
+
+    /// Whether a sentence names an object of this scope's namespace.
+    fn named_in(&self, sentence: &str) -> bool {
+        self.0.is_empty() || sentence.contains(&format!(" {}/", self.0))
+    }
 }
 
 /// The observer of one control plane.
@@ -44,6 +72,8 @@ pub struct Observer {
     client: Client,
     recorded: Arc<Mutex<Recorded>>,
     judge: Mutex<Judge>,
+    /// Broken promises that nobody has asked about yet.
+    open: Mutex<Vec<Violation>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -52,7 +82,7 @@ impl Observer {
     pub fn start(client: Client) -> Observer {
         let recorded = Arc::new(Mutex::new(Recorded::default()));
         let tasks = WATCHED.iter().map(|kind| tokio::spawn(follow(client.clone(), *kind, recorded.clone()))).collect();
-        Observer { client, recorded, judge: Mutex::new(Judge::default()), tasks }
+        Observer { client, recorded, judge: Mutex::default(), open: Mutex::default(), tasks }
     }
 
     /// Number of changes seen so far.
@@ -67,48 +97,50 @@ impl Observer {
 
     /// Waits until every watch has seen what a fresh list shows, then judges what is new.
     async fn catch_up(&self) -> Result<()> {
-        wait::until(wait::STEP, "the observer's watches are up to date", || async {
-            for kind in WATCHED {
-                let listed = kind.all(&self.client).list(&Default::default()).await?;
-                let mut revisions: BTreeMap<String, u64> = BTreeMap::new();
-                for object in &listed.items {
-                    revisions.insert(key(object), revision(object));
-                }
-                let recorded = lock(&self.recorded);
-                let known: BTreeMap<String, u64> = recorded
-                    .latest
-                    .iter()
-                    .filter(|((k, _), _)| *k == kind.kind)
-                    .map(|((_, key), (r, _))| (key.clone(), *r))
-                    .collect();
-                if known != revisions {
-                    return Ok(Seen::NotYet(format!(
-                        "{}: {} known, {} listed, or revisions differ",
-                        kind.kind,
-                        known.len(),
-                        revisions.len()
-                    )));
-                }
-            }
-            Ok(Seen::Yes(()))
-        })
-        .await?;
-        let mut fresh = std::mem::take(&mut lock(&self.recorded).fresh);
-        fresh.sort_by_key(|c| c.revision);
+        // A change below every list's own revision cannot come any more: all before it can be put in order.
+        let mut settled = u64::MAX;
+        for kind in WATCHED {
+            let listed = kind.all(&self.client).list(&Default::default()).await?;
+            let revisions: BTreeMap<String, u64> = listed.items.iter().map(|o| (key(o), revision(o))).collect();
+            let at = listed.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0);
+            wait::until(wait::STEP, "the observer's watches are up to date", || async {
+                Ok(match lock(&self.recorded).behind(kind, &revisions, at) {
+                    Some(what) => Seen::NotYet(what),
+                    None => Seen::Yes(()),
+                })
+            })
+            .await?;
+            settled = settled.min(at);
+        }
+        // Both locks at once: two scenarios that ask at the same time must not judge later changes before earlier ones.
         let mut judge = lock(&self.judge);
+        let mut fresh = {
+            let mut recorded = lock(&self.recorded);
+            let (fresh, later) =
+                std::mem::take(&mut recorded.fresh).into_iter().partition(|change| change.revision <= settled);
+            recorded.fresh = later;
+            let fresh: Vec<Change> = fresh;
+            fresh
+        };
+        fresh.sort_by_key(|c| c.revision);
         for change in &fresh {
             judge.take(change);
         }
         Ok(())
     }
 
-    /// Judges everything seen so far (all promises but Q3 and C6).
+    /// Judges everything seen so far (all promises but Q3 and C6); a broken promise is told once.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn violations(&self) -> Result<Vec<Violation>> {
+    pub async fn violations(&self, scope: &Scope) -> Result<Vec<Violation>> {
         self.catch_up().await?;
-        Ok(lock(&self.judge).verdict(Instant::now()))
+        let found = lock(&self.judge).verdict(Instant::now());
+        let mut open = lock(&self.open);
+        open.extend(found);
+        let (mine, others) = std::mem::take(&mut *open).into_iter().partition(|v| scope.named_in(&v.what));
+        *open = others;
+        Ok(mine)
     }
 
     /// The end of a test: waits until writes have stopped for `rest` (C6) and the books balance (Q3), then judges the history.
@@ -116,14 +148,22 @@ impl Observer {
     /// # Errors
     /// With every broken promise.
     pub async fn conclude(&self, rest: Duration) -> Result<()> {
+        self.conclude_in(&Scope::all(), rest).await
+    }
+
+    /// As [`Observer::conclude`], about one scope.
+    ///
+    /// # Errors
+    /// With every broken promise there.
+    pub async fn conclude_in(&self, scope: &Scope, rest: Duration) -> Result<()> {
         let mut broken: Vec<String> = Vec::new();
-        if let Err(e) = self.rest(rest).await {
+        if let Err(e) = self.rest(scope, rest).await {
             broken.push(format!("C6: {e:#}"));
         }
-        if let Err(e) = self.balanced().await {
+        if let Err(e) = self.balanced(scope).await {
             broken.push(format!("Q3: {e:#}"));
         }
-        broken.extend(self.violations().await?.iter().map(ToString::to_string));
+        broken.extend(self.violations(scope).await?.iter().map(ToString::to_string));
         if !broken.is_empty() {
             bail!("{} broken promise(s):\n  {}", broken.len(), broken.join("\n  "));
         }
@@ -131,17 +171,25 @@ impl Observer {
     }
 
     /// C6: no change of any watched object for `rest`, within half a minute.
-    async fn rest(&self, rest: Duration) -> Result<()> {
-        lock(&self.recorded).counts.clear();
+    async fn rest(&self, scope: &Scope, rest: Duration) -> Result<()> {
         let begun = Instant::now();
+        let before = lock(&self.recorded).touched.clone();
         loop {
-            let last = lock(&self.recorded).last_change.unwrap_or(begun).max(begun - rest);
+            let last = {
+                let recorded = lock(&self.recorded);
+                let times = recorded.touched.iter().filter(|((_, key), _)| scope.holds(key)).map(|(_, (_, at))| *at);
+                times.max().unwrap_or(begun).max(begun - rest)
+            };
             if last.elapsed() >= rest {
                 return Ok(());
             }
             if begun.elapsed() > REST_LIMIT + rest {
                 let recorded = lock(&self.recorded);
-                let mut busy: Vec<_> = recorded.counts.iter().map(|(k, n)| (*n, k.clone())).collect();
+                let grown = recorded.touched.iter().filter(|((_, key), _)| scope.holds(key)).map(|(slot, (n, _))| {
+                    let (kind, key) = slot;
+                    (n - before.get(slot).map_or(0, |(n, _)| *n), format!("{kind} {key}"))
+                });
+                let mut busy: Vec<_> = grown.collect();
                 busy.sort_by(|a, b| b.cmp(a));
                 busy.truncate(5);
                 bail!("writes did not stop within {} s; most changed: {busy:?}", begun.elapsed().as_secs());
@@ -151,13 +199,32 @@ impl Observer {
     }
 
     /// Q3: the queues' statuses agree with the workloads.
-    async fn balanced(&self) -> Result<()> {
+    async fn balanced(&self, scope: &Scope) -> Result<()> {
         wait::until(BOOKS_LIMIT, "the books balance", || async {
             self.catch_up().await?;
-            let found = lock(&self.judge).unbalanced();
-            Ok(Seen::when(found.is_empty(), || found.join("; ")))
+            let mut found = lock(&self.judge).unbalanced();
+            found.retain(|(key, _)| scope.holds(key));
+            Ok(Seen::when(found.is_empty(), || found.iter().map(|(_, t)| t.as_str()).collect::<Vec<_>>().join("; ")))
         })
         .await
+    }
+}
+
+impl Recorded {
+    /// What the watch of this kind has not shown yet of a list of revision `at`; `None` when nothing.
+    fn behind(&self, kind: Kind, listed: &BTreeMap<String, u64>, at: u64) -> Option<String> {
+        for (key, revision) in listed {
+            let seen = self.latest.get(&(kind.kind, key.clone())).map(|(r, _)| *r);
+            let gone = self.gone.get(&(kind.kind, key.clone())).copied();
+            if seen.max(gone).unwrap_or(0) < *revision {
+                return Some(format!("{} {key} at {revision} is not seen", kind.kind));
+            }
+        }
+        let vanished = self
+            .latest
+            .iter()
+            .find(|((k, key), (revision, _))| *k == kind.kind && *revision <= at && !listed.contains_key(key));
+        vanished.map(|((_, key), _)| format!("the end of {} {key} is not seen", kind.kind))
     }
 }
 
@@ -193,15 +260,16 @@ fn record(recorded: &Mutex<Recorded>, kind: Kind, object: DynamicObject, deleted
     if !deleted && recorded.latest.get(&slot).is_some_and(|(known, _)| *known == revision) {
         return;
     }
+    let now = Instant::now();
+    let touched = recorded.touched.entry(slot.clone()).or_insert((0, now));
+    *touched = (touched.0 + 1, now);
     if deleted {
         recorded.latest.remove(&slot);
+        recorded.gone.insert(slot, revision);
     } else {
         recorded.latest.insert(slot, (revision, object));
     }
-    let now = Instant::now();
     recorded.fresh.push(Change { revision, kind, object: value, deleted, at: now });
-    *recorded.counts.entry(format!("{} {key}", kind.kind)).or_default() += 1;
-    recorded.last_change = Some(now);
     recorded.total += 1;
 }
 
@@ -232,5 +300,40 @@ async fn follow(client: Client, kind: Kind, recorded: Arc<Mutex<Recorded>>) {
             Ok(Event::Delete(object)) => record(&recorded, kind, object, true),
             Err(e) => eprintln!("observer: watch of {}: {e}", kinds::Kind::resource(kind).plural),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_holds_its_own_names_only() {
+        let scope = Scope::of("hold");
+        for (key, mine) in [
+            ("hold", true),
+            ("hold-cq", true),
+            ("hold/queue", true),
+            ("holder", false),
+            ("hold-more/queue", false),
+            ("local-hold/queue", false),
+        ] {
+            assert_eq!(scope.holds(key), mine, "{key}");
+        }
+        assert!(Scope::all().holds("any/thing"));
+    }
+
+    #[test]
+    fn a_watch_is_behind_until_it_has_shown_what_was_listed() {
+        let mut recorded = Recorded::default();
+        let listed = BTreeMap::from([("ns/a".to_owned(), 5)]);
+        assert!(recorded.behind(JOB, &listed, 7).is_some(), "a is not known");
+        recorded.gone.insert((JOB.kind, "ns/a".to_owned()), 8);
+        assert!(recorded.behind(JOB, &listed, 7).is_none(), "a has ended since");
+        let object: DynamicObject =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "b"}})).unwrap_or_else(|e| panic!("{e}"));
+        recorded.latest.insert((JOB.kind, "ns/b".to_owned()), (6, object));
+        assert!(recorded.behind(JOB, &listed, 7).is_some(), "the end of b is missing");
+        assert!(recorded.behind(JOB, &listed, 5).is_none(), "b is younger than the list");
     }
 }

@@ -29,6 +29,28 @@ kill -9 "$watch" 2>/dev/null
 exit "$code"
 "#;
 
+/// As [`GUARD`], but the program is started again whenever it ends, as a kubelet would; the pid file names the present one.
+const RESTARTING_GUARD: &str = r#"
+exec 3<&0 </dev/null
+doomed=$1; shift
+(
+  read -r _ <&3
+  : > "$0.stop"
+  kill -9 "$(cat "$0")" 2>/dev/null
+  [ -n "$doomed" ] && rm -rf "$doomed"
+  :
+) >/dev/null 2>&1 &
+while [ ! -e "$0.stop" ]; do
+  "$@" 3<&- &
+  pid=$!
+  echo "$pid" > "$0"
+  # The end may have been asked for before the pid file named this one.
+  [ -e "$0.stop" ] && kill -9 "$pid" 2>/dev/null
+  wait "$pid"
+  sleep 0.05
+done
+"#;
+
 /// A running program with its log file.
 #[derive(Debug)]
 pub struct Guarded {
@@ -54,6 +76,8 @@ pub struct Launch<'a> {
     pub folder: &'a Path,
     /// A folder that is worthless once the program is gone and is removed with it.
     pub doomed: Option<&'a Path>,
+    /// Whether the program is started again when it ends before it is told to.
+    pub restarts: bool,
 }
 
 impl Guarded {
@@ -65,6 +89,7 @@ impl Guarded {
         let log = launch.folder.join(format!("{}.log", launch.name));
         let pid_file = launch.folder.join(format!("{}.pid", launch.name));
         let _ = fs::remove_file(&pid_file);
+        let _ = fs::remove_file(launch.folder.join(format!("{}.pid.stop", launch.name)));
         let out = File::options()
             .create(true)
             .append(true)
@@ -73,7 +98,7 @@ impl Guarded {
         let mut command = Command::new("sh");
         command
             .arg("-c")
-            .arg(GUARD)
+            .arg(if launch.restarts { RESTARTING_GUARD } else { GUARD })
             .arg(&pid_file)
             .arg(launch.doomed.map(Path::as_os_str).unwrap_or_else(|| OsStr::new("")))
             .arg(launch.program)

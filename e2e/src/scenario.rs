@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::StreamExt;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD, c
 use crate::manager::{self, Manager, ManagerOptions};
 use crate::manifest;
 use crate::nodes::{self, Pool};
-use crate::observer::Observer;
+use crate::observer::{Observer, Scope};
 use crate::wait::{self, STEP, Seen};
 use crate::world;
 
@@ -37,7 +38,14 @@ impl Stage {
     /// # Errors
     /// When any of this fails.
     pub async fn start(name: &str, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
-        let plane = ControlPlane::start(Options::with_crds(name)).await?;
+        Self::on(ControlPlane::start(Options::with_crds(name)).await?, pools, options).await
+    }
+
+    /// As [`Stage::start`], on a control plane that has the CRDs.
+    ///
+    /// # Errors
+    /// When any of this fails.
+    pub async fn on(plane: ControlPlane, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
         let client = plane.client();
         let ready = async {
             manager::install(&client).await?;
@@ -294,7 +302,8 @@ impl Scenario<'_> {
     /// # Errors
     /// With what is wrong.
     pub async fn conclude(self) -> Result<()> {
-        self.stage.observer.conclude(REST).await.context("before cleaning up")?;
+        let scope = Scope::of(&self.namespace);
+        self.stage.observer.conclude_in(&scope, REST).await.context("before cleaning up")?;
         for job in JOB.list(&self.client, &self.namespace).await? {
             JOB.delete(&self.client, &self.namespace, text(&job, "/metadata/name")).await?;
         }
@@ -303,10 +312,10 @@ impl Scenario<'_> {
             Ok(Seen::when(left.is_empty(), || format!("{:?}", left.iter().map(kinds::key).collect::<Vec<_>>())))
         })
         .await?;
-        self.stage.observer.conclude(REST).await.context("after cleaning up")?;
+        self.stage.observer.conclude_in(&scope, REST).await.context("after cleaning up")?;
         for queue in CLUSTER_QUEUE.list(&self.client, "").await? {
             let name = text(&queue, "/metadata/name");
-            if !name.starts_with(&self.namespace) {
+            if !scope.holds(name) {
                 continue;
             }
             for list in ["flavorsReservation", "flavorsUsage"] {
@@ -324,7 +333,7 @@ impl Scenario<'_> {
         for kind in [CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR, kinds::WORKLOAD_PRIORITY_CLASS] {
             for object in kind.list(&self.client, "").await? {
                 let name = text(&object, "/metadata/name");
-                if name.starts_with(&self.namespace) {
+                if scope.holds(name) {
                     kind.delete(&self.client, "", name).await?;
                 }
             }
@@ -333,12 +342,7 @@ impl Scenario<'_> {
             let mut left = Vec::new();
             for kind in [CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR] {
                 let names = kind.list(&self.client, "").await?;
-                left.extend(
-                    names
-                        .iter()
-                        .map(|o| text(o, "/metadata/name").to_owned())
-                        .filter(|n| n.starts_with(&self.namespace)),
-                );
+                left.extend(names.iter().map(|o| text(o, "/metadata/name").to_owned()).filter(|n| scope.holds(n)));
             }
             Ok(Seen::when(left.is_empty(), || format!("left: {}", left.join(", "))))
         })
@@ -349,38 +353,39 @@ impl Scenario<'_> {
 /// A name and what runs under it.
 pub type Run<'a> = (&'static str, futures::future::BoxFuture<'a, Result<()>>);
 
-/// Runs scenarios one after the other, each with its verdict on one line; `SCENARIO=text` selects by name.
+/// Scenarios that run at the same time: most of each is waiting.
+const AT_ONCE: usize = 12;
+
+/// Runs scenarios, some at the same time, each with its verdict on one line; `SCENARIO=text` selects by name. Each must be
+/// called as its namespace.
 ///
 /// # Errors
 /// With the failures of all that failed.
 pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
-    let mut failures = Vec::new();
-    let mut passed = 0;
-    for (name, run) in runs {
-        if !name.contains(&wanted) {
-            continue;
-        }
+    let selected = runs.into_iter().filter(|(name, _)| name.contains(&wanted)).map(|(name, run)| async move {
         let begun = std::time::Instant::now();
-        match run.await {
-            Ok(()) => {
-                passed += 1;
-                println!("scenario {name}: ok ({:.1} s)", begun.elapsed().as_secs_f64());
-            }
-            Err(e) => {
-                println!("scenario {name}: FAILED ({:.1} s): {e:#}", begun.elapsed().as_secs_f64());
-                // What else was broken belongs to this scenario and not to the next one.
-                for violation in stage.observer.violations().await? {
-                    println!("scenario {name}: also {violation}");
-                }
-                failures.push(format!("=== {name}\n{}", stage.failure(name, &e).await));
-            }
+        let outcome = run.await;
+        let seconds = begun.elapsed().as_secs_f64();
+        let Err(error) = outcome else {
+            println!("scenario {name}: ok ({seconds:.1} s)");
+            return None;
+        };
+        println!("scenario {name}: FAILED ({seconds:.1} s): {error:#}");
+        let mut report = format!("=== {name}\n{}", stage.failure(name, &error).await);
+        // What else was broken is told with it, and not at the end of all.
+        for violation in stage.observer.violations(&Scope::of(name)).await.unwrap_or_default() {
+            report.push_str(&format!("\nalso {violation}"));
         }
-    }
-    println!("{passed} scenarios passed, {} failed", failures.len());
+        Some(report)
+    });
+    let outcomes: Vec<Option<String>> = futures::stream::iter(selected).buffer_unordered(AT_ONCE).collect().await;
+    let (ran, failures): (usize, Vec<String>) = (outcomes.len(), outcomes.into_iter().flatten().collect());
+    println!("{} scenarios passed, {} failed", ran - failures.len(), failures.len());
     if !failures.is_empty() {
         bail!("{} scenario(s) failed\n{}", failures.len(), failures.join("\n"));
     }
-    ensure!(passed > 0, "no scenario is called like {wanted:?}");
-    Ok(())
+    ensure!(ran > 0, "no scenario is called like {wanted:?}");
+    // What belongs to no scenario counts as well.
+    stage.observer.conclude(REST).await
 }

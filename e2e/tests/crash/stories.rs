@@ -1,0 +1,187 @@
+//! What users do, so that Berth does each kind of write.
+
+use anyhow::Result;
+use berth_e2e::kinds::{JOB, LOCAL_QUEUE, WORKLOAD, condition, text};
+use berth_e2e::manifest::{group, local_queue, quota};
+use berth_e2e::scenario::Scenario;
+use berth_e2e::wait::{self, STEP, Seen};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::json;
+
+type Told<'a> = BoxFuture<'a, Result<()>>;
+
+/// Two jobs run one after the other.
+pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("one").run_ms(300)).await?;
+        s.create(s.job("two")).await?;
+        s.finished("one").await?;
+        s.finished("two").await
+    }
+    .boxed()
+}
+
+/// A job's pods become ready and stay so.
+pub(crate) fn stays_ready<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("steady").endless()).await?;
+        s.workload("steady", "PodsReady", |w| condition(w, "PodsReady") == "True").await?;
+        s.remove("steady").await
+    }
+    .boxed()
+}
+
+/// A job waits for a larger quota.
+pub(crate) fn too_big_at_first<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("big").cpu("2")).await?;
+        s.pending("big").await?;
+        let groups = [group(&[(&s.name("flavor"), &[quota("cpu", "2")])])];
+        s.edit_queue(&s.name("cq"), &json!({"resourceGroups": groups})).await?;
+        s.finished("big").await
+    }
+    .boxed()
+}
+
+/// A job arrives unsuspended while the queue is full.
+pub(crate) fn arrives_running<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("first").endless()).await?;
+        s.admitted("first").await?;
+        s.create(s.job("eager").spec(&json!({"suspend": false})).endless()).await?;
+        s.job_is("eager", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
+        s.remove("first").await?;
+        s.admitted("eager").await?;
+        s.remove("eager").await
+    }
+    .boxed()
+}
+
+/// A running job is stopped by its queue, its pods take their time, and it runs again.
+pub(crate) fn drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("2", &json!({})).await?;
+        s.create(s.job("running").pods(2).endless().termination_ms(300)).await?;
+        s.admitted("running").await?;
+        s.nodes_of("running", 2).await?;
+        s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "HoldAndDrain"})).await?;
+        s.workload("running", "quota released", |w| condition(w, "QuotaReserved") == "False").await?;
+        s.job_is("running", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
+        s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "None"})).await?;
+        s.admitted("running").await?;
+        s.nodes_of("running", 2).await?;
+        s.remove("running").await
+    }
+    .boxed()
+}
+
+/// A job runs longer than it may.
+pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("long").label("kueue.x-k8s.io/max-exec-time-seconds", "1").endless()).await?;
+        s.admitted("long").await?;
+        s.workload("long", "deactivated and without quota", |w| {
+            w["spec"]["active"] == json!(false) && condition(w, "QuotaReserved") == "False"
+        })
+        .await?;
+        s.job_is("long", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
+        // Its place is free.
+        s.create(s.job("next")).await?;
+        s.finished("next").await
+    }
+    .boxed()
+}
+
+/// A waiting job is moved to another queue.
+pub(crate) fn moves_to_another_queue<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.apply(&local_queue(&s.namespace, "other", &s.name("cq"))).await?;
+        LOCAL_QUEUE.patch(&s.client, &s.namespace, "queue", &json!({"spec": {"stopPolicy": "Hold"}})).await?;
+        s.object_is(LOCAL_QUEUE, "queue", "Active=False", |q| condition(q, "Active") == "False").await?;
+        s.create(s.job("mover")).await?;
+        s.workload("mover", "there", |_| true).await?;
+        let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}});
+        JOB.patch(&s.client, &s.namespace, "mover", &label).await?;
+        s.finished("mover").await
+    }
+    .boxed()
+}
+
+/// A job brings a Workload that somebody made before it.
+pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        let job = s.job("guest").label("kueue.x-k8s.io/prebuilt-workload-name", "made-before");
+        let template = job.manifest()["spec"]["template"].clone();
+        s.apply(&json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+            "metadata": {"namespace": s.namespace, "name": "made-before"},
+            "spec": {"queueName": "queue", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]},
+        }))
+        .await?;
+        s.create(job).await?;
+        s.finished("guest").await?;
+        s.remove("guest").await?;
+        WORKLOAD.delete(&s.client, &s.namespace, "made-before").await
+    }
+    .boxed()
+}
+
+/// A job has fewer pods left than it began with.
+pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("2", &json!({})).await?;
+        s.create(s.job("waves").run_ms(2000).spec(&json!({"parallelism": 2, "completions": 3}))).await?;
+        s.finished("waves").await
+    }
+    .boxed()
+}
+
+/// A running job is made larger by hand: it is stopped and waits for what it now wants.
+pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("2", &json!({})).await?;
+        let created = s.create(s.job("grows").spec(&json!({"completions": 2})).endless()).await?;
+        let first = s.admitted("grows").await?;
+        // A job that is stopped before its controller has seen its start may get a pod afterwards.
+        s.nodes_of("grows", 1).await?;
+        s.stage.observer.user_edited(text(&created, "/metadata/uid"));
+        JOB.patch(&s.client, &s.namespace, "grows", &json!({"spec": {"parallelism": 2}})).await?;
+        wait::until(STEP, "the job runs with two pods under another workload", || async {
+            let job = s.get_job("grows").await?;
+            let workload = s.workload_of("grows").await?.unwrap_or_default();
+            let other = text(&workload, "/metadata/uid") != text(&first, "/metadata/uid");
+            let admitted = condition(&workload, "Admitted") == "True";
+            let there = other && admitted && job["spec"]["suspend"] == json!(false);
+            Ok(Seen::when(there, || {
+                format!("other workload: {other}, {}, {}", workload["status"], job["spec"]["suspend"])
+            }))
+        })
+        .await?;
+        s.nodes_of("grows", 2).await?;
+        s.remove("grows").await
+    }
+    .boxed()
+}
+
+/// A running job is deleted; the next one waits for its pods.
+pub(crate) fn deleted_while_it_runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("gone").endless().termination_ms(700)).await?;
+        s.admitted("gone").await?;
+        s.nodes_of("gone", 1).await?;
+        s.create(s.job("next")).await?;
+        s.pending("next").await?;
+        JOB.delete(&s.client, &s.namespace, "gone").await?;
+        s.finished("next").await
+    }
+    .boxed()
+}

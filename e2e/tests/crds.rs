@@ -1,0 +1,251 @@
+//! Every CRD on a real server: applied as an administrator does, and asked with objects that it must accept, complete, prune or
+//! refuse. The answers are in `cases/crds`, one file per kind: they are those of Kueue's own CRDs, apart from five whose rules fail on
+//! an absent field there and say what is wrong here.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use berth_e2e::binaries::repository;
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::kinds::{self, items, text};
+use futures::StreamExt;
+use http::{Method, Request};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+const VERSION: &str = "kueue.x-k8s.io/v1beta2";
+
+/// Kinds of v1beta1 whose storage form is the same: they are served without a conversion webhook.
+const BETA1: [&str; 6] = [
+    "admissionchecks",
+    "multikueueconfigs",
+    "provisioningrequestconfigs",
+    "resourceflavors",
+    "topologies",
+    "workloadpriorityclasses",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crds_behave_as_kueues() -> Result<()> {
+    let plane = ControlPlane::start(Options { name: "crds".to_owned(), ..Options::default() }).await?;
+    let outcome = async {
+        applied_by_hand(&plane).await?;
+        served_versions(&plane).await?;
+        answers(&plane.client()).await
+    };
+    let outcome = outcome.await;
+    if outcome.is_err() {
+        plane.keep_files();
+    }
+    plane.stop().await;
+    outcome
+}
+
+async fn applied_by_hand(plane: &ControlPlane) -> Result<()> {
+    let folder = repository().join("crds");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder)? {
+        let file = entry?.path().display().to_string();
+        let args = ["apply", "--server-side", "-f", &file];
+        plane.kubectl(&args).await?;
+        let again = plane.kubectl(&args).await?;
+        ensure!(again.contains("serverside-applied"), "{file}: {again}");
+        count += 1;
+    }
+    ensure!(count == 11, "{count} files in crds/");
+    kinds::apply_crds(&plane.client(), &folder).await?;
+    let crds = plane.kubectl(&["get", "crds", "-o", "json"]).await?;
+    let crds: Value = serde_json::from_str(&crds)?;
+    for crd in items(&crds, "/items") {
+        let name = text(crd, "/metadata/name");
+        for wrong in ["NonStructuralSchema", "Terminating"] {
+            ensure!(kinds::condition(crd, wrong) != "True", "{name} is {wrong}");
+        }
+        ensure!(kinds::condition(crd, "NamesAccepted") == "True", "names of {name} are not accepted");
+    }
+    Ok(())
+}
+
+async fn served_versions(plane: &ControlPlane) -> Result<()> {
+    for (version, expected) in [("v1beta2", 11), ("v1beta1", BETA1.len())] {
+        let list: Value =
+            serde_json::from_str(&plane.kubectl(&["get", "--raw", &format!("/apis/kueue.x-k8s.io/{version}")]).await?)?;
+        let mut names: Vec<&str> =
+            items(&list, "/resources").iter().map(|r| text(r, "/name")).filter(|n| !n.contains('/')).collect();
+        names.sort_unstable();
+        ensure!(names.len() == expected, "{version} serves {names:?}");
+        ensure!(version == "v1beta2" || names == BETA1, "{version} serves {names:?}");
+    }
+    Ok(())
+}
+
+/// The pod template that the cases call `plain`: one port twice with different protocols, an unknown field, and metadata that is
+/// not kept.
+fn plain() -> Value {
+    json!({
+        "metadata": {"labels": {"a": "b"}, "annotations": {"x": "y"}, "name": "n", "ownerReferences": [{"a": 1}]},
+        "spec": {"fromTheFuture": 1, "containers": [{
+            "name": "c", "image": "x", "resources": {"requests": {"cpu": 1}},
+            "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}],
+        }]},
+    })
+}
+
+/// Replaces the word by the template, or the template as it is stored by the word.
+fn with_template(value: &Value, from: &Value, to: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(k, v)| {
+                (k.clone(), if k == "template" && v == from { to.clone() } else { with_template(v, from, to) })
+            })
+            .collect(),
+        Value::Array(list) => list.iter().map(|v| with_template(v, from, to)).collect(),
+        other => other.clone(),
+    }
+}
+
+struct Server<'a> {
+    client: &'a Client,
+    stored: Value,
+}
+
+impl Server<'_> {
+    async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+        let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, content)
+            .body(Body::from(body.to_string().into_bytes()))?;
+        let response = self.client.send(request).await?;
+        let code = response.status();
+        let bytes = response.into_body().collect_bytes().await?;
+        let answer: Value = serde_json::from_slice(&bytes).with_context(|| format!("{path} answered {code}"))?;
+        if code.is_success() {
+            let mut kept = json!({});
+            for field in answer
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(k, _)| !matches!(k.as_str(), "metadata" | "apiVersion" | "kind"))
+            {
+                kept[field.0] = field.1.clone();
+            }
+            return Ok(json!({"accepted": with_template(&kept, &self.stored, &json!("plain"))}));
+        }
+        ensure!(text(&answer, "/kind") == "Status", "{path} answered {code}: {answer}");
+        let mut causes: Vec<Value> = items(&answer, "/details/causes")
+            .iter()
+            .map(|cause| json!([text(cause, "/field"), text(cause, "/message")]))
+            .collect();
+        if causes.is_empty() {
+            causes.push(json!(["", text(&answer, "/message")]));
+        }
+        causes.sort_by_key(ToString::to_string);
+        Ok(json!({"refused": causes}))
+    }
+
+    async fn answers(&self, kind: &str, number: usize, case: &Value) -> Result<Vec<Value>> {
+        let plural = match kind {
+            "Topology" => "topologies".to_owned(),
+            "WorkloadPriorityClass" => "workloadpriorityclasses".to_owned(),
+            other => format!("{}s", other.to_lowercase()),
+        };
+        let namespace = if matches!(kind, "LocalQueue" | "Workload") { "namespaces/default/" } else { "" };
+        let base = format!("/apis/{VERSION}/{namespace}{plural}");
+        let name = format!("case-{number}");
+        let mut object = with_template(&case["create"], &json!("plain"), &plain());
+        object["apiVersion"] = json!(VERSION);
+        object["kind"] = json!(kind);
+        object["metadata"] = json!({"name": name});
+        let mut answers = vec![self.ask(Method::POST, &base, &object).await?];
+        if answers[0].get("accepted").is_none() {
+            return Ok(answers);
+        }
+        for step in items(case, "/steps") {
+            let (path, patch) = match (step.get("status"), step.get("object")) {
+                (Some(patch), None) => (format!("{base}/{name}/status"), patch),
+                (None, Some(patch)) => (format!("{base}/{name}"), patch),
+                _ => bail!("a step is either `status` or `object`: {step}"),
+            };
+            answers.push(self.ask(Method::PATCH, &path, &with_template(patch, &json!("plain"), &plain())).await?);
+        }
+        self.ask(Method::DELETE, &format!("{base}/{name}"), &json!({})).await?;
+        Ok(answers)
+    }
+}
+
+async fn answers(client: &Client) -> Result<()> {
+    let mut server = Server { client, stored: Value::Null };
+    let probe = json!({"apiVersion": VERSION, "kind": "Workload", "metadata": {"name": "probe"},
+        "spec": {"podSets": [{"template": plain()}]}});
+    let path = format!("/apis/{VERSION}/namespaces/default/workloads");
+    let probed = server.ask(Method::POST, &path, &probe).await?;
+    server.stored = probed["accepted"]["spec"]["podSets"][0]["template"].clone();
+    let stored = &server.stored["spec"];
+    ensure!(stored.get("fromTheFuture").is_none(), "an unknown field is kept: {stored}");
+    ensure!(stored["containers"][0]["ports"][0]["protocol"] == "TCP", "the protocol is not defaulted: {stored}");
+
+    let mut files: Vec<_> = std::fs::read_dir(repository().join("e2e/cases/crds"))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<_>>()?;
+    files.sort();
+    let (mut cases, mut wrong) = (0, Vec::new());
+    for file in &files {
+        let text = std::fs::read_to_string(file)?;
+        let list: Vec<Value> = serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", file.display()))?;
+        let kind = file.file_stem().and_then(|s| s.to_str()).context("a file is called after its kind")?;
+        let told: Vec<Result<Vec<Value>>> = futures::stream::iter(list.iter().enumerate())
+            .map(|(number, case)| server.answers(kind, number, case))
+            .buffered(4)
+            .collect()
+            .await;
+        let told: Vec<Vec<Value>> = told.into_iter().collect::<Result<_>>()?;
+        cases += list.len();
+        if std::env::var("UPDATE").is_ok_and(|v| v == "1") {
+            write(file, &text, &list, &told)?;
+            continue;
+        }
+        for (case, told) in list.iter().zip(&told) {
+            compare(&format!("{kind}: {}", case["case"]), items(case, "/answers"), told, &mut wrong);
+        }
+    }
+    ensure!(files.len() == 11 && cases >= 108, "{} files with {cases} cases", files.len());
+    ensure!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+    println!("{cases} cases answered as expected");
+    Ok(())
+}
+
+fn compare(what: &str, expected: &[Value], told: &[Value], wrong: &mut Vec<String>) {
+    if expected.len() != told.len() {
+        wrong.push(format!("{what}: {} answers expected, {} given: {told:?}", expected.len(), told.len()));
+    }
+    for (number, (expected, told)) in expected.iter().zip(told).enumerate() {
+        if expected != told {
+            wrong.push(format!("{what}, request {number}:\n  expected {expected}\n  told     {told}"));
+        }
+        // A user finds the mistake by the field and by what is said about it.
+        for cause in items(told, "/refused") {
+            if text(cause, "/0").is_empty() || text(cause, "/1").is_empty() {
+                wrong.push(format!("{what}, request {number}: the refusal names no field: {cause}"));
+            }
+        }
+    }
+}
+
+fn write(file: &Path, old: &str, list: &[Value], told: &[Vec<Value>]) -> Result<()> {
+    let mut out: String = old.lines().take_while(|l| l.starts_with('#')).map(|l| format!("{l}\n")).collect();
+    for (case, told) in list.iter().zip(told) {
+        out.push_str(&format!("- case: {}\n  create: {}\n", case["case"], case["create"]));
+        if case.get("steps").is_some() {
+            out.push_str("  steps:\n");
+            items(case, "/steps").iter().for_each(|step| out.push_str(&format!("  - {step}\n")));
+        }
+        out.push_str("  answers:\n");
+        told.iter().for_each(|answer| out.push_str(&format!("  - {answer}\n")));
+    }
+    std::fs::write(file, out)?;
+    Ok(())
+}

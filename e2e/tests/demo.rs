@@ -1,0 +1,65 @@
+//! `make demo` on a cluster that exists: it names the server and asks, does nothing when it is not told yes, and shows the tiers
+//! when it is. The environment's KUBECONFIG is not read.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::kinds::{JOB, condition};
+use berth_e2e::{nodes, quickstart};
+use tokio::io::AsyncWriteExt;
+
+/// Runs the demo once with an answer on its standard input; whether it succeeded, and what it wrote.
+async fn demo(plane: &ControlPlane, answer: &str) -> Result<(bool, String)> {
+    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_demo"))
+        .env("DEMO_KUBECONFIG", plane.kubeconfig())
+        .env("DEMO_ONCE", "1")
+        .env("KUBECONFIG", "/nonexistent/of-somebody-else")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut stdin = child.stdin.take().context("a pipe")?;
+    stdin.write_all(answer.as_bytes()).await?;
+    drop(stdin);
+    let output = child.wait_with_output().await?;
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    Ok((output.status.success(), text))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_demo_asks_before_it_uses_a_cluster() -> Result<()> {
+    let plane = ControlPlane::start(Options { name: "demo-asks".to_owned(), ..Options::default() }).await?;
+    let outcome = asked(&plane).await;
+    if outcome.is_err() {
+        plane.keep_files();
+    }
+    plane.stop().await;
+    outcome
+}
+
+async fn asked(plane: &ControlPlane) -> Result<()> {
+    nodes::create(&plane.client(), &quickstart::pools()).await?;
+    for answer in ["no\n", "", "y\n"] {
+        let (succeeded, text) = demo(plane, answer).await?;
+        ensure!(!succeeded && text.contains("nothing was done"), "answer {answer:?}: {text}");
+        ensure!(text.contains(plane.url()), "it names the server: {text}");
+        for what in ["crds", "clusterroles berth-manager-role", "namespaces berth-system quickstart"] {
+            let mut args = vec!["get", "--ignore-not-found", "-o", "name"];
+            args.extend(what.split(' '));
+            let found = plane.kubectl(&args).await?;
+            ensure!(found.trim().is_empty(), "answer {answer:?} left {found}");
+        }
+    }
+    let (succeeded, text) = demo(plane, "yes\n").await?;
+    ensure!(succeeded, "{text}");
+    for tier in ["reserved", "on-demand", "spot"] {
+        let row = |line: &str| line.contains("train-") && line.split_whitespace().any(|word| word == tier);
+        ensure!(text.lines().any(row), "no job on {tier} is shown:\n{text}");
+    }
+    let jobs = JOB.list(&plane.client(), quickstart::NAMESPACE).await?;
+    ensure!(jobs.len() == 6 && jobs.iter().all(|j| condition(j, "Complete") == "True"), "{} jobs", jobs.len());
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! 500 jobs over 5 queues that borrow from each other: all finish, and the books are at zero.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD, condition, items};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manifest::{Job, cluster_queue, flavor, group, local_queue, quota};
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::quota_tree::thousandths;
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, Seen};
+use futures::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+
+const QUEUES: usize = 5;
+const JOBS: usize = 500;
+const LIMIT: Duration = Duration::from_secs(180);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_jobs_over_five_queues() -> Result<()> {
+    let stage = Stage::start("many", &[Pool::cpu("cpu", 6, Tier::OnDemand)], ManagerOptions::default()).await?;
+    let outcome = match all_finish(&stage).await {
+        Ok(()) => Ok(()),
+        Err(e) => Err(anyhow::anyhow!(stage.failure("", &e).await)),
+    };
+    stage.stop().await;
+    outcome
+}
+
+async fn all_finish(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("many").await?;
+    s.apply(&flavor(&s.name("flavor"), &[])).await?;
+    for number in 0..QUEUES {
+        let (queue, flavor) = (s.name(&format!("q{number}")), s.name("flavor"));
+        let cpu = quota("cpu", "8").borrowing("4").lending("6");
+        let more = json!({"cohortName": s.name("cohort")});
+        s.apply(&cluster_queue(&queue, &[group(&[(&flavor, &[cpu])])], &more)).await?;
+        s.apply(&local_queue(&s.namespace, &format!("q{number}"), &queue)).await?;
+    }
+    let begun = Instant::now();
+    let create = |number: usize| {
+        // Different sizes and times, always the same ones.
+        let (cpu, pods, run) = (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7));
+        let job = Job::new(&s.namespace, &format!("job-{number:03}"), &format!("q{}", number % QUEUES));
+        let job = job.cpu(&cpu.to_string()).pods(u32::try_from(pods).unwrap_or(1));
+        let job = job.run_ms(u32::try_from(run).unwrap_or(100));
+        // Every fifth arrives running.
+        let job = if number % 5 == 4 { job.spec(&json!({"suspend": false})) } else { job };
+        s.create(job)
+    };
+    futures::stream::iter((0..JOBS).map(create)).buffer_unordered(16).try_collect::<Vec<_>>().await?;
+    println!("{JOBS} jobs created after {:.1} s", begun.elapsed().as_secs_f64());
+    wait::until(LIMIT, "all jobs have finished", || async {
+        let jobs = JOB.list(&s.client, &s.namespace).await?;
+        let workloads = WORKLOAD.list(&s.client, &s.namespace).await?;
+        let complete = jobs.iter().filter(|j| condition(j, "Complete") == "True").count();
+        let finished = workloads.iter().filter(|w| condition(w, "Finished") == "True").count();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        Ok(Seen::when(complete == JOBS && finished == JOBS && workloads.len() == JOBS, || {
+            format!("{complete} complete, {finished} of {} workloads finished", workloads.len())
+        }))
+    })
+    .await?;
+    println!("{JOBS} jobs finished after {:.1} s", begun.elapsed().as_secs_f64());
+    at_zero(&s).await?;
+    stage.observer.conclude(Duration::from_secs(2)).await?;
+    stage.manager.recomputes().await?;
+    // Parked workloads that only the sweep found would be a wake-up that is missing.
+    let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
+    ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
+    s.conclude().await
+}
+
+/// Every figure of every queue's status is zero.
+async fn at_zero(s: &Scenario<'_>) -> Result<()> {
+    let used = |queue: &Value| -> Vec<String> {
+        let mut used = Vec::new();
+        for count in ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"] {
+            if queue["status"][count] != json!(0) {
+                used.push(format!("{count} is {}", queue["status"][count]));
+            }
+        }
+        for list in ["flavorsReservation", "flavorsUsage"] {
+            let resources = items(queue, &format!("/status/{list}")).iter().flat_map(|f| items(f, "/resources"));
+            for resource in resources {
+                for field in ["total", "borrowed"] {
+                    if resource.get(field).is_some_and(|v| thousandths(v) != Some(0)) {
+                        used.push(format!("{list} has {resource}"));
+                    }
+                }
+            }
+        }
+        used
+    };
+    for number in 0..QUEUES {
+        let name = s.name(&format!("q{number}"));
+        wait::until(wait::STEP, &format!("the books of {name} are at zero"), || async {
+            let queue = CLUSTER_QUEUE.get(&s.client, "", &name).await?.unwrap_or_default();
+            let local = LOCAL_QUEUE.get(&s.client, &s.namespace, &format!("q{number}")).await?.unwrap_or_default();
+            let (mut found, more) = (used(&queue), used(&local));
+            found.extend(more);
+            Ok(Seen::when(found.is_empty(), || found.join("; ")))
+        })
+        .await?;
+    }
+    Ok(())
+}
