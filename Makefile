@@ -10,7 +10,7 @@ endif
 CARGO ?= cargo
 say = @echo "== $(1)"
 
-.PHONY: help build check test lint unit e2e smoke demo crds controlplane scenario night
+.PHONY: help build check test lint unit e2e smoke demo crds controlplane scenario night bench
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,14 @@ test: lint unit e2e ## Everything that a change must pass
 
 scenario: build controlplane ## Some scenarios of one suite: SUITE=admission|crash SCENARIO=part-of-a-name
 	SCENARIO="$(SCENARIO)" $(CARGO) test --locked -p berth-e2e --test $(or $(SUITE),admission) -- --nocapture
+
+bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large|jobs SCALE=1 PREEMPTION=1 BENCH_KUEUE=path)
+	$(call say,building berth as it ships)
+	$(CARGO) build --release --locked -p berth-manager
+	$(call say,benchmark on a real control plane)
+	@BERTH_BINARY="$(or $(CARGO_TARGET_DIR),target)/release/berth" SHAPE="$(SHAPE)" SCALE="$(SCALE)" PREEMPTION="$(PREEMPTION)" \
+		BENCH_KUEUE="$(BENCH_KUEUE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)" \
+		$(CARGO) run --locked --quiet -p berth-e2e --bin bench
 
 night: test ## What is wide and slow
 	$(call say,end-to-end tests again, five times)

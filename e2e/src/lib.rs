@@ -10,6 +10,7 @@
 //!
 //! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
 
+pub mod bench;
 pub mod binaries;
 pub mod certificates;
 pub mod control_plane;

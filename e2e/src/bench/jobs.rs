@@ -1,0 +1,215 @@
+//! Real Jobs, end to end: through Berth, and the same ones unsuspended without it, on the same control plane.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::audit::{self, ByAgent};
+use super::feed::Feed;
+use super::meter::Requests;
+use super::plane::{self, Bed, IN_FLIGHT};
+use super::report::{Part, Report};
+use super::subject::{Kind, Subject};
+use super::{Settings, workloads};
+use crate::control_plane::create_namespace;
+use crate::manifest::{self, Job};
+use crate::nodes::{self, Pool, Tier};
+use crate::wait::{self, Seen};
+
+/// Queues.
+const QUEUES: usize = 5;
+/// Jobs per queue at scale 1.
+const PER_QUEUE: f64 = 200.0;
+/// Cpus of each queue: half of its Jobs wait at first.
+const QUOTA: &str = "100";
+/// Nodes of 32 cores: room for every pod at once, so that only the queues make Jobs wait.
+const NODES: u32 = 40;
+/// Jobs that run before anything is measured.
+const WARM_UP: usize = 50;
+/// Without any change for that long the run has failed.
+const STALL: Duration = Duration::from_secs(60);
+
+/// Runs the shape.
+///
+/// # Errors
+/// When the control plane or the operator fails, or the Jobs do not finish.
+pub async fn run(settings: &Settings) -> Result<Report> {
+    let mut report = Report::begin();
+    let bed = Bed::start("jobs", true).await?;
+    let outcome = measured(&bed, settings).await;
+    if outcome.is_err() {
+        bed.plane.keep_files();
+    }
+    bed.stop().await;
+    report.parts.push(outcome?);
+    Ok(report)
+}
+
+async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
+    let client = &bed.client;
+    let total = QUEUES * ((PER_QUEUE * settings.scale).round() as usize).max(1);
+    nodes::create(client, &[Pool::cpu("cpu", NODES, Tier::OnDemand)]).await?;
+    for namespace in ["warm-up", "queued", "plain"] {
+        create_namespace(client, namespace, &[]).await?;
+    }
+    plain(bed, "warm-up", WARM_UP.min(total)).await.context("warming up")?;
+    let mut queues = vec![manifest::flavor("default", &[])];
+    for queue in 0..QUEUES {
+        let name = format!("queue-{queue}");
+        let group = manifest::group(&[("default", &[manifest::quota("cpu", QUOTA)])]);
+        queues.push(manifest::cluster_queue(&name, &[group], &json!({})));
+        queues.push(manifest::local_queue("queued", &name, &name));
+    }
+    plane::apply_all(client, queues).await?;
+    let subject = Kind::Berth.start(bed).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+
+    eprintln!("bench: {total} jobs through {QUEUES} queues");
+    let from = bed.audit.mark();
+    let (_, dropped_before) = subject.own_count().await?;
+    let wall = queued(bed, total).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
+    settle(&subject, bed, total).await?;
+    let with = bed.audit.between(from, bed.audit.mark())?;
+    let (own, dropped) = subject.own_count().await?;
+    let usage = subject.usage()?;
+    let idle = workloads::idle(bed, subject, settings).await?;
+
+    eprintln!("bench: {total} jobs without Berth");
+    let from = bed.audit.mark();
+    let plain_wall = plain(bed, "plain", total).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let without = bed.audit.between(from, bed.audit.mark())?;
+
+    let mut part = Part::new("berth");
+    part.add("jobs", total as f64, "");
+    part.add("wall", wall.as_secs_f64(), "s");
+    part.add("wall of the same jobs unsuspended without Berth", plain_wall.as_secs_f64(), "s");
+    part.goal("wall / wall without Berth", wall.as_secs_f64() / plain_wall.as_secs_f64(), "", 1.5);
+    let berth = audit::writes(&with.get("berth").cloned().unwrap_or_default());
+    let (objects, events) = audit::split_events(&berth);
+    part.goal("object writes per job by Berth", per(objects, total), "", 6.5);
+    part.goal("events per job by Berth", per(events, total), "", 5.0);
+    part.add("events dropped per job", (dropped - dropped_before) / total as f64, "");
+    let ((objects, events), (plain_objects, plain_events)) = (everybody(&with), everybody(&without));
+    part.add("object writes per job by everybody", per(objects, total), "");
+    part.add("events per job by everybody", per(events, total), "");
+    part.add("object writes per job by everybody, without Berth", per(plain_objects, total), "");
+    part.add("events per job by everybody, without Berth", per(plain_events, total), "");
+    let scale = settings.scale.max(0.1);
+    part.goal("cpu of the operator", usage.cpu_seconds, "s", 3.0 * scale);
+    part.goal("peak memory of the operator", usage.peak_mb, "MB", 50.0);
+    workloads::add_idle(&mut part, idle, total);
+    part.requests.insert("writes by Berth, audit log".to_owned(), berth);
+    part.requests.insert("requests by Berth, its own count since its start".to_owned(), own);
+    part.requests.insert("writes by program, with Berth".to_owned(), by_program(&with));
+    part.requests.insert("writes by program, without Berth".to_owned(), by_program(&without));
+    part.notes.push(format!(
+        "one pod of 1 cpu and 200 ms each, {QUEUES} queues of {QUOTA} cpus, {IN_FLIGHT} creations in flight; wall is from the \
+         first creation to the last job Complete"
+    ));
+    Ok(part)
+}
+
+fn per(count: u64, total: usize) -> f64 {
+    count as f64 / total as f64
+}
+
+/// Successful writes of objects of the run, and events, by all programs; leases are the machinery's heartbeat.
+fn everybody(all: &ByAgent) -> (u64, u64) {
+    let (mut objects, mut events) = (0, 0);
+    for requests in all.values() {
+        let (o, e) = audit::split_events(&without_leases(requests));
+        (objects, events) = (objects + o, events + e);
+    }
+    (objects, events)
+}
+
+fn without_leases(requests: &Requests) -> Requests {
+    let kept = audit::writes(requests).into_iter().filter(|(what, _)| !what.ends_with(" leases"));
+    kept.collect()
+}
+
+fn by_program(all: &ByAgent) -> Requests {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for (agent, requests) in all {
+        for (what, count) in without_leases(requests) {
+            *sums.entry(format!("{agent}: {what}")).or_default() += count;
+        }
+    }
+    sums
+}
+
+/// Jobs without Berth; the time until all are complete.
+async fn plain(bed: &Bed, namespace: &str, count: usize) -> Result<Duration> {
+    let jobs = (0..count).map(|n| Job::new(namespace, &format!("job-{n}"), "").spec(&json!({"suspend": false})));
+    complete(bed, namespace, jobs.map(|j| j.manifest()).collect()).await
+}
+
+/// The same Jobs through the queues.
+async fn queued(bed: &Bed, count: usize) -> Result<Duration> {
+    let jobs = (0..count).map(|n| Job::new("queued", &format!("job-{n}"), &format!("queue-{}", n % QUEUES)));
+    complete(bed, "queued", jobs.map(|j| j.manifest()).collect()).await
+}
+
+/// Creates Jobs and waits until all are complete.
+async fn complete(bed: &Bed, namespace: &str, jobs: Vec<Value>) -> Result<Duration> {
+    let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
+    let total = jobs.len();
+    let mut feed = Feed::start(&bed.client, &path).await?;
+    let begun = Instant::now();
+    let client = bed.client.clone();
+    let create = tokio::spawn(async move {
+        plane::each(jobs, |job| {
+            let (client, path) = (client.clone(), path.clone());
+            async move { plane::create(&client, &path, &job).await }
+        })
+        .await
+    });
+    let mut done = HashSet::new();
+    let mut told = begun;
+    while done.len() < total {
+        if told.elapsed() >= Duration::from_secs(10) {
+            told = Instant::now();
+            eprintln!("bench: {} s: {} of {total} jobs complete", begun.elapsed().as_secs(), done.len());
+        }
+        match tokio::time::timeout(STALL, feed.next()).await {
+            Err(_) => bail!("no change for {} s: {} of {total} jobs complete", STALL.as_secs(), done.len()),
+            Ok(Err(e)) => return Err(e),
+            Ok(Ok(job)) if job.is("Failed") => bail!("job {namespace}/{} failed", job.metadata.name),
+            Ok(Ok(job)) if job.is("Complete") => {
+                done.insert(job.metadata.name);
+            }
+            Ok(Ok(_)) => {}
+        }
+    }
+    let wall = begun.elapsed();
+    create.await??;
+    Ok(wall)
+}
+
+/// Waits until every Workload is Finished and the operator has been quiet for three seconds.
+async fn settle(subject: &Subject, bed: &Bed, total: usize) -> Result<()> {
+    wait::until(Duration::from_secs(60), "every workload is Finished and let go", || async {
+        let workloads = crate::kinds::WORKLOAD.list(&bed.client, "queued").await?;
+        let finished = workloads.iter().filter(|w| crate::kinds::condition(w, "Finished") == "True").count();
+        let held = workloads.iter().filter(|w| !crate::kinds::items(w, "/metadata/finalizers").is_empty()).count();
+        let text = || format!("{finished} of {total} finished, {held} with a finalizer");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        Ok(Seen::when(finished >= total && held == 0, text))
+    })
+    .await?;
+    let mut quiet = Instant::now();
+    let mut last = 0;
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while quiet.elapsed() < Duration::from_secs(6) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let (own, _) = subject.own_count().await?;
+        let now: u64 = own.iter().filter(|(what, _)| !what.ends_with(" leases")).map(|(_, count)| count).sum();
+        if now != last {
+            (quiet, last) = (Instant::now(), now);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The benchmark of the operator: the real binary on a real control plane, under Kueue's performance shapes.
+//!
+//! What it is for: wall time as a multiple of what the API server itself needs (the floor), time to admission, use of quota,
+//! requests, CPU and memory of the operator. [`shape`] says what is created and when; [`workloads`] creates Workloads and
+//! plays their jobs; [`jobs`] runs real Jobs; [`floor`] measures the API server; [`audit`] and [`meter`] count; [`report`]
+//! prints.
+//!
+//! What it never does: compare figures of different runs. Whatever is a goal is a ratio or a count of one run.
+
+pub mod audit;
+pub mod feed;
+pub mod floor;
+pub mod jobs;
+pub mod meter;
+pub mod plane;
+pub mod report;
+pub mod shape;
+pub mod subject;
+pub mod workloads;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// What to run, read from the environment: `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_KUEUE`, `BENCH_JSON`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `small` (15,000 Workloads over 30 queues), `large` (50,000 over 1,000) or `jobs` (1,000 Jobs over 5).
+    pub shape: String,
+    /// Factor on the number of objects per queue.
+    pub scale: f64,
+    /// Whether queues preempt (reclaim Any, within the queue LowerPriority).
+    pub preemption: bool,
+    /// Kueue's own `minimalkueue`, run beside Berth in the same process of measurement.
+    pub kueue: Option<PathBuf>,
+    /// Where the figures go as JSON.
+    pub json: Option<PathBuf>,
+    /// Seconds for which the restarted operator is watched while nothing happens; 0 leaves that out.
+    pub idle_seconds: u64,
+}
+
+impl Settings {
+    /// A run of one shape at a scale, with nothing else switched on.
+    pub fn of(shape: &str, scale: f64) -> Settings {
+        Settings { shape: shape.to_owned(), scale, preemption: false, kueue: None, json: None, idle_seconds: 0 }
+    }
+
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// When a value is not one that is allowed; the text names it.
+    pub fn from_environment() -> Result<Settings> {
+        let get = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let number = |name: &str, default: f64| -> Result<f64> {
+            let Some(text) = get(name) else { return Ok(default) };
+            text.parse().with_context(|| format!("{name}={text} is not a number"))
+        };
+        let shape = get("SHAPE").unwrap_or_else(|| "small".to_owned());
+        ensure!(["small", "large", "jobs"].contains(&shape.as_str()), "SHAPE={shape}: small, large or jobs");
+        let scale = number("SCALE", 1.0)?;
+        ensure!(scale > 0.0 && scale <= 100.0, "SCALE={scale} must be above 0 and at most 100");
+        Ok(Settings {
+            preemption: match get("PREEMPTION").as_deref() {
+                None | Some("0") => false,
+                Some("1") => true,
+                Some(other) => bail!("PREEMPTION={other}: 0 or 1"),
+            },
+            kueue: get("BENCH_KUEUE").map(PathBuf::from),
+            json: get("BENCH_JSON").map(PathBuf::from),
+            idle_seconds: number("IDLE", 20.0)? as u64,
+            shape,
+            scale,
+        })
+    }
+}
+
+/// Runs what the settings ask for.
+///
+/// # Errors
+/// When the control plane or the operator fails, or the run makes no progress.
+pub async fn run(settings: &Settings) -> Result<report::Report> {
+    let mut report = match settings.shape.as_str() {
+        "jobs" => jobs::run(settings).await?,
+        shape => workloads::run(&shape::Shape::named(shape, settings.scale)?, settings).await?,
+    };
+    report.settings(settings);
+    Ok(report)
+}

@@ -1,0 +1,64 @@
+//! The benchmark, scaled down to seconds, so that it cannot rot: counts and memory are judged, time is not.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::bench::report::Part;
+use berth_e2e::bench::{self, Settings};
+
+/// Statuses of 60 queues are written at most once per object and 5 s, and a few times at the beginning and the end.
+const QUEUES: f64 = 60.0;
+
+/// One at a time: two control planes would measure each other.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+async fn berth(shape: &str, scale: f64) -> Result<Part> {
+    let _turn = TURN.lock().await;
+    let report = bench::run(&Settings::of(shape, scale)).await?;
+    println!("{}", report.table());
+    report.parts.into_iter().find(|p| p.name == "berth").context("the report has a part for berth")
+}
+
+fn figure(part: &Part, name: &str) -> Result<f64> {
+    part.figure(name).with_context(|| format!("no figure {name:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workloads_cost_one_status_write_each() -> Result<()> {
+    let part = berth("small", 0.04).await?;
+    let count = figure(&part, "workloads")?;
+    let requests = part.requests.get("requests by the audit log").context("requests are listed")?;
+    let of = |what: &str| requests.get(what).copied().unwrap_or(0) as f64;
+    let (statuses, wall) = (of("apply workloads/status"), figure(&part, "wall")?);
+    ensure!(statuses >= count, "every admission is a write: {statuses} for {count}");
+    ensure!(statuses <= 1.3 * count, "{statuses} status writes for {count} workloads");
+    let queues = of("patch clusterqueues/status") + of("patch localqueues/status");
+    ensure!(queues <= QUEUES * (wall / 5.0 + 4.0), "{queues} statuses of {QUEUES} queues in {wall} s");
+    let refused = requests.iter().filter(|(what, _)| what.ends_with("(refused)")).map(|(_, n)| *n as f64).sum::<f64>();
+    ensure!(refused <= 0.05 * count, "{refused} refused requests for {count} workloads");
+    let (audit, own) = (
+        figure(&part, "requests per workload without events")? + figure(&part, "events per workload")?,
+        figure(&part, "requests per workload, the operator's own count")?,
+    );
+    ensure!((audit - own).abs() <= 0.05 * audit, "the audit log counts {audit} requests per workload, Berth {own}");
+    let peak = figure(&part, "peak memory of the operator")?;
+    ensure!(peak <= 80.0, "{peak} MB");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_cost_few_writes_each() -> Result<()> {
+    let part = berth("jobs", 0.1).await?;
+    let count = figure(&part, "jobs")?;
+    let requests = part.requests.get("writes by Berth, audit log").context("writes are listed")?;
+    let of = |what: &str| requests.get(what).copied().unwrap_or(0) as f64;
+    ensure!(of("create workloads") == count, "one Workload per Job: {requests:?}");
+    ensure!(of("patch jobs") <= 1.02 * count, "one write to start each Job: {requests:?}");
+    ensure!(
+        of("apply workloads/status") <= 3.2 * count,
+        "reserved, finished, and at most once told why not: {requests:?}"
+    );
+    let events = figure(&part, "events per job by Berth")?;
+    ensure!(events <= 5.5, "{events} events per job");
+    let peak = figure(&part, "peak memory of the operator")?;
+    ensure!(peak <= 50.0, "{peak} MB");
+    Ok(())
+}
