@@ -15,6 +15,8 @@ pub enum Change<T> {
     Delete(T),
     /// The complete list after a (re)list: what is not in it is gone.
     Reset(Vec<T>),
+    /// End of a (re)list whose objects came before it, one by one: namespace and name of each. What is not in it is gone.
+    Only(Vec<(String, String)>),
 }
 
 /// What the runtime tells control about the world.

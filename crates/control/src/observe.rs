@@ -23,27 +23,27 @@ impl Control {
             Observation::Job(change) => self.observe_jobs(change),
             Observation::Workload(change) => self.observe_workloads(change, now),
             Observation::ClusterQueue(change) => {
-                let known = self.view.cluster_queues.keys().cloned().collect();
+                let known = known(&change, self.view.cluster_queues.keys());
                 self.each(change, known, |me, name, object| me.put_cluster_queue(&name.1, object, now));
             }
             Observation::LocalQueue(change) => {
-                let known = self.view.local_queues.keys().cloned().collect();
+                let known = known(&change, self.view.local_queues.keys());
                 self.each_namespaced(change, known, |me, name, object| me.put_local_queue(&name, object, now));
             }
             Observation::AdmissionCheck(change) => {
-                let known = self.view.checks.keys().cloned().collect();
+                let known = known(&change, self.view.checks.keys());
                 self.each(change, known, |me, name, object| me.put_check(&name.1, object));
             }
             Observation::Cohort(change) => {
-                let known = self.view.cohorts.keys().cloned().collect();
+                let known = known(&change, self.view.cohorts.keys());
                 self.each(change, known, |me, name, object| me.put_cohort(&name.1, object, now));
             }
             Observation::ResourceFlavor(change) => {
-                let known = self.view.flavors.keys().cloned().collect();
+                let known = known(&change, self.view.flavors.keys());
                 self.each(change, known, |me, name, object| me.put_flavor(&name.1, object));
             }
             Observation::WorkloadPriorityClass(change) => {
-                let known = self.view.workload_priorities.keys().cloned().collect();
+                let known = known(&change, self.view.workload_priorities.keys());
                 self.each(change, known, |me, name, object| {
                     match object {
                         Some(object) => me.view.workload_priorities.insert(name.1, object.value),
@@ -53,7 +53,7 @@ impl Control {
                 });
             }
             Observation::PriorityClass(change) => {
-                let known = self.view.priorities.keys().cloned().collect();
+                let known = known(&change, self.view.priorities.keys());
                 self.each(change, known, |me, name, object| {
                     match object {
                         Some(object) => {
@@ -66,13 +66,13 @@ impl Control {
                 });
             }
             Observation::Namespace(change) => {
-                let known = self.view.namespaces.keys().cloned().collect();
+                let known = known(&change, self.view.namespaces.keys());
                 self.each(change, known, |me, name, object| {
                     me.put_namespace(&name.1, object.map(|object| object.metadata.labels.unwrap_or_default()));
                 });
             }
             Observation::LimitRange(change) => {
-                let known = self.view.limit_ranges.keys().cloned().collect();
+                let known = known(&change, self.view.limit_ranges.keys());
                 self.each_namespaced(change, known, |me, name, object| {
                     let place = name.0.clone();
                     match object {
@@ -84,7 +84,7 @@ impl Control {
                 });
             }
             Observation::RuntimeClass(change) => {
-                let known = self.view.overheads.keys().cloned().collect();
+                let known = known(&change, self.view.overheads.keys());
                 self.each(change, known, |me, name, object| {
                     match object {
                         Some(object) => {
@@ -104,7 +104,7 @@ impl Control {
         self.each_namespaced(change, known, put);
     }
 
-    /// Applies a change object by object; what a reset does not list is gone.
+    /// Applies a change object by object; what a list does not have is gone.
     fn each_namespaced<T: HasMeta>(
         &mut self,
         change: Change<T>,
@@ -114,6 +114,12 @@ impl Control {
         match change {
             Change::Apply(object) => put(self, name_of(object.meta()), Some(object)),
             Change::Delete(object) => put(self, name_of(object.meta()), None),
+            Change::Only(listed) => {
+                let listed: BTreeSet<Name> = listed.into_iter().collect();
+                for name in known.into_iter().filter(|name| !listed.contains(name)) {
+                    put(self, name, None);
+                }
+            }
             Change::Reset(objects) => {
                 let listed: BTreeSet<Name> = objects.iter().map(|object| name_of(object.meta())).collect();
                 for name in known.into_iter().filter(|name| !listed.contains(name)) {
@@ -134,8 +140,14 @@ impl Control {
 
     fn put_cluster_queue(&mut self, name: &str, object: Option<Box<api::ClusterQueue>>, now: Timestamp) {
         let object_key = cluster_key(Kind::ClusterQueue, name);
-        match object {
-            Some(object) => {
+        let known = self.view.cluster_queues.get_mut(name);
+        match (known, object) {
+            (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
+                *known = object;
+                self.schedule.mark(object_key, now);
+                return;
+            }
+            (_, Some(object)) => {
                 let mut spec = deltas::cluster_queue(&object, &self.view.checks);
                 let faults = api::validation::validate_cluster_queue(&object);
                 if spec.inactive.is_none() && !faults.is_empty() {
@@ -145,7 +157,7 @@ impl Control {
                 self.view.cluster_queues.insert(name.to_owned(), object);
                 self.schedule.mark(object_key.clone(), now);
             }
-            None => {
+            (_, None) => {
                 self.engine(engine::Delta::RemoveClusterQueue(name.to_owned()));
                 self.view.cluster_queues.remove(name);
                 self.flights.vanished(&object_key);
@@ -199,13 +211,18 @@ impl Control {
     }
 
     fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
-        match object {
-            Some(object) => {
+        match (self.view.local_queues.get_mut(name), object) {
+            (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
+                *known = object;
+                self.schedule.mark(key(Kind::LocalQueue, name), now);
+                return;
+            }
+            (_, Some(object)) => {
                 self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
                 self.view.local_queues.insert(name.clone(), object);
                 self.schedule.mark(key(Kind::LocalQueue, name), now);
             }
-            None => {
+            (_, None) => {
                 self.engine(engine::Delta::RemoveLocalQueue(name.0.clone(), name.1.clone()));
                 self.view.local_queues.remove(name);
             }
@@ -283,10 +300,7 @@ impl Control {
     }
 
     fn observe_jobs(&mut self, change: Change<Box<Job>>) {
-        let known = match change {
-            Change::Reset(_) => self.view.jobs.keys().cloned().collect(),
-            _ => Vec::new(),
-        };
+        let known = known(&change, self.view.jobs.keys());
         self.each_namespaced(change, known, |me, name, object| me.put_job(name, object));
     }
 
@@ -316,7 +330,8 @@ impl Control {
         }
         let unsupported = BatchJob::unsupported(&view.job).is_some();
         let owned: Vec<Name> = self.view.owned.get(&view.uid).into_iter().flatten().cloned().collect();
-        self.view.jobs.insert(name, view);
+        self.view.jobs.insert(name.clone(), view);
+        self.view.shed_job(&name);
         self.flights.seen(&object_key, version);
         self.touch_related(&object_key);
         if unsupported {
@@ -327,10 +342,7 @@ impl Control {
     }
 
     fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
-        let known = match change {
-            Change::Reset(_) => self.view.workloads.keys().cloned().collect(),
-            _ => Vec::new(),
-        };
+        let known = known(&change, self.view.workloads.keys());
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(object) => me.put_workload(&object, now),
             None => me.drop_workload(&name, now),
@@ -366,7 +378,9 @@ impl Control {
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
         if let Some(old) = old {
-            if let (true, Some(new)) = (self.leads(), self.view.workloads.get(&name)) {
+            // Of a finished one the old state is no longer whole, and there is nothing left to count.
+            let counts = self.leads() && !old.is("Finished");
+            if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
             }
@@ -377,6 +391,9 @@ impl Control {
             // Somebody else has written: the plan was made for another state.
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             self.planned.remove(&uid);
+        }
+        if let Some(new) = self.view.workloads.get_mut(&name) {
+            new.shed();
         }
         self.flights.seen(&object_key, version);
         self.settle(&name);
@@ -408,6 +425,25 @@ impl Control {
             self.ration.forget(&uid);
         }
         self.engine(delta);
+    }
+}
+
+/// Two states of one object that differ in its status at most: what follows from the rest has been done already.
+fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
+    let intent = |meta: &ObjectMeta| {
+        // Without a generation the spec may have changed unseen.
+        let generation = meta.generation.filter(|generation| *generation > 0)?;
+        Some((meta.uid.clone(), generation, meta.deletion_timestamp.is_some(), meta.finalizers.clone()))
+    };
+    let same = intent(known).is_some_and(|known| Some(known) == intent(new));
+    same && known.labels == new.labels && known.annotations == new.annotations
+}
+
+/// The names that the view has, when the change may mean that some of them are gone.
+fn known<'a, T, N: Clone + 'a>(change: &Change<T>, all: impl Iterator<Item = &'a N>) -> Vec<N> {
+    match change {
+        Change::Apply(_) | Change::Delete(_) => Vec::new(),
+        Change::Reset(_) | Change::Only(_) => all.cloned().collect(),
     }
 }
 

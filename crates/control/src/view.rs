@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api as api;
+use berth_jobs::{BatchJob, JobKind};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::LimitRange;
+use k8s_openapi::api::core::v1::{LimitRange, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::shape::Shape;
@@ -84,6 +85,21 @@ impl WorkloadView {
     /// Holds quota.
     pub(crate) fn reserved(&self) -> bool {
         self.is("QuotaReserved") && self.status.admission.is_some()
+    }
+
+    /// Lets go of what nothing asks of a finished workload: most of those that a cluster keeps are finished.
+    pub(crate) fn shed(&mut self) {
+        if !self.is("Finished") {
+            return;
+        }
+        let mut conditions = std::mem::take(&mut self.status.conditions);
+        conditions.retain(|condition| condition.type_ == "Finished");
+        conditions.shrink_to_fit();
+        let cluster_queue = self.status.admission.take().and_then(|admission| admission.cluster_queue);
+        // Its queue counts it until it is deleted.
+        let admission =
+            cluster_queue.map(|name| api::Admission { cluster_queue: Some(name), pod_set_assignments: Vec::new() });
+        self.status = api::WorkloadStatus { conditions, admission, ..api::WorkloadStatus::default() };
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -164,8 +180,25 @@ impl View {
         }
         self.by_queue.entry((new.namespace.clone(), new.queue.clone())).or_default().insert(key.clone());
         self.workload_names.insert(new.uid.clone(), key.clone());
+        let owner = new.owner.as_ref().filter(|owner| owner.kind == "Job" && new.is("Finished"));
+        let job = owner.map(|owner| (key.0.clone(), owner.name.clone()));
         self.workloads.insert(key, new);
+        if let Some(job) = job {
+            self.shed_job(&job);
+        }
         old
+    }
+
+    /// Lets go of the template of a job that is over and whose Workload knows it: it can neither start nor change again.
+    pub(crate) fn shed_job(&mut self, name: &Name) {
+        let Some(view) = self.jobs.get_mut(name) else { return };
+        let known = self.owned.get(&view.uid).into_iter().flatten().filter_map(|key| self.workloads.get(key));
+        if BatchJob::finished(&view.job).is_none() || !known.clone().any(|workload| workload.is("Finished")) {
+            return;
+        }
+        if let Some(spec) = &mut view.job.spec {
+            spec.template = PodTemplateSpec::default();
+        }
     }
 
     /// Forgets a workload and every index entry of it.

@@ -5,6 +5,7 @@
 
 mod cluster;
 
+use berth_control::measure::Measure;
 use berth_control::write::{Kind, Outcome, Purpose};
 use cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use serde_json::json;
@@ -37,6 +38,40 @@ fn a_job_is_admitted_runs_and_gives_its_quota_back() {
     assert_eq!(status["pendingWorkloads"], json!(0));
     let about_the_job = cluster.writes.iter().filter(|(_, key)| matches!(key.kind, Kind::Job | Kind::Workload)).count();
     assert!(about_the_job <= 6, "{:?}", cluster.writes);
+}
+
+#[test]
+fn what_is_over_is_left_alone_whatever_is_forgotten_of_it() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    cluster.complete("a");
+    cluster.settle();
+    assert!(cluster.is("a", "Finished"));
+    cluster.pass(10);
+    let counted = |cluster: &mut Cluster, wanted: &str| {
+        let measures = cluster.control.drain_measures();
+        let named = measures.iter().filter(|m| matches!(m, Measure::Count { name, .. } if *name == wanted));
+        named.count()
+    };
+    assert_eq!(counted(&mut cluster, "kueue_admitted_workloads"), 1);
+    let before = cluster.writes.len();
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let label = json!({"metadata": {"labels": {"seen": "again"}}});
+    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.edit(Kind::Workload, "team", &name, &label);
+    cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"labels": {"seen": "twice"}}}));
+    cluster.pass(10);
+    assert_eq!(cluster.writes.len(), before, "{:?}", cluster.writes);
+    assert_eq!(counted(&mut cluster, "kueue_admitted_workloads"), 0);
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.pass(10);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+    assert!(cluster.workload_of("a").is_none());
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
 }
 
 #[test]

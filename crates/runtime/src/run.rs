@@ -37,8 +37,8 @@ pub enum Error {
     Ended(&'static str),
 }
 
-/// Observations that may wait for the loop.
-const SEEN_QUEUE: usize = 4096;
+/// Observations that may wait for the loop: whole objects, so few; the watches wait meanwhile, as they should.
+const SEEN_QUEUE: usize = 512;
 /// Outcomes that may wait for the loop.
 const OUTCOME_QUEUE: usize = 1024;
 /// Questions that may wait for the loop.

@@ -1,30 +1,31 @@
 //! Watches: one task per kind, turning kube's watch events into observations.
 //!
-//! A (re)list arrives as one `Reset` with everything in it, so that control sees what vanished meanwhile. A new *epoch*
-//! makes every watch start over with a quorum list: that is how a new leader gets a view not older than its claim.
+//! The objects of a (re)list are told one by one, so that a long list is never held as a whole; its end is told with all
+//! their names, so that control sees what vanished meanwhile. A new *epoch* makes every watch start over with a quorum
+//! list: that is how a new leader gets a view not older than its claim.
 
-use crate::guarded::Guarded;
+use crate::lean;
 use crate::metrics::Metrics;
+use crate::raw::Raw;
 use berth_api as api;
 use berth_control::event::{Change, Observation};
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
+use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 11;
+pub const KINDS: usize = 12;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -43,6 +44,49 @@ pub struct Seen {
 
 type Wrap<K> = fn(Change<Box<K>>) -> Observation;
 
+/// Turns changes of texts into observations of one kind: all that differs between the watches.
+type Decode = fn(Change<Raw>) -> Result<Observation, String>;
+
+/// A kind: where it is found and how it is decoded.
+struct Kind {
+    resource: ApiResource,
+    decode: Decode,
+}
+
+/// The kinds, in the order of their numbers.
+fn kinds() -> [Kind; KINDS] {
+    macro_rules! kind {
+        ($kind:ty, $wrap:path) => {
+            Kind { resource: ApiResource::erase::<$kind>(&()), decode: |change| decode::<$kind>(change, $wrap) }
+        };
+    }
+    [
+        kind!(Namespace, Observation::Namespace),
+        kind!(PriorityClass, Observation::PriorityClass),
+        kind!(RuntimeClass, Observation::RuntimeClass),
+        kind!(LimitRange, Observation::LimitRange),
+        kind!(api::WorkloadPriorityClass, Observation::WorkloadPriorityClass),
+        kind!(api::ResourceFlavor, Observation::ResourceFlavor),
+        kind!(api::Cohort, Observation::Cohort),
+        kind!(api::ClusterQueue, Observation::ClusterQueue),
+        kind!(api::LocalQueue, Observation::LocalQueue),
+        kind!(api::Workload, Observation::Workload),
+        kind!(Job, Observation::Job),
+        kind!(api::AdmissionCheck, Observation::AdmissionCheck),
+    ]
+}
+
+/// Decodes a change; of a whole list, what does not decode is left out.
+fn decode<K: Resource + DeserializeOwned>(change: Change<Raw>, wrap: Wrap<K>) -> Result<Observation, String> {
+    let one = |raw: &Raw| lean::decode::<K>(raw.text()).map(slim).map_err(|error| error.to_string());
+    Ok(wrap(match change {
+        Change::Apply(raw) => Change::Apply(one(&raw)?),
+        Change::Delete(raw) => Change::Delete(one(&raw)?),
+        Change::Only(names) => Change::Only(names),
+        Change::Reset(list) => Change::Reset(list.iter().filter_map(|raw| one(raw).ok()).collect()),
+    }))
+}
+
 /// What every watch needs.
 #[derive(Clone)]
 pub struct Context {
@@ -60,23 +104,8 @@ pub struct Context {
 #[must_use]
 pub fn spawn_all(context: &Context) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    macro_rules! start {
-        ($($index:literal => $kind:ty, $wrap:path;)*) => {
-            $(tasks.spawn(follow::<$kind>(context.clone(), $index, $wrap));)*
-        };
-    }
-    start! {
-        0 => Namespace, Observation::Namespace;
-        1 => PriorityClass, Observation::PriorityClass;
-        2 => RuntimeClass, Observation::RuntimeClass;
-        3 => LimitRange, Observation::LimitRange;
-        4 => api::WorkloadPriorityClass, Observation::WorkloadPriorityClass;
-        5 => api::ResourceFlavor, Observation::ResourceFlavor;
-        6 => api::Cohort, Observation::Cohort;
-        7 => api::ClusterQueue, Observation::ClusterQueue;
-        8 => api::LocalQueue, Observation::LocalQueue;
-        9 => api::Workload, Observation::Workload;
-        10 => Job, Observation::Job;
+    for (index, kind) in kinds().into_iter().enumerate() {
+        tasks.spawn(follow(context.clone(), index, kind));
     }
     tasks
 }
@@ -86,34 +115,24 @@ pub fn spawn_all(context: &Context) -> JoinSet<()> {
 /// # Errors
 /// When a list fails; objects that do not decode are left out as the watches leave them out.
 pub async fn list_all(client: &Client) -> kube::Result<Vec<Observation>> {
-    Ok(vec![
-        list::<Namespace>(client, Observation::Namespace).await?,
-        list::<PriorityClass>(client, Observation::PriorityClass).await?,
-        list::<RuntimeClass>(client, Observation::RuntimeClass).await?,
-        list::<LimitRange>(client, Observation::LimitRange).await?,
-        list::<api::WorkloadPriorityClass>(client, Observation::WorkloadPriorityClass).await?,
-        list::<api::ResourceFlavor>(client, Observation::ResourceFlavor).await?,
-        list::<api::Cohort>(client, Observation::Cohort).await?,
-        list::<api::ClusterQueue>(client, Observation::ClusterQueue).await?,
-        list::<api::LocalQueue>(client, Observation::LocalQueue).await?,
-        list::<api::Workload>(client, Observation::Workload).await?,
-        list::<Job>(client, Observation::Job).await?,
-    ])
+    let mut all = Vec::new();
+    for kind in kinds() {
+        // A decoding error of a whole list cannot be: bad objects are left out one by one.
+        all.extend((kind.decode)(Change::Reset(list(client, &kind.resource).await?)));
+    }
+    Ok(all)
 }
 
-async fn list<K>(client: &Client, wrap: Wrap<K>) -> kube::Result<Observation>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let kind: Api<Guarded<K>> = Api::all(client.clone());
+async fn list(client: &Client, resource: &ApiResource) -> kube::Result<Vec<Raw>> {
+    let kind: Api<Raw> = Api::all_with(client.clone(), resource);
     let mut all = Vec::new();
     let mut params = ListParams::default().limit(PAGE);
     loop {
         let page = kind.list(&params).await?;
-        all.extend(page.items.into_iter().filter_map(|item| item.object.ok()).map(slim));
+        all.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
-            None => return Ok(wrap(Change::Reset(all))),
+            None => return Ok(all),
         }
     }
 }
@@ -128,42 +147,22 @@ fn slim<K: Resource>(mut object: Box<K>) -> Box<K> {
     object
 }
 
-type Events<K> = BoxStream<'static, Result<Event<Guarded<K>>, watcher::Error>>;
-
-fn stream<K>(client: &Client, guarded: bool) -> Events<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    // The default list semantic is MostRecent: a quorum read.
-    let config = watcher::Config::default().page_size(PAGE);
-    if guarded {
-        return watch(Api::<Guarded<K>>::all(client.clone()), config).default_backoff().boxed();
-    }
-    watch(Api::<K>::all(client.clone()), config)
-        .default_backoff()
-        .map(|event| {
-            event.map(|event| match event {
-                Event::Apply(object) => Event::Apply(Guarded::good(object)),
-                Event::Delete(object) => Event::Delete(Guarded::good(object)),
-                Event::InitApply(object) => Event::InitApply(Guarded::good(object)),
-                Event::Init => Event::Init,
-                Event::InitDone => Event::InitDone,
-            })
-        })
-        .boxed()
-}
-
 /// Follows one kind until the loop is gone.
-async fn follow<K>(mut context: Context, index: usize, wrap: Wrap<K>)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let plural = K::plural(&()).into_owned();
-    let mut guarded = false;
+async fn follow(mut context: Context, index: usize, kind: Kind) {
+    let Kind { resource, decode } = kind;
     loop {
         let epoch = *context.epoch.borrow_and_update();
-        let mut follower = Follower { plural: &plural, metrics: &context.metrics, list: Vec::new(), failing: false };
-        let mut events = stream::<K>(&context.client, guarded);
+        let mut follower = Follower {
+            plural: &resource.plural,
+            decode,
+            metrics: &context.metrics,
+            listed: Vec::new(),
+            failing: false,
+        };
+        // The default list semantic is MostRecent: a quorum read.
+        let config = watcher::Config::default().page_size(PAGE);
+        let mut events =
+            watch(Api::<Raw>::all_with(context.client.clone(), &resource), config).default_backoff().boxed();
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
@@ -174,81 +173,71 @@ where
                     break;
                 }
             };
-            let change = match event {
-                Some(Ok(event)) => follower.take(event),
+            let (observation, ends) = match event {
+                Some(Ok(event)) => {
+                    let ends = matches!(event, Event::InitDone);
+                    (follower.take(event), ends)
+                }
                 Some(Err(error)) => {
                     follower.failed(&error);
-                    if !guarded && is_decoding(&error) {
-                        // From here on one by one: the list starts over, so nothing that was skipped is lost.
-                        guarded = true;
-                        break;
-                    }
                     continue;
                 }
                 None => break,
             };
-            let Some(change) = change else { continue };
-            let listed = matches!(change, Change::Reset(_)).then_some((index, epoch));
-            if context.seen.send(Seen { observation: wrap(change), listed }).await.is_err() {
+            let Some(observation) = observation else { continue };
+            let listed = ends.then_some((index, epoch));
+            if context.seen.send(Seen { observation, listed }).await.is_err() {
                 return;
             }
         }
     }
 }
 
-/// True when the failure is one object that does not decode.
-fn is_decoding(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::SerdeError(_))
-        | watcher::Error::WatchStartFailed(kube::Error::SerdeError(_))
-        | watcher::Error::WatchFailed(kube::Error::SerdeError(_)) => true,
-        // kube reads a line that is no event as a Status, and every JSON object is one without any field. Trying it again
-        // without a guard would meet the same line for ever.
-        watcher::Error::WatchFailed(kube::Error::Api(status)) => status.code == 0 && status.reason.is_empty(),
-        _ => false,
-    }
-}
-
-/// Collects a list and turns events into changes.
-struct Follower<'a, K> {
+/// Turns events into changes and remembers the names of a list.
+struct Follower<'a> {
     plural: &'a str,
+    decode: Decode,
     metrics: &'a Metrics,
-    list: Vec<Box<K>>,
+    listed: Vec<(String, String)>,
     failing: bool,
 }
 
-impl<K: Resource<DynamicType = ()> + DeserializeOwned> Follower<'_, K> {
-    fn take(&mut self, event: Event<Guarded<K>>) -> Option<Change<Box<K>>> {
+impl Follower<'_> {
+    fn take(&mut self, event: Event<Raw>) -> Option<Observation> {
         if self.failing && !matches!(event, Event::Init) {
             self.failing = false;
             tracing::info!(resource = self.plural, "watch works again");
         }
         match event {
             Event::Init => {
-                self.list.clear();
+                self.listed.clear();
                 None
             }
             Event::InitApply(object) => {
-                let object = self.decoded(object)?;
-                self.list.push(object);
-                None
+                let name = (object.namespace().unwrap_or_default(), object.name_any());
+                let observation = self.decoded(object)?;
+                self.listed.push(name);
+                Some(observation)
             }
-            Event::InitDone => Some(Change::Reset(std::mem::take(&mut self.list))),
-            Event::Apply(object) => Some(Change::Apply(self.decoded(object)?)),
+            Event::InitDone => (self.decode)(Change::Only(std::mem::take(&mut self.listed))).ok(),
+            Event::Apply(object) => self.decoded(object),
             // It may have been good when it was last seen: its end must not be missed.
-            Event::Delete(object) => Some(Change::Delete(slim(object.ended()?))),
+            Event::Delete(object) => {
+                let head = object.head();
+                (self.decode)(Change::Delete(object)).or_else(|_| (self.decode)(Change::Delete(head))).ok()
+            }
         }
     }
 
-    fn decoded(&self, guarded: Guarded<K>) -> Option<Box<K>> {
-        match guarded.object {
-            Ok(object) => Some(slim(object)),
+    fn decoded(&self, object: Raw) -> Option<Observation> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        match (self.decode)(Change::Apply(object)) {
+            Ok(observation) => Some(observation),
             Err(error) => {
-                let meta = &guarded.metadata;
                 tracing::error!(
                     resource = self.plural,
-                    namespace = meta.namespace.as_deref().unwrap_or_default(),
-                    name = meta.name.as_deref().unwrap_or_default(),
+                    namespace,
+                    name,
                     error,
                     "object does not decode and is passed over"
                 );

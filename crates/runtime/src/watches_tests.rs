@@ -29,7 +29,9 @@ fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Optio
             if request.uri().query().unwrap_or("").contains("watch=true") {
                 let event = event.lock().unwrap().clone();
                 if let Some(event) = event {
-                    return Ok(Response::new(Body::from(format!("{event}\n").into_bytes())));
+                    // In the server's order: the type comes first.
+                    let line = format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"]);
+                    return Ok(Response::new(Body::from(line.into_bytes())));
                 }
                 std::future::pending::<()>().await;
             }
@@ -43,21 +45,31 @@ fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Optio
     Client::new(service, "default")
 }
 
-async fn reset(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
-    let seen = seen.recv().await.unwrap();
-    let (kind, epoch) = seen.listed.unwrap();
-    assert_eq!(kind, 10);
-    match seen.observation {
-        Observation::Job(Change::Reset(jobs)) => {
-            for job in &jobs {
-                assert!(job.metadata.managed_fields.is_none());
+/// The objects of a list, then its end, which names the same ones.
+async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
+    let mut told = Vec::new();
+    loop {
+        let seen = seen.recv().await.unwrap();
+        match seen.observation {
+            Observation::Job(Change::Apply(job)) => {
+                assert!(seen.listed.is_none() && job.metadata.managed_fields.is_none());
                 let annotations = job.metadata.annotations.as_ref().unwrap();
                 assert_eq!(annotations.keys().collect::<Vec<_>>(), ["keep"]);
+                told.push(job.metadata.name.unwrap());
             }
-            (jobs.into_iter().map(|job| job.metadata.name.unwrap()).collect(), epoch)
+            Observation::Job(Change::Only(names)) => {
+                let (kind, epoch) = seen.listed.unwrap();
+                assert_eq!(kind, 10);
+                assert_eq!(names.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>(), told);
+                return (told, epoch);
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
     }
+}
+
+fn jobs() -> Kind {
+    kinds().into_iter().nth(10).unwrap()
 }
 
 #[tokio::test]
@@ -67,12 +79,12 @@ async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
     let (epochs, epoch) = channel::channel(0);
     let metrics = Arc::new(Metrics::new("test"));
     let context = Context { client: server(Arc::clone(&items)), seen: sender, epoch, metrics: Arc::clone(&metrics) };
-    let task = tokio::spawn(follow::<Job>(context, 10, Observation::Job));
-    assert_eq!(reset(&mut seen).await, (vec!["one".to_owned()], 0));
+    let task = tokio::spawn(follow(context, 10, jobs()));
+    assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
 
     *items.lock().unwrap() = vec![job("bad", "many".into()), job("two", 2.into())];
     epochs.send_replace(1);
-    assert_eq!(reset(&mut seen).await, (vec!["two".to_owned()], 1));
+    assert_eq!(list(&mut seen).await, (vec!["two".to_owned()], 1));
     let text = metrics.encode(crate::metrics::Gauges::default());
     assert!(text.contains("berth_undecodable_objects_total{resource=\"jobs\"} 1"), "{text}");
 
@@ -90,10 +102,9 @@ async fn a_bad_object_in_a_watch_does_not_stop_it() {
     let (_epochs, epoch) = channel::channel(0);
     let client = server_with(Arc::clone(&items), Arc::clone(&event));
     let context = Context { client, seen: sender, epoch, metrics: Arc::new(Metrics::new("test")) };
-    let task = tokio::spawn(follow::<Job>(context, 10, Observation::Job));
-    assert_eq!(reset(&mut seen).await, (vec!["one".to_owned()], 0));
-    // The list is read again under guard; then the watch goes past the bad object and shows what comes after it.
-    assert_eq!(reset(&mut seen).await, (vec!["one".to_owned()], 0));
+    let task = tokio::spawn(follow(context, 10, jobs()));
+    assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
+    // The watch goes past the bad object and shows what comes after it.
     *event.lock().unwrap() = Some(serde_json::json!({"type": "MODIFIED", "object": job("two", 2.into())}));
     match tokio::time::timeout(std::time::Duration::from_secs(20), seen.recv()).await.unwrap().unwrap().observation {
         Observation::Job(Change::Apply(job)) => assert_eq!(job.metadata.name.as_deref(), Some("two")),

@@ -100,6 +100,7 @@ async fn start_kueue(bed: &Bed, program: &Path) -> Result<Subject> {
         env: Vec::new(),
         folder: bed.plane.folder(),
         doomed: None,
+        restarts: false,
     })?;
     // It has no readiness endpoint; its caches are filled within moments on an empty cluster.
     let until = Instant::now() + Duration::from_secs(5);

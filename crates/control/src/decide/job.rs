@@ -145,7 +145,8 @@ impl Case<'_> {
 
     /// Whether a Workload still says what the job asks for.
     fn same(&self, workload: &WorkloadView) -> bool {
-        if workload.is("Finished") {
+        // A job that is over can no longer change, and its template may have been let go (`View::shed_job`).
+        if workload.is("Finished") || BatchJob::finished(self.job).is_some() {
             return true;
         }
         if workload.max_execution_seconds != berth_jobs::max_execution_seconds(&self.job.metadata) {

@@ -322,7 +322,11 @@ impl Cluster {
     pub fn edit(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
         let key = Self::key(kind, namespace, name);
         let mut object = self.objects[&key].clone();
+        let spec = object["spec"].clone();
         merge(&mut object, patch);
+        if object["spec"] != spec {
+            object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
+        }
         self.store(&key, object);
     }
 
