@@ -96,6 +96,8 @@ pub(crate) async fn created_again(stage: &Stage) -> Result<()> {
     s.simple_queue("1", &json!({})).await?;
     s.create(s.job("twice").endless()).await?;
     let first = s.admitted("twice").await?;
+    // The job controller keeps its expectations by name: one deleted before it has seen its own pod blocks the next for minutes.
+    s.nodes_of("twice", 1).await?;
     JOB.delete(&s.client, &s.namespace, "twice").await?;
     wait::until(STEP, "the job is gone", || async {
         let job = JOB.get(&s.client, &s.namespace, "twice").await?;
