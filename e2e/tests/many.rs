@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const QUEUES: usize = 5;
 const JOBS: usize = 500;
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_jobs_over_five_queues() -> Result<()> {
@@ -33,7 +33,7 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     s.apply(&flavor(&s.name("flavor"), &[])).await?;
     for number in 0..QUEUES {
         let (queue, flavor) = (s.name(&format!("q{number}")), s.name("flavor"));
-        let cpu = quota("cpu", "8").borrowing("4").lending("6");
+        let cpu = quota("cpu", "20").borrowing("10").lending("15");
         let more = json!({"cohortName": s.name("cohort")});
         s.apply(&cluster_queue(&queue, &[group(&[(&flavor, &[cpu])])], &more)).await?;
         s.apply(&local_queue(&s.namespace, &format!("q{number}"), &queue)).await?;
