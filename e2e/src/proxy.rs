@@ -117,7 +117,7 @@ struct Rule {
 pub struct Armed(Arc<Rule>);
 
 impl Armed {
-    /// How often the fault has happened.
+    /// How often the fault has begun.
     pub fn struck(&self) -> u32 {
         self.0.struck.load(Ordering::SeqCst)
     }
@@ -230,7 +230,8 @@ impl Shared {
         let path = head.uri.path_and_query().map_or("/", |p| p.as_str());
         *onward.uri_mut() = path.parse().map_err(|e: http::uri::InvalidUri| Cut(e.to_string()))?;
         let Some(rule) = self.rule(&asked) else { return self.pass(onward).await };
-        let answer = match rule.fault {
+        rule.struck.fetch_add(1, Ordering::SeqCst);
+        match rule.fault {
             Fault::KillBefore => {
                 self.kill().await;
                 Err(Cut("killed before".to_owned()))
@@ -251,9 +252,7 @@ impl Shared {
                 tokio::time::sleep(time).await;
                 answer
             }
-        };
-        rule.struck.fetch_add(1, Ordering::SeqCst);
-        answer
+        }
     }
 
     /// The first rule that matches and has something left, used up by one.
