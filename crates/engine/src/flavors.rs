@@ -244,7 +244,8 @@ impl Scan<'_> {
         for choice in &mut found.choices {
             choice.tried = tried;
         }
-        if best.0 == Granular::Fit {
+        // With preemption preferred to borrowing the worst level may hide a resource that needs preemption.
+        if best.0 == Granular::Fit && found.choices.iter().all(|choice| choice.mode == Mode::Fit) {
             found.reasons.clear();
         }
         found

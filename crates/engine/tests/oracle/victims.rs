@@ -1,0 +1,309 @@
+//! Preemption as the specification states it.
+
+use std::collections::BTreeMap;
+
+use berth_engine::*;
+
+use super::books::{Amounts, Books, Fr, Holder, Node};
+
+/// Who asks, with what and where it lacks quota.
+pub(crate) struct Plea<'a> {
+    pub(crate) queue: &'a str,
+    pub(crate) priority: i32,
+    pub(crate) queued_at: Millis,
+    pub(crate) needs: Vec<Fr>,
+    pub(crate) usage: Amounts,
+}
+
+/// Victims with reasons, in no order; empty when there is no lawful set.
+pub(crate) type Victims = Vec<(String, &'static str)>;
+
+fn lawful(policy: PreemptionPolicy, plea: &Plea<'_>, holder: &Holder) -> bool {
+    match policy {
+        PreemptionPolicy::Never => false,
+        PreemptionPolicy::LowerPriority => holder.priority < plea.priority,
+        PreemptionPolicy::LowerOrNewerEqualPriority => {
+            holder.priority < plea.priority || (holder.priority == plea.priority && holder.queued_at > plea.queued_at)
+        }
+        PreemptionPolicy::Any => true,
+    }
+}
+
+fn uses(holder: &Holder, needs: &[Fr]) -> bool {
+    needs.iter().any(|fr| holder.usage.contains_key(fr))
+}
+
+fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
+    list.sort_by(|a, b| {
+        let key = |h: &Holder| (!h.evicted, h.queue == plea.queue, h.priority, -h.at.0, h.uid.clone());
+        key(a).cmp(&key(b))
+    });
+}
+
+fn over(books: &Books, node: &Node, needs: &[Fr]) -> bool {
+    needs.iter().any(|fr| books.exceeds(node, fr, 0))
+}
+
+fn has_room(books: &Books, plea: &Plea<'_>, borrow: bool) -> bool {
+    let node = Node::Queue(plea.queue.to_owned());
+    books.fits(plea.queue, &plea.usage) && (borrow || plea.usage.iter().all(|(fr, v)| !books.exceeds(&node, fr, *v)))
+}
+
+fn give_back(books: &Books, plea: &Plea<'_>, mut taken: Victims, borrow: bool) -> Victims {
+    for index in (0..taken.len() - 1).rev() {
+        let mut fewer = taken.clone();
+        fewer.swap_remove(index);
+        let gone: Vec<String> = fewer.iter().map(|(uid, _)| uid.clone()).collect();
+        if has_room(&books.without(&gone), plea, borrow) {
+            taken = fewer;
+        }
+    }
+    taken
+}
+
+/// A candidate with its right: reason, only without borrowing, lowest common cohort.
+type Candidate = (Holder, &'static str, bool, Option<Node>);
+
+pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
+    let policy = books.queues[plea.queue].preemption;
+    let own = Node::Queue(plea.queue.to_owned());
+    let of_queue = |queue: &str, policy| -> Vec<Holder> {
+        let fits = |h: &&Holder| h.queue == queue && uses(h, &plea.needs) && lawful(policy, plea, h);
+        books.holders.iter().filter(fits).cloned().collect()
+    };
+    let mut mine = of_queue(plea.queue, policy.within_cluster_queue);
+    let (mut hierarchical, mut by_priority): (Vec<(Holder, Node)>, Vec<(Holder, Node)>) = (Vec::new(), Vec::new());
+    let mut remaining = plea.usage.clone();
+    let mut advantage = true;
+    for (fr, value) in &mut remaining {
+        advantage &= !books.exceeds(&own, fr, *value);
+        *value = (*value - books.local_available(&own, fr)).max(0);
+    }
+    let line = books.line(&own);
+    for pair in line.windows(2) {
+        let mut stack = vec![pair[1].clone()];
+        while let Some(node) = stack.pop() {
+            for child in books.children(&node) {
+                if child == pair[0] || !over(books, &child, &plea.needs) {
+                    continue;
+                }
+                match &child {
+                    Node::Queue(name) => {
+                        let found = of_queue(name, policy.reclaim_within_cohort);
+                        let list = if advantage { &mut hierarchical } else { &mut by_priority };
+                        list.extend(found.into_iter().map(|holder| (holder, pair[1].clone())));
+                    }
+                    Node::Cohort(_) => stack.push(child),
+                }
+            }
+        }
+        let mut fits = true;
+        for (fr, value) in &mut remaining {
+            fits &= !books.exceeds(&pair[1], fr, *value);
+            *value = (*value - books.local_available(&pair[1], fr)).max(0);
+        }
+        advantage |= fits;
+    }
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for (list, is_hierarchical) in [(&hierarchical, true), (&by_priority, false)] {
+        let commons: BTreeMap<String, Node> = list.iter().map(|(h, common)| (h.uid.clone(), common.clone())).collect();
+        let mut holders: Vec<Holder> = list.iter().map(|(h, _)| h.clone()).collect();
+        in_order(plea, &mut holders);
+        for holder in holders {
+            let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > bound);
+            let without = !is_hierarchical && (!policy.borrow_within_cohort || holder.priority >= plea.priority || above);
+            let reason =
+                if is_hierarchical || without { "InCohortReclamation" } else { "InCohortReclaimWhileBorrowing" };
+            let common = commons.get(&holder.uid).cloned();
+            candidates.push((holder, reason, without, common));
+        }
+    }
+    in_order(plea, &mut mine);
+    candidates.extend(mine.into_iter().map(|holder| (holder, "InClusterQueue", false, None)));
+    candidates.sort_by_key(|(holder, ..)| !holder.evicted);
+    let others = !hierarchical.is_empty() || !by_priority.is_empty();
+    let strictly_under = plea.needs.iter().all(|fr| books.usage(&own, fr) < books.nominal(&own, fr));
+    let attempts: &[bool] = if !others || (!policy.borrow_within_cohort && !strictly_under) {
+        &[true]
+    } else if !policy.borrow_within_cohort && hierarchical.is_empty() {
+        &[false, true]
+    } else {
+        &[true, false]
+    };
+    for borrow in attempts {
+        let mut taken: Victims = Vec::new();
+        for (holder, reason, only_without, common) in &candidates {
+            let gone: Vec<String> = taken.iter().map(|(uid, _)| uid.clone()).collect();
+            let now = books.without(&gone);
+            if holder.queue != plea.queue {
+                let node = Node::Queue(holder.queue.clone());
+                let between = books.line(&node).into_iter().take_while(|n| Some(n) != common.as_ref());
+                if (*borrow && *only_without) || between.into_iter().any(|n| !over(&now, &n, &plea.needs)) {
+                    continue;
+                }
+            }
+            taken.push((holder.uid.clone(), reason));
+            let gone: Vec<String> = taken.iter().map(|(uid, _)| uid.clone()).collect();
+            if has_room(&books.without(&gone), plea, *borrow) {
+                return give_back(books, plea, taken, *borrow);
+            }
+        }
+    }
+    Vec::new()
+}
+
+struct Turn<'a> {
+    books: &'a Books,
+    lists: BTreeMap<String, Vec<Holder>>,
+    own: Node,
+    plea: &'a Plea<'a>,
+}
+
+impl Turn<'_> {
+    /// Where the next victim comes from: down the branches of highest share that still offer somebody.
+    fn next(&self, now: &Books, pruned: &mut Vec<Node>) -> Option<String> {
+        let line = now.line(&self.own);
+        let root = line.last().unwrap().clone();
+        if root == self.own {
+            return self.lists.get(self.plea.queue).filter(|l| !l.is_empty()).map(|_| self.plea.queue.to_owned());
+        }
+        loop {
+            if pruned.contains(&root) {
+                return None;
+            }
+            let mut at = root.clone();
+            loop {
+                let mut queue: Option<(Share, Holder, String)> = None;
+                let mut below: Option<(Share, Node)> = None;
+                for child in now.children(&at) {
+                    if pruned.contains(&child) {
+                        continue;
+                    }
+                    let share = now.share(&child);
+                    match &child {
+                        Node::Queue(name) => {
+                            let first = self.lists.get(name).and_then(|list| list.first()).cloned();
+                            let Some(first) = first.filter(|_| share.borrowing || child == self.own) else {
+                                pruned.push(child);
+                                continue;
+                            };
+                            let wins = queue.as_ref().is_none_or(|(best, holder, _)| {
+                                let mut pair = [holder.clone(), first.clone()];
+                                in_order(self.plea, &mut pair);
+                                let order = share.compare(best);
+                                order.is_gt() || (order.is_eq() && pair[0].uid == first.uid)
+                            });
+                            if wins {
+                                queue = Some((share, first, name.clone()));
+                            }
+                        }
+                        Node::Cohort(_) if !share.borrowing && !line.contains(&child) => pruned.push(child),
+                        Node::Cohort(_) => {
+                            if below.as_ref().is_none_or(|(best, _)| share.compare(best).is_ge()) {
+                                below = Some((share, child));
+                            }
+                        }
+                    }
+                }
+                match (queue, below) {
+                    (None, None) => {
+                        pruned.push(at);
+                        break;
+                    }
+                    (Some((own, _, name)), Some((share, _))) if share.compare(&own).is_lt() => return Some(name),
+                    (_, Some((_, child))) => at = child,
+                    (Some((.., name)), None) => return Some(name),
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy]) -> Victims {
+    let both = [ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare];
+    let strategies = if strategies.is_empty() { &both[..] } else { strategies };
+    let policy = books.queues[plea.queue].preemption;
+    let own = Node::Queue(plea.queue.to_owned());
+    let root = books.line(&own).last().cloned();
+    let mut candidates: Vec<Holder> = Vec::new();
+    for holder in books.holders.iter().filter(|holder| uses(holder, &plea.needs)) {
+        let node = Node::Queue(holder.queue.clone());
+        let may = if node == own {
+            lawful(policy.within_cluster_queue, plea, holder)
+        } else {
+            books.line(&node).last() == root.as_ref()
+                && over(books, &node, &plea.needs)
+                && lawful(policy.reclaim_within_cohort, plea, holder)
+        };
+        if may {
+            candidates.push(holder.clone());
+        }
+    }
+    in_order(plea, &mut candidates);
+    let mut with_plea = books.clone();
+    with_plea.booked.push((plea.queue.to_owned(), plea.usage.clone()));
+    let entitled = !over(&with_plea, &own, &plea.needs);
+    let mut taken: Victims = Vec::new();
+    let mut skipped: Vec<Holder> = Vec::new();
+    for (pass, strategy) in strategies.iter().enumerate().take(2) {
+        let list = if pass == 0 { candidates.clone() } else { std::mem::take(&mut skipped) };
+        let mut list = list;
+        in_order(plea, &mut list);
+        let mut turn = Turn { books, lists: BTreeMap::new(), own: own.clone(), plea };
+        for holder in list {
+            turn.lists.entry(holder.queue.clone()).or_default().push(holder);
+        }
+        let mut pruned = Vec::new();
+        loop {
+            let gone = |taken: &Victims| -> Vec<String> { taken.iter().map(|(uid, _)| uid.clone()).collect() };
+            let now = with_plea.without(&gone(&taken));
+            let Some(name) = turn.next(&now, &mut pruned) else { break };
+            let node = Node::Queue(name.clone());
+            let done = |taken: &Victims| has_room(&turn.books.without(&gone(taken)), plea, true);
+            let (mut ours, mut theirs) = (now.line(&own), now.line(&node));
+            while ours.last() == theirs.last() && ours.len() > 1 && theirs.len() > 1 {
+                ours.pop();
+                theirs.pop();
+            }
+            let (ours, theirs) = (ours.last().unwrap().clone(), theirs.last().unwrap().clone());
+            let (new, old) = (now.share(&ours), now.share(&theirs));
+            if pass == 1 {
+                let first = turn.lists.remove(&name).and_then(|list| list.first().cloned());
+                if let Some(first) = first.filter(|_| new.compare(&old).is_lt()) {
+                    taken.push((first.uid, "InCohortFairSharing"));
+                    if done(&taken) {
+                        return give_back(books, plea, taken, true);
+                    }
+                }
+                continue;
+            }
+            if node == own || entitled {
+                let first = turn.lists.get_mut(&name).unwrap().remove(0);
+                taken.push((first.uid, if node == own { "InClusterQueue" } else { "InCohortReclamation" }));
+                if done(&taken) {
+                    return give_back(books, plea, taken, true);
+                }
+                continue;
+            }
+            while let Some(first) = turn.lists.get(&name).and_then(|list| list.first()).cloned() {
+                turn.lists.get_mut(&name).unwrap().remove(0);
+                let after = now.without(&[first.uid.clone()]).share(&theirs);
+                let passes = match strategy {
+                    _ if new.value().is_infinite() && old.value().is_finite() => false,
+                    ShareStrategy::LessThanOrEqualToFinalShare => new.compare(&after).is_le(),
+                    ShareStrategy::LessThanInitialShare => new.compare(&old).is_lt(),
+                };
+                if !passes {
+                    skipped.push(first);
+                    continue;
+                }
+                taken.push((first.uid, "InCohortFairSharing"));
+                if done(&taken) {
+                    return give_back(books, plea, taken, true);
+                }
+                break;
+            }
+        }
+    }
+    Vec::new()
+}

@@ -1,0 +1,298 @@
+//! Random worlds from a seed, and how many of them a law is tried on.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::collections::BTreeMap;
+
+use berth_engine::*;
+
+/// Cases per law: `BERTH_CASES`, 100,000 unless told.
+pub(crate) fn cases() -> u32 {
+    std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
+}
+
+/// xorshift, good enough to wander.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    pub(crate) fn chance(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::try_from(self.below(from.len() as u64)).unwrap()]
+    }
+}
+
+/// The objects of a world.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) options: Options,
+    pub(crate) cohorts: Vec<CohortSpec>,
+    pub(crate) queues: Vec<ClusterQueueSpec>,
+    pub(crate) workloads: Vec<WorkloadSpec>,
+}
+
+pub(crate) fn amount(value: u64) -> Amount {
+    Amount::new(i64::try_from(value).unwrap())
+}
+
+pub(crate) fn queue(name: &str, cohort: Option<&str>, groups: Vec<ResourceGroup>) -> ClusterQueueSpec {
+    ClusterQueueSpec {
+        name: name.to_owned(),
+        cohort: cohort.map(str::to_owned),
+        groups,
+        strategy: Strategy::BestEffortFifo,
+        stop: StopPolicy::None,
+        namespace_selector: Some(Selector::default()),
+        preemption: Preemption::default(),
+        fungibility: FlavorFungibility::default(),
+        weight: 1_000_000_000,
+        usage_based: false,
+        inactive: None,
+        admission_checks: vec![],
+        problems: vec![],
+    }
+}
+
+pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, requests: &[(&str, u64)]) -> WorkloadSpec {
+    WorkloadSpec {
+        uid: uid.to_owned(),
+        namespace: "default".into(),
+        name: uid.to_owned(),
+        local_queue: queue.to_owned(),
+        priority,
+        queued_at: Millis(queued_at),
+        pod_sets: vec![PodSetSpec {
+            name: "main".into(),
+            count: 1,
+            requests: requests.iter().map(|(name, value)| ((*name).to_owned(), amount(*value))).collect(),
+            ..PodSetSpec::default()
+        }],
+        allowed_flavors: None,
+        state: WorkloadState::Pending { not_before: None, blocked: false },
+        revision: 1,
+    }
+}
+
+/// Makes a pending workload hold what it asks for, in one flavor.
+pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool) {
+    let usage = spec.pod_sets[0].requests.clone();
+    let flavors = usage.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
+    let given = PodSetAssignment { name: "main".into(), count: 1, flavors, usage };
+    let cluster_queue = spec.local_queue.clone();
+    spec.state =
+        WorkloadState::Reserved(Reservation { cluster_queue, pod_sets: vec![given], at: Millis(at), evicted });
+}
+
+const RESOURCES: [&str; 2] = ["cpu", "memory"];
+
+fn random_groups(dice: &mut Dice, flavors: u64, resources: usize, most: u64, limits: bool) -> Vec<ResourceGroup> {
+    let limit = |dice: &mut Dice| (limits && dice.chance(4)).then(|| amount(dice.below(4)));
+    let mut flavor = |index: u64| FlavorQuotas {
+        flavor: format!("f{index}"),
+        quotas: (0..resources)
+            .map(|_| Quota {
+                nominal: amount(dice.below(most)),
+                borrowing_limit: limit(dice),
+                lending_limit: limit(dice),
+            })
+            .collect(),
+    };
+    let flavors = (0..flavors).map(&mut flavor).collect();
+    let covered = RESOURCES.iter().take(resources).map(|name| (*name).to_owned()).collect();
+    vec![ResourceGroup { covered, flavors }]
+}
+
+/// A world of up to five queues below a forest of up to three cohorts, with workloads that hold quota or wait for it.
+pub(crate) fn random(seed: u64) -> Objects {
+    let mut dice = Dice::new(seed);
+    let mut objects = Objects::default();
+    if dice.chance(2) {
+        let (last, first) = (ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare);
+        let strategies = dice.pick(&[&[][..], &[last][..], &[first][..], &[last, first][..]]).to_vec();
+        objects.options.fair_sharing = Some(FairSharing { strategies });
+    }
+    let flavors = 1 + dice.below(2);
+    let resources = 1 + usize::from(dice.chance(3));
+    let shape = dice.below(4);
+    let parents = match shape {
+        0 => vec![("x", None)],
+        1 => vec![("x", None), ("y", Some("x"))],
+        2 => vec![("x", None), ("y", Some("x")), ("z", Some("x"))],
+        _ => vec![("x", None), ("y", Some("x")), ("z", Some("y"))],
+    };
+    let weights = [1_000_000_000, 1_000_000_000, 2_000_000_000, 500_000_000, 0];
+    for (name, parent) in &parents {
+        objects.cohorts.push(CohortSpec {
+            name: (*name).to_owned(),
+            parent: parent.map(str::to_owned),
+            groups: if dice.chance(3) {
+                random_groups(&mut dice, flavors, resources, 4, parent.is_some())
+            } else {
+                vec![]
+            },
+            weight: dice.pick(&weights),
+        });
+    }
+    let policies = [
+        PreemptionPolicy::Never,
+        PreemptionPolicy::LowerPriority,
+        PreemptionPolicy::LowerOrNewerEqualPriority,
+        PreemptionPolicy::Any,
+    ];
+    let count = 2 + dice.below(4);
+    for index in 0..count {
+        let cohort = (!dice.chance(8)).then(|| parents[dice.below(parents.len() as u64) as usize].0);
+        let groups = random_groups(&mut dice, flavors, resources, 5, cohort.is_some());
+        let mut spec = queue(&format!("q{index}"), cohort, groups);
+        spec.weight = dice.pick(&weights);
+        spec.preemption.within_cluster_queue = dice.pick(&policies[..3]);
+        spec.preemption.reclaim_within_cohort = dice.pick(&policies);
+        if dice.chance(3) && spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never {
+            spec.preemption.borrow_within_cohort = true;
+            spec.preemption.max_priority_threshold = dice.chance(2).then_some(1);
+        }
+        if dice.chance(2) {
+            spec.fungibility.when_can_preempt = Fungibility::MayStopSearch;
+        }
+        if dice.chance(2) {
+            spec.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
+        }
+        let both_next = spec.fungibility.when_can_borrow == spec.fungibility.when_can_preempt
+            && spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
+        spec.fungibility.preemption_over_borrowing = both_next && dice.chance(2);
+        if dice.chance(4) {
+            spec.strategy = Strategy::StrictFifo;
+        }
+        objects.queues.push(spec);
+    }
+    for index in 0..3 + dice.below(9) {
+        let name = format!("q{}", dice.below(count));
+        let asked: Vec<(&str, u64)> = RESOURCES.iter().take(resources).map(|r| (*r, dice.below(5))).collect();
+        let mut spec = pending(&format!("w{index}"), &name, dice.below(3) as i32, dice.below(4) as i64, &asked);
+        if dice.chance(2) {
+            let flavor = format!("f{}", dice.below(flavors));
+            let at = dice.below(4) as i64;
+            hold(&mut spec, &flavor, at, dice.chance(8));
+        }
+        objects.workloads.push(spec);
+    }
+    // Reservations are within quota, as the engine would have made them, but for a few that an edit put over.
+    if !dice.chance(10) {
+        let mut world = World::default();
+        objects.objects_into(&mut world);
+        let mut kept = Vec::new();
+        for spec in std::mem::take(&mut objects.workloads) {
+            let is_held = matches!(spec.state, WorkloadState::Reserved(_));
+            if is_held {
+                world.apply(Delta::Workload(spec.clone())).unwrap();
+                if !world.over_quota().is_empty() {
+                    world.apply(Delta::RemoveWorkload(spec.uid.clone())).unwrap();
+                    continue;
+                }
+            }
+            kept.push(spec);
+        }
+        objects.workloads = kept;
+    }
+    objects
+}
+
+impl Objects {
+    fn objects_into(&self, world: &mut World) {
+        world.apply(Delta::Namespace("default".into(), BTreeMap::new())).unwrap();
+        for flavor in ["f0", "f1"] {
+            world.apply(Delta::Flavor(FlavorSpec { name: flavor.into(), ..FlavorSpec::default() })).unwrap();
+        }
+        for cohort in &self.cohorts {
+            world.apply(Delta::Cohort(cohort.clone())).unwrap();
+        }
+        for queue in &self.queues {
+            world.apply(Delta::ClusterQueue(queue.clone())).unwrap();
+            world.apply(Delta::LocalQueue(local_queue(&queue.name))).unwrap();
+        }
+    }
+
+    /// In few lines.
+    pub(crate) fn describe(&self) -> String {
+        let quotas = |groups: &[ResourceGroup]| -> String {
+            let one = |amount: Option<Amount>| amount.map_or("-".to_owned(), |amount| amount.get().to_string());
+            let flavors = groups.iter().flat_map(|group| &group.flavors).map(|flavor| {
+                let cells = flavor.quotas.iter().map(|quota| {
+                    let (nominal, borrow, lend) = (quota.nominal, quota.borrowing_limit, quota.lending_limit);
+                    format!("{},{},{}", nominal.get(), one(borrow), one(lend))
+                });
+                format!("{}={}", flavor.flavor, cells.collect::<Vec<_>>().join("/"))
+            });
+            flavors.collect::<Vec<_>>().join(" ")
+        };
+        let mut text = format!("{:?}\n", self.options.fair_sharing);
+        for cohort in &self.cohorts {
+            let (name, parent, weight) = (&cohort.name, &cohort.parent, cohort.weight);
+            text.push_str(&format!("cohort {name} {parent:?} {weight} {}\n", quotas(&cohort.groups)));
+        }
+        for queue in &self.queues {
+            let (name, cohort, weight) = (&queue.name, &queue.cohort, queue.weight);
+            let (rules, scan) = (queue.preemption, queue.fungibility);
+            text.push_str(&format!("queue {name} {cohort:?} {weight} {}\n  {rules:?}\n  {scan:?}\n", quotas(&queue.groups)));
+        }
+        for spec in &self.workloads {
+            let asked: Vec<i64> = spec.pod_sets[0].requests.values().map(|amount| amount.get()).collect();
+            let state = match &spec.state {
+                WorkloadState::Reserved(held) => {
+                    format!("{:?} at {} evicted {}", held.pod_sets[0].flavors, held.at.0, held.evicted)
+                }
+                WorkloadState::Pending { .. } => "pending".to_owned(),
+            };
+            let (uid, queue, priority, since) = (&spec.uid, &spec.local_queue, spec.priority, spec.queued_at.0);
+            text.push_str(&format!("{uid} {queue} prio {priority} since {since} asks {asked:?} {state}\n"));
+        }
+        text
+    }
+
+    /// The world of these objects.
+    pub(crate) fn world(&self) -> World {
+        let mut world = World::new(self.options.clone());
+        self.objects_into(&mut world);
+        for workload in &self.workloads {
+            world.apply(Delta::Workload(workload.clone())).unwrap();
+        }
+        world
+    }
+
+    /// The smallest set of these workloads on which the test still fails.
+    pub(crate) fn shrink(mut self, fails: impl Fn(&Self) -> bool) -> Self {
+        let mut index = 0;
+        while index < self.workloads.len() {
+            let mut fewer = self.clone();
+            fewer.workloads.remove(index);
+            if fails(&fewer) {
+                self = fewer;
+            } else {
+                index += 1;
+            }
+        }
+        self
+    }
+}
+
+pub(crate) fn local_queue(name: &str) -> LocalQueueSpec {
+    LocalQueueSpec {
+        namespace: "default".into(),
+        name: name.to_owned(),
+        cluster_queue: name.to_owned(),
+        stop: StopPolicy::None,
+        weight: 1_000_000_000,
+    }
+}
