@@ -60,6 +60,8 @@ bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large
 		$(CARGO) run --locked --quiet -p berth-e2e --bin bench
 
 night: test ## What is wide and slow
+	$(call say,engine laws on ten million worlds each, and every small world)
+	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked -p berth-engine -- --nocapture
 	$(call say,end-to-end tests again, five times)
 	for i in 1 2 3 4 5; do $(CARGO) test --locked -p berth-e2e --tests || exit 1; done
 

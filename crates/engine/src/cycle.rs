@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::assignment::{Assignment, Mode};
-use crate::balance::{INF, Usage, plus};
+use crate::assignment::{Assignment, Choice, Mode};
+use crate::effects::Run;
 use crate::flavors::Pins;
 use crate::ids::{NodeId, QueueId, WorkloadId};
-use crate::model::{Admission, Eviction, Millis, PendingReason, PreemptionPolicy, Verdict};
+use crate::model::{Admission, Eviction, Millis, PendingReason, Verdict};
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Held, Phase, Place, Progress};
+use crate::store::{Phase, Place, Progress};
 use crate::tree::Trial;
 use crate::world::World;
 
@@ -195,8 +195,9 @@ impl World {
         let (cycle, generation) = (self.cycle, self.tree.nodes[self.store.queues[queue].node].generation);
         let progress = self.store.workload_mut(id)?.progress.take();
         let keeps = self.options.gates.preserve_scan_progress;
-        let progress = progress.filter(|p| (keeps && cycle.saturating_sub(p.cycle) <= 1) || generation <= p.generation);
-        let gone = BTreeSet::new();
+        let is_recent = |p: &Progress| keeps && cycle.saturating_sub(p.cycle) <= 1;
+        let progress = progress.filter(|p| p.waits || is_recent(p) || generation <= p.generation);
+        let gone = self.barred(id);
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
         let (mut assignment, targets) = nominator.nominate(workload, queue, progress.as_deref(), None);
@@ -248,7 +249,7 @@ impl World {
                 let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";
                 entry.requeue = Requeue::PendingPreemption;
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, text.to_owned()));
-                entry.assignment.progress.tried.clear();
+                self.await_victims(&mut entry);
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
             }
             mode if overlaps || !fits => {
@@ -266,7 +267,7 @@ impl World {
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
                 self.evict(&entry, run, report);
                 entry.requeue = Requeue::PendingPreemption;
-                entry.assignment.progress.tried.clear();
+                self.await_victims(&mut entry);
                 let text = format!("{message}. Pending the preemption of {count} workload(s)");
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, text));
             }
@@ -276,6 +277,17 @@ impl World {
             }
         }
         entry
+    }
+
+    fn await_victims(&self, entry: &mut Entry) {
+        let groups = &self.store.queues[entry.queue].groups;
+        let index = |choice: &Choice| {
+            let group = groups.iter().find(|group| group.covered.contains(&choice.resource));
+            let at = group.and_then(|group| group.flavors.iter().position(|flavor| *flavor == choice.flavor));
+            (choice.resource, at.and_then(|at| i32::try_from(at).ok()).unwrap_or(0))
+        };
+        let chosen = entry.assignment.pod_sets.iter().map(|set| set.choices.iter().map(index).collect());
+        entry.assignment.progress.wait_for(chosen);
     }
 
     /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
@@ -291,13 +303,15 @@ impl World {
             .iter()
             .map(|pod_set| pod_set.choices.iter().map(|choice| (choice.resource, choice.flavor)).collect())
             .collect();
+        let mut gone = self.barred(entry.workload);
+        gone.extend(&run.victims);
         let mut trial = Trial::new(&mut self.tree);
         for victim in &run.victims {
             crate::preempt::classical::leave(&self.store, &mut trial, *victim, true);
         }
         let Some(workload) = self.store.workload(entry.workload) else { return false };
         let mut nominator =
-            Nominator { store: &self.store, tree: trial.tree_mut(), options: &self.options, gone: &run.victims };
+            Nominator { store: &self.store, tree: trial.tree_mut(), options: &self.options, gone: &gone };
         let (mut assignment, targets) = nominator.nominate(workload, entry.queue, None, Some(&pins));
         drop(trial);
         assignment.is_deferred = assignment.mode() == Mode::Fit;
@@ -330,94 +344,6 @@ impl World {
         trial.tree().fits(node, &entry.assignment.usage)
     }
 
-    /// Books usage for the rest of the cycle.
-    fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
-        let node = self.store.queues[queue].node;
-        self.tree.add(node, &usage);
-        run.booked.push((queue, usage));
-    }
-
-    /// Keeps quota from later entries for a head that needs preemption but finds no victims, unless its queue can
-    /// always take its quota back.
-    fn reserve(&mut self, entry: &Entry, run: &mut Run) {
-        let queue = &self.store.queues[entry.queue];
-        let can_always_reclaim =
-            queue.spec.as_ref().is_some_and(|spec| spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any);
-        let waits = self.options.gates.prioritize_preemptors && queue.pending.preemptor == Some(entry.workload);
-        if !can_always_reclaim && !waits {
-            let usage = self.reserved(entry.queue, &entry.assignment);
-            self.book(entry.queue, usage, run);
-        }
-    }
-
-    pub(crate) fn reserved(&self, queue: QueueId, assignment: &Assignment) -> Usage {
-        let node = self.store.queues[queue].node;
-        let reserved = |(key, value): &(crate::ids::CellId, i128)| {
-            let cell = self.tree.cell(node, *key);
-            let bound = match (assignment.borrowing > 0, cell.borrowing_limit) {
-                (true, INF) => *value,
-                (true, limit) => plus(cell.nominal, limit) - cell.usage,
-                (false, _) => cell.nominal - cell.usage,
-            };
-            (*key, (*value).min(bound).max(0))
-        };
-        assignment.usage.iter().map(reserved).collect()
-    }
-
-    fn evict(&mut self, entry: &Entry, run: &mut Run, report: &mut Report) {
-        let preemptor_path = self.tree.path(self.store.queues[entry.queue].node);
-        let preemptor = self.store.workload(entry.workload).map_or(String::new(), |w| w.uid.to_string());
-        for target in &entry.targets {
-            run.victims.insert(target.workload);
-            let Some(victim) = self.store.workload_mut(target.workload) else { continue };
-            let uid = victim.uid.to_string();
-            let Phase::Held(held) = &mut victim.phase else { continue };
-            if held.evicted {
-                continue;
-            }
-            held.evicted = true;
-            let queue = held.queue;
-            let node = self.store.queues[queue].node;
-            report.moved.insert(self.tree.root(node));
-            report.evictions.push(Eviction {
-                uid,
-                preemptor: preemptor.clone(),
-                reason: target.reason,
-                preemptor_path: preemptor_path.clone(),
-                preemptee_path: self.tree.path(node),
-            });
-        }
-    }
-
-    fn admit(&mut self, entry: &Entry, now: Millis, report: &mut Report) {
-        let queue = &mut self.store.queues[entry.queue];
-        let checks = queue.spec.as_ref().map(|spec| spec.admission_checks.clone()).unwrap_or_default();
-        queue.pending.total = queue.pending.total.saturating_sub(1);
-        queue.pending.forget_preemptor(entry.workload);
-        let cluster_queue = queue.name.clone();
-        let node = queue.node;
-        let Some(workload) = self.store.workload(entry.workload) else { return };
-        let (uid, local_queue) = (workload.uid.to_string(), workload.local_queue);
-        self.store.local_queues[local_queue].pending.remove(&entry.workload);
-        let pod_sets = entry.assignment.given(&self.store);
-        let applies = |flavors: &BTreeSet<String>| {
-            flavors.is_empty() || pod_sets.iter().any(|given| given.flavors.values().any(|f| flavors.contains(f)))
-        };
-        let admission_checks =
-            checks.into_iter().filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name).collect();
-        report.admissions.push(Admission {
-            uid,
-            cluster_queue,
-            admission_checks,
-            flavors_considered: entry.assignment.considered(&self.store),
-            pod_sets,
-        });
-        report.moved.insert(self.tree.root(node));
-        let usage = entry.assignment.usage.clone();
-        self.charge(entry.queue, entry.workload, &usage);
-        self.hold(entry.workload, Held { queue: entry.queue, usage, at: now, evicted: false, assumed: true });
-    }
-
     pub(crate) fn put_back(&mut self, entry: Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
             report.verdicts.remove(&entry.workload);
@@ -434,7 +360,8 @@ impl World {
         // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
         let missed = assignment.resumed && requeue == Requeue::NoRoom;
         let has_pending_flavors = assignment.progress.has_pending_flavors() || missed;
-        workload.progress = (!missed && has_pending_flavors).then(|| Box::new(assignment.progress));
+        let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
+        workload.progress = keeps.then(|| Box::new(assignment.progress));
         let stays = has_pending_flavors
             || match requeue {
                 Requeue::Retry | Requeue::PendingPreemption => true,
@@ -487,14 +414,4 @@ impl World {
         }
         report.moved.insert(root);
     }
-}
-
-/// State of one cycle.
-struct Run {
-    /// Victims chosen so far.
-    victims: BTreeSet<WorkloadId>,
-    /// Usage booked only for the rest of the cycle.
-    booked: Vec<(QueueId, Usage)>,
-    /// Number of admissions at which the cycle stops.
-    room: usize,
 }

@@ -170,6 +170,22 @@ fn assign_pod_set(
     result
 }
 
+/// Why a pod set can not run on a flavor of a group, whatever the quota.
+pub(crate) fn why_not(
+    store: &Store,
+    request: &Request<'_>,
+    index: usize,
+    pod_set: &PodSet,
+    group: &Group,
+    flavor: FlavorId,
+) -> Option<String> {
+    if request.allowed.is_some_and(|allowed| !allowed.contains(&flavor)) {
+        return Some(format!("flavor {} is not among the allowed ones", store.flavor(flavor)));
+    }
+    let resource = group.covered.first().copied()?;
+    Scan { store, request, pod_set, index, group, resource, start: 0, assumed: &[] }.mismatch(flavor)
+}
+
 /// The scan over the flavors of one resource group.
 struct Scan<'a> {
     store: &'a Store,

@@ -6,12 +6,15 @@
 //! Start reading at [`World::apply`] (`world.rs`) and [`World::plan`] (`plan.rs`); one cycle is in `cycle.rs`, flavors in
 //! `flavors.rs`, quota arithmetic in `balance.rs` and `tree.rs`, victims in `preempt`.
 
+mod account;
 mod afs;
 mod answers;
 mod assignment;
 mod balance;
 mod check;
 mod cycle;
+mod effects;
+mod feuds;
 mod figures;
 mod flavors;
 mod ids;
@@ -32,6 +35,7 @@ mod tree;
 mod workloads;
 mod world;
 
+pub use account::{Account, CellAccount, Holding, Right, Unblock};
 pub use afs::{AdmissionFairSharing, entry_rate, kept, weighted_usage};
 pub use assignment::{Granular, Mode, PreemptionPossibility};
 pub use check::check;

@@ -20,7 +20,7 @@ pub(crate) struct Nominator<'a> {
     pub(crate) store: &'a Store,
     pub(crate) tree: &'a mut Tree,
     pub(crate) options: &'a Options,
-    /// Workloads taken as gone already: their usage is out of the tree.
+    /// Workloads that are not to be preempted: gone already, with their usage out of the tree, or barred by a feud.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
 }
 

@@ -2,9 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::hash::Hasher;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
 use crate::balance::{Units, Usage, units};
@@ -25,11 +27,30 @@ pub(crate) struct PodSet {
 /// Workloads that nothing distinguishes for scheduling.
 #[derive(Debug)]
 pub(crate) struct Class {
-    pub(crate) key: String,
+    /// Key of `Store::class_ids`.
+    pub(crate) digest: u64,
+    pub(crate) priority: i32,
     pub(crate) pod_sets: Arc<[PodSet]>,
     pub(crate) members: u32,
     /// The only flavors its members may get.
     pub(crate) allowed: Option<Vec<FlavorId>>,
+}
+
+/// Hashes what is formatted, without keeping the text.
+struct Digest(FxHasher);
+
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn digest(priority: i32, pod_sets: &[PodSetSpec]) -> u64 {
+    let mut digest = Digest(FxHasher::default());
+    // Hashing can not fail.
+    let _never = write!(digest, "{priority} {pod_sets:?}");
+    digest.0.finish()
 }
 
 /// Order in a queue: higher priority, older, smaller uid.
@@ -85,11 +106,20 @@ pub(crate) struct Progress {
     pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
     pub(crate) generation: u64,
     pub(crate) cycle: u64,
+    /// The next scan begins at the flavor for which preemptions were issued, however long that takes.
+    pub(crate) waits: bool,
 }
 
 impl Progress {
     pub(crate) fn has_pending_flavors(&self) -> bool {
-        self.tried.iter().flatten().any(|(_, index)| *index != -1)
+        !self.waits && self.tried.iter().flatten().any(|(_, index)| *index != -1)
+    }
+
+    /// While its victims leave, a workload goes on asking for the flavors that they hold.
+    pub(crate) fn wait_for(&mut self, chosen: impl Iterator<Item = Vec<(ResourceId, i32)>>) {
+        self.tried =
+            chosen.map(|set| set.into_iter().map(|(resource, index)| (resource, index - 1)).collect()).collect();
+        self.waits = true;
     }
 
     /// Index of the flavor to try next.
@@ -188,7 +218,8 @@ pub(crate) struct Store {
     pub(crate) free: Vec<WorkloadId>,
     pub(crate) by_uid: FxHashMap<Arc<str>, WorkloadId>,
     pub(crate) classes: Arena<ClassId, Class>,
-    pub(crate) class_ids: FxHashMap<String, ClassId>,
+    /// Classes by digest; nearly always one.
+    pub(crate) class_ids: FxHashMap<u64, Vec<ClassId>>,
     pub(crate) free_classes: Vec<ClassId>,
     pub(crate) pods: ResourceId,
 }
@@ -285,8 +316,16 @@ impl Store {
 
     /// The class of a workload of that shape, with one more member.
     pub(crate) fn class(&mut self, priority: i32, pod_sets: &[PodSetSpec], allowed: Option<&[String]>) -> ClassId {
-        let key = format!("{priority} {pod_sets:?} {allowed:?}");
-        if let Some(id) = self.class_ids.get(&key).copied() {
+        let allowed: Option<Vec<FlavorId>> =
+            allowed.map(|names| names.iter().map(|name| self.flavor_names.intern(name)).collect());
+        let digest = digest(priority, pod_sets);
+        let is_same = |id: &&ClassId| {
+            let class = &self.classes[**id];
+            class.priority == priority
+                && class.allowed == allowed
+                && class.pod_sets.iter().map(|pod_set| &pod_set.spec).eq(pod_sets)
+        };
+        if let Some(id) = self.class_ids.get(&digest).and_then(|ids| ids.iter().find(is_same)).copied() {
             self.classes[id].members += 1;
             return id;
         }
@@ -301,8 +340,7 @@ impl Store {
                 spec: spec.clone(),
             })
             .collect();
-        let allowed = allowed.map(|names| names.iter().map(|name| self.flavor_names.intern(name)).collect());
-        let class = Class { key: key.clone(), pod_sets: pod_sets.into(), members: 1, allowed };
+        let class = Class { digest, priority, pod_sets: pod_sets.into(), members: 1, allowed };
         let id = match self.free_classes.pop() {
             Some(id) => {
                 self.classes[id] = class;
@@ -310,7 +348,7 @@ impl Store {
             }
             None => self.classes.push(class),
         };
-        self.class_ids.insert(key, id);
+        self.class_ids.entry(digest).or_default().push(id);
         id
     }
 
@@ -318,9 +356,14 @@ impl Store {
         let class = &mut self.classes[id];
         class.members = class.members.saturating_sub(1);
         if class.members == 0 {
-            let key = std::mem::take(&mut class.key);
+            let digest = class.digest;
             class.pod_sets = Arc::new([]);
-            self.class_ids.remove(&key);
+            if let Some(ids) = self.class_ids.get_mut(&digest) {
+                ids.retain(|known| *known != id);
+                if ids.is_empty() {
+                    self.class_ids.remove(&digest);
+                }
+            }
             self.free_classes.push(id);
         }
     }

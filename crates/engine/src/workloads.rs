@@ -28,6 +28,7 @@ impl World {
                 verdict: None,
             });
             self.attach(id, spec.state);
+            self.end_feuds_of(id);
             return;
         };
         let Some(old) = self.store.workload(id) else { return };
@@ -35,7 +36,7 @@ impl World {
             && old.local_queue == local_queue
             && old.priority == spec.priority
             && old.queued_at == spec.queued_at;
-        let old_class = old.class;
+        let (old_class, was_queue) = (old.class, old.local_queue);
         let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
         self.store.release_class(class);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
@@ -61,6 +62,7 @@ impl World {
                 workload.progress = None;
             }
         }
+        let has_changed = class != old_class || was_queue != local_queue;
         let was_evicted = was_held.is_some_and(|held| held.evicted);
         let ledger = &mut self.store.local_queues[local_queue].ledger;
         match &spec.state {
@@ -70,6 +72,9 @@ impl World {
         self.attach(id, spec.state);
         if let Some(Workload { phase: Phase::Held(held), .. }) = self.store.workload_mut(id) {
             held.evicted |= was_evicted;
+        }
+        if has_changed {
+            self.end_feuds_of(id);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::afs::AdmissionFairSharing;
 use crate::balance::{INF, units};
+use crate::feuds::Feuds;
 use crate::ids::{LocalQueueId, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::pending::Pending;
@@ -41,7 +42,7 @@ pub struct Options {
     pub gates: Gates,
 }
 
-/// Feature gates that change decisions; the default is Kueue's.
+/// Feature gates that change decisions; the defaults are Kueue's but for `prioritize_preemptors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
     /// `FlavorFungibility`: off, the first flavor that fits is taken, else the one with the best mode.
@@ -50,7 +51,8 @@ pub struct Gates {
     pub preserve_scan_progress: bool,
     /// `PrioritySortingWithinCohort`: priority orders the heads of a cycle.
     pub priority_sorting: bool,
-    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first.
+    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first. On, unlike in Kueue, where others
+    /// may take what was freed for them, be evicted for it again, and so on for ever.
     pub prioritize_preemptors: bool,
     /// `FairSharingPrioritizeNonBorrowing`.
     pub fair_prefer_non_borrowing: bool,
@@ -66,7 +68,7 @@ impl Default for Gates {
             flavor_fungibility: true,
             preserve_scan_progress: true,
             priority_sorting: true,
-            prioritize_preemptors: false,
+            prioritize_preemptors: true,
             fair_prefer_non_borrowing: true,
             fair_preempt_within_nominal: true,
             recompute_overlap: true,
@@ -112,6 +114,7 @@ pub struct World {
     pub(crate) notices: BTreeSet<WorkloadId>,
     pub(crate) cycle: u64,
     pub(crate) epoch: u64,
+    pub(crate) feuds: Feuds,
     /// When ledgers of admission fair sharing were settled last.
     pub(crate) settled_at: Option<Millis>,
     pub(crate) changed_queues: BTreeSet<QueueId>,
@@ -139,6 +142,7 @@ impl World {
             notices: BTreeSet::new(),
             cycle: 0,
             epoch: 0,
+            feuds: Feuds::default(),
             settled_at: None,
             changed_queues: BTreeSet::new(),
             changed_local_queues: BTreeSet::new(),
@@ -197,6 +201,7 @@ impl World {
             Delta::Workload(spec) => self.set_workload(spec),
             Delta::RemoveWorkload(uid) => {
                 let id = self.known(&uid)?;
+                self.end_feuds_of(id);
                 self.detach(id);
                 self.notices.remove(&id);
                 self.store.delete_workload(id);
@@ -273,6 +278,7 @@ impl World {
 
     /// Links a node below a cohort and rebuilds and wakes what it left and what it joined.
     fn link(&mut self, node: NodeId, parent: Option<NodeId>, quotas: &[OwnQuota]) {
+        self.end_feuds();
         let old_root = self.tree.root(node);
         self.tree.set_quota(node, quotas);
         self.tree.set_parent(node, parent);
@@ -403,6 +409,7 @@ impl World {
     }
 
     fn flavor_changed(&mut self, flavor: crate::ids::FlavorId) {
+        self.end_feuds();
         for id in self.store.queues.ids() {
             if self.store.queues[id].groups.iter().any(|group| group.flavors.contains(&flavor)) {
                 let node = self.store.queues[id].node;

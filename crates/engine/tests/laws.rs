@@ -235,11 +235,11 @@ fn run(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Books kept per change equal books recomputed, and a plan never takes more than there is.
     #[test]
-    fn books_are_exact_and_plans_keep_quota(steps in proptest::collection::vec(step(), 1..60)) {
+    fn books_are_exact_and_plans_keep_quota(steps in proptest::collection::vec(step(), 1..30)) {
         run(&steps, |world, _| {
             let faults = check(world);
             prop_assert!(faults.is_empty(), "{:?}", faults);
@@ -249,7 +249,7 @@ proptest! {
 
     /// Nothing parked would fit unless something woke it.
     #[test]
-    fn the_sweep_finds_nothing(steps in proptest::collection::vec(step(), 1..60)) {
+    fn the_sweep_finds_nothing(steps in proptest::collection::vec(step(), 1..30)) {
         run(&steps, |world, plan| {
             if plan.is_some_and(|plan| !plan.more) {
                 let found = world.sweep(Millis(1000));
@@ -261,7 +261,7 @@ proptest! {
 
     /// A plan after a plan has nothing left to do, and the same deltas give the same plans.
     #[test]
-    fn plans_are_complete_and_deterministic(steps in proptest::collection::vec(step(), 1..60)) {
+    fn plans_are_complete_and_deterministic(steps in proptest::collection::vec(step(), 1..30)) {
         let mut first = Vec::new();
         run(&steps, |world, plan| {
             if let Some(plan) = plan {

@@ -32,7 +32,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) needs: &'a [CellId],
     /// Everything the workload would use.
     pub(crate) usage: &'a [(CellId, Units)],
-    /// Workloads that are taken as gone already.
+    /// Workloads that are not to be taken.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
     /// Set when the usage of LocalQueues orders candidates.
     pub(crate) afs: Option<&'a AdmissionFairSharing>,

@@ -47,10 +47,13 @@ fn requests(spec: &WorkloadSpec) -> BTreeMap<String, i128> {
 
 /// The objects of a world as the oracle sees them.
 pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloads: &[WorkloadSpec]) -> Books {
-    let mut books = Books::default();
-    books.queues = queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect();
-    books.cohorts = cohorts.iter().map(|cohort| (cohort.name.clone(), cohort.clone())).collect();
-    let named = queues.iter().filter_map(|queue| queue.cohort.clone()).chain(cohorts.iter().filter_map(|c| c.parent.clone()));
+    let mut books = Books {
+        queues: queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(),
+        cohorts: cohorts.iter().map(|cohort| (cohort.name.clone(), cohort.clone())).collect(),
+        ..Books::default()
+    };
+    let named =
+        queues.iter().filter_map(|queue| queue.cohort.clone()).chain(cohorts.iter().filter_map(|c| c.parent.clone()));
     for name in named {
         let empty = CohortSpec { name: name.clone(), parent: None, groups: vec![], weight: 1_000_000_000 };
         books.cohorts.entry(name).or_insert(empty);
@@ -88,7 +91,14 @@ impl Oracle<'_> {
         }
     }
 
-    fn quota(&self, books: &Books, spec: &WorkloadSpec, queue: &str, fr: &Fr, value: i128) -> (Granular, u32, Option<PendingReason>) {
+    fn quota(
+        &self,
+        books: &Books,
+        spec: &WorkloadSpec,
+        queue: &str,
+        fr: &Fr,
+        value: i128,
+    ) -> (Granular, u32, Option<PendingReason>) {
         let node = Node::Queue(queue.to_owned());
         if value > books.potential(&node, fr) {
             return (Granular::NoFit, 0, Some(PendingReason::ExceedsMaxQuota));
@@ -227,9 +237,8 @@ pub(crate) fn cycle(options: &Options, mut books: Books, workloads: &[WorkloadSp
     let mut decided = Decided::default();
     let mut heads: Vec<Head<'_>> = Vec::new();
     for queue in books.queues.keys().cloned().collect::<Vec<_>>() {
-        let is_mine = |spec: &&WorkloadSpec| {
-            spec.local_queue == queue && matches!(spec.state, WorkloadState::Pending { .. })
-        };
+        let is_mine =
+            |spec: &&WorkloadSpec| spec.local_queue == queue && matches!(spec.state, WorkloadState::Pending { .. });
         let first = workloads.iter().filter(is_mine).min_by_key(|w| (Reverse(w.priority), w.queued_at, w.uid.clone()));
         if let Some(spec) = first {
             let found = oracle.nominate(&books, spec, &queue, None);

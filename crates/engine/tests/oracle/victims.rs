@@ -18,7 +18,7 @@ pub(crate) struct Plea<'a> {
 /// Victims with reasons, in no order; empty when there is no lawful set.
 pub(crate) type Victims = Vec<(String, &'static str)>;
 
-fn lawful(policy: PreemptionPolicy, plea: &Plea<'_>, holder: &Holder) -> bool {
+pub(crate) fn lawful(policy: PreemptionPolicy, plea: &Plea<'_>, holder: &Holder) -> bool {
     match policy {
         PreemptionPolicy::Never => false,
         PreemptionPolicy::LowerPriority => holder.priority < plea.priority,
@@ -44,7 +44,7 @@ fn over(books: &Books, node: &Node, needs: &[Fr]) -> bool {
     needs.iter().any(|fr| books.exceeds(node, fr, 0))
 }
 
-fn has_room(books: &Books, plea: &Plea<'_>, borrow: bool) -> bool {
+pub(crate) fn has_room(books: &Books, plea: &Plea<'_>, borrow: bool) -> bool {
     let node = Node::Queue(plea.queue.to_owned());
     books.fits(plea.queue, &plea.usage) && (borrow || plea.usage.iter().all(|(fr, v)| !books.exceeds(&node, fr, *v)))
 }
@@ -72,7 +72,8 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
         books.holders.iter().filter(fits).cloned().collect()
     };
     let mut mine = of_queue(plea.queue, policy.within_cluster_queue);
-    let (mut hierarchical, mut by_priority): (Vec<(Holder, Node)>, Vec<(Holder, Node)>) = (Vec::new(), Vec::new());
+    let mut hierarchical: Vec<(Holder, Node)> = Vec::new();
+    let mut by_priority: Vec<(Holder, Node)> = Vec::new();
     let mut remaining = plea.usage.clone();
     let mut advantage = true;
     for (fr, value) in &mut remaining {
@@ -111,7 +112,8 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
         in_order(plea, &mut holders);
         for holder in holders {
             let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > bound);
-            let without = !is_hierarchical && (!policy.borrow_within_cohort || holder.priority >= plea.priority || above);
+            let without =
+                !is_hierarchical && (!policy.borrow_within_cohort || holder.priority >= plea.priority || above);
             let reason =
                 if is_hierarchical || without { "InCohortReclamation" } else { "InCohortReclaimWhileBorrowing" };
             let common = commons.get(&holder.uid).cloned();
@@ -287,7 +289,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy])
             }
             while let Some(first) = turn.lists.get(&name).and_then(|list| list.first()).cloned() {
                 turn.lists.get_mut(&name).unwrap().remove(0);
-                let after = now.without(&[first.uid.clone()]).share(&theirs);
+                let after = now.without(std::slice::from_ref(&first.uid)).share(&theirs);
                 let passes = match strategy {
                     _ if new.value().is_infinite() && old.value().is_finite() => false,
                     ShareStrategy::LessThanOrEqualToFinalShare => new.compare(&after).is_le(),

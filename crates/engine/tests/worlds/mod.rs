@@ -91,8 +91,7 @@ pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool
     let flavors = usage.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
     let given = PodSetAssignment { name: "main".into(), count: 1, flavors, usage };
     let cluster_queue = spec.local_queue.clone();
-    spec.state =
-        WorkloadState::Reserved(Reservation { cluster_queue, pod_sets: vec![given], at: Millis(at), evicted });
+    spec.state = WorkloadState::Reserved(Reservation { cluster_queue, pod_sets: vec![given], at: Millis(at), evicted });
 }
 
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
@@ -245,7 +244,10 @@ impl Objects {
         for queue in &self.queues {
             let (name, cohort, weight) = (&queue.name, &queue.cohort, queue.weight);
             let (rules, scan) = (queue.preemption, queue.fungibility);
-            text.push_str(&format!("queue {name} {cohort:?} {weight} {}\n  {rules:?}\n  {scan:?}\n", quotas(&queue.groups)));
+            text.push_str(&format!(
+                "queue {name} {cohort:?} {weight} {}\n  {rules:?}\n  {scan:?}\n",
+                quotas(&queue.groups)
+            ));
         }
         for spec in &self.workloads {
             let asked: Vec<i64> = spec.pod_sets[0].requests.values().map(|amount| amount.get()).collect();

@@ -1,0 +1,283 @@
+//! The full account of a workload: per flavor and resource what it asks for and what is there, who holds the rest, why they may
+//! or may not be preempted for it, and what would help. The condition's message is its short form.
+
+use std::collections::BTreeSet;
+
+use crate::assignment::Mode;
+use crate::balance::{Units, amount};
+use crate::flavors::{self, Request};
+use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::model::{Amount, Millis, PreemptionPolicy, Verdict};
+use crate::preempt::Ask;
+use crate::preempt::candidates::satisfies;
+use crate::store::{Phase, Place, Workload};
+use crate::world::World;
+
+/// Why a holder of quota may or may not be preempted for a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// It has been evicted already and is leaving.
+    Leaving,
+    /// The rules allow it; whether it helps depends on what else has to leave.
+    MayBePreempted,
+    /// `withinClusterQueue` is `Never`.
+    WithinQueueNever,
+    /// `reclaimWithinCohort` is `Never`.
+    ReclaimNever,
+    /// Its priority (or age) protects it under the policy.
+    Priority,
+    /// Its ClusterQueue does not use more than its own quota here.
+    WithinItsQuota,
+    /// It preempted this workload, or one that this workload goes back to, and nothing changed since.
+    Feud,
+}
+
+impl Right {
+    /// In words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Leaving => "has been evicted and is leaving",
+            Self::MayBePreempted => "may be preempted",
+            Self::WithinQueueNever => "withinClusterQueue is Never",
+            Self::ReclaimNever => "reclaimWithinCohort is Never",
+            Self::Priority => "is protected by its priority or age",
+            Self::WithinItsQuota => "is within the quota of its own ClusterQueue",
+            Self::Feud => "preempted this workload before, and nothing changed since",
+        }
+    }
+}
+
+/// Who holds some of what a workload asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Workload UID.
+    pub uid: String,
+    /// Its ClusterQueue.
+    pub cluster_queue: String,
+    /// How much it holds.
+    pub amount: Amount,
+    /// Its effective priority.
+    pub priority: i32,
+    /// Whether it may be preempted.
+    pub right: Right,
+}
+
+/// What would let a workload have a flavor and resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unblock {
+    /// Nothing is in the way.
+    Nothing,
+    /// This much more has to be released in the cohort.
+    Release(Amount),
+    /// Quota has to be raised by this much, or the request lowered.
+    RaiseQuota(Amount),
+    /// The workload's pods or the flavor have to change.
+    ChangeRequirements,
+    /// Workloads that were evicted have to leave; they hold enough.
+    EvictedLeave,
+}
+
+/// One flavor and resource for one pod set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellAccount {
+    /// Pod set.
+    pub pod_set: String,
+    /// Flavor.
+    pub flavor: String,
+    /// Resource.
+    pub resource: String,
+    /// What all its pods ask for.
+    pub asked: Amount,
+    /// What is free for the ClusterQueue: `unused` and `borrowable` together, as far as limits allow.
+    pub free: Amount,
+    /// What is free of the ClusterQueue's own nominal quota.
+    pub unused: Amount,
+    /// What may be borrowed on top right now.
+    pub borrowable: Amount,
+    /// What the ClusterQueue could have if nothing were in use.
+    pub maximum: Amount,
+    /// Why the flavor is out of question, if it is.
+    pub mismatch: Option<String>,
+    /// Who holds quota of this flavor and resource in the cohort tree, most first.
+    pub holders: Vec<Holding>,
+    /// What would help.
+    pub unblock: Unblock,
+}
+
+/// The account of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// UID.
+    pub uid: String,
+    /// ClusterQueue, if its LocalQueue leads to one.
+    pub cluster_queue: Option<String>,
+    /// Why it waits; `None` while it holds quota.
+    pub verdict: Option<Verdict>,
+    /// It holds quota, and whether it was evicted and has to leave.
+    pub holds: Option<bool>,
+    /// Workloads of the queue that go before it; `None` when it is not waiting in a queue.
+    pub ahead: Option<usize>,
+    /// Not before this time.
+    pub not_before: Option<Millis>,
+    /// How it could be admitted now, looking at quota alone.
+    pub mode: Option<Mode>,
+    /// Per pod set, flavor and resource, in the order in which flavors are tried.
+    pub cells: Vec<CellAccount>,
+}
+
+impl World {
+    /// The account of a workload, `None` when it is unknown. Costs a search for victims, and all workloads of its tree for
+    /// each flavor and resource.
+    pub fn account(&mut self, uid: &str, now: Millis) -> Option<Account> {
+        let id = self.store.by_uid.get(uid).copied()?;
+        let workload = self.store.workload(id)?;
+        let held = workload.held().map(|held| (held.queue, held.evicted));
+        let local = &self.store.local_queues[workload.local_queue];
+        let queue = held.map_or(local.queue, |(queue, _)| Some(queue));
+        let queue = queue.filter(|queue| self.store.queues[*queue].spec.is_some());
+        let cluster_queue = queue.map(|queue| self.store.queues[queue].name.clone());
+        let (not_before, waits) = (workload.not_before, matches!(workload.phase, Phase::Pending(Place::Class)));
+        let ahead = cluster_queue.as_deref().filter(|_| waits).map(|name| {
+            let (active, parked) = self.pending(name);
+            active.iter().chain(&parked).position(|other| other == uid).unwrap_or(0)
+        });
+        let mode = match (&cluster_queue, held) {
+            (Some(name), None) => {
+                self.assign(uid, name, crate::steps::AssignInput::default()).map(|report| report.mode)
+            }
+            _ => None,
+        };
+        let verdict = self.explain(uid, now);
+        let cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue));
+        let holds = held.map(|(_, evicted)| evicted);
+        Some(Account { uid: uid.to_owned(), cluster_queue, verdict, holds, ahead, not_before, mode, cells })
+    }
+
+    fn cell_accounts(&self, id: WorkloadId, queue: QueueId) -> Vec<CellAccount> {
+        let Some(workload) = self.store.workload(id) else { return Vec::new() };
+        let class = &self.store.classes[workload.class];
+        let barred = self.barred(id);
+        let request = Request {
+            queue: &self.store.queues[queue],
+            pod_sets: &class.pod_sets,
+            counts: None,
+            progress: None,
+            pins: None,
+            allowed: class.allowed.as_deref(),
+            fungible: self.options.gates.flavor_fungibility,
+            ignore_undeclared: self.options.ignore_undeclared,
+            fair_sharing: self.options.fair_sharing.is_some(),
+        };
+        let mut accounts = Vec::new();
+        for (index, pod_set) in class.pod_sets.iter().enumerate() {
+            let asked = flavors::requests(&self.store, request.queue, pod_set, pod_set.spec.count);
+            for group in &request.queue.groups {
+                for flavor in group.flavors.iter().copied() {
+                    for (resource, value) in asked.iter().filter(|(resource, _)| group.covered.contains(resource)) {
+                        let Some(cell) = self.store.find_cell(flavor, *resource) else { continue };
+                        let mismatch = flavors::why_not(&self.store, &request, index, pod_set, group, flavor);
+                        let mut account = self.cell_account(workload, id, queue, cell, *value, &barred);
+                        if mismatch.is_some() {
+                            account.unblock = Unblock::ChangeRequirements;
+                        }
+                        accounts.push(CellAccount { pod_set: pod_set.spec.name.clone(), mismatch, ..account });
+                    }
+                }
+            }
+        }
+        accounts
+    }
+
+    fn cell_account(
+        &self,
+        workload: &Workload,
+        id: WorkloadId,
+        queue: QueueId,
+        cell: CellId,
+        asked: Units,
+        barred: &BTreeSet<WorkloadId>,
+    ) -> CellAccount {
+        let node = self.store.queues[queue].node;
+        let names = self.store.named(cell);
+        let (free, maximum) = (self.tree.available(node, cell), self.tree.potential(node, cell));
+        let own = self.tree.cell(node, cell);
+        let unused = (own.nominal - own.usage).clamp(0, free);
+        let holders = self.holders(workload, id, queue, cell, barred);
+        let leaving: Units =
+            holders.iter().filter(|h| h.right == Right::Leaving).map(|h| Units::from(h.amount.get())).sum();
+        let lacking = asked - free;
+        let unblock = if workload.held().is_some() || lacking <= 0 {
+            Unblock::Nothing
+        } else if asked > maximum {
+            Unblock::RaiseQuota(amount(asked - maximum))
+        } else if leaving >= lacking {
+            Unblock::EvictedLeave
+        } else {
+            Unblock::Release(amount(lacking))
+        };
+        CellAccount {
+            pod_set: String::new(),
+            flavor: names.flavor,
+            resource: names.resource,
+            asked: amount(asked),
+            free: amount(free),
+            unused: amount(unused),
+            borrowable: amount(free - unused),
+            maximum: amount(maximum),
+            mismatch: None,
+            holders,
+            unblock,
+        }
+    }
+
+    fn holders(
+        &self,
+        workload: &Workload,
+        id: WorkloadId,
+        queue: QueueId,
+        cell: CellId,
+        barred: &BTreeSet<WorkloadId>,
+    ) -> Vec<Holding> {
+        let node = self.store.queues[queue].node;
+        let policy = self.store.queues[queue].spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
+        let nobody = BTreeSet::new();
+        let ask = Ask::of(workload, queue, &nobody, &self.options);
+        let mut holders = Vec::new();
+        for other in self.tree.bottom_up(self.tree.root(node)) {
+            let Some(other_queue) = self.store.queue_of_node.get(&other).copied() else { continue };
+            for victim in self.store.queues[other_queue].held.iter().copied().filter(|victim| *victim != id) {
+                let Some(candidate) = self.store.workload(victim) else { continue };
+                let Some(held) = candidate.held() else { continue };
+                let value = crate::balance::in_usage(&held.usage, cell);
+                if value <= 0 {
+                    continue;
+                }
+                let is_own = other_queue == queue;
+                let rule = if is_own { policy.within_cluster_queue } else { policy.reclaim_within_cohort };
+                let right = if held.evicted {
+                    Right::Leaving
+                } else if barred.contains(&victim) {
+                    Right::Feud
+                } else if rule == PreemptionPolicy::Never {
+                    if is_own { Right::WithinQueueNever } else { Right::ReclaimNever }
+                } else if !is_own && self.tree.within_quota(other, &[cell]) {
+                    Right::WithinItsQuota
+                } else if !satisfies(&ask, candidate, rule) {
+                    Right::Priority
+                } else {
+                    Right::MayBePreempted
+                };
+                holders.push(Holding {
+                    uid: candidate.uid.to_string(),
+                    cluster_queue: self.store.queues[other_queue].name.clone(),
+                    amount: amount(value),
+                    priority: candidate.priority,
+                    right,
+                });
+            }
+        }
+        holders.sort_by(|a, b| b.amount.cmp(&a.amount).then_with(|| a.uid.cmp(&b.uid)));
+        holders
+    }
+}

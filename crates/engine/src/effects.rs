@@ -1,0 +1,113 @@
+//! What a decision on a head does to the books: bookings for the rest of the cycle, evictions, admissions.
+
+use std::collections::BTreeSet;
+
+use crate::assignment::Assignment;
+use crate::balance::{INF, Usage, plus};
+use crate::cycle::{Entry, Report};
+use crate::ids::{QueueId, WorkloadId};
+use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
+use crate::store::{Held, Phase};
+use crate::world::World;
+
+/// State of one cycle.
+pub(crate) struct Run {
+    /// Victims chosen so far.
+    pub(crate) victims: BTreeSet<WorkloadId>,
+    /// Usage booked only for the rest of the cycle.
+    pub(crate) booked: Vec<(QueueId, Usage)>,
+    /// Number of admissions at which the cycle stops.
+    pub(crate) room: usize,
+}
+
+impl World {
+    /// Books usage for the rest of the cycle.
+    pub(crate) fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
+        let node = self.store.queues[queue].node;
+        self.tree.add(node, &usage);
+        run.booked.push((queue, usage));
+    }
+
+    /// Keeps quota from later entries for a head that needs preemption but finds no victims, unless its queue can
+    /// always take its quota back.
+    pub(crate) fn reserve(&mut self, entry: &Entry, run: &mut Run) {
+        let queue = &self.store.queues[entry.queue];
+        let can_always_reclaim =
+            queue.spec.as_ref().is_some_and(|spec| spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any);
+        let waits = self.options.gates.prioritize_preemptors && queue.pending.preemptor == Some(entry.workload);
+        if !can_always_reclaim && !waits {
+            let usage = self.reserved(entry.queue, &entry.assignment);
+            self.book(entry.queue, usage, run);
+        }
+    }
+
+    pub(crate) fn reserved(&self, queue: QueueId, assignment: &Assignment) -> Usage {
+        let node = self.store.queues[queue].node;
+        let reserved = |(key, value): &(crate::ids::CellId, i128)| {
+            let cell = self.tree.cell(node, *key);
+            let bound = match (assignment.borrowing > 0, cell.borrowing_limit) {
+                (true, INF) => *value,
+                (true, limit) => plus(cell.nominal, limit) - cell.usage,
+                (false, _) => cell.nominal - cell.usage,
+            };
+            (*key, (*value).min(bound).max(0))
+        };
+        assignment.usage.iter().map(reserved).collect()
+    }
+
+    pub(crate) fn evict(&mut self, entry: &Entry, run: &mut Run, report: &mut Report) {
+        let preemptor_path = self.tree.path(self.store.queues[entry.queue].node);
+        let preemptor = self.store.workload(entry.workload).map_or(String::new(), |w| w.uid.to_string());
+        for target in &entry.targets {
+            run.victims.insert(target.workload);
+            let Some(victim) = self.store.workload_mut(target.workload) else { continue };
+            let uid = victim.uid.to_string();
+            let Phase::Held(held) = &mut victim.phase else { continue };
+            if held.evicted {
+                continue;
+            }
+            held.evicted = true;
+            let queue = held.queue;
+            let node = self.store.queues[queue].node;
+            let root = self.tree.root(node);
+            self.feuds.note(root, entry.workload, target.workload);
+            report.moved.insert(root);
+            report.evictions.push(Eviction {
+                uid,
+                preemptor: preemptor.clone(),
+                reason: target.reason,
+                preemptor_path: preemptor_path.clone(),
+                preemptee_path: self.tree.path(node),
+            });
+        }
+    }
+
+    pub(crate) fn admit(&mut self, entry: &Entry, now: Millis, report: &mut Report) {
+        let queue = &mut self.store.queues[entry.queue];
+        let checks = queue.spec.as_ref().map(|spec| spec.admission_checks.clone()).unwrap_or_default();
+        queue.pending.total = queue.pending.total.saturating_sub(1);
+        queue.pending.forget_preemptor(entry.workload);
+        let cluster_queue = queue.name.clone();
+        let node = queue.node;
+        let Some(workload) = self.store.workload(entry.workload) else { return };
+        let (uid, local_queue) = (workload.uid.to_string(), workload.local_queue);
+        self.store.local_queues[local_queue].pending.remove(&entry.workload);
+        let pod_sets = entry.assignment.given(&self.store);
+        let applies = |flavors: &BTreeSet<String>| {
+            flavors.is_empty() || pod_sets.iter().any(|given| given.flavors.values().any(|f| flavors.contains(f)))
+        };
+        let admission_checks =
+            checks.into_iter().filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name).collect();
+        report.admissions.push(Admission {
+            uid,
+            cluster_queue,
+            admission_checks,
+            flavors_considered: entry.assignment.considered(&self.store),
+            pod_sets,
+        });
+        report.moved.insert(self.tree.root(node));
+        let usage = entry.assignment.usage.clone();
+        self.charge(entry.queue, entry.workload, &usage);
+        self.hold(entry.workload, Held { queue: entry.queue, usage, at: now, evicted: false, assumed: true });
+    }
+}

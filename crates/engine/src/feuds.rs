@@ -1,0 +1,60 @@
+//! Who was evicted for whom since the last outside change. Preemption that would close a circle is not allowed, so evictions
+//! come to an end: the pairs form a finite graph without circles, in which somebody is never evicted again, and so on down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{NodeId, WorkloadId};
+use crate::world::World;
+
+/// Per tree: victim to those it was evicted for.
+#[derive(Debug, Default)]
+pub(crate) struct Feuds(BTreeMap<NodeId, BTreeMap<WorkloadId, BTreeSet<WorkloadId>>>);
+
+impl Feuds {
+    pub(crate) fn note(&mut self, root: NodeId, preemptor: WorkloadId, victim: WorkloadId) {
+        self.0.entry(root).or_default().entry(victim).or_default().insert(preemptor);
+    }
+
+    /// Workloads that must not be preempted for this one: it, or one that it goes back to, was evicted for them.
+    fn barred(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
+        let mut barred = BTreeSet::new();
+        let Some(evicted) = self.0.get(&root) else { return barred };
+        let mut stack = vec![asking];
+        while let Some(victim) = stack.pop() {
+            for preemptor in evicted.get(&victim).into_iter().flatten() {
+                if barred.insert(*preemptor) {
+                    stack.push(*preemptor);
+                }
+            }
+        }
+        barred
+    }
+}
+
+impl World {
+    pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
+        let root = self.tree_of(asking);
+        root.map_or_else(BTreeSet::new, |root| self.feuds.barred(root, asking))
+    }
+
+    fn tree_of(&self, workload: WorkloadId) -> Option<NodeId> {
+        let workload = self.store.workload(workload)?;
+        let queue = match workload.held() {
+            Some(held) => held.queue,
+            None => self.store.local_queues[workload.local_queue].queue?,
+        };
+        Some(self.tree.root(self.store.queues[queue].node))
+    }
+
+    /// A workload came, went or changed: its tree may decide anew.
+    pub(crate) fn end_feuds_of(&mut self, workload: WorkloadId) {
+        if let Some(root) = self.tree_of(workload) {
+            self.feuds.0.remove(&root);
+        }
+    }
+
+    /// Queues or cohorts changed: everybody may decide anew.
+    pub(crate) fn end_feuds(&mut self) {
+        self.feuds.0.clear();
+    }
+}
