@@ -87,7 +87,7 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     part.add("wall", wall.as_secs_f64(), "s");
     part.add("wall of the same jobs unsuspended without Berth", plain_wall.as_secs_f64(), "s");
     part.goal("wall / wall without Berth", wall.as_secs_f64() / plain_wall.as_secs_f64(), "", 1.5);
-    let berth = audit::writes(&with.get("berth").cloned().unwrap_or_default());
+    let berth = without_leases(&with.get("berth").cloned().unwrap_or_default());
     let (objects, events) = audit::split_events(&berth);
     part.goal("object writes per job by Berth", per(objects, total), "", 6.5);
     part.goal("events per job by Berth", per(events, total), "", 5.0);
