@@ -10,7 +10,7 @@ endif
 CARGO ?= cargo
 say = @echo "== $(1)"
 
-.PHONY: help build check test lint unit e2e smoke demo crds controlplane scenario night bench
+.PHONY: help conformance build check test lint unit e2e smoke demo crds controlplane scenario night bench
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ unit: ## Unit tests, cases and golden files; no control plane
 	$(call say,unit tests and cases)
 	$(CARGO) test --locked --workspace --exclude berth-e2e
 	$(CARGO) test --locked -p berth-e2e --lib --bins
+	$(MAKE) --no-print-directory conformance
+
+conformance: ## Kueue's decision cases, where they lie beside the repository
+	$(call say,decision cases)
+	$(CARGO) run --locked --quiet -p berth-testkit -- conformance ../shared/conformance --known crates/testkit/known-differences.txt
 
 controlplane: ## Build the test control plane's binaries (5 minutes, once)
 	$(call say,control plane binaries)

@@ -1,5 +1,7 @@
 //! What control answers without being changed, and what it tells the engine of a Workload.
 
+use std::collections::BTreeSet;
+
 use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
@@ -44,6 +46,67 @@ impl Control {
     #[must_use]
     pub fn idle(&self) -> bool {
         self.flights.idle()
+    }
+
+    /// Plans again with the next step, whether something was observed or not.
+    pub fn look_again(&mut self) {
+        self.replan();
+    }
+
+    /// What the engine is told of a ClusterQueue, `None` when there is none of that name.
+    #[must_use]
+    pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
+        let object = self.view.cluster_queues.get(name)?;
+        Some(deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid))
+    }
+
+    /// What the engine is told of a LocalQueue; without an object it is one of that name and nothing else.
+    #[must_use]
+    pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
+        let key = (namespace.to_owned(), name.to_owned());
+        let named = || {
+            let mut object = berth_api::LocalQueue::default();
+            object.metadata.namespace = Some(key.0.clone());
+            object.metadata.name = Some(key.1.clone());
+            object
+        };
+        let known = self.view.local_queues.get(&key);
+        known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
+    }
+
+    /// Takes a reason to wait as if the engine had given it with its last plan.
+    pub fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
+        let name = self.view.workload_names.get(&verdict.uid);
+        if let Some(workload) = name.and_then(|name| self.view.workloads.get(name)) {
+            self.ration.take(verdict, workload, now, self.unpaced);
+        }
+    }
+
+    /// Writes only reasons that a cycle found, none that follow from how queues are set up.
+    pub fn heads_only(&mut self) {
+        self.heads_only = true;
+    }
+
+    /// What the engine is told of a cohort; without an object it is one of that name and nothing else.
+    #[must_use]
+    pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
+        let named = || {
+            let mut object = berth_api::Cohort::default();
+            object.metadata.name = Some(name.to_owned());
+            object
+        };
+        self.view.cohorts.get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
+    }
+
+    /// The cohorts that exist: by an object of their own, or because these ClusterQueues or those cohorts name them. Those
+    /// below a cycle are left out.
+    #[must_use]
+    pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
+        let named =
+            cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());
+        let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
+        let all = named.chain(parents).chain(self.view.cohorts.keys().cloned());
+        all.filter(|name| !name.is_empty() && !self.world.cohort_cycle(name)).collect()
     }
 
     /// What the engine is told of a Workload, `None` when it is unknown.
@@ -92,9 +155,9 @@ impl Control {
             name: workload.name.clone(),
             local_queue: workload.queue.clone(),
             priority: workload.priority,
-            queued_at: millis(workload.queued_at(by_creation)),
+            queued_at: millis(workload.queued_at(by_creation, !self.settings.engine.gates.priority_sorting)),
             pod_sets,
-            allowed_flavors: None,
+            allowed_flavors: workload.allowed_flavors.clone(),
             state,
             revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,
         }

@@ -57,6 +57,8 @@ pub struct Control {
     pub(crate) replan: bool,
     /// Statuses and reasons are written at once: there is no server to spare.
     pub(crate) unpaced: bool,
+    /// Reasons that follow from how queues are set up are not written.
+    pub(crate) heads_only: bool,
 }
 
 /// Pause between two sweeps over parked workloads.
@@ -88,6 +90,7 @@ impl Control {
             notices: Vec::new(),
             replan: true,
             unpaced: false,
+            heads_only: false,
         }
     }
 
@@ -131,12 +134,25 @@ impl Control {
         self.timers.entry(until).or_default().insert(key);
     }
 
-    /// Takes a planned admission back in the engine's books and lets the workload's own state speak again.
+    /// Takes what was planned about a workload back in the engine's books and lets its own state speak again. A plan that
+    /// has come true is replaced by what is seen, so that nothing is freed and nobody woken.
     pub(crate) fn unplan(&mut self, uid: &str) {
-        // An unknown uid means the workload has gone meanwhile: nothing is booked then.
-        let _ = self.world.apply(engine::Delta::Forget(uid.to_owned()));
-        if let Some(name) = self.view.workload_names.get(uid).cloned() {
-            self.mirror(&name);
+        let name = self.view.workload_names.get(uid).cloned();
+        let workload = name.as_ref().and_then(|name| self.view.workloads.get(name));
+        let reserved = workload.is_some_and(crate::view::WorkloadView::reserved);
+        let leaving = workload.is_some_and(|workload| workload.is("Evicted"));
+        if leaving || !reserved {
+            self.evictions.remove(uid);
+        }
+        if let (true, Some(name)) = (reserved, &name) {
+            self.mirror(name);
+        }
+        if !reserved || (!leaving && !self.evictions.contains_key(uid)) {
+            // An unknown uid means the workload has gone meanwhile: nothing is booked then.
+            let _ = self.world.apply(engine::Delta::Forget(uid.to_owned()));
+        }
+        if let (false, Some(name)) = (reserved, &name) {
+            self.mirror(name);
         }
         self.replan = true;
     }
@@ -437,7 +453,7 @@ impl Control {
                 blocked.push(verdict);
                 continue;
             }
-            let draft = decide::workload::explain(workload, &verdict, now);
+            let draft = decide::explain::explain(workload, &verdict, now);
             self.issue(draft, &object, term, now, step);
         }
         for verdict in blocked {
@@ -447,16 +463,20 @@ impl Control {
 
     fn write_statuses(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         self.note_changed(now);
+        let mut later = Vec::new();
         while let Some(object) = self.schedule.next(now, self.unpaced) {
             if self.flights.busy(&object) {
-                self.schedule.mark(object, now);
+                later.push(object);
                 continue;
             }
             if let Some(draft) = decide::queues::status(self, &object, now)
                 && !self.issue(draft, &object, term, now, step)
             {
-                self.schedule.mark(object, now);
+                later.push(object);
             }
+        }
+        for object in later {
+            self.schedule.mark(object, now);
         }
     }
 }

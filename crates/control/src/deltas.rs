@@ -41,7 +41,7 @@ pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
     }
 }
 
-pub(crate) fn flavor(object: &api::ResourceFlavor) -> engine::FlavorSpec {
+pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::FlavorSpec {
     let spec = &object.spec;
     let annotations = object.metadata.annotations.as_ref();
     let forbidden = annotations.and_then(|annotations| annotations.get(api::labels::FORBIDDEN_NODE_LABELS));
@@ -59,7 +59,7 @@ pub(crate) fn flavor(object: &api::ResourceFlavor) -> engine::FlavorSpec {
         tolerations: spec.tolerations.iter().map(toleration).collect(),
         topology: spec.topology_name.clone(),
         forbidden,
-        unusable: unusable.or_else(|| refused(&api::validation::validate_resource_flavor(object))),
+        unusable: unusable.or_else(|| refused(&api::validation::validate_resource_flavor(object)).filter(|_| strict)),
     }
 }
 
@@ -212,9 +212,14 @@ fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
     None
 }
 
-pub(crate) fn cluster_queue(object: &api::ClusterQueue, checks: &BTreeMap<String, Check>) -> engine::ClusterQueueSpec {
+pub(crate) fn cluster_queue(
+    object: &api::ClusterQueue,
+    checks: &BTreeMap<String, Check>,
+    strict: bool,
+) -> engine::ClusterQueueSpec {
     let spec = &object.spec;
-    let mut inactive = refused(&api::validation::validate_cluster_queue(object)).or_else(|| unsupported(spec));
+    let invalid = refused(&api::validation::validate_cluster_queue(object)).filter(|_| strict);
+    let mut inactive = invalid.or_else(|| unsupported(spec));
     let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
         inactive.get_or_insert(text);
         Vec::new()
@@ -272,6 +277,16 @@ pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
         stop: stop(object.spec.stop_policy.as_deref()),
         weight: weight(object.spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref())),
     }
+}
+
+/// What a LocalQueue used lately, as its status has it.
+pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> {
+    let status = object.status.as_ref()?.fair_sharing.as_ref()?.admission_fair_sharing_status.as_ref()?;
+    let amount = |(resource, text): (&String, &Quantity)| {
+        (resource.clone(), berth_quantity::value(resource, &text.0).unwrap_or_default())
+    };
+    let consumed = status.consumed_resources.iter().map(amount).collect();
+    Some(engine::LedgerFigures { consumed, at: engine::Millis(status.last_update.0.as_millisecond()) })
 }
 
 /// Required node affinity as alternatives of requirements; an operator the server does not know cannot be stored.

@@ -36,3 +36,4 @@ pub mod write;
 
 pub use crate::core::{Control, Step};
 pub use crate::decide::preempt::preemption_message;
+pub use crate::status::requests_differ;

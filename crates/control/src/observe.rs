@@ -148,9 +148,9 @@ impl Control {
                 return;
             }
             (_, Some(object)) => {
-                let mut spec = deltas::cluster_queue(&object, &self.view.checks);
+                let mut spec = deltas::cluster_queue(&object, &self.view.checks, self.settings.refuse_invalid);
                 let faults = api::validation::validate_cluster_queue(&object);
-                if spec.inactive.is_none() && !faults.is_empty() {
+                if self.settings.refuse_invalid && spec.inactive.is_none() && !faults.is_empty() {
                     spec.inactive = Some(format!("Can't admit new workloads: {}.", api::validation::summary(&faults)));
                 }
                 self.engine(engine::Delta::ClusterQueue(spec));
@@ -178,7 +178,9 @@ impl Control {
             None => self.view.checks.remove(name),
         };
         let queues = self.view.cluster_queues.values();
-        let specs: Vec<_> = queues.map(|object| deltas::cluster_queue(object, &self.view.checks)).collect();
+        let specs: Vec<_> = queues
+            .map(|object| deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid))
+            .collect();
         for spec in specs.into_iter().filter(|spec| spec.admission_checks.iter().any(|(check, _)| check == name)) {
             self.engine(engine::Delta::ClusterQueue(spec));
         }
@@ -219,6 +221,9 @@ impl Control {
             }
             (_, Some(object)) => {
                 self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
+                if let (None, Some(ledger)) = (self.view.local_queues.get(name), deltas::ledger(&object)) {
+                    self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
+                }
                 self.view.local_queues.insert(name.clone(), object);
                 self.schedule.mark(key(Kind::LocalQueue, name), now);
             }
@@ -248,9 +253,9 @@ impl Control {
     fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
         match object {
             Some(object) => {
-                let mut spec = deltas::flavor(&object);
+                let mut spec = deltas::flavor(&object, self.settings.refuse_invalid);
                 let faults = api::validation::validate_resource_flavor(&object);
-                if spec.unusable.is_none() && !faults.is_empty() {
+                if self.settings.refuse_invalid && spec.unusable.is_none() && !faults.is_empty() {
                     spec.unusable = Some(api::validation::summary(&faults));
                 }
                 self.engine(engine::Delta::Flavor(spec));

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -15,7 +16,7 @@ use crate::status::OWNED;
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
 
 /// Steps after which a decision that does not come to rest is cut off.
-const MOST_STEPS: usize = 100_000;
+const MOST_STEPS: usize = 10_000;
 /// How often a failed write is waited for within one call.
 const MOST_RETRIES: usize = 4;
 
@@ -41,6 +42,8 @@ pub struct Offline {
     refusal: Option<String>,
     /// Workloads that somebody else writes to before our next write.
     contested: Vec<ObjectKey>,
+    /// A write was lost to somebody else's: what it decided is decided anew.
+    conflicted: bool,
 }
 
 impl Offline {
@@ -58,6 +61,7 @@ impl Offline {
             version: 0,
             refusal: None,
             contested: Vec::new(),
+            conflicted: false,
         }
     }
 
@@ -105,6 +109,18 @@ impl Offline {
         self.contested.push(object_key(Kind::Workload, namespace, name));
     }
 
+    /// Writes only reasons that a cycle found, none that follow from how queues are set up.
+    pub fn heads_only(&mut self) {
+        self.control.heads_only();
+    }
+
+    /// Writes a reason to wait as if the engine had given it with its last plan.
+    pub fn tell(&mut self, uid: &str, reason: engine::PendingReason, message: &str) {
+        let verdict = engine::Verdict { uid: uid.to_owned(), reason, message: message.to_owned(), leading: true };
+        self.control.tell(verdict, self.now);
+        self.rest(0);
+    }
+
     /// Creates or replaces an object. An absent uid is made of namespace and name.
     ///
     /// # Errors
@@ -128,8 +144,16 @@ impl Offline {
             Kind::Workload => json!(format!("{namespace}/{name}")),
             other => json!(format!("{}/{namespace}/{name}", other.name())),
         };
+        // Another spec is another generation, as on a server.
+        let old = self.objects.get(&key);
+        let of = |object: &Value| object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+        let next =
+            old.filter(|old| old.get("spec") != object.get("spec") && of(old) >= of(&object)).map(|old| of(old) + 1);
         edit(&mut object, "metadata", |metadata| {
             metadata.entry("name").or_insert_with(|| json!(name));
+            if let Some(next) = next {
+                metadata.insert("generation".into(), json!(next));
+            }
             if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
                 metadata.insert("uid".into(), known.unwrap_or_else(fresh));
             }
@@ -195,7 +219,8 @@ impl Offline {
         for _ in 0..MOST_RETRIES {
             let Some(at) = self.control.retry_at(self.now) else { return };
             self.now = at;
-            self.rest(if cycles == u64::MAX { cycles } else { 0 });
+            let again = std::mem::take(&mut self.conflicted) || cycles == u64::MAX;
+            self.rest(if again { cycles } else { 0 });
         }
     }
 
@@ -245,6 +270,7 @@ impl Offline {
         }
         if let Some(index) = self.contested.iter().position(|key| *key == write.key) {
             self.contested.remove(index);
+            self.conflicted = true;
             let mut theirs = old.clone();
             let touch = |labels: &mut Map<String, Value>| labels.insert("touched".into(), json!("by-somebody-else"));
             edit(&mut theirs, "metadata", |metadata| with_map(metadata.entry("labels").or_insert(Value::Null), touch));

@@ -40,7 +40,7 @@ impl Control {
 
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
         let free = self.settings.max_unacknowledged.saturating_sub(self.planned.len());
-        if !self.replan || free == 0 || cycles == 0 {
+        if !self.replan || free == 0 {
             return;
         }
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
@@ -52,7 +52,17 @@ impl Control {
         }
         let max_admissions = if one_by_one { 1 } else { free };
         let plan = self.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
-        self.replan = plan.more;
+        self.replan = plan.more || cycles == 0;
+        for (queue, by) in plan.skipped_preemptions {
+            let labels = vec![("cluster_queue", queue)];
+            let name = "kueue_admission_cycle_preemption_skips";
+            self.measures.push(Measure::Count { name, labels, by: u64::from(by) });
+        }
+        for ((queue, result), by) in plan.recomputed_targets {
+            let labels = vec![("cluster_queue", queue), ("result", result.to_owned())];
+            let name = "kueue_preemption_target_recomputations";
+            self.measures.push(Measure::Count { name, labels, by: u64::from(by) });
+        }
         let success = !plan.admissions.is_empty();
         if plan.cycles > 0 {
             self.measures.push(Measure::Count {
@@ -80,7 +90,7 @@ impl Control {
                 self.evictions.insert(eviction.uid.clone(), eviction);
             }
         }
-        for verdict in plan.verdicts {
+        for verdict in plan.verdicts.into_iter().filter(|verdict| verdict.leading || !self.heads_only) {
             if let Some(workload) =
                 self.view.workload_names.get(&verdict.uid).and_then(|name| self.view.workloads.get(name))
             {

@@ -38,6 +38,10 @@ pub struct Settings {
     pub transformations: Vec<berth_jobs::Transformation>,
     /// What the engine decides by: fair sharing, `resources.quotaCheckStrategy`, feature gates.
     pub engine: berth_engine::Options,
+    /// Stored objects that the rules refuse take no part; off for objects that no server has stored.
+    pub refuse_invalid: bool,
+    /// Gate `ConcurrentAdmission`: the annotation that names the allowed flavors counts.
+    pub allowed_flavors: bool,
     /// Gate `PriorityBoost`: the annotation `kueue.x-k8s.io/priority-boost` counts.
     pub priority_boost: bool,
     /// Gate `ReclaimablePods`: pods that will not run again give their quota back.

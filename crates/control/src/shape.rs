@@ -30,6 +30,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) limits: LimitSummary,
     pub(crate) overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
     pub(crate) rules: RequestRules,
+    /// Pod sets that the rules refuse are refused.
+    pub(crate) strict: bool,
 }
 
 /// All shapes in use.
@@ -101,6 +103,6 @@ fn compute(
     let pod_sets = needs.pod_sets.into_iter().map(deltas::pod_set).collect();
     // What the schema refuses today may have been stored under an older one.
     let invalid = api::validation::validate_pod_sets(reduced);
-    let invalid = (!invalid.is_empty()).then(|| api::validation::summary(&invalid));
+    let invalid = (around.strict && !invalid.is_empty()).then(|| api::validation::summary(&invalid));
     Shape { source, pod_sets, digests, originals, refused: invalid.or(needs.refused) }
 }

@@ -32,6 +32,8 @@ impl Control {
                 (self.shapes.of(&namespace, &spec.pod_sets, &around), 0)
             }
         };
+        let allowed = annotations.and_then(|all| all.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS));
+        let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
         WorkloadView {
             uid,
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
@@ -46,6 +48,7 @@ impl Control {
                 .cloned()
                 .unwrap_or_default(),
             queue: spec.queue_name.clone().unwrap_or_default(),
+            allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
             active: spec.active.unwrap_or(true),
             // Beyond 32 bits only the order of equals at the very ends would differ.
             priority: clamp(berth_jobs::effective_priority(object, self.settings.priority_boost).effective),
@@ -54,7 +57,7 @@ impl Control {
             preemption_gated: !spec.preemption_gates.is_empty(),
             unsupported: berth_jobs::unsupported_workload(object).or_else(|| {
                 let faults = api::validation::validate_workload(object);
-                (!faults.is_empty()).then(|| api::validation::summary(&faults))
+                (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
             }),
             shape,
             reshaped,
@@ -92,7 +95,12 @@ fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Sur
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),
     };
-    Surroundings { limits: LimitSummary::of(view.limits_of(namespace)), overheads: &view.overheads, rules }
+    Surroundings {
+        limits: LimitSummary::of(view.limits_of(namespace)),
+        overheads: &view.overheads,
+        rules,
+        strict: settings.refuse_invalid,
+    }
 }
 
 fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {

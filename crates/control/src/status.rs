@@ -3,8 +3,11 @@
 //! Every write goes through server-side apply under Kueue's manager `kueue-admission`, and an apply must carry everything
 //! that manager owns: the body is therefore always built from the whole status.
 
+use std::collections::BTreeMap;
+
 use berth_api as api;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
 
@@ -230,6 +233,21 @@ pub(crate) fn set_in(
         },
     );
     before != *conditions
+}
+
+/// Whether `status.resourceRequests` has to be written anew; how a quantity is spelled plays no part.
+#[must_use]
+pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequest]) -> bool {
+    let amounts = |requests: &[api::PodSetRequest]| -> Vec<_> {
+        let amounts = |request: &api::PodSetRequest| {
+            let amount = |(resource, text): (&String, &Quantity)| {
+                (resource.clone(), berth_quantity::value(resource, &text.0).map_err(|_| text.0.clone()))
+            };
+            (request.name.clone(), request.resources.iter().map(amount).collect::<BTreeMap<_, _>>())
+        };
+        requests.iter().map(amounts).collect()
+    };
+    amounts(current) != amounts(wanted)
 }
 
 /// Identity of the object that a body addresses.

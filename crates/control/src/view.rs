@@ -47,6 +47,8 @@ pub(crate) struct WorkloadView {
     pub(crate) gated_by: String,
     pub(crate) queue: String,
     pub(crate) active: bool,
+    /// The only flavors that it may get, where its annotation names them and the gate lets it.
+    pub(crate) allowed_flavors: Option<Vec<String>>,
     pub(crate) priority: i32,
     pub(crate) priority_class: Option<api::PriorityClassRef>,
     pub(crate) max_execution_seconds: Option<i32>,
@@ -116,13 +118,17 @@ impl WorkloadView {
     }
 
     /// Queue-order timestamp (kueue.md 6.2).
-    pub(crate) fn queued_at(&self, by_creation: bool) -> Timestamp {
+    pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
         let evicted =
             crate::status::find(&self.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        // Without priority among queues, who was reclaimed from while borrowing goes behind its preemptor.
+        let reclaimed = crate::status::find(&self.status.conditions, "Preempted")
+            .filter(|c| by_reclaim && c.status == "True" && c.reason == "InCohortReclaimWhileBorrowing")
+            .and_then(|c| c.last_transition_time.0.checked_add(jiff::SignedDuration::from_millis(1)).ok());
         match evicted.map(|condition| (condition.reason.as_str(), condition.last_transition_time.0)) {
             Some(("PodsReadyTimeout", at)) if !by_creation => at,
             Some(("AdmissionCheck", at)) => at,
-            _ => self.created,
+            _ => reclaimed.unwrap_or(self.created),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What the engine answers: refusals, plans, figures. Part of [`crate::model`].
 
+use std::collections::BTreeMap;
+
 use crate::model::{Amount, Millis, PodSetAssignment};
 
 /// Why a delta was refused; nothing changed.
@@ -108,6 +110,11 @@ pub struct Plan {
     pub more: bool,
     /// Earliest `not_before` among waiting workloads.
     pub wake_at: Option<Millis>,
+    /// Heads that lost against others together with their victims, by ClusterQueue.
+    pub skipped_preemptions: BTreeMap<String, u32>,
+    /// Searches for victims that were repeated because others had taken them: by ClusterQueue and result (`new_targets`,
+    /// `deferred_fit`, `skipped`).
+    pub recomputed_targets: BTreeMap<(String, &'static str), u32>,
     /// Scheduling cycles that were run.
     pub cycles: u64,
 }

@@ -54,6 +54,8 @@ pub(crate) struct Report {
     pub(crate) scanning: BTreeMap<NodeId, usize>,
     /// Heads that lost against others with their victims: skips per queue, for metrics.
     pub(crate) skipped_preemptions: BTreeMap<QueueId, u32>,
+    /// Searches repeated because victims were taken already: queue and result.
+    pub(crate) recomputed: BTreeMap<(QueueId, &'static str), u32>,
 }
 
 impl World {
@@ -230,7 +232,7 @@ impl World {
             entry.assignment = Assignment::default();
             return entry;
         }
-        let fits = self.refresh(&mut entry, run);
+        let fits = self.refresh(&mut entry, run, report);
         let message = entry.assignment.message();
         let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
         let waiting = |text: &str| Some((PendingReason::WaitingForQuota, text.to_owned()));
@@ -292,7 +294,7 @@ impl World {
 
     /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
     /// looks for others with the flavors held fixed.
-    fn refresh(&mut self, entry: &mut Entry, run: &Run) -> bool {
+    fn refresh(&mut self, entry: &mut Entry, run: &Run, report: &mut Report) -> bool {
         let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
         if !overlaps || !self.options.gates.recompute_overlap {
             return self.fits_without(entry, run);
@@ -317,6 +319,7 @@ impl World {
         assignment.is_deferred = assignment.mode() == Mode::Fit;
         let tried = std::mem::take(&mut assignment.progress.tried);
         assignment.progress = Progress { tried, ..entry.assignment.progress };
+        report.recomputed(entry.queue, assignment.mode(), targets.is_empty());
         entry.assignment = assignment;
         entry.targets = targets;
         self.fits_without(entry, run)

@@ -43,7 +43,15 @@ impl World {
             });
         }
         let verdicts = self.collect_verdicts(&mut report);
+        let skipped = std::mem::take(&mut report.skipped_preemptions);
+        let name = |(queue, count): (crate::ids::QueueId, u32)| (self.store.queues[queue].name.clone(), count);
+        let recomputed = std::mem::take(&mut report.recomputed);
+        let by_result = |((queue, result), count): ((crate::ids::QueueId, &'static str), u32)| {
+            ((self.store.queues[queue].name.clone(), result), count)
+        };
         Plan {
+            recomputed_targets: recomputed.into_iter().map(by_result).collect(),
+            skipped_preemptions: skipped.into_iter().map(name).collect(),
             more: self.live.iter().any(|root| self.has_heads(*root)),
             admissions: report.admissions,
             evictions: report.evictions,
@@ -139,5 +147,17 @@ impl World {
             pending.push(class, lane, key, id);
         }
         pending.wake_class(class);
+    }
+}
+
+impl Report {
+    /// Counts a search for victims that was repeated, by what came of it.
+    pub(crate) fn recomputed(&mut self, queue: QueueId, mode: Mode, no_targets: bool) {
+        let result = match mode {
+            Mode::DeferredFit => "deferred_fit",
+            Mode::Preempt if !no_targets => "new_targets",
+            _ => "skipped",
+        };
+        *self.recomputed.entry((queue, result)).or_default() += 1;
     }
 }

@@ -9,7 +9,7 @@ use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason};
 use crate::nominate::Nominator;
 use crate::preempt::{self, Ask};
-use crate::store::{Progress, Store};
+use crate::store::{Phase, Place, Progress, Store};
 use crate::tree::Tree;
 use crate::world::World;
 
@@ -195,7 +195,8 @@ impl World {
         Some(named.collect())
     }
 
-    /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, by uid.
+    /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked or in
+    /// back-off, by uid.
     #[must_use]
     pub fn pending(&self, cluster_queue: &str) -> (Vec<String>, Vec<String>) {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
@@ -214,6 +215,12 @@ impl World {
                 parked.extend(class.members().filter_map(|(_, id)| uid(id)));
             }
         }
+        let waits = |id: &&WorkloadId| {
+            let workload = self.store.workload(**id);
+            workload.is_some_and(|w| matches!(w.phase, Phase::Pending(Place::Until(_) | Place::Blocked)))
+        };
+        let local_queues = queue.local_queues.iter().map(|id| &self.store.local_queues[*id]);
+        parked.extend(local_queues.flat_map(|local| local.pending.iter().filter(waits)).filter_map(uid));
         active.sort();
         parked.sort();
         (active.iter().filter_map(|(_, id)| uid(id)).collect(), parked)

@@ -137,6 +137,16 @@ impl World {
         active(self) - before
     }
 
+    /// Whether two workloads are equal for scheduling, `None` when one is unknown.
+    #[must_use]
+    pub fn same_class(&self, a: &str, b: &str) -> Option<bool> {
+        let class = |uid: &str| {
+            let id = self.store.by_uid.get(uid).copied()?;
+            self.store.workload(id).map(|workload| workload.class)
+        };
+        Some(class(a)? == class(b)?)
+    }
+
     /// The workload of a ClusterQueue that goes first while its victims leave.
     #[must_use]
     pub fn sticky(&self, cluster_queue: &str) -> Option<String> {

@@ -115,6 +115,8 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         local_queue_metrics: gates.on("LocalQueueMetrics")
             && metrics.local_queue_metrics.as_ref().is_some_and(|block| block.value.enable.unwrap_or(false)),
         queue_resource_metrics: metrics.enable_cluster_queue_resources.as_ref().is_some_and(|on| on.value),
+        refuse_invalid: true,
+        allowed_flavors: false,
         priority_boost: gates.on("PriorityBoost"),
         reclaimable_pods: gates.on("ReclaimablePods"),
         retain_finished_ms: retention("afterFinished", file.object_retention_policies.workloads.after_finished)?,

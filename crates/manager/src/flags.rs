@@ -15,6 +15,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the operator.
     Manager(ManagerFlags),
+    /// Say what Berth would do with the objects in manifests, without a cluster.
+    Decide(DecideFlags),
 }
 
 #[derive(Debug, Args)]
@@ -45,6 +47,32 @@ pub(crate) struct ManagerFlags {
     pub(crate) zap_log_level: String,
 }
 
+/// What to decide on, and how to say it.
+#[derive(Debug, Args)]
+pub(crate) struct DecideFlags {
+    /// Manifests: YAML or JSON, several documents in one file are fine; - is the standard input
+    #[arg(short = 'f', long = "filename", required = true, num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Path of a configuration file (config.kueue.x-k8s.io v1beta1 or v1beta2)
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// Form of the answer
+    #[arg(short = 'o', long = "output", value_enum, default_value = "text")]
+    pub(crate) output: Output,
+    /// The time it is (RFC 3339) [default: the latest creationTimestamp in the manifests]
+    #[arg(long)]
+    pub(crate) now: Option<String>,
+}
+
+/// Form of an answer.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Yaml,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,8 +80,10 @@ mod tests {
 
     fn manager(words: &[&str]) -> ManagerFlags {
         let words = ["berth", "manager"].iter().chain(words);
-        let Command::Manager(flags) = Cli::try_parse_from(words).unwrap().command;
-        flags
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Manager(flags) => flags,
+            Command::Decide(_) => unreachable!("the first word is manager"),
+        }
     }
 
     #[test]

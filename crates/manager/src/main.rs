@@ -6,6 +6,7 @@
 //! Where to start reading: [`manager`] below, then `configuration.rs` for what a configuration file may say.
 
 mod configuration;
+mod decide;
 mod duration;
 mod flags;
 mod gates;
@@ -33,8 +34,11 @@ fn main() -> ExitCode {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         eprintln!("a crypto provider was installed before main");
     }
-    let Command::Manager(flags) = Cli::parse().command;
-    match manager(&flags) {
+    let done = match Cli::parse().command {
+        Command::Manager(flags) => manager(&flags),
+        Command::Decide(flags) => decide::run(&flags),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("berth: {error:#}");

@@ -43,6 +43,12 @@ const fn metric(name: &'static str, shape: Shape, help: &'static str) -> Definit
 const TABLE: &[Definition] = &[
     metric("kueue_build_info", Shape::Gauge, "Version of the running binary, always 1"),
     metric("kueue_admission_attempts", Shape::Counter, "Attempts to admit workloads, by result"),
+    metric("kueue_preemption_target_recomputations", Shape::Counter, "Repeated searches for victims, by result"),
+    metric(
+        "kueue_admission_cycle_preemption_skips",
+        Shape::Counter,
+        "Heads that lost against others with their victims",
+    ),
     metric("kueue_admission_attempt_duration_seconds", Shape::Short, "Time of an attempt to admit, by result"),
     metric("kueue_pending_workloads", Shape::Gauge, "Pending workloads of a ClusterQueue, active or inadmissible"),
     metric("kueue_reserving_active_workloads", Shape::Gauge, "Workloads that hold quota in a ClusterQueue"),

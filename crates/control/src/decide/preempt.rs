@@ -58,6 +58,11 @@ pub(crate) fn preempt(
     });
     draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPreempted", message.clone(), REPORTER));
     draft.notices.push(notice(workload, EventType::Normal, "Preempted", message, SCHEDULER));
+    if let Some(preemptor) = preemptor {
+        let victim = workload.job_uid.as_deref().unwrap_or("UNKNOWN");
+        let message = format!("Preempted a workload (UID: {}, JobUID: {victim})", workload.uid);
+        draft.notices.push(notice(preemptor, EventType::Normal, "PreemptedWorkload", message, SCHEDULER));
+    }
     Decision::write(draft)
 }
 

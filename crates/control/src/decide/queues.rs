@@ -64,7 +64,7 @@ pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
     let found = match key.kind {
         Kind::ResourceFlavor => control.view.flavors.get(&key.name).map(|object| {
             let mut faults = api::validation::validate_resource_flavor(object);
-            let unusable = crate::deltas::flavor(object).unusable;
+            let unusable = crate::deltas::flavor(object, control.settings.refuse_invalid).unusable;
             faults.truncate(if unusable.is_some() { 0 } else { faults.len() });
             (&object.metadata, unusable.unwrap_or_else(|| api::validation::summary(&faults)))
         }),

@@ -114,37 +114,6 @@ fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
     BatchJob::unsupported(&job.job)
 }
 
-/// The pending reason of a verdict.
-pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: Timestamp) -> Draft {
-    let reason = verdict.reason.as_str();
-    let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {
-        edit.pending(reason, &verdict.message);
-        edit.status.resource_requests = requests_of(workload);
-    });
-    draft.notices.push(notice(workload, EventType::Warning, reason, verdict.message.clone(), SCHEDULER));
-    draft
-}
-
-fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
-    workload
-        .shape
-        .pod_sets
-        .iter()
-        .map(|set| api::PodSetRequest {
-            name: set.name.clone(),
-            resources: set
-                .requests
-                .iter()
-                .map(|(resource, amount)| {
-                    let total = amount.mul(set.count);
-                    let text = berth_quantity::format(resource, total);
-                    (resource.clone(), k8s_openapi::apimachinery::pkg::api::resource::Quantity(text))
-                })
-                .collect(),
-        })
-        .collect()
-}
-
 /// Decides about one Workload.
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let Some(workload) = control.view.workloads.get(name) else {
@@ -245,7 +214,9 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
 
 fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission, now: Timestamp) -> Decision {
     let admission = deltas::admission(plan);
-    let checks = !plan.admission_checks.is_empty();
+    let ready = |name: &String| workload.status.admission_checks.iter().any(|c| c.name == *name && c.state == "Ready");
+    let states = &workload.status.admission_checks;
+    let checks = !plan.admission_checks.iter().all(ready) || states.iter().any(|check| check.state != "Ready");
     let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
         edit.reserve(admission, checks);
@@ -253,7 +224,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
             edit.set("PodsReady", false, "WaitForStart", "Not all pods are ready or succeeded");
         }
     });
-    let waited = now.as_second().saturating_sub(workload.queued_at(false).as_second()).max(0);
+    let waited = now.as_second().saturating_sub(workload.queued_at(false, false).as_second()).max(0);
     let mut message =
         format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
     if let Some(considered) = &plan.flavors_considered {
@@ -500,7 +471,10 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
         return Decision::Done;
     }
-    let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| edit.pending(reason, &message));
+    let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {
+        edit.pending(reason, &message);
+        edit.status.resource_requests = super::explain::requests_of(workload);
+    });
     draft.notices.push(notice(workload, EventType::Warning, reason, message, REPORTER));
     Decision::write(draft)
 }

@@ -30,6 +30,8 @@ pub fn settings() -> Settings {
         exclude_resource_prefixes: Vec::new(),
         transformations: Vec::new(),
         engine: Default::default(),
+        refuse_invalid: true,
+        allowed_flavors: false,
         priority_boost: false,
         reclaimable_pods: true,
         local_queue_metrics: true,

@@ -1,0 +1,41 @@
+//! What a waiting workload is told.
+
+use berth_api as api;
+use berth_engine::model as engine;
+use jiff::Timestamp;
+
+use super::workload::{SCHEDULER, notice, status_write};
+use crate::flight::Draft;
+use crate::view::WorkloadView;
+use crate::write::{EventType, Purpose};
+
+/// The pending reason of a verdict.
+pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: Timestamp) -> Draft {
+    let reason = verdict.reason.as_str();
+    let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {
+        edit.pending(reason, &verdict.message);
+        edit.status.resource_requests = requests_of(workload);
+    });
+    draft.notices.push(notice(workload, EventType::Warning, reason, verdict.message.clone(), SCHEDULER));
+    draft
+}
+
+pub(crate) fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
+    workload
+        .shape
+        .pod_sets
+        .iter()
+        .map(|set| api::PodSetRequest {
+            name: set.name.clone(),
+            resources: set
+                .requests
+                .iter()
+                .map(|(resource, amount)| {
+                    let total = amount.mul(set.count);
+                    let text = berth_quantity::format(resource, total);
+                    (resource.clone(), k8s_openapi::apimachinery::pkg::api::resource::Quantity(text))
+                })
+                .collect(),
+        })
+        .collect()
+}

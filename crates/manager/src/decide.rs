@@ -1,0 +1,306 @@
+//! `berth decide`: what Berth would do with the objects in some manifests, by the same control that runs in a cluster.
+
+use crate::configuration::{self, Given};
+use crate::flags::{DecideFlags, Output};
+use anyhow::{Context, anyhow, bail};
+use berth_control::offline::{Offline, Taken};
+use berth_control::write::Kind;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::Path;
+
+/// One workload and what came of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Decision {
+    workload: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<String>,
+    /// `admitted`, `reserved`, `evicted`, `pending` or `finished`.
+    decision: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cluster_queue: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pod_sets: Vec<PodSet>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PodSet {
+    name: String,
+    count: i64,
+    flavors: BTreeMap<String, String>,
+}
+
+/// Everything that is said.
+#[derive(Debug, Serialize)]
+struct Answer {
+    decisions: Vec<Decision>,
+    /// Objects that take no part, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored: Vec<String>,
+}
+
+/// Reads, decides, prints.
+pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<()> {
+    let config = match &flags.config {
+        Some(path) => std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
+        None => String::new(),
+    };
+    let mut objects = Vec::new();
+    for path in &flags.files {
+        let text = read(path)?;
+        objects.extend(documents(&text).with_context(|| format!("reading {}", path.display()))?);
+    }
+    let now = match &flags.now {
+        Some(text) => text.parse().with_context(|| format!("--now: {text:?}"))?,
+        None => latest(&objects),
+    };
+    print!("{}", answer(&objects, &config, now, flags.output)?);
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("reading the standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// The objects of a text of several documents; lists are taken apart.
+fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| anyhow!("{error}"))?;
+    let mut objects = Vec::new();
+    for document in documents {
+        match document {
+            Value::Null => {}
+            Value::Object(map)
+                if map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List")) =>
+            {
+                let items = map.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+                objects.extend(items);
+            }
+            Value::Object(_) => objects.push(document),
+            other => bail!("{other} is no Kubernetes object"),
+        }
+    }
+    Ok(objects)
+}
+
+fn text(object: &Value, path: &str) -> String {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The latest time at which an object was created; the epoch when none says so.
+fn latest(objects: &[Value]) -> Timestamp {
+    let created = |object: &Value| text(object, "/metadata/creationTimestamp").parse().ok();
+    objects.iter().filter_map(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Kinds without a namespace.
+const CLUSTER_WIDE: [&str; 9] = [
+    "Namespace",
+    "ClusterQueue",
+    "Cohort",
+    "ResourceFlavor",
+    "AdmissionCheck",
+    "PriorityClass",
+    "WorkloadPriorityClass",
+    "RuntimeClass",
+    "Topology",
+];
+
+/// An object in the stored version, in a namespace where its kind has one.
+fn normalised(mut object: Value) -> Value {
+    let (kind, version) = (text(&object, "/kind"), text(&object, "/apiVersion"));
+    let old = version.starts_with("kueue.x-k8s.io/") && version != "kueue.x-k8s.io/v1beta2";
+    let Value::Object(map) = &mut object else { return object };
+    if let (false, Some(Value::Object(metadata))) = (CLUSTER_WIDE.contains(&kind.as_str()), map.get_mut("metadata")) {
+        metadata.entry("namespace").or_insert_with(|| json!("default"));
+    }
+    if let (true, Some(Value::Object(spec))) = (old, map.get_mut("spec")) {
+        for (was, is) in [("cohort", "cohortName"), ("parent", "parentName")] {
+            if let Some(value) = spec.remove(was) {
+                spec.insert(is.to_owned(), value);
+            }
+        }
+        if let Some(Value::Array(checks)) = spec.remove("admissionChecks") {
+            let rules: Vec<Value> = checks.into_iter().map(|name| json!({"name": name})).collect();
+            spec.insert("admissionChecksStrategy".to_owned(), json!({"admissionChecks": rules}));
+        }
+        map.insert("apiVersion".to_owned(), json!("kueue.x-k8s.io/v1beta2"));
+    }
+    object
+}
+
+fn answer(objects: &[Value], config: &str, now: Timestamp, output: Output) -> anyhow::Result<String> {
+    let given = Given { namespace: None, home: "kueue-system".to_owned(), leader_elect: None, feature_gates: None };
+    let loaded = configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
+    let mut settings = loaded.settings;
+    // No write is ever under way here.
+    settings.max_unacknowledged = usize::MAX;
+    let mut offline = Offline::new(settings, now);
+    let mut ignored = Vec::new();
+    // What is decided on comes after what it is decided by.
+    for late in [false, true] {
+        for object in objects {
+            let object = normalised(object.clone());
+            let kind = text(&object, "/kind");
+            if matches!(kind.as_str(), "Job" | "Workload") != late {
+                continue;
+            }
+            let name = format!("{kind} {}/{}", text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
+            match offline.put(&object) {
+                Ok(Taken::Used) => {}
+                Ok(Taken::Ignored) => ignored.push(format!("{name}: Berth does not look at it")),
+                Err(error) => ignored.push(format!("{name}: {error}")),
+            }
+        }
+    }
+    offline.run(u64::MAX);
+    let owned: Vec<String> = decisions(&mut offline).iter().filter_map(|decision| decision.job.clone()).collect();
+    for key in offline.objects().keys().filter(|key| key.kind == Kind::Job) {
+        let name = format!("{}/{}", key.namespace, key.name);
+        if !owned.contains(&name) {
+            ignored.push(format!("Job {name}: it has no Workload (no queue name, or not suspended yet)"));
+        }
+    }
+    let answer = Answer { decisions: decisions(&mut offline), ignored };
+    match output {
+        Output::Text => Ok(as_text(&answer)),
+        Output::Yaml => serde_saphyr::to_string(&answer).map_err(|error| anyhow!("{error}")),
+    }
+}
+
+fn decisions(offline: &mut Offline) -> Vec<Decision> {
+    let now = berth_engine::Millis(offline.now().as_millisecond());
+    let workloads = offline.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let uids: Vec<String> = workloads.clone().map(|(_, object)| text(object, "/metadata/uid")).collect();
+    let mut found: Vec<Decision> =
+        workloads.map(|(key, object)| decision(format!("{}/{}", key.namespace, key.name), object)).collect();
+    for (decision, uid) in found.iter_mut().zip(uids).filter(|(found, _)| found.reason.is_empty()) {
+        // Nothing was written about one that no cycle has come to.
+        if let Some(verdict) = offline.control().world().explain(&uid, now) {
+            decision.reason = verdict.reason.as_str().to_owned();
+            decision.message = verdict.message;
+        }
+    }
+    found
+}
+
+fn decision(workload: String, object: &Value) -> Decision {
+    let empty = Map::new();
+    let status = object.get("status").and_then(Value::as_object).unwrap_or(&empty);
+    let conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let condition = |kind: &str, state: &str| {
+        conditions.iter().find(|c| text(c, "/type") == kind && text(c, "/status") == state).cloned()
+    };
+    let sets = object.pointer("/status/admission/podSetAssignments").and_then(Value::as_array).cloned();
+    let pod_sets = sets.into_iter().flatten().map(|set| PodSet {
+        name: text(&set, "/name"),
+        count: set.get("count").and_then(Value::as_i64).unwrap_or_default(),
+        flavors: set
+            .get("flavors")
+            .and_then(|flavors| serde_json::from_value(flavors.clone()).ok())
+            .unwrap_or_default(),
+    });
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
+    let job = owners
+        .iter()
+        .find(|owner| text(owner, "/kind") == "Job")
+        .map(|owner| format!("{}/{}", text(object, "/metadata/namespace"), text(owner, "/name")));
+    let (decision, about) = if let Some(found) = condition("Finished", "True") {
+        ("finished", Some(found))
+    } else if let Some(found) = condition("Evicted", "True") {
+        ("evicted", Some(found))
+    } else if condition("Admitted", "True").is_some() {
+        ("admitted", None)
+    } else if condition("QuotaReserved", "True").is_some() {
+        ("reserved", condition("Admitted", "False"))
+    } else {
+        ("pending", condition("QuotaReserved", "False"))
+    };
+    let about = about.unwrap_or_default();
+    Decision {
+        workload,
+        job,
+        decision,
+        cluster_queue: text(object, "/status/admission/clusterQueue"),
+        pod_sets: pod_sets.collect(),
+        reason: text(&about, "/reason"),
+        message: text(&about, "/message"),
+    }
+}
+
+fn as_text(answer: &Answer) -> String {
+    let mut out = String::new();
+    for found in &answer.decisions {
+        let job = found.job.as_ref().map(|job| format!(" (Job {job})")).unwrap_or_default();
+        let queue = if found.cluster_queue.is_empty() { String::new() } else { format!(" in {}", found.cluster_queue) };
+        let reason = if found.reason.is_empty() { String::new() } else { format!(": {}", found.reason) };
+        let _ = writeln!(out, "{}{job}: {}{queue}{reason}", found.workload, found.decision);
+        for set in &found.pod_sets {
+            let flavors: Vec<String> =
+                set.flavors.iter().map(|(resource, flavor)| format!("{resource}={flavor}")).collect();
+            let _ = writeln!(out, "    {} x{}: {}", set.name, set.count, flavors.join(", "));
+        }
+        if !found.message.is_empty() {
+            let _ = writeln!(out, "    {}", found.message);
+        }
+    }
+    for line in &answer.ignored {
+        let _ = writeln!(out, "ignored: {line}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each folder: manifests, perhaps a configuration, and both forms of the answer. `UPDATE=1` rewrites the answers.
+    #[test]
+    fn golden_answers() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decide");
+        let mut count = 0;
+        for entry in std::fs::read_dir(&root).unwrap() {
+            let folder = entry.unwrap().path();
+            let objects = documents(&std::fs::read_to_string(folder.join("objects.yaml")).unwrap()).unwrap();
+            let config = std::fs::read_to_string(folder.join("configuration.yaml")).unwrap_or_default();
+            for (output, name) in [(Output::Text, "answer.txt"), (Output::Yaml, "answer.yaml")] {
+                count += 1;
+                let got = answer(&objects, &config, latest(&objects), output).unwrap();
+                assert_eq!(got, answer(&objects, &config, latest(&objects), output).unwrap(), "the same twice");
+                let path = folder.join(name);
+                if std::env::var_os("UPDATE").is_some() {
+                    std::fs::write(&path, &got).unwrap();
+                }
+                assert_eq!(got, std::fs::read_to_string(&path).unwrap(), "{}", path.display());
+            }
+        }
+        assert!(count >= 4, "only {count} answers");
+    }
+
+    #[test]
+    fn older_versions_and_lists_are_read() {
+        let objects = documents(
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: kueue.x-k8s.io/v1beta1, kind: ClusterQueue, \
+             metadata: {name: a}, spec: {cohort: c, admissionChecks: [x]}}\n---\n---\n{kind: LocalQueue, metadata: {name: q}}\n",
+        )
+        .unwrap();
+        let objects: Vec<Value> = objects.into_iter().map(normalised).collect();
+        assert_eq!(text(&objects[0], "/spec/cohortName"), "c");
+        assert_eq!(text(&objects[0], "/spec/admissionChecksStrategy/admissionChecks/0/name"), "x");
+        assert_eq!(text(&objects[1], "/metadata/namespace"), "default");
+        assert!(documents("- 1\n").is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! The form of a case: everything that may stand in it is named here or in the kind's own types; any other key is an error.
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Flavor to resource to quantity.
+pub type Cells = BTreeMap<String, BTreeMap<String, String>>;
+
+/// One decision of upstream.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Case {
+    /// Name in the upstream table.
+    pub name: String,
+    /// Upstream package and test function.
+    pub source: String,
+    /// What is being decided.
+    pub kind: String,
+    /// A phrase for people.
+    #[serde(default)]
+    pub subject: String,
+    /// More for people.
+    #[serde(default)]
+    pub notes: Value,
+    /// The clock.
+    #[serde(default)]
+    pub now: Option<String>,
+    /// Gates away from their defaults.
+    #[serde(default)]
+    pub feature_gates: BTreeMap<String, bool>,
+    /// Options of the configuration.
+    #[serde(default)]
+    pub config: Config,
+    /// Manifests.
+    #[serde(default)]
+    pub objects: Vec<Value>,
+    /// What objects cannot say.
+    #[serde(default)]
+    pub input: Value,
+    /// What must come out.
+    #[serde(default)]
+    pub expect: Value,
+}
+
+/// `config`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Config {
+    /// Fair sharing is on.
+    pub fair_sharing: Option<FairSharing>,
+    /// Admission fair sharing: its settings, or only whether it is on.
+    pub admission_fair_sharing: Option<AdmissionFairSharing>,
+    /// `Eviction` or `Creation`.
+    pub pods_ready_requeuing_timestamp: Option<String>,
+    /// `BlockUndeclared` or `IgnoreUndeclared`.
+    pub quota_check_strategy: Option<String>,
+    /// Transformations.
+    pub resource_transformations: Vec<Transformation>,
+    /// Prefixes of resources that do not count.
+    pub exclude_resource_prefixes: Vec<String>,
+}
+
+/// `config.fairSharing`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct FairSharing {
+    /// Strategies; none is the default of both.
+    pub preemption_strategies: Option<Vec<String>>,
+}
+
+/// `config.admissionFairSharing`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum AdmissionFairSharing {
+    /// Whether it is on.
+    Switch(bool),
+    /// Its settings.
+    Settings(AdmissionFairSharingSettings),
+}
+
+/// Settings of admission fair sharing.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AdmissionFairSharingSettings {
+    /// Half-life of past use.
+    pub usage_half_life_time: String,
+    /// Pause between two samples.
+    pub usage_sampling_interval: String,
+    /// Weight per resource; absent is 1.
+    pub resource_weights: BTreeMap<String, f64>,
+}
+
+/// An entry of `config.resourceTransformations`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Transformation {
+    /// Resource that is transformed.
+    pub input: String,
+    /// `Retain` or `Replace`.
+    pub strategy: Option<String>,
+    /// Resource whose amount multiplies the input.
+    pub multiply_by: Option<String>,
+    /// Factors.
+    pub outputs: BTreeMap<String, String>,
+}
+
+/// Reads a case.
+///
+/// # Errors
+/// What is wrong with the text, in one line.
+pub fn read(text: &str) -> Result<Case, String> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| one_line(&error.to_string()))?;
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+impl Case {
+    /// `input` in the form of the kind.
+    ///
+    /// # Errors
+    /// A key or value that does not belong there.
+    pub fn input<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
+        typed("input", &self.input)
+    }
+
+    /// `expect` in the form of the kind; what is marked internal is left out.
+    ///
+    /// # Errors
+    /// A key or value that does not belong there.
+    pub fn expect<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
+        let mut value = self.expect.clone();
+        if let Value::Object(map) = &mut value {
+            map.remove("internal");
+        }
+        typed("expect", &value)
+    }
+
+    /// Value of a gate that the case sets.
+    #[must_use]
+    pub fn gate(&self, name: &str) -> Option<bool> {
+        self.feature_gates.get(name).copied()
+    }
+
+    /// Whether a gate is on that is off by default.
+    #[must_use]
+    pub fn turns_on(&self, name: &str) -> bool {
+        self.gate(name) == Some(true)
+    }
+
+    /// Objects of a kind.
+    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |object| object.get("kind").and_then(Value::as_str) == Some(kind))
+    }
+}
+
+/// A value in a form that names all its keys.
+///
+/// # Errors
+/// A key or value that does not belong there.
+pub fn typed<T: serde::de::DeserializeOwned>(place: &str, value: &Value) -> Result<T, String> {
+    let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value.clone() };
+    serde_json::from_value(value).map_err(|error| format!("{place}: {error}"))
+}

@@ -1,0 +1,472 @@
+//! Orders and preferences: candidates, targets, entries of a cycle, flavors, counts.
+
+use super::{amount, cells};
+use crate::case::{Case, Cells};
+use crate::diff::Diff;
+use crate::scene::{Scene, text};
+use berth_engine::{
+    FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, compare_standing, flavor_preferred,
+    policy_allows, reduce_counts,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CandidatesInput {
+    preemptor_cluster_queue: String,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Candidate {
+    workload: String,
+    local_queue_usage: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    order: Vec<String>,
+}
+
+/// Kind `candidate-order`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn candidates(case: &Case) -> Result<Diff, String> {
+    let input: CandidatesInput = case.input()?;
+    let expect: Order = case.expect()?;
+    let mut case = case.clone();
+    let with_usage = input.candidates.iter().filter(|candidate| candidate.local_queue_usage.is_some());
+    let mut added = Vec::new();
+    for candidate in with_usage {
+        let workload = super::workload(&case, &candidate.workload)?;
+        let admission = workload.status.and_then(|status| status.admission).unwrap_or_default();
+        let queue = admission.cluster_queue.unwrap_or_default();
+        let usage = candidate.local_queue_usage.unwrap_or_default();
+        added.push(json!({"kind": "ClusterQueue", "metadata": {"name": queue}, "spec": {"namespaceSelector": {},
+            "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}}));
+        // The usage of a queue of weight 1 that consumed cpu alone, whose weight is 1, is that cpu.
+        added.push(json!({"kind": "LocalQueue",
+            "metadata": {"namespace": workload.metadata.namespace, "name": workload.spec.queue_name},
+            "spec": {"clusterQueue": queue},
+            "status": {"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": {
+                "consumedResources": {"cpu": format!("{}m", (usage * 1000.0).round())},
+                "lastUpdate": case.now}}}}));
+    }
+    case.objects.extend(added);
+    let mut scene = Scene::new(&case)?;
+    let uids: Vec<String> = input.candidates.iter().map(|candidate| scene.uid(&candidate.workload)).collect();
+    let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
+    let got = scene.offline.control().world().candidate_order(&input.preemptor_cluster_queue, &uids);
+    let mut diff = Diff::default();
+    diff.eq("order", &expect.order, &scene.names(&got));
+    Ok(diff)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct TargetsInput {
+    preemptor_cluster_queue: String,
+    candidate_cluster_queues: Vec<String>,
+    actions: Vec<String>,
+}
+
+/// Kind `target-order`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn targets(case: &Case) -> Result<Diff, String> {
+    let input: TargetsInput = case.input()?;
+    let expect: Order = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    let held = super::statuses::assignments(&scene)?;
+    let offered = |queue: &Option<String>| queue.as_ref().is_some_and(|q| input.candidate_cluster_queues.contains(q));
+    let uids: Vec<String> =
+        held.iter().filter(|(_, admission)| offered(&admission.cluster_queue)).map(|(key, _)| scene.uid(key)).collect();
+    let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
+    let drops = input.actions.iter().map(|action| match action.as_str() {
+        "drop" => Ok(true),
+        "pop" => Ok(false),
+        other => Err(format!("input.actions: unknown {other:?}")),
+    });
+    let drops: Vec<bool> = drops.collect::<Result<_, _>>()?;
+    let got = scene.offline.control().world().target_order(&input.preemptor_cluster_queue, &uids, &drops);
+    let mut diff = Diff::default();
+    diff.eq("order", &expect.order, &got);
+    Ok(diff)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyInput {
+    preemptor: String,
+    candidate: String,
+    policy: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyExpect {
+    satisfied: bool,
+}
+
+/// Kind `preemption-policy`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn policy(case: &Case) -> Result<Diff, String> {
+    let input: PolicyInput = case.input()?;
+    let expect: PolicyExpect = case.expect()?;
+    let policy = match input.policy.as_str() {
+        "Never" => PreemptionPolicy::Never,
+        "LowerPriority" => PreemptionPolicy::LowerPriority,
+        "LowerOrNewerEqualPriority" => PreemptionPolicy::LowerOrNewerEqualPriority,
+        "Any" => PreemptionPolicy::Any,
+        other => return Err(format!("input.policy: unknown {other:?}")),
+    };
+    let mut scene = Scene::new(case)?;
+    let preemptor = nominee(&mut scene, &input.preemptor)?;
+    let candidate = nominee(&mut scene, &input.candidate)?;
+    let key = |nominee: &Nominee| (nominee.priority, nominee.queued_at);
+    let mut diff = Diff::default();
+    diff.eq("satisfied", &expect.satisfied, &policy_allows(policy, key(&preemptor), key(&candidate)));
+    Ok(diff)
+}
+
+/// A workload as a head, without what the cycle finds out about it.
+fn nominee(scene: &mut Scene, key: &str) -> Result<Nominee, String> {
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    let told = scene.offline.control().told(namespace, name).ok_or_else(|| format!("objects: no workload {key}"))?;
+    let uid = scene.shown_uid(&told.uid);
+    Ok(Nominee { uid: uid.as_str().into(), priority: told.priority, queued_at: told.queued_at, ..Nominee::default() })
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct EntriesInput {
+    entries: Vec<Entry>,
+    a: Option<Entry>,
+    b: Option<Entry>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Entry {
+    workload: String,
+    borrowing: u32,
+    preemptor: bool,
+    requested: Cells,
+    share: Option<ShareInput>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ShareInput {
+    borrowing: bool,
+    borrowed_flavor_resources: Vec<String>,
+    fair_weight: f64,
+    unweighted_ratio: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct EntriesExpect {
+    order: Option<Vec<String>>,
+    less: Option<bool>,
+}
+
+/// Kind `entry-order`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn entries(case: &Case) -> Result<Diff, String> {
+    let input: EntriesInput = case.input()?;
+    let EntriesExpect { order, less } = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    let gates = crate::scene::settings(case)?.engine.gates;
+    let mut diff = Diff::default();
+    if let Some(want) = order {
+        let mut nominees = Vec::new();
+        for entry in &input.entries {
+            let nominee = nominee(&mut scene, &entry.workload)?;
+            let nominee = Nominee { borrowing: entry.borrowing, preemptor: entry.preemptor, ..nominee };
+            nominees.push((entry.workload.clone(), nominee));
+        }
+        nominees.sort_by(|a, b| a.1.compare(&b.1, &gates));
+        let got = nominees.into_iter().map(|(key, _)| key).collect();
+        diff.eq("order", &want, &got);
+    }
+    if let Some(want) = less {
+        let mut side = |entry: Option<Entry>| -> Result<(Nominee, Standing), String> {
+            let entry = entry.ok_or("input: a and b are needed")?;
+            let nominee = nominee(&mut scene, &entry.workload)?;
+            Ok((Nominee { preemptor: entry.preemptor, borrowing: entry.borrowing, ..nominee }, standing(&entry)))
+        };
+        let (a, b) = (side(input.a)?, side(input.b)?);
+        let got = compare_standing((&a.0, a.1), (&b.0, b.1), &gates) == Ordering::Less;
+        diff.eq("less", &want, &got);
+    }
+    Ok(diff)
+}
+
+fn standing(entry: &Entry) -> Standing {
+    let Some(share) = &entry.share else { return Standing::default() };
+    let requested: BTreeSet<String> = entry
+        .requested
+        .iter()
+        .flat_map(|(flavor, resources)| resources.keys().map(move |resource| format!("{flavor}/{resource}")))
+        .collect();
+    Standing {
+        share: Share { ratio: share.unweighted_ratio, weight: share.fair_weight, borrowing: share.borrowing },
+        borrows_requested: share.borrowed_flavor_resources.iter().any(|cell| requested.contains(cell)),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PreferenceInput {
+    a: Had,
+    b: Had,
+    flavor_fungibility: Value,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Had {
+    mode: String,
+    #[serde(default)]
+    borrowing: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Preferred {
+    preferred: bool,
+}
+
+/// Kind `flavor-preference`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn preference(case: &Case) -> Result<Diff, String> {
+    let input: PreferenceInput = case.input()?;
+    let expect: Preferred = case.expect()?;
+    let mut case = case.clone();
+    case.objects = vec![json!({"kind": "ClusterQueue", "metadata": {"name": "cq"},
+        "spec": {"flavorFungibility": input.flavor_fungibility}})];
+    let mut scene = Scene::new(&case)?;
+    let queue = scene.offline.control().told_cluster_queue("cq").ok_or("no ClusterQueue")?;
+    let had = |had: &Had| {
+        let mode = match had.mode.as_str() {
+            "NoFit" => Granular::NoFit,
+            "NoPreemptionCandidates" => Granular::NoCandidates,
+            "Preempt" => Granular::Preempt,
+            "Reclaim" => Granular::Reclaim,
+            "Fit" => Granular::Fit,
+            other => return Err(format!("input: unknown mode {other:?}")),
+        };
+        Ok((mode, had.borrowing))
+    };
+    let got = flavor_preferred(had(&input.a)?, had(&input.b)?, &queue.fungibility);
+    let mut diff = Diff::default();
+    diff.eq("preferred", &expect.preferred, &got);
+    Ok(diff)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PartialInput {
+    workload: String,
+    count_limit: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct PartialExpect {
+    found: Option<bool>,
+    total_count: Option<i64>,
+}
+
+/// Kind `partial-admission`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn partial(case: &Case) -> Result<Diff, String> {
+    let input: PartialInput = case.input()?;
+    let PartialExpect { found, total_count } = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
+    let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
+    let sets: Vec<(i64, Option<i64>)> = told.pod_sets.iter().map(|set| (set.count, set.min_count)).collect();
+    let got = reduce_counts(&sets, |counts| counts.iter().sum::<i64>() <= input.count_limit);
+    let mut diff = Diff::default();
+    diff.eq_if("found", found.as_ref(), || got.is_some());
+    diff.eq_if("totalCount", total_count.as_ref(), || got.iter().flatten().sum());
+    Ok(diff)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ReserveInput {
+    cluster_queue: String,
+    #[serde(default)]
+    usage: BTreeMap<String, Cells>,
+    assignment: Reserving,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Reserving {
+    mode: String,
+    borrowing: u32,
+    usage: Cells,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReserveExpect {
+    reserved: Cells,
+}
+
+/// Kind `reserve`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn reserve(case: &Case) -> Result<Diff, String> {
+    let input: ReserveInput = case.input()?;
+    let expect: ReserveExpect = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    scene.lay_usage(&input.usage)?;
+    let mode = match input.assignment.mode.as_str() {
+        "NoFit" => Mode::NoFit,
+        "Preempt" => Mode::Preempt,
+        "DeferredFit" => Mode::DeferredFit,
+        "Fit" => Mode::Fit,
+        other => return Err(format!("input.assignment.mode: unknown {other:?}")),
+    };
+    let (borrowing, usage) = (input.assignment.borrowing, cells(&input.assignment.usage)?);
+    let got = scene.offline.control().world().kept_free(&input.cluster_queue, mode, borrowing, &usage);
+    let mut diff = Diff::default();
+    diff.eq("reserved", &cells(&expect.reserved)?, &got);
+    Ok(diff)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct UsageInput {
+    workload: Option<String>,
+    assignment: Option<Value>,
+    total_requests: Vec<Totals>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Totals {
+    name: String,
+    #[serde(rename = "count")]
+    _count: i64,
+    requests: BTreeMap<String, String>,
+    flavors: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct UsageExpect {
+    usage: Option<Cells>,
+    unassigned_usage: Option<BTreeMap<String, String>>,
+}
+
+/// Kind `usage`: what a workload with that admission holds.
+///
+/// # Errors
+/// What cannot be read.
+pub fn usage(case: &Case) -> Result<Diff, String> {
+    let input: UsageInput = case.input()?;
+    let UsageExpect { usage, unassigned_usage } = case.expect()?;
+    let sets = input.assignment.iter().filter_map(|assignment| assignment.get("podSets")?.as_array()).flatten();
+    let given: BTreeMap<String, BTreeMap<String, String>> = sets
+        .map(|set| {
+            let flavors = set.get("flavors").and_then(Value::as_object).cloned().unwrap_or_default();
+            let flavors = flavors.into_iter().map(|(resource, flavor)| (resource, text(&flavor, "/name"))).collect();
+            (text(set, "/name"), flavors)
+        })
+        .collect();
+    let mut case = case.clone();
+    let assignments: Vec<Value> = input
+        .total_requests
+        .iter()
+        .enumerate()
+        .map(|(index, set)| {
+            let name = if set.name.is_empty() { format!("set-{index}") } else { set.name.clone() };
+            let flavors = set.flavors.clone().or_else(|| given.get(&set.name).cloned()).unwrap_or_default();
+            json!({"name": name, "count": 1, "flavors": flavors, "resourceUsage": set.requests})
+        })
+        .collect();
+    let key = input.workload.clone().unwrap_or_else(|| "/holder".to_owned());
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    case.objects = vec![json!({"kind": "Workload", "metadata": {"namespace": namespace, "name": name},
+        "spec": {"podSets": []}, "status": {
+            "admission": {"clusterQueue": "cq", "podSetAssignments": assignments},
+            "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:00Z"}]}})];
+    let mut scene = Scene::new(&case)?;
+    let mut diff = Diff::default();
+    if let Some(want) = usage {
+        let rows = scene.offline.control().world().snapshot("cq", true);
+        let got: BTreeMap<FlavorResource, _> =
+            rows.into_iter().map(|(flavor, resource, used, _)| (FlavorResource { flavor, resource }, used)).collect();
+        diff.eq("usage", &cells(&want)?, &got);
+    }
+    // Nothing unassigned is written as null.
+    let told = scene.offline.control().told(namespace, name).ok_or("the workload is not known")?;
+    if case.expect.get("unassignedUsage").is_some() {
+        let mut got: BTreeMap<String, berth_engine::Amount> = BTreeMap::new();
+        if let berth_engine::WorkloadState::Reserved(held) = told.state {
+            for set in held.pod_sets {
+                for (resource, used) in set.usage.iter().filter(|(resource, _)| !set.flavors.contains_key(*resource)) {
+                    let sum = got.entry(resource.clone()).or_default();
+                    *sum = sum.add(*used);
+                }
+            }
+        }
+        let mut wanted = BTreeMap::new();
+        for (resource, text) in unassigned_usage.unwrap_or_default() {
+            wanted.insert(resource.clone(), amount(&resource, &text)?);
+        }
+        diff.eq("unassignedUsage", &wanted, &got);
+    }
+    Ok(diff)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PairInput {
+    a: String,
+    b: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Same {
+    same: bool,
+}
+
+/// Kind `equivalence`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn equivalence(case: &Case) -> Result<Diff, String> {
+    let input: PairInput = case.input()?;
+    let expect: Same = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    let (a, b) = (scene.uid(&input.a), scene.uid(&input.b));
+    let got = scene.offline.control().world().same_class(&a, &b);
+    let mut diff = Diff::default();
+    diff.eq("same", &Some(expect.same), &got);
+    Ok(diff)
+}

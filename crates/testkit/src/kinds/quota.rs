@@ -1,0 +1,393 @@
+//! Figures of quota: what is free, what is used, what statuses say, and whether a queue may admit.
+
+use super::{amount, amounts};
+use crate::case::{Case, Cells};
+use crate::diff::{Diff, sorted};
+use crate::scene::{Scene, text};
+use berth_control::write::Kind;
+use berth_engine::{Amount, ResourceGroup};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Amounts = BTreeMap<String, BTreeMap<String, Amount>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct AvailabilityInput {
+    usage: BTreeMap<String, Cells>,
+    cohort: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct AvailabilityExpect {
+    available: Option<BTreeMap<String, Cells>>,
+    potentially_available: Option<BTreeMap<String, Cells>>,
+    lendable: Option<BTreeMap<String, String>>,
+}
+
+/// Kind `availability`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn availability(case: &Case) -> Result<Diff, String> {
+    let input: AvailabilityInput = case.input()?;
+    let AvailabilityExpect { available, potentially_available, lendable } = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    scene.lay_usage(&input.usage)?;
+    let world = scene.offline.control().world();
+    let mut diff = Diff::default();
+    for (place, want, now) in [("available", available, true), ("potentiallyAvailable", potentially_available, false)] {
+        for (queue, flavors) in want.into_iter().flatten() {
+            for (flavor, resources) in flavors {
+                for (resource, text) in resources {
+                    let got = world.availability(&queue, &flavor, &resource);
+                    let got = got.map(|(available, potential)| if now { available } else { potential });
+                    diff.eq(&format!("{place}/{queue}/{flavor}/{resource}"), &Some(amount(&resource, &text)?), &got);
+                }
+            }
+        }
+    }
+    if let Some(want) = lendable {
+        let cohort = input.cohort.ok_or("input: no cohort")?;
+        let mut got: BTreeMap<String, Amount> = BTreeMap::new();
+        for (_, resource, _, subtree) in world.snapshot(&cohort, false) {
+            let sum = got.entry(resource).or_default();
+            *sum = sum.add(subtree);
+        }
+        diff.maps("lendable", &amounts(&want)?, &got);
+    }
+    Ok(diff)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct SnapshotInput {
+    remove: Vec<String>,
+    add: Vec<String>,
+    then_apply: Vec<Value>,
+    topology_usage: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct SnapshotExpect {
+    cluster_queues: Option<BTreeMap<String, Node>>,
+    cohorts: Option<BTreeMap<String, Node>>,
+    inactive_cluster_queues: Option<Vec<String>>,
+    topology_usage: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Node {
+    status: Option<String>,
+    cohort: Option<String>,
+    fair_weight: Option<f64>,
+    quotas: Option<BTreeMap<String, BTreeMap<String, Quota>>>,
+    usage: Option<Cells>,
+    subtree_quota: Option<Cells>,
+    workloads: Option<Vec<String>>,
+    /// Only meaningful to Kueue.
+    #[serde(rename = "internal")]
+    _internal: Option<Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Quota {
+    nominal: Option<String>,
+    borrowing_limit: Option<String>,
+    lending_limit: Option<String>,
+}
+
+/// Kind `snapshot`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn snapshot(case: &Case) -> Result<Diff, String> {
+    let input: SnapshotInput = case.input()?;
+    let expect: SnapshotExpect = case.expect()?;
+    if input.topology_usage.is_some() || expect.topology_usage.is_some() {
+        return Err("topology is not known".to_owned());
+    }
+    let mut scene = Scene::new(case)?;
+    for key in &input.remove {
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        scene.offline.remove(Kind::Workload, namespace, name);
+    }
+    for key in &input.add {
+        let object = case.of_kind("Workload").find(|object| crate::scene::key_of(object) == *key);
+        scene.put(object.ok_or_else(|| format!("input.add: no workload {key}"))?)?;
+    }
+    for object in &input.then_apply {
+        scene.put(object)?;
+    }
+    // The cases that take workloads out or add them leave the list of workloads empty.
+    let edited = !input.remove.is_empty() || !input.add.is_empty();
+    let held = super::statuses::assignments(&scene)?;
+    let queues = scene.cluster_queues();
+    let control = scene.offline.control();
+    let (active, inactive): (Vec<String>, Vec<String>) = queues
+        .into_iter()
+        .partition(|queue| control.world().readiness(queue).is_some_and(|readiness| readiness.active));
+    let mut diff = Diff::default();
+    diff.eq_if("inactiveClusterQueues", expect.inactive_cluster_queues.map(|list| sorted(&list)).as_ref(), || inactive);
+    if let Some(want) = expect.cluster_queues {
+        diff.eq("clusterQueues", &want.keys().cloned().collect::<Vec<_>>(), &active);
+        for (name, want) in want {
+            let Some(told) = control.told_cluster_queue(&name) else { continue };
+            let held = held.iter().filter(|(_, admission)| admission.cluster_queue.as_deref() == Some(&name));
+            let held: Vec<String> = held.map(|(key, _)| key.clone()).collect();
+            let place = format!("clusterQueues/{name}");
+            diff.eq_if(
+                &format!("{place}/workloads"),
+                want.workloads.as_ref().filter(|list| !(edited && list.is_empty())).map(|list| sorted(list)).as_ref(),
+                || held,
+            );
+            diff.eq_if(&format!("{place}/cohort"), want.cohort.as_ref(), || told.cohort.clone().unwrap_or_default());
+            let rows = control.world().snapshot(&name, true);
+            node(&mut diff, &place, &want, (told.weight, &told.groups), &rows)?;
+        }
+    }
+    if let Some(want) = expect.cohorts {
+        let cohorts: BTreeSet<String> = control.cohorts_above(&active);
+        diff.eq("cohorts", &want.keys().cloned().collect::<BTreeSet<_>>(), &cohorts);
+        for (name, mut want) in want {
+            // The weight of a cohort without an object is nobody's: 1 in the API, 0 in upstream's snapshot.
+            let object = case.of_kind("Cohort").any(|object| text(object, "/metadata/name") == name);
+            want.fair_weight = want.fair_weight.filter(|_| object);
+            let told = control.told_cohort(&name);
+            let rows = control.world().snapshot(&name, false);
+            node(&mut diff, &format!("cohorts/{name}"), &want, (told.weight, &told.groups), &rows)?;
+        }
+    }
+    Ok(diff)
+}
+
+type Row = (String, String, Amount, Amount);
+/// Nominal quota, borrowing limit, lending limit.
+type Limits = (Option<Amount>, Option<Amount>, Option<Amount>);
+
+fn node(
+    diff: &mut Diff,
+    place: &str,
+    want: &Node,
+    (weight, groups): (i64, &[ResourceGroup]),
+    rows: &[Row],
+) -> Result<(), String> {
+    // A node in the snapshot is one that may admit.
+    diff.eq_if(&format!("{place}/status"), want.status.as_ref(), || "active".to_owned());
+    #[allow(clippy::cast_precision_loss, reason = "weights of cases are small")]
+    let nano = weight as f64 / 1e9;
+    diff.eq_if(&format!("{place}/fairWeight"), want.fair_weight.as_ref(), || nano);
+    if let Some(want) = &want.quotas {
+        quotas(diff, &format!("{place}/quotas"), want, groups)?;
+    }
+    for (field, want, of) in [
+        ("usage", &want.usage, (|row: &Row| row.2) as fn(&Row) -> Amount),
+        ("subtreeQuota", &want.subtree_quota, |row| row.3),
+    ] {
+        // An empty list is left out of the case.
+        let empty = Cells::new();
+        let want = want.as_ref().unwrap_or(&empty);
+        let mut wanted = Amounts::new();
+        for (flavor, resources) in want {
+            wanted.insert(flavor.clone(), amounts(resources)?);
+        }
+        let mut found = Amounts::new();
+        for row in rows {
+            let named = want.get(&row.0).is_some_and(|resources| resources.contains_key(&row.1));
+            if named || of(row) != Amount::ZERO {
+                found.entry(row.0.clone()).or_default().insert(row.1.clone(), of(row));
+            }
+        }
+        for (flavor, resources) in &wanted {
+            // Nothing used of a cell that nobody has: a zero without a row.
+            for (resource, amount) in resources.iter().filter(|(_, amount)| **amount == Amount::ZERO) {
+                found.entry(flavor.clone()).or_default().entry(resource.clone()).or_insert(*amount);
+            }
+        }
+        diff.maps(&format!("{place}/{field}"), &wanted, &found);
+    }
+    Ok(())
+}
+
+fn quotas(
+    diff: &mut Diff,
+    place: &str,
+    want: &BTreeMap<String, BTreeMap<String, Quota>>,
+    groups: &[ResourceGroup],
+) -> Result<(), String> {
+    let mut got: BTreeMap<String, Limits> = BTreeMap::new();
+    for group in groups {
+        for flavor in &group.flavors {
+            for (resource, quota) in group.covered.iter().zip(&flavor.quotas) {
+                let key = format!("{}/{resource}", flavor.flavor);
+                got.insert(key, (Some(quota.nominal), quota.borrowing_limit, quota.lending_limit));
+            }
+        }
+    }
+    let mut wanted = BTreeMap::new();
+    for (flavor, resources) in want {
+        for (resource, quota) in resources {
+            let read = |text: &Option<String>| text.as_deref().map(|text| amount(resource, text)).transpose();
+            // A limit that is not there is no limit.
+            let limit = |text: &Option<String>| read(text).map(|limit| limit.filter(|limit| !limit.is_unlimited()));
+            let quota = (read(&quota.nominal)?, limit(&quota.borrowing_limit)?, limit(&quota.lending_limit)?);
+            wanted.insert(format!("{flavor}/{resource}"), quota);
+        }
+    }
+    diff.maps(place, &wanted, &got);
+    Ok(())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct UsageInput {
+    cluster_queue: Option<String>,
+    local_queue: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct UsageExpect {
+    reserving_workloads: Option<i64>,
+    admitted_workloads: Option<i64>,
+    flavors_reservation: Option<Value>,
+    flavors_usage: Option<Value>,
+    not_counted: Option<Vec<String>>,
+}
+
+/// Kind `usage-status`: what control writes into the status of a queue.
+///
+/// # Errors
+/// What cannot be read.
+pub fn usage_status(case: &Case) -> Result<Diff, String> {
+    let input: UsageInput = case.input()?;
+    let UsageExpect { reserving_workloads, admitted_workloads, flavors_reservation, flavors_usage, not_counted } =
+        case.expect()?;
+    let mut scene = Scene::new(case)?;
+    scene.offline.run(0);
+    let (kind, key) = match (&input.cluster_queue, &input.local_queue) {
+        (Some(name), None) => (Kind::ClusterQueue, name),
+        (None, Some(name)) => (Kind::LocalQueue, name),
+        _ => return Err("input: clusterQueue or localQueue is needed".to_owned()),
+    };
+    let status = scene.object(kind, key).and_then(|object| object.get("status")).cloned().unwrap_or_default();
+    let count = |field: &str| status.get(field).and_then(Value::as_i64).unwrap_or_default();
+    let mut diff = Diff::default();
+    diff.eq_if("reservingWorkloads", reserving_workloads.as_ref(), || count("reservingWorkloads"));
+    diff.eq_if("admittedWorkloads", admitted_workloads.as_ref(), || count("admittedWorkloads"));
+    for (field, want) in [("flavorsReservation", flavors_reservation), ("flavorsUsage", flavors_usage)] {
+        let got = status.get(field).cloned().unwrap_or_else(|| json!([]));
+        diff.eq_if(field, want.map(|want| flavors(&want)).as_ref(), || flavors(&got));
+    }
+    if let Some(want) = not_counted {
+        // Pending workloads of the queue hold nothing; what is not counted must be among them.
+        let held = super::statuses::assignments(&scene)?;
+        let all: Vec<String> = scene.workloads().map(|(key, _)| key).collect();
+        let reserving = usize::try_from(count("reservingWorkloads")).unwrap_or(usize::MAX);
+        let free = all.iter().filter(|key| !held.contains_key(*key) || reserving == 0);
+        let names = free.map(|key| key.rsplit('/').next().unwrap_or_default().to_owned());
+        diff.eq("notCounted", &sorted(&want), &sorted(&names.collect::<Vec<_>>()));
+    }
+    Ok(diff)
+}
+
+/// Flavor, resource, total and borrowed in order; an absent `borrowed` is nothing.
+fn flavors(list: &Value) -> Vec<(String, String, String, String)> {
+    let items = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut rows = Vec::new();
+    for flavor in items(Some(list)) {
+        for resource in items(flavor.get("resources")) {
+            let name = text(&resource, "/name");
+            let canonical = |field: &str| {
+                let text = text(&resource, field);
+                let amount = if text.is_empty() { Ok(Amount::ZERO) } else { amount(&name, &text) };
+                amount.map_or(text, |amount| berth_quantity::format(&name, amount))
+            };
+            rows.push((text(&flavor, "/name"), name.clone(), canonical("/total"), canonical("/borrowed")));
+        }
+    }
+    rows
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ReadinessInput {
+    cluster_queue: String,
+    terminating: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ReadinessExpect {
+    status: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+    active: Option<bool>,
+    terminating: Option<bool>,
+}
+
+/// Kind `readiness`: the Active condition that control writes.
+///
+/// # Errors
+/// What cannot be read.
+pub fn readiness(case: &Case) -> Result<Diff, String> {
+    let input: ReadinessInput = case.input()?;
+    let ReadinessExpect { status, reason, message, active, terminating } = case.expect()?;
+    let mut case = case.clone();
+    for object in case.objects.iter_mut().filter(|_| input.terminating) {
+        let is_queue = text(object, "/kind") == "ClusterQueue" && text(object, "/metadata/name") == input.cluster_queue;
+        if let (true, Some(Value::Object(metadata))) = (is_queue, object.get_mut("metadata")) {
+            metadata.insert("deletionTimestamp".to_owned(), json!("2026-01-01T00:00:00Z"));
+            metadata.insert("finalizers".to_owned(), json!(["kueue.x-k8s.io/resource-in-use"]));
+        }
+    }
+    let mut scene = Scene::new(&case)?;
+    let found = scene.offline.control().world().readiness(&input.cluster_queue);
+    let found = found.unwrap_or(berth_engine::Readiness {
+        reason: "NotFound",
+        message: "ClusterQueue not found".to_owned(),
+        active: false,
+    });
+    let mut diff = Diff::default();
+    diff.eq_if("status", status.as_ref(), || if found.active { "True" } else { "False" }.to_owned());
+    diff.eq_if("reason", reason.as_ref(), || found.reason.to_owned());
+    diff.eq_if("message", message.as_ref(), || found.message.clone());
+    diff.eq_if("active", active.as_ref(), || found.active);
+    diff.eq_if("terminating", terminating.as_ref(), || found.reason == "Terminating");
+    Ok(diff)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ChecksInput {
+    workload: String,
+    cluster_queue: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ChecksExpect {
+    admission_checks: Option<Vec<String>>,
+}
+
+/// Kind `admission-checks`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn admission_checks(case: &Case) -> Result<Diff, String> {
+    let input: ChecksInput = case.input()?;
+    let expect: ChecksExpect = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
+    let got = scene.offline.control().checks_of(namespace, name, &input.cluster_queue);
+    let mut diff = Diff::default();
+    // Nothing and an empty list are the same set.
+    let want = sorted(&expect.admission_checks.unwrap_or_default());
+    diff.eq("admissionChecks", &Some(want), &got.map(|list| sorted(&list)));
+    Ok(diff)
+}

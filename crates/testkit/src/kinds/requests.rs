@@ -1,0 +1,267 @@
+//! Requests and quantities.
+
+use super::amounts;
+use crate::case::Case;
+use crate::diff::{Diff, sorted};
+use crate::scene::{Scene, bare};
+use berth_engine::{Amount, WorkloadState};
+use berth_jobs::{LimitSummary, Violation, effective_pod_spec, limit_range_violations, limits_exceeded};
+use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, PodSpec};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct QuantityInput {
+    resource: String,
+    quantity: Option<String>,
+    value: Option<i64>,
+    binary: Option<bool>,
+    capacity: Option<Value>,
+    requests: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct QuantityExpect {
+    value: Option<i64>,
+    unlimited: Option<bool>,
+    quantity: Option<String>,
+    count: Option<Value>,
+    limiting_resource: Option<Value>,
+}
+
+/// Name, pods, amounts, flavors.
+type Total = (String, i64, BTreeMap<String, Amount>, BTreeMap<String, String>);
+
+/// Kind `quantity`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn quantity(case: &Case) -> Result<Diff, String> {
+    let input: QuantityInput = case.input()?;
+    let QuantityExpect { value, unlimited, quantity, count, limiting_resource } = case.expect()?;
+    if [input.capacity, input.requests, count, limiting_resource].iter().any(Option::is_some) {
+        return Err("how often requests go into a capacity is topology's".to_owned());
+    }
+    if input.binary == Some(true) {
+        return Err("binary amounts of extended resources are DRA's".to_owned());
+    }
+    let mut diff = Diff::default();
+    if let Some(text) = &input.quantity {
+        // A quota may be unlimited, a request is clamped.
+        let read = if unlimited.is_some() { berth_quantity::quota } else { berth_quantity::value };
+        let got = read(&input.resource, text).map_err(|error| error.to_string());
+        diff.eq_if("value", value.map(Ok).as_ref(), || got.clone().map(Amount::get));
+        diff.eq_if("unlimited", unlimited.map(Ok).as_ref(), || got.map(Amount::is_unlimited));
+    }
+    if let Some(units) = input.value {
+        diff.eq_if("quantity", quantity.as_ref(), || berth_quantity::format(&input.resource, Amount::new(units)));
+    }
+    Ok(diff)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Input {
+    workload: Option<String>,
+    update: Option<Value>,
+    pod_spec: Option<Value>,
+    summary: Option<BTreeMap<String, LimitRangeItem>>,
+    total_requests: Option<Vec<PodSetRequests>>,
+    dynamic_resources: Option<Value>,
+    replaced_extended_resources: Option<Value>,
+    preserve_total_requests: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct PodSetRequests {
+    name: String,
+    count: i64,
+    requests: BTreeMap<String, String>,
+    flavors: Option<BTreeMap<String, String>>,
+    topology_request: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Expect {
+    total_requests: Option<Vec<PodSetRequests>>,
+    pod_sets: Option<Vec<berth_api::PodSet>>,
+    errors: Option<Vec<Error>>,
+    summary: Option<BTreeMap<String, LimitRangeItem>>,
+    changed: Option<bool>,
+    cluster_queue: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Error {
+    #[serde(rename = "type")]
+    kind: String,
+    field: String,
+    bad_value: Vec<String>,
+    detail: String,
+}
+
+/// Kind `requests`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn run(case: &Case) -> Result<Diff, String> {
+    let input: Input = case.input()?;
+    let Expect { total_requests, pod_sets, errors, summary, changed, cluster_queue } = case.expect()?;
+    if input.dynamic_resources.is_some() || input.replaced_extended_resources.is_some() {
+        return Err("resource claims are not known".to_owned());
+    }
+    let mut diff = Diff::default();
+    if let Some(want) = summary {
+        let got = LimitSummary::of(&limit_ranges(case)?).0;
+        let clear = |item: LimitRangeItem| LimitRangeItem { type_: String::new(), ..item };
+        let shown = |map: BTreeMap<String, LimitRangeItem>| -> BTreeMap<String, Value> {
+            map.into_iter().map(|(kind, item)| (kind, bare(&json!(clear(item))))).collect()
+        };
+        diff.maps("summary", &shown(want), &shown(got));
+    }
+    if let Some(mut want) = errors {
+        want.sort();
+        let mut got = found_errors(case, &input)?;
+        got.sort();
+        diff.eq("errors", &want, &got);
+    }
+    if let Some(want) = pod_sets {
+        let got = effective(case, &input)?;
+        let want: Vec<PodSpec> = want.into_iter().map(|set| set.template.spec.unwrap_or_default()).collect();
+        diff.eq("podSets", &want, &got);
+    }
+    if let Some(want) = changed {
+        let totals = input.total_requests.clone().unwrap_or_default();
+        let workload = super::workload(case, "/")?;
+        let wanted: Vec<berth_api::PodSetRequest> = totals
+            .iter()
+            .map(|set| read(json!({"name": set.name, "resources": set.requests})))
+            .collect::<Result<_, _>>()?;
+        let current = workload.status.unwrap_or_default().resource_requests;
+        diff.eq("changed", &want, &berth_control::requests_differ(&current, &wanted));
+    }
+    if total_requests.is_some() || cluster_queue.is_some() {
+        totals(case, &input, total_requests, cluster_queue, &mut diff)?;
+    }
+    Ok(diff)
+}
+
+fn totals(
+    case: &Case,
+    input: &Input,
+    total_requests: Option<Vec<PodSetRequests>>,
+    cluster_queue: Option<String>,
+    diff: &mut Diff,
+) -> Result<(), String> {
+    let mut scene = Scene::new(case)?;
+    if let Some(update) = &input.update {
+        scene.put(update)?;
+    }
+    let key = match (&input.workload, &input.update) {
+        (Some(key), _) => key.clone(),
+        (None, Some(update)) => crate::scene::key_of(update),
+        (None, None) => return Err("input: no workload".to_owned()),
+    };
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
+    if let Some(want) = total_requests {
+        // Flavors are internal to some cases.
+        let ignored = case.expect.pointer("/internal/ignoredFields").and_then(Value::as_array).cloned();
+        let flavors = !ignored.unwrap_or_default().contains(&json!("flavors"));
+        if want.iter().any(|set| set.topology_request.is_some()) {
+            diff.note("totalRequests: want a topology request, got none");
+        }
+        let wanted: Vec<_> = want
+            .into_iter()
+            .map(|set| {
+                let flavors = set.flavors.filter(|_| flavors).unwrap_or_default();
+                let name = if set.name.is_empty() { "main".to_owned() } else { set.name };
+                Ok((name, set.count, amounts(&set.requests)?, flavors))
+            })
+            .collect::<Result<_, String>>()?;
+        let got: Vec<Total> = match &told.state {
+            WorkloadState::Reserved(held) => held
+                .pod_sets
+                .iter()
+                .map(|set| {
+                    let given = if flavors { set.flavors.clone() } else { BTreeMap::new() };
+                    (set.name.clone(), set.count, set.usage.clone(), given)
+                })
+                .collect(),
+            WorkloadState::Pending { .. } => told
+                .pod_sets
+                .iter()
+                .map(|set| {
+                    let total = |(resource, one): (&String, &Amount)| (resource.clone(), one.mul(set.count));
+                    (set.name.clone(), set.count, set.requests.iter().map(total).collect(), BTreeMap::new())
+                })
+                .collect(),
+        };
+        diff.eq("totalRequests", &wanted, &got);
+    }
+    diff.eq_if("clusterQueue", cluster_queue.as_ref(), || match told.state {
+        WorkloadState::Reserved(held) => held.cluster_queue,
+        WorkloadState::Pending { .. } => String::new(),
+    });
+    // What a rebuild keeps and what it computes anew must agree here: control always computes anew.
+    let _ = input.preserve_total_requests;
+    Ok(())
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+fn limit_ranges(case: &Case) -> Result<Vec<LimitRange>, String> {
+    case.of_kind("LimitRange").map(|object| read(object.clone())).collect()
+}
+
+fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
+    let workload = super::workload(case, input.workload.as_deref().unwrap_or("/"))?;
+    Ok(workload.spec.pod_sets.into_iter().map(|set| set.template.spec.unwrap_or_default()).collect())
+}
+
+fn effective(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
+    let limits = LimitSummary::of(&limit_ranges(case)?);
+    let classes: Vec<RuntimeClass> =
+        case.of_kind("RuntimeClass").map(|object| read(object.clone())).collect::<Result<_, _>>()?;
+    let overhead = |spec: &PodSpec| {
+        let name = spec.runtime_class_name.as_ref()?;
+        let class = classes.iter().find(|class| class.metadata.name.as_ref() == Some(name))?;
+        class.overhead.as_ref()?.pod_fixed.as_ref()
+    };
+    let specs = specs(case, input)?;
+    Ok(specs.iter().map(|spec| effective_pod_spec(spec, overhead(spec), &limits)).collect())
+}
+
+fn found_errors(case: &Case, input: &Input) -> Result<Vec<Error>, String> {
+    let found: Vec<Violation> = match (&input.pod_spec, &input.summary) {
+        (Some(spec), summary) => {
+            let summary = LimitSummary(summary.clone().unwrap_or_default());
+            limit_range_violations(0, &read::<PodSpec>(spec.clone())?, &summary)
+        }
+        (None, _) => {
+            let limits = LimitSummary::of(&limit_ranges(case)?);
+            let check = |(index, spec): (usize, &PodSpec)| {
+                let ranges = limit_range_violations(index, spec, &limits);
+                limits_exceeded(index, spec).into_iter().chain(ranges).collect::<Vec<_>>()
+            };
+            specs(case, input)?.iter().enumerate().flat_map(check).collect()
+        }
+    };
+    let error = |violation: Violation| Error {
+        kind: "FieldValueInvalid".to_owned(),
+        field: violation.field,
+        bad_value: sorted(&violation.resources),
+        detail: violation.detail,
+    };
+    Ok(found.into_iter().map(error).collect())
+}

@@ -1,0 +1,111 @@
+//! Shares of queues, cohorts and LocalQueues.
+
+use super::cells;
+use crate::case::{Case, Cells};
+use crate::diff::Diff;
+use crate::scene::Scene;
+use berth_engine::{Share, weighted_usage};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Input {
+    usage: BTreeMap<String, Cells>,
+    additional_usage: Cells,
+    cluster_queue: Option<String>,
+    requested: Cells,
+    fair_weight: f64,
+    unweighted_ratio: f64,
+    local_queue: Option<String>,
+    local_queue_weight: f64,
+    consumed_resources: BTreeMap<String, String>,
+    entry_penalty: BTreeMap<String, String>,
+    resource_weights: BTreeMap<String, f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Expect {
+    shares: Option<Vec<NodeShare>>,
+    borrowing: Option<bool>,
+    borrowing_on_requested: Option<bool>,
+    serialized: Option<String>,
+    usage: Option<Value>,
+    weight: Option<f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct NodeShare {
+    kind: String,
+    name: String,
+    dominant_resource: Option<String>,
+    weighted_share: Option<i64>,
+    borrowing: Option<bool>,
+}
+
+/// Kind `fair-share`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn run(case: &Case) -> Result<Diff, String> {
+    let input: Input = case.input()?;
+    let Expect { shares, borrowing, borrowing_on_requested, serialized, usage, weight } = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    scene.lay_usage(&input.usage)?;
+    let extra = cells(&input.additional_usage)?;
+    let mut diff = Diff::default();
+    for want in shares.into_iter().flatten() {
+        let place = format!("shares[{}]", want.name);
+        let got = scene.offline.control().world().share(&want.name, want.kind == "ClusterQueue", &extra);
+        let Some(got) = got else {
+            diff.note(format!("{place}: no such {}", want.kind));
+            continue;
+        };
+        diff.eq_if(&format!("{place}.borrowing"), want.borrowing.as_ref(), || got.share.borrowing);
+        diff.eq_if(&format!("{place}.weightedShare"), want.weighted_share.as_ref(), || got.share.rounded());
+        diff.eq_if(&format!("{place}.dominantResource"), want.dominant_resource.as_ref(), || {
+            got.dominant_resource.clone().unwrap_or_default()
+        });
+    }
+    if borrowing.is_some() || borrowing_on_requested.is_some() {
+        let queue = input.cluster_queue.as_deref().ok_or("input: clusterQueue is needed")?;
+        let got = scene.offline.control().world().share(queue, true, &extra).ok_or("input: no such ClusterQueue")?;
+        let requested = cells(&input.requested)?;
+        diff.eq_if("borrowing", borrowing.as_ref(), || got.share.borrowing);
+        diff.eq_if("borrowingOnRequested", borrowing_on_requested.as_ref(), || {
+            got.borrowed.iter().any(|cell| requested.contains_key(cell))
+        });
+    }
+    diff.eq_if("serialized", serialized.as_ref(), || {
+        let share = Share { ratio: input.unweighted_ratio, weight: input.fair_weight, borrowing: true };
+        number(share.value())
+    });
+    if let Some(want) = usage {
+        let mut amounts = Vec::new();
+        for (resource, quantity) in input.consumed_resources.iter().chain(&input.entry_penalty) {
+            let units = super::amount(resource, quantity)?.get();
+            #[allow(clippy::cast_precision_loss, reason = "amounts of cases are small")]
+            let whole = if resource == "cpu" { units as f64 / 1000.0 } else { units as f64 };
+            amounts.push((resource.as_str(), whole));
+        }
+        let got = number(weighted_usage(&amounts, &input.resource_weights, input.local_queue_weight));
+        diff.eq("usage", &want.as_f64().map_or_else(|| want.as_str().unwrap_or_default().to_owned(), number), &got);
+    }
+    if let Some(want) = weight {
+        let key = input.local_queue.as_deref().ok_or("input: localQueue is needed")?;
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        let nano = scene.offline.control().told_local_queue(namespace, name).weight;
+        #[allow(clippy::cast_precision_loss, reason = "weights of cases are small")]
+        let got = nano as f64 / 1e9;
+        diff.eq("weight", &want, &got);
+    }
+    Ok(diff)
+}
+
+/// A number as upstream writes it.
+fn number(value: f64) -> String {
+    if value.is_infinite() { "+Inf".to_owned() } else { value.to_string() }
+}

@@ -1,0 +1,131 @@
+//! Statuses of workloads after a decision.
+
+use crate::diff::Diff;
+use crate::scene::{Scene, bare, key_of, text};
+use berth_api as api;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// An expected workload. What differs from the given object stands there; the rest is as given.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    status: Value,
+    #[serde(default)]
+    spec: Option<Value>,
+    #[serde(default)]
+    metadata: Option<Value>,
+}
+
+/// Compares all workloads with those expected; one that is not listed must be gone, but for those in `but`.
+///
+/// # Errors
+/// A status that cannot be read.
+pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected], but: &[&str]) -> Result<(), String> {
+    let want: BTreeMap<String, &Expected> =
+        expected.iter().map(|workload| (format!("{}/{}", workload.namespace, workload.name), workload)).collect();
+    let listed = |(key, _): &(String, &Value)| want.contains_key(key) || !but.contains(&key.as_str());
+    let got: BTreeMap<String, &Value> = scene.workloads().filter(listed).collect();
+    diff.eq(place, &want.keys().collect::<Vec<_>>(), &got.keys().collect::<Vec<_>>());
+    for (key, expected) in want {
+        let Some(object) = got.get(&key) else { continue };
+        let place = format!("{place}[{key}]");
+        let wanted = fields(&expected.status, &expected.status, scene, &key)?;
+        let found = fields(object.get("status").unwrap_or(&Value::Null), &expected.status, scene, &key)?;
+        diff.maps(&place, &wanted, &found);
+        for (part, wanted) in [("spec", &expected.spec), ("metadata", &expected.metadata)] {
+            let found = object.get(part).cloned().unwrap_or_default();
+            if let Some(wanted) = wanted {
+                diff.eq(&format!("{place}.{part}"), &bare(wanted), &only(&bare(&found), wanted));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of `found` the keys that `wanted` has.
+fn only(found: &Value, wanted: &Value) -> Value {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => {
+            let kept = found.iter().filter_map(|(key, value)| Some((key.clone(), only(value, wanted.get(key)?))));
+            Value::Object(kept.collect::<Map<_, _>>())
+        }
+        _ => found.clone(),
+    }
+}
+
+/// A status as a map of comparable parts: each condition, and every other field in the API's own form. What `like` does
+/// not say of a condition is left out.
+fn fields(status: &Value, like: &Value, scene: &Scene, about: &str) -> Result<BTreeMap<String, Value>, String> {
+    let mut status = status.clone();
+    let conditions = status.as_object_mut().and_then(|map| map.remove("conditions")).unwrap_or_default();
+    let typed: api::WorkloadStatus =
+        if status.is_null() { api::WorkloadStatus::default() } else { read(strip_times(status))? };
+    let mut parts: BTreeMap<String, Value> = BTreeMap::new();
+    if let Value::Object(map) = bare(&serde_json::to_value(canonical(typed)).unwrap_or_default()) {
+        parts.extend(map);
+    }
+    for condition in conditions.as_array().into_iter().flatten() {
+        let kind = text(condition, "/type");
+        let pattern = like.get("conditions").and_then(Value::as_array).into_iter().flatten();
+        let pattern = pattern.into_iter().find(|other| text(other, "/type") == kind);
+        let mut shown = condition.clone();
+        if let (Value::Object(shown), Some(Value::Object(pattern))) = (&mut shown, pattern) {
+            shown.retain(|key, _| pattern.contains_key(key));
+            if let Some(message) = shown.get_mut("message") {
+                *message = Value::String(scene.message(about, message.as_str().unwrap_or_default()));
+            }
+        }
+        parts.insert(format!("condition {kind}"), shown);
+    }
+    Ok(parts)
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| format!("status: {error}"))
+}
+
+/// Transition times of check states are not compared.
+fn strip_times(mut status: Value) -> Value {
+    for check in status.get_mut("admissionChecks").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Value::Object(check) = check {
+            check.remove("lastTransitionTime");
+        }
+    }
+    status
+}
+
+/// Lists that are sets, in order; quantities in their canonical text.
+fn canonical(mut status: api::WorkloadStatus) -> api::WorkloadStatus {
+    status.admission_checks.sort_by(|a, b| a.name.cmp(&b.name));
+    for set in status.admission.iter_mut().flat_map(|admission| &mut admission.pod_set_assignments) {
+        super::canonical(&mut set.resource_usage);
+    }
+    for request in &mut status.resource_requests {
+        super::canonical(&mut request.resources);
+    }
+    status
+}
+
+/// Reservations held now, by workload.
+///
+/// # Errors
+/// A status that cannot be read.
+pub fn assignments(scene: &Scene) -> Result<BTreeMap<String, api::Admission>, String> {
+    let mut held = BTreeMap::new();
+    for (key, object) in scene.workloads() {
+        let Some(status) = object.get("status") else { continue };
+        let status: api::WorkloadStatus = read(status.clone())?;
+        let reserved = status.conditions.iter().any(|c| c.type_ == "QuotaReserved" && c.status == "True");
+        if let (true, Some(admission)) = (reserved, canonical(status).admission) {
+            debug_assert_eq!(key, key_of(object));
+            held.insert(key, admission);
+        }
+    }
+    Ok(held)
+}

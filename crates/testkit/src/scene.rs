@@ -1,0 +1,328 @@
+//! A case as objects in memory with control over them.
+
+use crate::case::{AdmissionFairSharing, Case, Cells};
+use berth_control::offline::Offline;
+use berth_control::settings::{Settings, WaitForPodsReady};
+use berth_control::write::{Kind, ObjectKey};
+use berth_engine::{FairSharing, Gates, Options, ShareStrategy};
+use berth_jobs::Transformation;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Label by which upstream knows the job of a Workload.
+const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
+
+/// What a case decides on.
+#[derive(Debug)]
+pub struct Scene {
+    /// Control and the objects.
+    pub offline: Offline,
+    /// Names of Workloads by uid.
+    names: BTreeMap<String, String>,
+    /// Uids that had to be made up, with what upstream shows instead.
+    made_up: BTreeMap<String, String>,
+    /// Workloads without a creation time.
+    ageless: Vec<String>,
+}
+
+/// The settings that a case asks for.
+///
+/// # Errors
+/// Names the option or gate that cannot be read.
+pub fn settings(case: &Case) -> Result<Settings, String> {
+    let on = |gate: &str, default: bool| case.gate(gate).unwrap_or(default);
+    let config = &case.config;
+    let strategy = |name: &String| match name.as_str() {
+        "LessThanOrEqualToFinalShare" => Ok(ShareStrategy::LessThanOrEqualToFinalShare),
+        "LessThanInitialShare" => Ok(ShareStrategy::LessThanInitialShare),
+        other => Err(format!("config.fairSharing.preemptionStrategies: unknown {other:?}")),
+    };
+    let fair_sharing = match &config.fair_sharing {
+        None => None,
+        Some(fair) => {
+            let names = fair.preemption_strategies.iter().flatten();
+            Some(FairSharing { strategies: names.map(strategy).collect::<Result<_, _>>()? })
+        }
+    };
+    let ignore_undeclared = match config.quota_check_strategy.as_deref() {
+        None | Some("BlockUndeclared") => false,
+        Some("IgnoreUndeclared") => on("QuotaCheckStrategy", true),
+        Some(other) => return Err(format!("config.quotaCheckStrategy: unknown {other:?}")),
+    };
+    let order_by_creation = match config.pods_ready_requeuing_timestamp.as_deref() {
+        None | Some("Eviction") => false,
+        Some("Creation") => true,
+        Some(other) => return Err(format!("config.podsReadyRequeuingTimestamp: unknown {other:?}")),
+    };
+    let transformation = |rule: &crate::case::Transformation| {
+        let outputs = rule.outputs.iter().map(|(name, factor)| (name.as_str(), factor.as_str()));
+        let retain = rule.strategy.as_deref() != Some("Replace");
+        Transformation::new(&rule.input, rule.multiply_by.as_deref(), outputs, retain)
+            .map_err(|error| format!("config.resourceTransformations: {error}"))
+    };
+    Ok(Settings {
+        manage_jobs_without_queue_name: false,
+        managed_namespaces: berth_engine::Selector::default(),
+        label_keys_to_copy: std::collections::BTreeSet::new(),
+        wait_for_pods_ready: order_by_creation.then_some(WaitForPodsReady {
+            timeout_ms: i64::MAX / 1_000_000,
+            recovery_timeout_ms: None,
+            block_admission: false,
+            order_by_creation,
+            backoff_limit_count: None,
+            backoff_base_seconds: 60,
+            backoff_max_seconds: 3_600,
+        }),
+        exclude_resource_prefixes: config.exclude_resource_prefixes.clone(),
+        transformations: config.resource_transformations.iter().map(transformation).collect::<Result<_, _>>()?,
+        engine: options(case, fair_sharing, ignore_undeclared)?,
+        refuse_invalid: false,
+        allowed_flavors: on("ConcurrentAdmission", false),
+        priority_boost: on("PriorityBoost", false),
+        reclaimable_pods: on("ReclaimablePods", true),
+        retain_finished_ms: None,
+        retain_deactivated_ms: None,
+        max_unacknowledged: usize::MAX,
+        local_queue_metrics: false,
+        queue_resource_metrics: false,
+    })
+}
+
+fn options(case: &Case, fair_sharing: Option<FairSharing>, ignore_undeclared: bool) -> Result<Options, String> {
+    let on = |gate: &str, default: bool| case.gate(gate).unwrap_or(default);
+    let admission_fair_sharing = match &case.config.admission_fair_sharing {
+        Some(AdmissionFairSharing::Settings(settings)) => Some(berth_engine::AdmissionFairSharing {
+            half_life: millis(&settings.usage_half_life_time)?,
+            sampling_interval: millis(&settings.usage_sampling_interval)?,
+            weights: settings.resource_weights.clone(),
+        }),
+        Some(AdmissionFairSharing::Switch(true)) => Some(berth_engine::AdmissionFairSharing::default()),
+        Some(AdmissionFairSharing::Switch(false)) | None => None,
+    };
+    Ok(Options {
+        admission_fair_sharing: admission_fair_sharing.filter(|_| on("AdmissionFairSharing", true)),
+        ignore_undeclared,
+        fair_sharing,
+        partial_admission: on("PartialAdmission", true),
+        gates: Gates {
+            flavor_fungibility: on("FlavorFungibility", true),
+            preserve_scan_progress: on("FlavorFungibilityPreserveScanProgress", true),
+            priority_sorting: on("PrioritySortingWithinCohort", true),
+            prioritize_preemptors: on("PrioritizePreemptorWorkloads", false),
+            fair_prefer_non_borrowing: on("FairSharingPrioritizeNonBorrowing", true),
+            fair_preempt_within_nominal: on("FairSharingPreemptWithinNominal", true),
+            recompute_overlap: on("RecomputeAssignmentUponPreemptionTargetsOverlap", true),
+        },
+    })
+}
+
+/// A duration such as `10s` or `1m30s` in milliseconds.
+///
+/// # Errors
+/// A text that is none.
+pub fn millis(text: &str) -> Result<i64, String> {
+    let duration: jiff::SignedDuration = text.parse().map_err(|error| format!("duration {text:?}: {error}"))?;
+    i64::try_from(duration.as_millis()).map_err(|error| format!("duration {text:?}: {error}"))
+}
+
+impl Scene {
+    /// The objects of a case, observed in their order.
+    ///
+    /// # Errors
+    /// Names what cannot be read.
+    pub fn new(case: &Case) -> Result<Self, String> {
+        let now = match &case.now {
+            Some(text) => text.parse().map_err(|error| format!("now: {text:?}: {error}"))?,
+            None => Timestamp::UNIX_EPOCH,
+        };
+        let offline = Offline::new(settings(case)?, now);
+        let mut scene = Self { offline, names: BTreeMap::new(), made_up: BTreeMap::new(), ageless: Vec::new() };
+        // Upstream's caches take in workloads last.
+        for late in [false, true] {
+            let objects = case.objects.iter().filter(|object| (object.get("kind") == Some(&json!("Workload"))) == late);
+            for object in objects {
+                scene.put(object)?;
+            }
+        }
+        Ok(scene)
+    }
+
+    /// Creates or replaces an object.
+    ///
+    /// # Errors
+    /// Names what cannot be read.
+    pub fn put(&mut self, object: &Value) -> Result<(), String> {
+        let mut object = object.clone();
+        if object.get("kind") == Some(&json!("Workload")) {
+            self.prepare(&mut object);
+        }
+        self.offline.put(&object).map(|_| ()).map_err(|error| {
+            let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+            format!("objects: {kind} {}: {error}", key_of(&object))
+        })
+    }
+
+    fn prepare(&mut self, workload: &mut Value) {
+        let key = key_of(workload);
+        let given = text(workload, "/metadata/uid");
+        // Some cases give several workloads the same uid.
+        let taken = self.names.get(&given).is_some_and(|other| *other != key);
+        let uid = match (given.is_empty(), taken) {
+            (true, _) => key.clone(),
+            (_, true) => format!("{given}#{key}"),
+            _ => given.clone(),
+        };
+        if uid != given {
+            self.made_up.insert(uid.clone(), if given.is_empty() { "UNKNOWN".to_owned() } else { given });
+        }
+        if workload.pointer("/metadata/creationTimestamp").is_none() && !self.ageless.contains(&key) {
+            self.ageless.push(key.clone());
+        }
+        self.names.insert(uid.clone(), key);
+        let has_job = workload.pointer("/metadata/labels").and_then(|labels| labels.get(JOB_UID)).cloned();
+        let metadata = workload.as_object_mut().map(|map| map.entry("metadata").or_insert_with(|| json!({})));
+        let Some(Value::Object(metadata)) = metadata else { return };
+        metadata.insert("uid".to_owned(), json!(uid));
+        if let (Some(uid), None) = (has_job, metadata.get("ownerReferences")) {
+            // The cases leave out the jobs of their workloads; without an owner they would count as orphans.
+            let owner = json!({"apiVersion": "example.com/v1", "kind": "Owner", "name": "owner", "uid": uid, "controller": true});
+            metadata.insert("ownerReferences".to_owned(), json!([owner]));
+        }
+    }
+
+    /// Books usage in ClusterQueues, as workloads that hold it.
+    ///
+    /// # Errors
+    /// A quantity that cannot be read.
+    pub fn lay_usage(&mut self, usage: &BTreeMap<String, Cells>) -> Result<(), String> {
+        for (queue, flavors) in usage {
+            let sets: Vec<Value> = flavors
+                .iter()
+                .enumerate()
+                .map(|(index, (flavor, amounts))| {
+                    let flavors: BTreeMap<&String, &String> =
+                        amounts.keys().map(|resource| (resource, flavor)).collect();
+                    json!({"name": format!("set-{index}"), "count": 1, "flavors": flavors, "resourceUsage": amounts})
+                })
+                .collect();
+            let specs: Vec<Value> = (0..sets.len())
+                .map(|index| {
+                    json!({"name": format!("set-{index}"), "count": 1,
+                "template": {"spec": {"containers": []}}})
+                })
+                .collect();
+            self.put(&json!({
+                "kind": "Workload",
+                "metadata": {"name": format!("usage-of-{queue}"), "namespace": "laid-usage"},
+                "spec": {"podSets": specs, "priority": i32::MAX},
+                "status": {
+                    "admission": {"clusterQueue": queue, "podSetAssignments": sets},
+                    "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+                        "lastTransitionTime": "1970-01-01T00:00:00Z"}],
+                },
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// The uid of a workload of the case.
+    #[must_use]
+    pub fn uid(&self, key: &str) -> String {
+        let found = self.names.iter().find(|(_, name)| *name == key);
+        found.map_or_else(|| key.to_owned(), |(uid, _)| uid.clone())
+    }
+
+    /// The workload with a uid, as `namespace/name`.
+    #[must_use]
+    pub fn name(&self, uid: &str) -> String {
+        self.names.get(uid).cloned().unwrap_or_else(|| uid.to_owned())
+    }
+
+    /// Names of workloads by their uids.
+    #[must_use]
+    pub fn names(&self, uids: &[String]) -> Vec<String> {
+        uids.iter().map(|uid| self.name(uid)).collect()
+    }
+
+    /// The uid that the case gives, empty when it gives none.
+    #[must_use]
+    pub fn shown_uid(&self, uid: &str) -> String {
+        let shown = self.made_up.get(uid).map_or(uid, String::as_str);
+        if shown == "UNKNOWN" { String::new() } else { shown.to_owned() }
+    }
+
+    /// A message about a workload as upstream would have written it: with the uids that the case gives, and the longest wait
+    /// of all for a workload that was never created.
+    #[must_use]
+    pub fn message(&self, about: &str, message: &str) -> String {
+        let mut message = message.to_owned();
+        for (uid, shown) in &self.made_up {
+            message = message.replace(&format!("(UID: {uid}, "), &format!("(UID: {shown}, "));
+        }
+        if self.ageless.iter().any(|key| key == about) {
+            let waited = format!("wait time since queued was {}s", self.offline.now().as_second());
+            message = message.replace(&waited, "wait time since queued was 9223372037s");
+        }
+        message
+    }
+
+    /// The Workloads of the case now.
+    pub fn workloads(&self) -> impl Iterator<Item = (String, &Value)> {
+        let of_case = |(key, _): &(&ObjectKey, &Value)| key.kind == Kind::Workload && key.namespace != "laid-usage";
+        self.offline
+            .objects()
+            .iter()
+            .filter(of_case)
+            .map(|(key, object)| (format!("{}/{}", key.namespace, key.name), object))
+    }
+
+    /// An object of a kind that control writes.
+    #[must_use]
+    pub fn object(&self, kind: Kind, key: &str) -> Option<&Value> {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        self.offline.objects().get(&ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// Names of the ClusterQueues.
+    #[must_use]
+    pub fn cluster_queues(&self) -> Vec<String> {
+        let queues = self.offline.objects().keys().filter(|key| key.kind == Kind::ClusterQueue);
+        queues.map(|key| key.name.clone()).collect()
+    }
+}
+
+/// `namespace/name` of an object.
+#[must_use]
+pub fn key_of(object: &Value) -> String {
+    format!("{}/{}", text(object, "/metadata/namespace"), text(object, "/metadata/name"))
+}
+
+/// A text under a path, empty when there is none.
+#[must_use]
+pub fn text(object: &Value, path: &str) -> String {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A copy without nulls, empty lists, empty maps and empty texts: what the API leaves out.
+#[must_use]
+pub fn bare(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.iter().map(|(key, value)| (key.clone(), bare(value))).filter(|(_, value)| !is_bare(value));
+            Value::Object(kept.collect::<Map<_, _>>())
+        }
+        Value::Array(list) => Value::Array(list.iter().map(bare).collect()),
+        other => other.clone(),
+    }
+}
+
+fn is_bare(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,100 @@
+//! The runner can fail: each expectation of each of our own cases, changed by one, turns a pass into a failure.
+
+use berth_testkit::conformance::judge;
+use berth_testkit::diff::Verdict;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Every place below a value that holds no further values.
+fn leaves(value: &Value, path: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            map.iter().for_each(|(key, value)| leaves(value, format!("{path}/{}", key.replace('/', "~1")), found));
+        }
+        Value::Array(list) if !list.is_empty() => {
+            list.iter().enumerate().for_each(|(index, value)| leaves(value, format!("{path}/{index}"), found));
+        }
+        _ => found.push(path),
+    }
+}
+
+/// A value that differs by one.
+fn changed(value: &Value) -> Value {
+    match value {
+        Value::Bool(value) => json!(!value),
+        Value::Number(number) => match number.as_i64() {
+            Some(value) => json!(value.wrapping_add(if value == i64::MAX { -1 } else { 1 })),
+            None => json!(number.as_f64().unwrap_or_default() + 1.0),
+        },
+        Value::String(text) => match text.parse::<i64>() {
+            Ok(number) => json!((number + 1).to_string()),
+            Err(_) if text.len() == 20 && text.ends_with('Z') => json!("2001-01-01T00:00:00Z"),
+            Err(_) if ["True", "False"].contains(&text.as_str()) => {
+                json!(if text == "True" { "False" } else { "True" })
+            }
+            Err(_) => json!(format!("{text}x")),
+        },
+        Value::Null => json!("x"),
+        Value::Array(_) => json!(["x"]),
+        Value::Object(_) => json!({"x": ["x"]}),
+    }
+}
+
+fn cases() -> Vec<(String, String, Value)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        found.push((name, text.clone(), serde_saphyr::from_str(&text).unwrap()));
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+#[test]
+fn every_expectation_counts() {
+    let mut compared = 0;
+    let mut unnoticed = Vec::new();
+    for (name, text, case) in cases() {
+        assert_eq!(judge("own", &text).1, Verdict::Passed, "{name}");
+        let mut paths = Vec::new();
+        leaves(&case["expect"], "/expect".to_owned(), &mut paths);
+        for path in paths {
+            compared += 1;
+            let mut other = case.clone();
+            let place = other.pointer_mut(&path).unwrap();
+            *place = changed(place);
+            if judge("own", &other.to_string()).1 == Verdict::Passed {
+                unnoticed.push(format!("{name}: {path}"));
+            }
+        }
+    }
+    assert!(unnoticed.is_empty(), "changed without notice:\n{}", unnoticed.join("\n"));
+    assert!(compared >= 100, "only {compared} expectations");
+}
+
+#[test]
+fn unknown_fields_are_failures() {
+    for (name, _, case) in cases() {
+        for part in ["", "/input", "/expect", "/config"] {
+            let mut other = case.clone();
+            match other.pointer_mut(part) {
+                Some(Value::Object(map)) => map.insert("surprise".to_owned(), json!(1)),
+                Some(Value::Null) | None => continue,
+                Some(_) => panic!("{name}: {part} is no map"),
+            };
+            let verdict = judge("own", &other.to_string()).1;
+            let text = format!("{verdict:?}");
+            assert!(text.contains("unknown field `surprise`"), "{name}: {part}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_fails_alone() {
+    for text in ["", "[", "name: x", "{name: x, source: y, kind: nonsense, input: {}, expect: {}}"] {
+        assert!(matches!(judge("own", text).1, Verdict::Failed(_)), "{text}");
+    }
+}
