@@ -74,4 +74,4 @@ demo: build controlplane ## A cluster of its own with the quickstart, until Ctrl
 	@DEMO_KUBECONFIG="$(DEMO_KUBECONFIG)" DEMO_ONCE="$(DEMO_ONCE)" $(CARGO) run --locked --quiet -p berth-e2e --bin demo
 
 crds: ## Generate crds/ from the types
-	$(CARGO) run --locked --quiet -p berth-xtask -- crds
+	$(CARGO) run --locked --quiet -p berth-xtask -- crdgen

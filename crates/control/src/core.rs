@@ -46,6 +46,8 @@ pub struct Control {
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
+    /// Jobs that were seen to have come to rest since their last start, by uid.
+    pub(crate) at_rest: BTreeSet<String>,
     /// What users were told last of objects for which nothing can be done.
     pub(crate) told: BTreeMap<ObjectKey, String>,
     pub(crate) next_sweep: Option<Timestamp>,
@@ -82,6 +84,7 @@ impl Control {
             planned: BTreeMap::new(),
             evictions: BTreeMap::new(),
             pods_gone: BTreeSet::new(),
+            at_rest: BTreeSet::new(),
             told: BTreeMap::new(),
             next_sweep: None,
             sweep_found: 0,

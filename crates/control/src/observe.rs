@@ -316,7 +316,9 @@ impl Control {
             self.touch_related(&object_key);
             self.flights.vanished(&object_key);
             self.told.remove(&object_key);
-            self.view.jobs.remove(&name);
+            if let Some(old) = self.view.jobs.remove(&name) {
+                self.at_rest.remove(&old.uid);
+            }
             return;
         };
         let view = JobView {
@@ -332,6 +334,11 @@ impl Control {
                 self.flights.vanished(&object_key);
             }
             _ => {}
+        }
+        if !view.job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false) {
+            self.at_rest.remove(&view.uid);
+        } else if BatchJob::has_come_to_rest(&view.job) {
+            self.at_rest.insert(view.uid.clone());
         }
         let unsupported = BatchJob::unsupported(&view.job).is_some();
         let owned: Vec<Name> = self.view.owned.get(&view.uid).into_iter().flatten().cloned().collect();
@@ -379,6 +386,13 @@ impl Control {
             Some(old) if old.uid == new.uid && old.version() > version => return,
             Some(old) if old.uid != new.uid => self.drop_workload(&name, now),
             _ => {}
+        }
+        if !new.reserved() || new.is("Evicted") {
+            // What was to be done about its quota is done.
+            self.evictions.remove(&new.uid);
+        }
+        if !new.reserved() {
+            self.pods_gone.remove(&new.uid);
         }
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);

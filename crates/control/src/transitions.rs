@@ -110,13 +110,14 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
         }
     }
     evicted(&mut tally, old, new);
-    if old.reserved() && !new.reserved() && new.is("Evicted") {
-        if let Some(condition) = find(&new.status.conditions, "Evicted") {
-            let millis = now.duration_since(condition.last_transition_time.0).as_millis();
-            let labels = vec![("cluster_queue", tally.cluster_queue.clone()), ("reason", condition.reason.clone())];
-            let millis = i64::try_from(millis).unwrap_or(i64::MAX).max(0);
-            tally.out.push(Measure::Observe { name: "kueue_workload_eviction_latency_seconds", labels, millis });
-        }
+    if old.reserved()
+        && !new.reserved()
+        && let Some(condition) = find(&new.status.conditions, "Evicted").filter(|condition| condition.status == "True")
+    {
+        let millis = now.duration_since(condition.last_transition_time.0).as_millis();
+        let labels = vec![("cluster_queue", tally.cluster_queue.clone()), ("reason", condition.reason.clone())];
+        let millis = i64::try_from(millis).unwrap_or(i64::MAX).max(0);
+        tally.out.push(Measure::Observe { name: "kueue_workload_eviction_latency_seconds", labels, millis });
     }
     if became("Finished") {
         tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
@@ -134,7 +135,7 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
 }
 
 fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
-    if !(new.is("Evicted") && !old.is("Evicted")) {
+    if !new.is("Evicted") || old.is("Evicted") {
         return;
     }
     for (reason, cause, count) in evictions(new) {

@@ -41,6 +41,17 @@ impl JobKind for BatchJob {
         status(job, |s| s.active) > 0 || status(job, |s| s.terminating) > 0
     }
 
+    fn has_come_to_rest(job: &Job) -> bool {
+        let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let suspended = conditions.into_iter().flatten().any(|c| c.type_ == "Suspended" && c.status == "True");
+        has_suspend(job) && suspended && has_start_time(job) && !Self::is_active(job)
+    }
+
+    fn has_seen_start(job: &Job) -> bool {
+        // A start happens only while there is no start time; see `may_change_template`.
+        has_start_time(job)
+    }
+
     fn finished(job: &Job) -> Option<Finish> {
         let conditions = job.status.as_ref()?.conditions.as_ref()?;
         let is_final = |c: &&JobCondition| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True";

@@ -35,6 +35,11 @@ pub trait JobKind {
     fn is_suspended(job: &Self::Object) -> bool;
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
+    /// Its controller has taken note of a stop after a start, and no pod is left. Before that, a quiet status may only be
+    /// one that its controller has not brought up to date yet.
+    fn has_come_to_rest(job: &Self::Object) -> bool;
+    /// Its controller has taken note of the last start.
+    fn has_seen_start(job: &Self::Object) -> bool;
     /// How it ended, when it did.
     fn finished(job: &Self::Object) -> Option<Finish>;
     /// Its pod sets.

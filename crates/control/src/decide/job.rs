@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_jobs::{AdmittedAs, BatchJob, JobKind, Placement, PodSetDigest, Priority, Standing, TemplateParts};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
@@ -13,10 +13,12 @@ use super::workload::{has_finalizer, object_write, remove_finalizer, status_writ
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
-use crate::status::find;
+use crate::status::{find, since};
 use crate::view::{JobView, Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
+/// Time in which the job controller takes note of a start, or never will because the stop overtook it.
+const UNSEEN_START_SECONDS: i64 = 3;
 const REPORTER: &str = "batch/job-kueue-controller";
 
 /// Why no Workload can be made of a job.
@@ -246,7 +248,7 @@ impl Case<'_> {
         if !self.suspended() && !finished {
             return self.suspend("Workload is deleted");
         }
-        if !finished && let Some(decision) = self.restore(workload) {
+        if !finished && let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
         if has_finalizer(workload) && (finished || !BatchJob::is_active(self.job)) {
@@ -329,15 +331,45 @@ impl Case<'_> {
             let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
             return self.suspend(&message.unwrap_or_default());
         }
-        if BatchJob::is_active(self.job) || !workload.reserved() {
+        if !workload.reserved() {
             return Decision::Done;
         }
-        if let Some(decision) = self.restore(workload) {
+        if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
         let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
         let requeued = matches!(reason, Some("Preempted" | "NodeFailures"));
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+    }
+
+    /// What has to be waited for or asked before a suspended job counts as stopped, `None` when nothing of it can run any
+    /// more. A job that is stopped right after its start may have pods of which its status does not know yet (invariant
+    /// L4): unless its controller was seen to take note of both, its pods are asked for after a while.
+    fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
+        if BatchJob::is_active(self.job) {
+            return Some(Decision::Done);
+        }
+        let known = self.control.at_rest.contains(&self.view.uid) || self.control.pods_gone.contains(&workload.uid);
+        if known || !self.placed() || !workload.reserved() {
+            return None;
+        }
+        if BatchJob::has_seen_start(self.job) {
+            // The controller writes the end of the stop into the job's status; that brings us back.
+            return (!BatchJob::has_come_to_rest(self.job)).then_some(Decision::Done);
+        }
+        let conditions = &workload.status.conditions;
+        let last = since(conditions, "Admitted", "True").max(since(conditions, "Evicted", "True"))?;
+        let due = last.checked_add(SignedDuration::from_secs(UNSEEN_START_SECONDS)).unwrap_or(last);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        Some(Decision::write(Draft {
+            purpose: Purpose::ProbePods,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::ProbePods { controller_uid: self.view.uid.clone() },
+            based_on: 0,
+            notices: Vec::new(),
+        }))
     }
 
     /// The next step towards the user's template, `None` when it is as the user wrote it.

@@ -197,7 +197,6 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
             cell(reserved, total, over)
         }),
         fair_sharing: fair_share(control, &key.name, true),
-        ..old.clone()
     };
     if new == old {
         return None;

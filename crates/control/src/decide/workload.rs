@@ -133,6 +133,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return reserve(control, workload, admission, now);
     }
     if let Some(eviction) = control.evictions.get(&workload.uid)
+        && control.view.workload_names.contains_key(&eviction.preemptor)
         && workload.reserved()
         && !workload.is("Evicted")
     {

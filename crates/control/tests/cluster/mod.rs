@@ -57,6 +57,8 @@ pub struct Cluster {
     pub pods_left: Vec<String>,
     /// Pods run but do not become ready.
     pub pods_stay_unready: bool,
+    /// The job controller does nothing.
+    pub controller_sleeps: bool,
     version: u64,
     uids: u64,
 }
@@ -79,6 +81,7 @@ impl Cluster {
             conflicts_lie: false,
             pods_left: Vec::new(),
             pods_stay_unready: false,
+            controller_sleeps: false,
             version: 100,
             uids: 0,
         };
@@ -276,6 +279,9 @@ impl Cluster {
 
     /// The job controller and its pods: running jobs have active pods, suspended ones have none.
     fn job_controller(&mut self) -> bool {
+        if self.controller_sleeps {
+            return false;
+        }
         let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Job).cloned().collect();
         let mut moved = false;
         for key in keys {
@@ -284,7 +290,9 @@ impl Cluster {
             if !new["status"].is_object() {
                 new["status"] = json!({});
             }
-            let over = new["status"]["conditions"].as_array().is_some_and(|list| !list.is_empty());
+            let over = new["status"]["conditions"].as_array().is_some_and(|list| {
+                list.iter().any(|condition| ["Complete", "Failed"].contains(&condition["type"].as_str().unwrap_or("")))
+            });
             let suspended = new["spec"]["suspend"] == json!(true);
             let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
             if !over && !suspended && new["status"]["startTime"].is_null() {
@@ -298,6 +306,10 @@ impl Cluster {
             if suspended && new["status"]["active"].as_i64().unwrap_or(0) > 0 {
                 new["status"]["active"] = json!(0);
                 new["status"]["ready"] = json!(0);
+            }
+            if !over && (suspended || new["status"]["conditions"].is_array()) {
+                let status = if suspended { "True" } else { "False" };
+                new["status"]["conditions"] = json!([{"type": "Suspended", "status": status}]);
             }
             if new != old && (new["status"] != json!({}) || !old["status"].is_null()) {
                 moved = true;
