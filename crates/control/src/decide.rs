@@ -1,5 +1,6 @@
 //! From the view to the next write of one object: pure functions, one file per kind.
 
+pub(crate) mod checks;
 pub(crate) mod explain;
 pub(crate) mod job;
 pub(crate) mod preempt;

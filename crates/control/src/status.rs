@@ -137,7 +137,14 @@ impl Edit<'_> {
         if find(&self.status.conditions, "BlockedOnPreemptionGates").is_some() {
             self.set("BlockedOnPreemptionGates", false, &full, message);
         }
+        if let Some(at) = crate::decide::checks::retry_at(&self.status.admission_checks) {
+            let state = self.status.requeue_state.get_or_insert_with(Default::default);
+            state.requeue_at = Some(Time(seconds(at)));
+        }
         for check in &mut self.status.admission_checks {
+            if check.state == "Retry" {
+                check.retry_count = Some(check.retry_count.unwrap_or_default().saturating_add(1));
+            }
             if check.state != "Pending" {
                 check.message = format!("Reset to Pending after eviction. Previously: {}", check.state);
                 check.state = "Pending".to_owned();

@@ -88,6 +88,8 @@ pub enum Purpose {
     ExplainPending,
     /// Set Admitted after its checks.
     SetAdmitted,
+    /// The list of a Workload's admission checks follows its queue.
+    SyncAdmissionChecks,
     /// Evict: the job must stop.
     Evict,
     /// Give quota back after the job stopped.

@@ -17,6 +17,7 @@ pub const fn class(purpose: Purpose) -> usize {
     match purpose {
         Purpose::ReserveQuota
         | Purpose::SetAdmitted
+        | Purpose::SyncAdmissionChecks
         | Purpose::StartJob
         | Purpose::SuspendJob
         | Purpose::ClearStartTime

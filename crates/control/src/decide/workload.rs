@@ -360,6 +360,9 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
             return Decision::write(evict(workload, now, (reason, ""), &message));
         }
     }
+    if let Some(decision) = super::checks::decide(control, workload, now) {
+        return decision;
+    }
     let Some(admitted) = admitted else { return Decision::Done };
     let mut next: Option<Timestamp> = None;
     if let Some(limit) = workload.max_execution_seconds {

@@ -1,0 +1,100 @@
+//! Admission in two phases (kueue.md 6.13): quota is reserved, then every check of the queue has to be ready.
+
+use std::collections::BTreeSet;
+
+use berth_api as api;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::workload::{REPORTER, evict, notice, status_write};
+use crate::checks::concerning;
+use crate::core::Control;
+use crate::flight::Decision;
+use crate::status::{seconds, since};
+use crate::view::WorkloadView;
+use crate::write::{EventType, Purpose};
+
+/// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let admission = workload.status.admission.as_ref()?;
+    let name = admission.cluster_queue.as_deref()?;
+    let queue = control.view.cluster_queues.get(name)?;
+    let states = &workload.status.admission_checks;
+    let in_state = |state: &str| -> Vec<&str> {
+        states.iter().filter(|check| check.state == state).map(|check| check.name.as_str()).collect()
+    };
+    let rejected = in_state("Rejected");
+    if !rejected.is_empty() {
+        let message = format!("Admission check(s): [{}], were rejected", rejected.join(","));
+        let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
+            edit.set("DeactivationTarget", true, "AdmissionCheck", &message);
+        });
+        let told = format!("Deactivated due to {message}");
+        draft.notices.push(notice(workload, EventType::Warning, "AdmissionCheckRejected", told, REPORTER));
+        return Some(Decision::write(draft));
+    }
+    if !in_state("Retry").is_empty() {
+        return Some(Decision::write(evict(
+            workload,
+            now,
+            ("AdmissionCheck", ""),
+            "At least one admission check is false",
+        )));
+    }
+    if workload.is("Admitted") {
+        return None;
+    }
+    let flavors: BTreeSet<&str> =
+        admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect();
+    let mut wanted = concerning(&queue.spec, Some(&flavors));
+    wanted.sort_unstable();
+    if wanted.is_empty() && states.is_empty() || control.heads_only {
+        // What is reserved without checks was admitted with the same write; and where only the heads' decisions are asked
+        // for, what follows from them is not.
+        return None;
+    }
+    if !states.iter().map(|check| &check.name).eq(wanted.iter()) {
+        return Some(Decision::write(status_write(workload, Purpose::SyncAdmissionChecks, now, |edit| {
+            edit.status.admission_checks = synced(states, &wanted, now);
+        })));
+    }
+    if states.iter().any(|check| check.state != "Ready") {
+        return None;
+    }
+    let mut draft = status_write(workload, Purpose::SetAdmitted, now, |edit| {
+        edit.set("Admitted", true, "Admitted", "The workload is admitted");
+    });
+    let reserved = since(&workload.status.conditions, "QuotaReserved", "True").unwrap_or(now);
+    let waited = now.as_second().saturating_sub(reserved.as_second()).max(0);
+    let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
+    draft.notices.push(notice(workload, EventType::Normal, "Admitted", message, REPORTER));
+    Some(Decision::write(draft))
+}
+
+/// The wanted checks by name: those that are known as they are, the others Pending.
+fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp) -> Vec<api::AdmissionCheckState> {
+    let state = |name: &String| {
+        known.iter().find(|check| check.name == *name).cloned().unwrap_or_else(|| api::AdmissionCheckState {
+            name: name.clone(),
+            state: "Pending".to_owned(),
+            last_transition_time: Time(seconds(now)),
+            message: String::new(),
+            requeue_after_seconds: None,
+            retry_count: None,
+            pod_set_updates: Vec::new(),
+        })
+    };
+    wanted.iter().map(state).collect()
+}
+
+/// When a workload that its checks sent back may be tried again: the latest wish of those in Retry.
+pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
+    states
+        .iter()
+        .filter(|check| check.state == "Retry")
+        .filter_map(|check| {
+            let after = SignedDuration::from_secs(i64::from(check.requeue_after_seconds.unwrap_or_default().max(0)));
+            check.last_transition_time.0.checked_add(after).ok()
+        })
+        .max()
+}
