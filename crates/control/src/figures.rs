@@ -7,6 +7,7 @@ use berth_quantity::Amount;
 use serde_json::{Value, json};
 
 use crate::core::Control;
+use crate::decide::queues;
 use crate::measure::{Figures, Gauge, Labels};
 use crate::view::{Name, WorkloadView};
 
@@ -113,10 +114,10 @@ impl Control {
                 [("cohort", cohort.as_str()), ("cluster_queue", name), ("flavor", flavor), ("resource", resource)];
             pairs.map(|(key, value)| (key, value.to_owned())).to_vec()
         };
-        let used = crate::decide::queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
+        let used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
         for cell in &figures.reservation {
             let at = labels(&cell.flavor, &cell.resource);
-            let usage = used.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default();
+            let usage = queues::used(&used, cell);
             gauges.put("kueue_cluster_queue_resource_reservation", at.clone(), shown(&cell.resource, cell.total));
             gauges.put("kueue_cluster_queue_resource_usage", at, shown(&cell.resource, usage));
         }
@@ -188,10 +189,10 @@ impl Control {
         for (text, holds) in [("True", active), ("False", !active), ("Unknown", false)] {
             gauges.count("kueue_local_queue_status", with(&[("active", text)]), usize::from(holds));
         }
-        let used = crate::decide::queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
+        let used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
         for cell in &figures.reservation {
             let at = || with(&[("flavor", cell.flavor.as_str()), ("resource", cell.resource.as_str())]);
-            let usage = used.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default();
+            let usage = queues::used(&used, cell);
             gauges.put("kueue_local_queue_resource_reservation", at(), shown(&cell.resource, cell.total));
             gauges.put("kueue_local_queue_resource_usage", at(), shown(&cell.resource, usage));
         }

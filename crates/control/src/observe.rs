@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::checks::Check;
+use crate::checks::{self, Check};
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
 use crate::event::{Change, Observation};
@@ -148,11 +148,7 @@ impl Control {
                 return;
             }
             (_, Some(object)) => {
-                let mut spec = deltas::cluster_queue(&object, &self.view.checks, self.settings.refuse_invalid);
-                let faults = api::validation::validate_cluster_queue(&object);
-                if self.settings.refuse_invalid && spec.inactive.is_none() && !faults.is_empty() {
-                    spec.inactive = Some(format!("Can't admit new workloads: {}.", api::validation::summary(&faults)));
-                }
+                let spec = deltas::cluster_queue(&object, &self.view.checks, self.settings.refuse_invalid);
                 self.engine(engine::Delta::ClusterQueue(spec));
                 self.view.cluster_queues.insert(name.to_owned(), object);
                 self.schedule.mark(object_key.clone(), now);
@@ -178,10 +174,11 @@ impl Control {
             None => self.view.checks.remove(name),
         };
         let queues = self.view.cluster_queues.values();
-        let specs: Vec<_> = queues
+        let concerned = queues.filter(|object| checks::of_queue(&object.spec).iter().any(|(check, _)| check == name));
+        let specs: Vec<_> = concerned
             .map(|object| deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid))
             .collect();
-        for spec in specs.into_iter().filter(|spec| spec.admission_checks.iter().any(|(check, _)| check == name)) {
+        for spec in specs {
             self.engine(engine::Delta::ClusterQueue(spec));
         }
     }
@@ -253,12 +250,7 @@ impl Control {
     fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
         match object {
             Some(object) => {
-                let mut spec = deltas::flavor(&object, self.settings.refuse_invalid);
-                let faults = api::validation::validate_resource_flavor(&object);
-                if self.settings.refuse_invalid && spec.unusable.is_none() && !faults.is_empty() {
-                    spec.unusable = Some(api::validation::summary(&faults));
-                }
-                self.engine(engine::Delta::Flavor(spec));
+                self.engine(engine::Delta::Flavor(deltas::flavor(&object, self.settings.refuse_invalid)));
                 self.view.flavors.insert(name.to_owned(), object);
             }
             None => {
@@ -369,6 +361,7 @@ impl Control {
         if let Some(old) = self.view.remove_workload(name) {
             self.shapes.release(&old.shape);
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
+            self.spare_victims_of(&old.uid);
             self.planned.remove(&old.uid);
             self.evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
@@ -386,10 +379,6 @@ impl Control {
             Some(old) if old.uid == new.uid && old.version() > version => return,
             Some(old) if old.uid != new.uid => self.drop_workload(&name, now),
             _ => {}
-        }
-        if !new.reserved() || new.is("Evicted") {
-            // What was to be done about its quota is done.
-            self.evictions.remove(&new.uid);
         }
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
@@ -439,11 +428,14 @@ impl Control {
         } else {
             engine::Delta::Workload(self.engine_workload(workload))
         };
+        let uid = workload.uid.clone();
         if over || workload.reserved() {
-            let uid = workload.uid.clone();
             self.ration.forget(&uid);
         }
         self.engine(delta);
+        if over {
+            self.spare_victims_of(&uid);
+        }
     }
 }
 

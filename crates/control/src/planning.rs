@@ -5,7 +5,6 @@ use jiff::Timestamp;
 
 use crate::core::{Control, key, millis};
 use crate::measure::Measure;
-use crate::view::Name;
 use crate::write::Kind;
 
 impl Control {
@@ -23,18 +22,36 @@ impl Control {
 
     /// Tells the heads of the queues what they wait for.
     fn explain_block(&mut self, now: Timestamp) {
+        let mut heads = Vec::new();
         for queue in self.view.cluster_queues.keys() {
             let (active, _) = self.world.pending(queue);
             let Some(uid) = active.into_iter().next() else { continue };
-            let name: Option<&Name> = self.view.workload_names.get(&uid);
-            let Some(workload) = name.and_then(|name| self.view.workloads.get(name)) else { continue };
-            let verdict = engine::Verdict {
+            heads.push(engine::Verdict {
                 uid,
                 reason: engine::PendingReason::WaitingForPodsReady,
                 message: "waiting for all admitted workloads to be in PodsReady condition".to_owned(),
                 leading: true,
-            };
-            self.ration.take(verdict, workload, now, self.unpaced);
+            });
+        }
+        for verdict in heads {
+            self.tell(verdict, now);
+        }
+    }
+
+    /// Takes a victim that the engine has chosen.
+    pub(crate) fn evict_with_next_step(&mut self, eviction: engine::Eviction) {
+        if let Some(name) = self.view.workload_names.get(&eviction.uid) {
+            self.dirty.insert(key(Kind::Workload, name));
+            self.evictions.insert(eviction.uid.clone(), eviction);
+        }
+    }
+
+    /// A workload that asks for quota no longer: whom it was to preempt, and who was not told so yet, may stay.
+    pub(crate) fn spare_victims_of(&mut self, preemptor: &str) {
+        let spared = self.evictions.extract_if(.., |_, eviction| eviction.preemptor == preemptor);
+        for uid in spared.map(|(uid, _)| uid).collect::<Vec<_>>() {
+            // An unknown uid means the victim has gone by itself.
+            let _ = self.world.apply(engine::Delta::Forget(uid));
         }
     }
 
@@ -85,17 +102,11 @@ impl Control {
                 labels: vec![("preempting_cluster_queue", queue.to_owned()), ("reason", eviction.reason.to_owned())],
                 by: 1,
             });
-            if let Some(name) = self.view.workload_names.get(&eviction.uid) {
-                self.dirty.insert(key(Kind::Workload, name));
-                self.evictions.insert(eviction.uid.clone(), eviction);
-            }
+            self.evict_with_next_step(eviction);
         }
-        for verdict in plan.verdicts.into_iter().filter(|verdict| verdict.leading || !self.heads_only) {
-            if let Some(workload) =
-                self.view.workload_names.get(&verdict.uid).and_then(|name| self.view.workloads.get(name))
-            {
-                self.ration.take(verdict, workload, now, self.unpaced);
-            }
+        let heads_only = self.heads_only;
+        for verdict in plan.verdicts.into_iter().filter(|verdict| verdict.leading || !heads_only) {
+            self.tell(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
             self.timers.entry(at).or_default();

@@ -21,6 +21,8 @@ pub(crate) struct Shape {
     pub(crate) digests: Vec<PodSetDigest>,
     /// What a stop brings back.
     pub(crate) originals: Vec<TemplateParts>,
+    /// Why the pod sets are not legal, whatever surrounds them: the schema of today may be stricter than that of their day.
+    illegal: Option<String>,
     /// Why the pod sets are not legal or their requests out of bounds.
     pub(crate) refused: Option<String>,
 }
@@ -49,9 +51,11 @@ impl Shapes {
         if let Some(shape) = self.known.get(source.as_str()) {
             return shape.clone();
         }
+        let faults = api::validation::validate_pod_sets(pod_sets);
+        let illegal = (around.strict && !faults.is_empty()).then(|| api::validation::summary(&faults));
         let originals = pod_sets.iter().map(|set| TemplateParts::of(&set.template, set.effective_count())).collect();
         let source: Arc<str> = source.into();
-        let shape = Arc::new(compute(source.clone(), &reduced, digests, originals, around));
+        let shape = Arc::new(compute(source.clone(), &reduced, Fixed { digests, originals, illegal }, around));
         self.known.insert(source, shape.clone());
         shape
     }
@@ -80,8 +84,8 @@ impl Shapes {
             if namespace.is_some_and(|namespace| namespace != place) {
                 continue;
             }
-            let originals = shape.originals.clone();
-            let new = compute(shape.source.clone(), &reduced, digests, originals, &around(&place));
+            let fixed = Fixed { digests, originals: shape.originals.clone(), illegal: shape.illegal.clone() };
+            let new = compute(shape.source.clone(), &reduced, fixed, &around(&place));
             if new.pod_sets != shape.pod_sets || new.refused != shape.refused {
                 let new = Arc::new(new);
                 renewed.push((std::mem::replace(shape, new.clone()), new));
@@ -91,18 +95,18 @@ impl Shapes {
     }
 }
 
-fn compute(
-    source: Arc<str>,
-    reduced: &[api::PodSet],
+/// What of a shape does not depend on its surroundings.
+struct Fixed {
     digests: Vec<PodSetDigest>,
     originals: Vec<TemplateParts>,
-    around: &Surroundings<'_>,
-) -> Shape {
+    illegal: Option<String>,
+}
+
+fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &Surroundings<'_>) -> Shape {
+    let Fixed { digests, originals, illegal } = fixed;
     let overhead = |class: &str| around.overheads.get(class);
     let needs = berth_jobs::workload_needs(reduced, &around.limits, overhead, &around.rules);
     let pod_sets = needs.pod_sets.into_iter().map(deltas::pod_set).collect();
-    // What the schema refuses today may have been stored under an older one.
-    let invalid = api::validation::validate_pod_sets(reduced);
-    let invalid = (around.strict && !invalid.is_empty()).then(|| api::validation::summary(&invalid));
-    Shape { source, pod_sets, digests, originals, refused: invalid.or(needs.refused) }
+    let refused = illegal.clone().or(needs.refused);
+    Shape { source, pod_sets, digests, originals, illegal, refused }
 }

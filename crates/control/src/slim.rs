@@ -56,7 +56,7 @@ impl Control {
             max_execution_seconds: spec.maximum_execution_time_seconds,
             preemption_gated: !spec.preemption_gates.is_empty(),
             unsupported: berth_jobs::unsupported_workload(object).or_else(|| {
-                let faults = api::validation::validate_workload(object);
+                let faults = api::validation::validate_beside_pod_sets(object);
                 (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
             }),
             shape,

@@ -692,3 +692,41 @@ fn a_check_that_rejects_deactivates_the_workload() {
     assert!(!cluster.is("a", "QuotaReserved"));
     assert!(cluster.notices.iter().any(|notice| notice.reason == "AdmissionCheckRejected"));
 }
+
+#[test]
+fn a_victim_stays_when_its_preemptor_goes_before_it_was_told() {
+    let mut cluster = lent_out();
+    cluster.faults.push((Purpose::Evict, Outcome::Busy(20_000), false));
+    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.pass(5);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "mine"));
+    cluster.pass(60);
+    assert!(cluster.is("borrower", "Admitted") && !cluster.is("borrower", "Evicted"));
+    // The next one finds it as a victim like any other.
+    cluster.put(Kind::Job, job("again", "owner", "2", true));
+    cluster.pass(30);
+    assert!(cluster.is("again", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
+}
+
+#[test]
+fn an_illegal_queue_stays_inactive_when_its_check_changes() {
+    use berth_control::event::{Change, Observation};
+    let check = |status: &str| {
+        let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
+            "status": {"conditions": [{"type": "Active", "status": status, "reason": "Active", "message": "",
+                "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
+        Observation::AdmissionCheck(Change::Apply(serde_json::from_value(check).unwrap()))
+    };
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("default", "-1")]);
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
+    cluster.put(Kind::ClusterQueue, queue);
+    for status in ["False", "True"] {
+        cluster.control.observe(check(status), cluster.now);
+        cluster.pass(10);
+        let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
+        assert_eq!(status["status"], json!("False"));
+        assert!(status["message"].as_str().unwrap().contains("nominalQuota"), "{status}");
+    }
+}

@@ -20,6 +20,24 @@ pub enum ShareStrategy {
     LessThanInitialShare,
 }
 
+impl std::str::FromStr for ShareStrategy {
+    type Err = String;
+
+    /// Kueue's name of a strategy.
+    ///
+    /// # Errors
+    /// Names what is allowed.
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "LessThanOrEqualToFinalShare" => Ok(Self::LessThanOrEqualToFinalShare),
+            "LessThanInitialShare" => Ok(Self::LessThanInitialShare),
+            other => Err(format!(
+                "unknown strategy `{other}`; allowed are LessThanOrEqualToFinalShare and LessThanInitialShare"
+            )),
+        }
+    }
+}
+
 /// Fair sharing between queues and cohorts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FairSharing {
@@ -60,6 +78,26 @@ pub struct Gates {
     pub fair_preempt_within_nominal: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
     pub recompute_overlap: bool,
+}
+
+impl Gates {
+    /// The gates under Kueue's names, each as `value` says; where that says nothing, the default.
+    #[must_use]
+    pub fn named(value: impl Fn(&str) -> Option<bool>) -> Self {
+        let mut gates = Self::default();
+        for (name, gate) in [
+            ("FlavorFungibility", &mut gates.flavor_fungibility),
+            ("FlavorFungibilityPreserveScanProgress", &mut gates.preserve_scan_progress),
+            ("PrioritySortingWithinCohort", &mut gates.priority_sorting),
+            ("PrioritizePreemptorWorkloads", &mut gates.prioritize_preemptors),
+            ("FairSharingPrioritizeNonBorrowing", &mut gates.fair_prefer_non_borrowing),
+            ("FairSharingPreemptWithinNominal", &mut gates.fair_preempt_within_nominal),
+            ("RecomputeAssignmentUponPreemptionTargetsOverlap", &mut gates.recompute_overlap),
+        ] {
+            *gate = value(name).unwrap_or(*gate);
+        }
+        gates
+    }
 }
 
 impl Default for Gates {

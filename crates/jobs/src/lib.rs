@@ -28,7 +28,7 @@ pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceede
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, workload_needs};
 pub use patch::merge_diff;
-pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden, selects_forbidden};
+pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};
 pub use priority::{EffectivePriority, effective_priority};
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};

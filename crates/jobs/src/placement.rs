@@ -185,8 +185,7 @@ pub fn parse_forbidden(text: &str) -> Result<Vec<(String, Vec<String>)>, String>
 }
 
 /// The first entry of a node selector that is forbidden: key and value.
-#[must_use]
-pub fn selects_forbidden(
+fn selects_forbidden(
     forbidden: &[(String, Vec<String>)],
     node_selector: &BTreeMap<String, String>,
 ) -> Option<(String, String)> {

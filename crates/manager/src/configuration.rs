@@ -249,33 +249,18 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
         ignore_undeclared,
         fair_sharing,
         partial_admission: gates.on("PartialAdmission"),
-        gates: EngineGates {
-            flavor_fungibility: gates.on("FlavorFungibility"),
-            preserve_scan_progress: gates.on("FlavorFungibilityPreserveScanProgress"),
-            priority_sorting: gates.on("PrioritySortingWithinCohort"),
-            fair_prefer_non_borrowing: gates.on("FairSharingPrioritizeNonBorrowing"),
-            fair_preempt_within_nominal: gates.on("FairSharingPreemptWithinNominal"),
-            recompute_overlap: gates.on("RecomputeAssignmentUponPreemptionTargetsOverlap"),
-            ..EngineGates::default()
-        },
+        // PrioritizePreemptorWorkloads keeps the engine's own default; see docs/decisions/no-eviction-loops.md.
+        gates: EngineGates::named(|name| (name != "PrioritizePreemptorWorkloads").then(|| gates.on(name))),
     })
 }
 
 /// The list is one of Kueue's three: both strategies, or the first or the second alone; absent is both.
 fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, String> {
-    let mut strategies = Vec::new();
-    for name in block.preemption_strategies.iter().flatten() {
-        strategies.push(match name.as_str() {
-            "LessThanOrEqualToFinalShare" => ShareStrategy::LessThanOrEqualToFinalShare,
-            "LessThanInitialShare" => ShareStrategy::LessThanInitialShare,
-            other => {
-                return Err(format!(
-                    "fairSharing.preemptionStrategies: unknown strategy `{other}`; allowed are \
-                     LessThanOrEqualToFinalShare and LessThanInitialShare"
-                ));
-            }
-        });
-    }
+    let names = block.preemption_strategies.iter().flatten();
+    let strategies = names
+        .map(|name| name.parse())
+        .collect::<Result<Vec<ShareStrategy>, String>>()
+        .map_err(|error| format!("fairSharing.preemptionStrategies: {error}"))?;
     if strategies.len() > 1
         && strategies != [ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare]
     {

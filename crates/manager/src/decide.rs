@@ -167,14 +167,14 @@ fn answer(objects: &[Value], config: &str, now: Timestamp, output: Output) -> an
         }
     }
     offline.run(u64::MAX);
-    let owned: Vec<String> = decisions(&mut offline).iter().filter_map(|decision| decision.job.clone()).collect();
+    let decisions = decisions(&mut offline);
     for key in offline.objects().keys().filter(|key| key.kind == Kind::Job) {
         let name = format!("{}/{}", key.namespace, key.name);
-        if !owned.contains(&name) {
+        if !decisions.iter().any(|decision| decision.job.as_ref() == Some(&name)) {
             ignored.push(format!("Job {name}: it has no Workload (no queue name, or not suspended yet)"));
         }
     }
-    let answer = Answer { decisions: decisions(&mut offline), ignored };
+    let answer = Answer { decisions, ignored };
     match output {
         Output::Text => Ok(as_text(&answer)),
         Output::Yaml => serde_saphyr::to_string(&answer).map_err(|error| anyhow!("{error}")),

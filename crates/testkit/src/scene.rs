@@ -33,16 +33,13 @@ pub struct Scene {
 pub fn settings(case: &Case) -> Result<Settings, String> {
     let on = |gate: &str, default: bool| case.gate(gate).unwrap_or(default);
     let config = &case.config;
-    let strategy = |name: &String| match name.as_str() {
-        "LessThanOrEqualToFinalShare" => Ok(ShareStrategy::LessThanOrEqualToFinalShare),
-        "LessThanInitialShare" => Ok(ShareStrategy::LessThanInitialShare),
-        other => Err(format!("config.fairSharing.preemptionStrategies: unknown {other:?}")),
-    };
     let fair_sharing = match &config.fair_sharing {
         None => None,
         Some(fair) => {
             let names = fair.preemption_strategies.iter().flatten();
-            Some(FairSharing { strategies: names.map(strategy).collect::<Result<_, _>>()? })
+            let strategies: Result<Vec<ShareStrategy>, String> = names.map(|name| name.parse()).collect();
+            let strategies = strategies.map_err(|error| format!("config.fairSharing.preemptionStrategies: {error}"))?;
+            Some(FairSharing { strategies })
         }
     };
     let ignore_undeclared = match config.quota_check_strategy.as_deref() {
@@ -105,14 +102,10 @@ fn options(case: &Case, fair_sharing: Option<FairSharing>, ignore_undeclared: bo
         ignore_undeclared,
         fair_sharing,
         partial_admission: on("PartialAdmission", true),
+        // A case that does not name the gate was recorded with Kueue's default, which is not ours.
         gates: Gates {
-            flavor_fungibility: on("FlavorFungibility", true),
-            preserve_scan_progress: on("FlavorFungibilityPreserveScanProgress", true),
-            priority_sorting: on("PrioritySortingWithinCohort", true),
             prioritize_preemptors: on("PrioritizePreemptorWorkloads", false),
-            fair_prefer_non_borrowing: on("FairSharingPrioritizeNonBorrowing", true),
-            fair_preempt_within_nominal: on("FairSharingPreemptWithinNominal", true),
-            recompute_overlap: on("RecomputeAssignmentUponPreemptionTargetsOverlap", true),
+            ..Gates::named(|name| case.gate(name))
         },
     })
 }

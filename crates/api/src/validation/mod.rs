@@ -15,7 +15,7 @@ use std::fmt;
 pub use cluster_queue::{validate_cluster_queue, validate_cohort};
 pub use metadata::admission_gates;
 pub use resource_flavor::validate_resource_flavor;
-pub use workload::{validate_pod_sets, validate_workload};
+pub use workload::{validate_beside_pod_sets, validate_pod_sets, validate_workload};
 
 /// One broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

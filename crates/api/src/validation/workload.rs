@@ -13,10 +13,17 @@ use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
 
 /// Pod sets, admission, checks and annotations of a Workload are consistent with each other.
 pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
+    let mut errors = validate_pod_sets(&workload.spec.pod_sets);
+    errors.extend(validate_beside_pod_sets(workload));
+    errors
+}
+
+/// What [`validate_workload`] finds and [`validate_pod_sets`] does not: metadata, status, and the pod sets together.
+pub fn validate_beside_pod_sets(workload: &Workload) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let sets = &workload.spec.pod_sets;
-    errors.extend(validate_pod_sets(sets));
-    let annotations = workload.metadata.annotations.clone().unwrap_or_default();
+    let none = BTreeMap::new();
+    let annotations = workload.metadata.annotations.as_ref().unwrap_or(&none);
     let variable = sets.iter().filter(|set| set.min_count.is_some()).count();
     let mut refuse = |message: &str| errors.push(FieldError::new("spec.podSets", variable.to_string(), message));
     if variable > 1 {
@@ -25,7 +32,7 @@ pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     if variable > 0 && annotations.get(ELASTIC_JOB).is_some_and(|value| value == "true") {
         refuse("partial admission and elastic job cannot be used together");
     }
-    errors.extend(metadata::admission_gates(&annotations).err());
+    errors.extend(metadata::admission_gates(annotations).err());
     if let Some(status) = &workload.status {
         validate_status(sets, status, &mut errors);
     }

@@ -6,10 +6,10 @@ use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use super::workload::{REPORTER, SCHEDULER, notice, status_write};
-use crate::core::{Control, key};
+use crate::core::Control;
 use crate::flight::Decision;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, Purpose};
+use crate::write::{EventType, Purpose};
 
 /// Message of the Preempted condition, in Kueue's words. What is empty is unknown.
 #[must_use]
@@ -78,10 +78,7 @@ impl Control {
     ) -> Option<Vec<engine::Eviction>> {
         let evictions = self.world.evictions_for(uid, cluster_queue, needs, usage)?;
         for eviction in &evictions {
-            if let Some(name) = self.view.workload_names.get(&eviction.uid) {
-                self.dirty.insert(key(Kind::Workload, name));
-                self.evictions.insert(eviction.uid.clone(), eviction.clone());
-            }
+            self.evict_with_next_step(eviction.clone());
         }
         Some(evictions)
     }

@@ -8,6 +8,7 @@ use berth_quantity::Amount;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::workload::FINALIZER;
@@ -63,10 +64,8 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
 pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
     let found = match key.kind {
         Kind::ResourceFlavor => control.view.flavors.get(&key.name).map(|object| {
-            let mut faults = api::validation::validate_resource_flavor(object);
             let unusable = crate::deltas::flavor(object, control.settings.refuse_invalid).unusable;
-            faults.truncate(if unusable.is_some() { 0 } else { faults.len() });
-            (&object.metadata, unusable.unwrap_or_else(|| api::validation::summary(&faults)))
+            (&object.metadata, unusable.unwrap_or_default())
         }),
         Kind::Cohort => control
             .view
@@ -150,6 +149,11 @@ pub(crate) fn usage_of<'a>(workloads: impl Iterator<Item = &'a WorkloadView>, re
     usage
 }
 
+/// What is used of a cell.
+pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
+    usage.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default()
+}
+
 fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
     let Some(admission) = &workload.status.admission else { return };
     let remaining = |name: &str| workload.remaining(name, reclaims);
@@ -183,14 +187,18 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
         total: quantity(&cell.resource, total),
         borrowed: quantity(&cell.resource, borrowed),
     };
+    let flavors = |cell: &dyn Fn(&engine::CellUsage) -> api::ResourceUsage| {
+        let groups = by_flavor(&figures.reservation, cell).into_iter();
+        groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
+    };
     let new = api::ClusterQueueStatus {
         conditions,
         pending_workloads: count(figures.pending_active.saturating_add(figures.pending_inadmissible)),
         reserving_workloads: count(figures.reserving),
         admitted_workloads: Some(admitted),
-        flavors_reservation: by_flavor(&figures.reservation, |usage| cell(usage, usage.total, usage.borrowed)),
-        flavors_usage: by_flavor(&figures.reservation, |reserved| {
-            let total = usage.get(&(reserved.flavor.clone(), reserved.resource.clone())).copied().unwrap_or_default();
+        flavors_reservation: flavors(&|usage| cell(usage, usage.total, usage.borrowed)),
+        flavors_usage: flavors(&|reserved| {
+            let total = used(&usage, reserved);
             let nominal = reserved.total.sub(reserved.borrowed);
             let over =
                 if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
@@ -201,36 +209,37 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
     if new == old {
         return None;
     }
-    Some(draft(key, &object.metadata, serde_json::to_value(explicit(&new)).ok()?))
+    let mut status = explicit(&new);
+    if let (None, Some(map)) = (&new.fair_sharing, status.as_object_mut()) {
+        map.insert("fairSharing".into(), Value::Null);
+    }
+    Some(draft(key, &object.metadata, status))
 }
 
 fn count(value: u32) -> Option<i32> {
     i32::try_from(value).ok()
 }
 
-fn by_flavor(
-    cells: &[engine::CellUsage],
-    mut cell: impl FnMut(&engine::CellUsage) -> api::ResourceUsage,
-) -> Vec<api::FlavorUsage> {
-    let mut flavors: Vec<api::FlavorUsage> = Vec::new();
+/// What `cell` makes of each cell, by flavor in the order of the cells.
+fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -> R) -> Vec<(String, Vec<R>)> {
+    let mut flavors: Vec<(String, Vec<R>)> = Vec::new();
     for usage in cells {
         let resource = cell(usage);
-        match flavors.iter_mut().find(|flavor| flavor.name == usage.flavor) {
-            Some(flavor) => flavor.resources.push(resource),
-            None => flavors.push(api::FlavorUsage { name: usage.flavor.clone(), resources: vec![resource] }),
+        match flavors.iter_mut().find(|(flavor, _)| *flavor == usage.flavor) {
+            Some((_, resources)) => resources.push(resource),
+            None => flavors.push((usage.flavor.clone(), vec![resource])),
         }
     }
     flavors
 }
 
 /// A merge patch leaves out nothing: an empty list must be written as such, or the old one would stay.
-fn explicit(status: &api::ClusterQueueStatus) -> Value {
+fn explicit(status: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {
         for field in ["flavorsReservation", "flavorsUsage", "conditions"] {
             map.entry(field).or_insert_with(|| json!([]));
         }
-        map.entry("fairSharing").or_insert(Value::Null);
     }
     value
 }
@@ -250,41 +259,21 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
         name: cell.resource.clone(),
         total: quantity(&cell.resource, total),
     };
+    let flavors = |cell: &dyn Fn(&engine::CellUsage) -> api::LocalQueueResourceUsage| {
+        let groups = by_flavor(&figures.reservation, cell).into_iter();
+        groups.map(|(name, resources)| api::LocalQueueFlavorUsage { name, resources }).collect()
+    };
     let new = api::LocalQueueStatus {
         conditions,
         pending_workloads: count(figures.pending_active.saturating_add(figures.pending_inadmissible)),
         reserving_workloads: count(figures.reserving),
         admitted_workloads: Some(admitted),
-        flavors_reservation: local_flavors(&figures.reservation, |usage| cell(usage, usage.total)),
-        flavors_usage: local_flavors(&figures.reservation, |reserved| {
-            let total = usage.get(&(reserved.flavor.clone(), reserved.resource.clone())).copied().unwrap_or_default();
-            cell(reserved, total)
-        }),
+        flavors_reservation: flavors(&|usage| cell(usage, usage.total)),
+        flavors_usage: flavors(&|reserved| cell(reserved, used(&usage, reserved))),
         ..old.clone()
     };
     if new == old {
         return None;
     }
-    let mut status = serde_json::to_value(&new).ok()?;
-    if let Some(map) = status.as_object_mut() {
-        for field in ["flavorsReservation", "flavorsUsage", "conditions"] {
-            map.entry(field).or_insert_with(|| json!([]));
-        }
-    }
-    Some(draft(key, &object.metadata, status))
-}
-
-fn local_flavors(
-    cells: &[engine::CellUsage],
-    mut cell: impl FnMut(&engine::CellUsage) -> api::LocalQueueResourceUsage,
-) -> Vec<api::LocalQueueFlavorUsage> {
-    let mut flavors: Vec<api::LocalQueueFlavorUsage> = Vec::new();
-    for usage in cells {
-        let resource = cell(usage);
-        match flavors.iter_mut().find(|flavor| flavor.name == usage.flavor) {
-            Some(flavor) => flavor.resources.push(resource),
-            None => flavors.push(api::LocalQueueFlavorUsage { name: usage.flavor.clone(), resources: vec![resource] }),
-        }
-    }
-    flavors
+    Some(draft(key, &object.metadata, explicit(&new)))
 }

@@ -133,7 +133,6 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return reserve(control, workload, admission, now);
     }
     if let Some(eviction) = control.evictions.get(&workload.uid)
-        && control.view.workload_names.contains_key(&eviction.preemptor)
         && workload.reserved()
         && !workload.is("Evicted")
     {
@@ -392,9 +391,8 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     }
     match pods_ready_timeout(control, workload, admitted, now) {
         Decision::Wait(due) => Decision::Wait(next.map_or(due, |other| other.min(due))),
-        Decision::Write(draft) => Decision::Write(draft),
         Decision::Done => next.map_or(Decision::Done, Decision::Wait),
-        Decision::Tell(notice) => Decision::Tell(notice),
+        decision => decision,
     }
 }
 
