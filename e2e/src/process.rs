@@ -21,11 +21,12 @@ doomed=$1; shift
 "$@" 3<&- &
 pid=$!
 echo "$pid" > "$0"
-( read -r _ <&3; kill -9 "$pid" 2>/dev/null; [ -n "$doomed" ] && rm -rf "$doomed"; : ) >/dev/null 2>&1 &
+( read -r _ <&3; : > "$0.stop"; kill -9 "$pid" 2>/dev/null; [ -n "$doomed" ] && rm -rf "$doomed"; : ) >/dev/null 2>&1 &
 watch=$!
 wait "$pid"
 code=$?
-kill -9 "$watch" 2>/dev/null
+# Once the end was asked for, the watch has a folder to remove and ends by itself.
+if [ -e "$0.stop" ]; then wait "$watch"; else kill -9 "$watch" 2>/dev/null; fi
 exit "$code"
 "#;
 
