@@ -10,7 +10,7 @@ endif
 CARGO ?= cargo
 say = @echo "== $(1)"
 
-.PHONY: help conformance build check test lint unit e2e smoke demo crds controlplane scenario night bench
+.PHONY: help conformance build check test lint tidy unit e2e smoke demo crds controlplane scenario night bench
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,11 +19,15 @@ build: ## Build the berth binary
 	$(call say,building berth)
 	$(CARGO) build --locked -p berth-manager
 
-lint: ## Check the format and run clippy on everything
+lint: tidy ## Check the house rules and the format, and run clippy on everything
 	$(call say,format)
 	$(CARGO) fmt --all --check
 	$(call say,clippy)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+tidy: ## Check the house rules (crates/xtask/src/tidy)
+	$(call say,house rules)
+	$(CARGO) run --locked --quiet -p berth-xtask -- tidy
 
 unit: ## Unit tests, cases and golden files; no control plane
 	$(call say,unit tests and cases)

@@ -79,6 +79,10 @@ impl<I: Id, T> Arena<I, T> {
     }
 }
 
+#[cfg_attr(
+    not(test),
+    expect(clippy::indexing_slicing, reason = "ids are given out by the arena they index, and never taken back")
+)]
 impl<I: Id, T> Index<I> for Arena<I, T> {
     type Output = T;
     fn index(&self, id: I) -> &T {
@@ -86,6 +90,10 @@ impl<I: Id, T> Index<I> for Arena<I, T> {
     }
 }
 
+#[cfg_attr(
+    not(test),
+    expect(clippy::indexing_slicing, reason = "ids are given out by the arena they index, and never taken back")
+)]
 impl<I: Id, T> IndexMut<I> for Arena<I, T> {
     fn index_mut(&mut self, id: I) -> &mut T {
         &mut self.items[id.index()]

@@ -6,6 +6,11 @@
 //! Start reading at [`World::apply`] (`world.rs`) and [`World::plan`] (`plan.rs`); one cycle is in `cycle.rs`, flavors in
 //! `flavors.rs`, quota arithmetic in `balance.rs` and `tree.rs`, victims in `preempt`.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
+
 mod account;
 mod afs;
 mod answers;
@@ -21,6 +26,7 @@ mod ids;
 mod matching;
 pub mod model;
 mod nominate;
+mod options;
 mod order;
 mod partial;
 mod pending;
@@ -40,10 +46,11 @@ pub use afs::{AdmissionFairSharing, entry_rate, kept, weighted_usage};
 pub use assignment::{Granular, Mode, PreemptionPossibility};
 pub use check::check;
 pub use model::*;
+pub use options::{FairSharing, Gates, Options, ShareStrategy};
 pub use order::{Nominee, Standing, compare_standing};
 pub use preempt::candidates::policy_allows;
 pub use share::{Share, ShareFigures};
 pub use steps::{AssignInput, AssignmentReport, AttemptReport, FlavorReport, PodSetReport, StandIn};
 pub use steps_preempt::{flavor_preferred, reduce_counts};
 pub use steps_queue::Outcome;
-pub use world::{Changed, FairSharing, Gates, Options, ShareStrategy, World};
+pub use world::{Changed, World};

@@ -6,11 +6,11 @@ use crate::assignment::{Assignment, Mode};
 use crate::balance::Usage;
 use crate::flavors::{self, Pins, Request};
 use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::options::Options;
 use crate::partial;
 use crate::preempt::{self, Ask, Target};
 use crate::store::{Progress, Store, Workload};
 use crate::tree::Tree;
-use crate::world::Options;
 
 /// An assignment and the victims it needs.
 pub(crate) type Nomination = (Assignment, Vec<Target>);

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::balance::Usage;
 use crate::ids::{NodeId, QueueId};
 use crate::model::Millis;
+use crate::options::Gates;
 use crate::share::{Share, borrows_any, share_of};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
-use crate::world::Gates;
 
 /// What decides between heads, besides shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,6 +4,11 @@
 //! decides an admission. Start reading at [`JobKind`] and its implementation [`BatchJob`]; the way of a job through this
 //! crate is [`build_workload`], [`workload_needs`], [`Placement::of`], `start_patch`, `stop_patch`, `restore_patch`.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
+
 mod batch_job;
 mod build;
 mod equivalence;

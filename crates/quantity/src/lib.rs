@@ -3,6 +3,11 @@
 //! Units are those of Kueue: milli for `cpu`, whole units for everything else. Nothing here uses floats, a clock or
 //! serde. Start reading at [`quota`] and [`request`]; text rules are in `parse` and `format`.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
+
 mod amount;
 mod format;
 mod parse;

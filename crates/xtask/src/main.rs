@@ -1,13 +1,15 @@
-//! Berth's tooling: what the repository generates about itself.
+//! Berth's tooling: what the repository generates about itself, and the house rules as a check.
 //!
 //! `cargo run -p berth-xtask -- crdgen` writes `crds/` from the types of `berth-api`; with `--check` it only reports
-//! what is stale. It never talks to a cluster. Start reading in `crd.rs` (one CRD from one kind), then `expand.rs`
-//! (from a schemars document to what the API server accepts).
+//! what is stale. `tidy` checks what no compiler knows: which crate may use what, where things lie. It never talks to a
+//! cluster. Start reading in `crd.rs` (one CRD from one kind), then `expand.rs` (from a schemars document to what the API
+//! server accepts); the rules are in `tidy`.
 
 mod crd;
 mod expand;
 mod kinds;
 mod pods;
+mod tidy;
 mod v1beta1;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +35,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Check the house rules.
+    Tidy,
 }
 
 fn main() -> Result<()> {
@@ -50,6 +54,18 @@ fn main() -> Result<()> {
             }
             println!("crdgen: {} kinds, {} files written", kinds::ALL.len(), stale.len());
             Ok(())
+        }
+        Command::Tidy => {
+            let found = tidy::findings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?;
+            for finding in &found {
+                println!("{finding}");
+            }
+            if found.is_empty() {
+                println!("tidy: the house rules are kept");
+                return Ok(());
+            }
+            eprintln!("tidy: {} against the house rules (crates/xtask/src/tidy)", found.len());
+            std::process::exit(1)
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What happens to a Job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
-//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2).
+//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`.
+
+mod stop;
 
 use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_jobs::{AdmittedAs, BatchJob, JobKind, Placement, PodSetDigest, Priority, Standing, TemplateParts};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
@@ -13,12 +15,10 @@ use super::workload::{has_finalizer, object_write, remove_finalizer, status_writ
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
-use crate::status::{find, since};
+use crate::status::find;
 use crate::view::{JobView, Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
-/// Time in which the job controller takes note of a start, or never will because the stop overtook it.
-const UNSEEN_START_SECONDS: i64 = 3;
 const REPORTER: &str = "batch/job-kueue-controller";
 
 /// Why no Workload can be made of a job.
@@ -323,77 +323,6 @@ impl Case<'_> {
             based_on: workload.version(),
             notices: Vec::new(),
         }))
-    }
-
-    /// Evicted: suspend, give the user's template back, and when the pods are gone release the quota.
-    fn stop(&self, workload: &WorkloadView) -> Decision {
-        if !self.suspended() {
-            let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
-            return self.suspend(&message.unwrap_or_default());
-        }
-        if !workload.reserved() {
-            return Decision::Done;
-        }
-        if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
-            return decision;
-        }
-        let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
-        let requeued = matches!(reason, Some("Preempted" | "NodeFailures"));
-        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
-    }
-
-    /// What has to be waited for or asked before a suspended job counts as stopped, `None` when nothing of it can run any
-    /// more. A job that is stopped right after its start may have pods of which its status does not know yet (invariant
-    /// L4): unless its controller was seen to take note of both, its pods are asked for after a while.
-    fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
-        if BatchJob::is_active(self.job) {
-            return Some(Decision::Done);
-        }
-        let known = self.control.at_rest.contains(&self.view.uid) || self.control.pods_gone.contains(&workload.uid);
-        if known || !self.placed() || !workload.reserved() {
-            return None;
-        }
-        if BatchJob::has_seen_start(self.job) {
-            // The controller writes the end of the stop into the job's status; that brings us back.
-            return (!BatchJob::has_come_to_rest(self.job)).then_some(Decision::Done);
-        }
-        let conditions = &workload.status.conditions;
-        let last = since(conditions, "Admitted", "True").max(since(conditions, "Evicted", "True"))?;
-        let due = last.checked_add(SignedDuration::from_secs(UNSEEN_START_SECONDS)).unwrap_or(last);
-        if due > self.now {
-            return Some(Decision::Wait(due));
-        }
-        Some(Decision::write(Draft {
-            purpose: Purpose::ProbePods,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::ProbePods { controller_uid: self.view.uid.clone() },
-            based_on: 0,
-            notices: Vec::new(),
-        }))
-    }
-
-    /// The next step towards the user's template, `None` when it is as the user wrote it.
-    fn restore(&self, workload: &WorkloadView) -> Option<Decision> {
-        if !BatchJob::needs_restore(self.job, &workload.shape.originals) {
-            return None;
-        }
-        if BatchJob::is_active(self.job) {
-            // The template may change only when no pod is left; the job's own change brings us back.
-            return Some(Decision::Done);
-        }
-        if !BatchJob::may_change_template(self.job) {
-            return Some(self.unlock());
-        }
-        let body = BatchJob::restore_patch(self.job, &workload.shape.originals)?;
-        Some(self.write(Purpose::RestoreTemplate, Subresource::None, body, Vec::new()))
-    }
-
-    /// Makes the template changeable; without such a step the job's own change is waited for.
-    fn unlock(&self) -> Decision {
-        match BatchJob::unlock_patch(self.job) {
-            Some(body) => self.write(Purpose::ClearStartTime, Subresource::Status, body, Vec::new()),
-            None => Decision::Done,
-        }
     }
 
     /// Suspended and not evicted: start it when it is admitted.

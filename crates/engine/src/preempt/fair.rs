@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::{NodeId, QueueId};
+use crate::options::{Gates, ShareStrategy};
 use crate::preempt::candidates::{Candidate, Right, collect_borrowers};
 use crate::preempt::classical::{fill_back, fits, leave};
 use crate::preempt::{Ask, Target};
 use crate::share::{Share, share_of};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
-use crate::world::{Gates, ShareStrategy};
 
 const RECLAIM: &str = "InCohortReclamation";
 const FAIR: &str = "InCohortFairSharing";

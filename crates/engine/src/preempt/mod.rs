@@ -12,9 +12,9 @@ use crate::assignment::PreemptionPossibility;
 use crate::balance::Units;
 use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::Millis;
+use crate::options::Options;
 use crate::store::{Store, Workload};
 use crate::tree::{Tree, Trial};
-use crate::world::Options;
 
 /// One victim and the reason of its Preempted condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,80 @@
+//! Admission checks between reservation and start.
+
+use berth_control::write::Kind;
+use serde_json::json;
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+
+/// A queue with one admission check and a job that holds quota; the second value is the name of its Workload.
+fn checked() -> (Cluster, String) {
+    use berth_control::event::{Change, Observation};
+    let mut cluster = Cluster::new();
+    let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
+        "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
+            "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
+    let check = Observation::AdmissionCheck(Change::Apply(serde_json::from_value(check).unwrap()));
+    cluster.control.observe(check, cluster.now);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("default", "1")]);
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("a", "QuotaReserved") && !cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
+    let workload = cluster.workload_of("a").unwrap();
+    assert_eq!(workload["status"]["admissionChecks"][0]["name"], json!("budget"));
+    assert_eq!(workload["status"]["admissionChecks"][0]["state"], json!("Pending"));
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
+    (cluster, name)
+}
+
+/// What the check's controller answers.
+fn answer(cluster: &mut Cluster, workload: &str, state: &str) {
+    let time = cluster.now.to_string();
+    let state = json!([{"name": "budget", "state": state, "message": "said so", "lastTransitionTime": time,
+        "requeueAfterSeconds": 30}]);
+    cluster.edit(Kind::Workload, "team", workload, &json!({"status": {"admissionChecks": state}}));
+}
+
+#[test]
+fn a_job_starts_when_its_check_is_ready() {
+    let (mut cluster, name) = checked();
+    answer(&mut cluster, &name, "Ready");
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+    cluster.complete("a");
+    cluster.pass(5);
+    assert!(cluster.is("a", "Finished"));
+}
+
+#[test]
+fn a_check_that_asks_for_a_retry_sends_the_job_back_for_a_while() {
+    let (mut cluster, name) = checked();
+    answer(&mut cluster, &name, "Retry");
+    cluster.pass(10);
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("AdmissionCheck"));
+    assert!(!cluster.is("a", "QuotaReserved"));
+    let check = &cluster.workload_of("a").unwrap()["status"]["admissionChecks"][0];
+    assert_eq!((&check["state"], &check["retryCount"]), (&json!("Pending"), &json!(1)));
+    assert_eq!(check["message"], json!("Reset to Pending after eviction. Previously: Retry"));
+    cluster.pass(40);
+    assert!(cluster.is("a", "QuotaReserved") && !cluster.is("a", "Admitted"));
+    answer(&mut cluster, &name, "Ready");
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn a_check_that_rejects_deactivates_the_workload() {
+    let (mut cluster, name) = checked();
+    answer(&mut cluster, &name, "Rejected");
+    cluster.pass(10);
+    let workload = cluster.workload_of("a").unwrap();
+    assert_eq!(workload["spec"]["active"], json!(false));
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("DeactivatedDueToAdmissionCheck"));
+    assert!(!cluster.is("a", "QuotaReserved"));
+    assert!(cluster.notices.iter().any(|notice| notice.reason == "AdmissionCheckRejected"));
+}

@@ -1,0 +1,121 @@
+//! Writes that fail or are lost, and objects that somebody else took away.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::json;
+
+use crate::cluster::{Cluster, job};
+use crate::one_queue;
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
+    let outcomes = [
+        (Outcome::Unknown("reset".into()), true),
+        (Outcome::Unknown("reset".into()), false),
+        (Outcome::Busy(100), false),
+        (Outcome::Conflict, false),
+        (Outcome::NotSent, false),
+    ];
+    let purposes = [
+        Purpose::CreateWorkload,
+        Purpose::ReserveQuota,
+        Purpose::StartJob,
+        Purpose::SetPodsReady,
+        Purpose::FinishWorkload,
+        Purpose::RemoveFinalizer,
+        Purpose::SuspendJob,
+    ];
+    for (outcome, happens) in outcomes {
+        for purpose in purposes {
+            let mut cluster = one_queue("1");
+            cluster.faults.push((purpose, outcome.clone(), happens));
+            cluster.put(Kind::Job, job("a", "lq", "1", false));
+            cluster.put(Kind::Job, job("b", "lq", "1", false));
+            let what = format!("{purpose:?} {outcome:?} {happens}");
+            let mut finished = Vec::new();
+            for _ in 0..2 {
+                cluster.pass(120);
+                let running: Vec<&str> =
+                    ["a", "b"].into_iter().filter(|name| cluster.job(name)["status"]["active"] == json!(1)).collect();
+                assert_eq!(running.len(), 1, "{what}: one job has quota, running {running:?}, {:?}", cluster.writes);
+                cluster.complete(running[0]);
+                finished.push(running[0]);
+            }
+            cluster.pass(120);
+            for name in ["a", "b"] {
+                assert!(cluster.is(name, "Finished"), "{what}: {name} is not finished");
+            }
+            let before = cluster.writes.len();
+            cluster.pass(300);
+            assert_eq!(cluster.writes.len(), before, "{what}: quiet at rest, {:?}", &cluster.writes[before..]);
+        }
+    }
+}
+
+#[test]
+fn a_conflict_without_a_cause_stops_nothing() {
+    for purpose in [Purpose::ReserveQuota, Purpose::StartJob, Purpose::FinishWorkload, Purpose::RemoveFinalizer] {
+        let mut cluster = one_queue("1");
+        cluster.conflicts_lie = true;
+        cluster.faults.extend([(purpose, Outcome::Conflict, false), (purpose, Outcome::Conflict, false)]);
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.pass(5);
+        // While it is in doubt whether the first has the quota, nobody else gets it.
+        cluster.put(Kind::Job, job("b", "lq", "1", true));
+        cluster.pass(60);
+        assert!(cluster.is("a", "Admitted") && !cluster.is("b", "Admitted"), "{purpose:?}: {:?}", cluster.writes);
+        assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{purpose:?}");
+        cluster.complete("a");
+        cluster.pass(60);
+        assert!(cluster.is("a", "Finished") && cluster.is("b", "Admitted"), "{purpose:?}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_workload_that_is_deleted_by_hand_comes_again() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let first = cluster.workload_of("a").unwrap()["metadata"].clone();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", first["name"].as_str().unwrap()));
+    // Its end is seen before the answer to the write that lets it go.
+    cluster.pass(10);
+    let second = &cluster.workload_of("a").expect("another workload")["metadata"];
+    assert_eq!((&second["name"], second["uid"] == first["uid"]), (&first["name"], false));
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
+    let mut cluster = one_queue("1");
+    let mut guest = job("guest", "lq", "1", true);
+    let sets = json!([{"name": "main", "count": 1, "template": guest["spec"]["template"]}]);
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    let workload = json!({"metadata": {"namespace": "team", "name": "before"},
+        "spec": {"queueName": "lq", "active": true, "podSets": sets}});
+    cluster.settle();
+    cluster.put(Kind::Workload, workload);
+    // Its reservation is on its way when the job arrives.
+    let under_way = cluster.control.step(cluster.now);
+    assert!(under_way.writes.iter().any(|write| write.purpose == Purpose::ReserveQuota));
+    cluster.put(Kind::Job, guest);
+    let blocked = cluster.control.step(cluster.now);
+    assert!(blocked.writes.iter().all(|write| write.purpose != Purpose::AdoptWorkload));
+    cluster.take(blocked);
+    cluster.take(under_way);
+    cluster.settle();
+    assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_new_leader_finds_everything_as_it_is() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(10);
+    let writes = cluster.writes.len();
+    cluster.control.lead(None);
+    cluster.pass(60);
+    cluster.control.lead(Some(berth_control::write::Term(2)));
+    cluster.pass(60);
+    assert_eq!(cluster.writes.len(), writes, "{:?}", &cluster.writes[writes..]);
+}

@@ -1,0 +1,308 @@
+//! The life of a job, and what is told and counted of it.
+
+use berth_control::measure::Measure;
+use berth_control::write::Kind;
+use serde_json::json;
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::one_queue;
+
+#[test]
+fn a_job_is_admitted_runs_and_gives_its_quota_back() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
+    let spec = &cluster.job("a")["spec"];
+    assert_eq!(spec["suspend"], json!(false));
+    assert_eq!(spec["template"]["spec"]["nodeSelector"], json!({"tier": "reserved"}));
+    cluster.complete("a");
+    cluster.settle();
+    assert!(cluster.is("a", "Finished"));
+    assert_eq!(cluster.condition("a", "Finished").unwrap()["reason"], json!("Succeeded"));
+    assert!(cluster.workload_of("a").unwrap()["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty));
+    cluster.pass(10);
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("0"), "{status}");
+    assert_eq!(status["pendingWorkloads"], json!(0));
+    let about_the_job = cluster.writes.iter().filter(|(_, key)| matches!(key.kind, Kind::Job | Kind::Workload)).count();
+    assert!(about_the_job <= 6, "{:?}", cluster.writes);
+}
+
+#[test]
+fn what_is_over_is_left_alone_whatever_is_forgotten_of_it() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    cluster.complete("a");
+    cluster.settle();
+    assert!(cluster.is("a", "Finished"));
+    cluster.pass(10);
+    let counted = |cluster: &mut Cluster, wanted: &str| {
+        let measures = cluster.control.drain_measures();
+        let named = measures.iter().filter(|m| matches!(m, Measure::Count { name, .. } if *name == wanted));
+        named.count()
+    };
+    assert_eq!(counted(&mut cluster, "kueue_admitted_workloads"), 1);
+    let before = cluster.writes.len();
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let label = json!({"metadata": {"labels": {"seen": "again"}}});
+    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.edit(Kind::Workload, "team", &name, &label);
+    cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"labels": {"seen": "twice"}}}));
+    cluster.pass(10);
+    assert_eq!(cluster.writes.len(), before, "{:?}", cluster.writes);
+    assert_eq!(counted(&mut cluster, "kueue_admitted_workloads"), 0);
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.pass(10);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+    assert!(cluster.workload_of("a").is_none());
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn a_job_that_comes_running_is_suspended_first() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "2", false));
+    cluster.settle();
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    let reserved = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!((&reserved["status"], &reserved["reason"]), (&json!("False"), &json!("ExceedsMaxQuota")));
+    assert_eq!(
+        reserved["message"],
+        json!(
+            "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously considered \
+             podsets requests (0) + current podset request (2) > maximum capacity (1)"
+        )
+    );
+}
+
+#[test]
+fn the_second_waits_until_the_first_is_over() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert!(!cluster.is("b", "QuotaReserved"));
+    assert_eq!(cluster.condition("b", "QuotaReserved").unwrap()["reason"], json!("WaitingForQuota"));
+    cluster.complete("a");
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn a_running_job_resumed_by_hand_without_quota_is_suspended_again() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    cluster.edit(Kind::Job, "team", "b", &json!({"spec": {"suspend": false}}));
+    cluster.settle();
+    assert_eq!(cluster.job("b")["spec"]["suspend"], json!(true));
+    assert!(!cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let before = job("a", "lq", "1", true)["spec"]["template"].clone();
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.settle();
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    assert!(!cluster.is("a", "QuotaReserved"), "{}", cluster.workload_of("a").unwrap());
+    let template = &cluster.job("a")["spec"]["template"];
+    assert_eq!(template["metadata"]["labels"], before["metadata"]["labels"]);
+    assert!(template["spec"]["nodeSelector"].as_object().is_none_or(serde_json::Map::is_empty), "{template}");
+    assert!(template["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty), "{template}");
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("Deactivated"));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
+    cluster.complete("b");
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+}
+
+#[test]
+fn a_deleted_job_frees_its_quota_in_each_phase() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"));
+    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "b"));
+    cluster.settle();
+    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 0);
+}
+
+#[test]
+fn a_deleted_jobs_quota_is_in_use_until_its_pods_are_gone() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    let uid = cluster.job("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.pods_left.push(uid);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.pass(30);
+    assert!(!cluster.is("b", "QuotaReserved"), "the pods of a still hold the quota");
+    cluster.pods_left.clear();
+    cluster.pass(2);
+    assert!(cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn a_changed_limit_range_is_asked_of_those_who_wait() {
+    use berth_control::event::{Change, Observation};
+    let range = |cpu: &str| {
+        let object = json!({"metadata": {"name": "limits", "namespace": "team"}, "spec": {"limits": [
+            {"type": "Container", "defaultRequest": {"cpu": cpu}}]}});
+        Observation::LimitRange(Change::Apply(serde_json::from_value(object).unwrap()))
+    };
+    let mut cluster = one_queue("2");
+    cluster.control.observe(range("3"), cluster.now);
+    let mut object = job("a", "lq", "1", true);
+    object["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
+    cluster.put(Kind::Job, object);
+    cluster.settle();
+    assert_eq!(cluster.condition("a", "QuotaReserved").unwrap()["reason"], json!("ExceedsMaxQuota"));
+    cluster.control.observe(range("2"), cluster.now);
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
+    let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
+    assert_eq!(usage["cpu"], json!("2"));
+    // What was given stays as it was given.
+    cluster.control.observe(range("1"), cluster.now);
+    cluster.pass(10);
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("2"), "{status}");
+}
+
+fn counted(cluster: &mut Cluster, name: &str) -> Vec<(String, u64)> {
+    use berth_control::measure::Measure;
+    let mut found = std::collections::BTreeMap::<String, u64>::new();
+    for measure in cluster.control.drain_measures() {
+        let (series, labels, by) = match measure {
+            Measure::Count { name, labels, by } => (name, labels, by),
+            Measure::Observe { name, labels, .. } => (name, labels, 1),
+        };
+        if series == name {
+            let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            *found.entry(labels.join(",")).or_default() += by;
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn reservations_admissions_evictions_and_ends_are_counted_once() {
+    let run = |name: &str| {
+        let mut cluster = one_queue("1");
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.settle();
+        let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
+        cluster.settle();
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
+        cluster.pass(5);
+        cluster.complete("a");
+        cluster.pass(5);
+        counted(&mut cluster, name)
+    };
+    let queue = "cluster_queue=cq,priority_class=";
+    assert_eq!(run("kueue_quota_reserved_workloads"), [(queue.to_owned(), 2)]);
+    assert_eq!(run("kueue_admitted_workloads"), [(queue.to_owned(), 2)]);
+    assert_eq!(run("kueue_admission_wait_time_seconds"), [(queue.to_owned(), 2)]);
+    assert_eq!(run("kueue_finished_workloads"), [(queue.to_owned(), 1)]);
+    assert_eq!(run("kueue_execution_time_seconds"), [(queue.to_owned(), 1)]);
+    let evicted = "cluster_queue=cq,reason=Deactivated,underlying_cause=,priority_class=";
+    assert_eq!(run("kueue_evicted_workloads"), [(evicted.to_owned(), 1)]);
+    assert_eq!(run("kueue_evicted_workloads_once"), [(evicted.to_owned(), 1)]);
+    assert_eq!(run("kueue_local_queue_admitted_workloads"), [("name=lq,namespace=team,priority_class=".to_owned(), 2)]);
+    assert_eq!(run("kueue_workload_eviction_latency_seconds").len(), 1);
+}
+
+#[test]
+fn admission_waits_for_the_pods_of_those_before() {
+    let mut settings = crate::cluster::settings();
+    settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "9")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted") && !cluster.is("b", "QuotaReserved"));
+    let reserved = cluster.condition("b", "QuotaReserved").unwrap();
+    assert_eq!(reserved["reason"], json!("WaitingForPodsReady"));
+    assert_eq!(reserved["message"], json!("waiting for all admitted workloads to be in PodsReady condition"));
+    cluster.pods_stay_unready = false;
+    cluster.pass(5);
+    assert!(cluster.is("a", "PodsReady") && cluster.is("b", "Admitted"));
+}
+
+#[test]
+fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays() {
+    let mut settings = crate::cluster::settings();
+    settings.retain_deactivated_ms = Some(60_000);
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "9")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    let mut limited = job("limited", "lq", "1", true);
+    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("10");
+    cluster.put(Kind::Job, limited);
+    cluster.put(Kind::Job, job("by-user", "lq", "1", true));
+    cluster.settle();
+    let name = cluster.workload_of("by-user").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(30);
+    assert!(
+        cluster
+            .condition("limited", "Evicted")
+            .is_some_and(|c| c["reason"] == json!("DeactivatedDueToMaximumExecutionTimeExceeded")),
+        "{:?}",
+        cluster.workload_of("limited")
+    );
+    cluster.pass(90);
+    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "limited")));
+    assert!(cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "by-user")));
+}
+
+#[test]
+fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
+    use berth_control::event::{Change, Observation};
+    let class = |value: i32| {
+        let object = json!({"metadata": {"name": "high"}, "value": value});
+        Observation::WorkloadPriorityClass(Change::Apply(serde_json::from_value(object).unwrap()))
+    };
+    let mut cluster = one_queue("1");
+    let mut object = job("a", "lq", "1", true);
+    object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.put(Kind::Job, object);
+    cluster.pass(20);
+    let told = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound").count();
+    assert_eq!((told, cluster.workload_of("a").is_none()), (1, true));
+    cluster.control.observe(class(7), cluster.now);
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"));
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(7));
+    cluster.control.observe(class(9), cluster.now);
+    cluster.settle();
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(9));
+    assert!(cluster.is("a", "Admitted"));
+}

@@ -1,0 +1,23 @@
+//! Stories of jobs, told on a cluster that fits in a test.
+
+#![allow(unreachable_pub, reason = "the shared module is private to each test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod checks;
+mod cluster;
+mod faults;
+mod life;
+mod queues;
+mod sharing;
+
+use berth_control::write::Kind;
+use cluster::{Cluster, cluster_queue, flavor, local_queue};
+use serde_json::json;
+
+fn one_queue(quota: &str) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "reserved"})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", quota)]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster
+}

@@ -1,0 +1,158 @@
+//! Queues and what is wrong with them.
+
+use berth_control::write::Kind;
+use serde_json::json;
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::one_queue;
+
+#[test]
+fn hold_and_drain_evicts_and_a_restart_brings_the_job_back() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.settle();
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("ClusterQueueStopped"));
+    assert_eq!(cluster.condition("a", "Requeued").unwrap()["status"], json!("False"));
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["status"], json!("False"));
+}
+
+#[test]
+fn a_queue_may_come_after_its_jobs_and_a_flavor_after_the_queue() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.workload_of("a").is_some());
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "1")]));
+    cluster.pass(3);
+    assert!(!cluster.is("a", "QuotaReserved"));
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
+    assert_eq!((&status["reason"], &status["status"]), (&json!("FlavorNotFound"), &json!("False")), "{status}");
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn jobs_spill_from_tier_to_tier() {
+    let mut cluster = Cluster::new();
+    for tier in ["reserved", "spot"] {
+        cluster.put(Kind::ResourceFlavor, flavor(tier, json!({"tier": tier})));
+    }
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("reserved", "1"), ("spot", "1")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    for name in ["a", "b", "c"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+    }
+    cluster.settle();
+    let mut tiers: Vec<String> = ["a", "b", "c"]
+        .iter()
+        .map(|name| cluster.job(name)["spec"]["template"]["spec"]["nodeSelector"]["tier"].to_string())
+        .collect();
+    tiers.sort();
+    assert_eq!(tiers, ["\"reserved\"", "\"spot\"", "null"]);
+}
+
+#[test]
+fn what_today_is_refused_is_told_and_not_admitted() {
+    let cases = [
+        (json!({"count": -3}), "spec.podSets[0].count: Invalid value: \"-3\""),
+        (json!({"template": {"spec": {"containers": []}}}), "spec.podSets[0].template.spec.containers"),
+        (
+            json!({"template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "-1"}}}]}}}),
+            "spec.podSets[0].template.spec.containers[0].resources.requests[cpu]: Invalid value: \"-1\"",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut cluster = one_queue("5");
+        let mut set = json!({"name": "main", "count": 1, "template": {"spec": {"containers": [
+            {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}});
+        for (field, value) in change.as_object().unwrap() {
+            set[field] = value.clone();
+        }
+        let spec = json!({"queueName": "lq", "active": true, "podSets": [set]});
+        cluster.put(Kind::Workload, json!({"metadata": {"namespace": "team", "name": "bad"}, "spec": spec}));
+        cluster.put(Kind::Job, job("good", "lq", "1", true));
+        cluster.pass(10);
+        assert!(cluster.is("good", "Admitted"), "the other one goes on");
+        let bad = &cluster.objects[&Cluster::key(Kind::Workload, "team", "bad")]["status"]["conditions"];
+        let told = bad.as_array().unwrap().iter().find(|c| c["type"] == "QuotaReserved").unwrap();
+        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{told}");
+        assert!(told["message"].as_str().unwrap().starts_with(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_queue_that_says_something_unknown_admits_nothing() {
+    for (kind, name, spec) in [
+        (Kind::ClusterQueue, "cq", json!({"stopPolicy": "Perhaps"})),
+        (Kind::ClusterQueue, "cq", json!({"queueingStrategy": "LIFO"})),
+        (Kind::LocalQueue, "lq", json!({"stopPolicy": "Perhaps"})),
+    ] {
+        let mut cluster = one_queue("5");
+        let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
+        cluster.edit(kind, namespace, name, &json!({"spec": spec}));
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.pass(10);
+        assert!(!cluster.is("a", "QuotaReserved"), "{spec}");
+        let queue = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"]["conditions"][0];
+        assert_eq!(queue["status"], json!("False"), "{spec}: {queue}");
+        if kind == Kind::ClusterQueue {
+            let message = queue["message"].as_str().unwrap();
+            assert!(message.contains("spec.") && message.contains("supported values"), "{spec}: {queue}");
+        }
+    }
+}
+
+#[test]
+fn stored_objects_that_rules_refuse_stop_nobody_else() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::ResourceFlavor, {
+        let mut bad = flavor("bad", json!({}));
+        bad["spec"]["nodeTaints"] = json!([{"key": "not a key!", "effect": "NoSchedule"}]);
+        bad
+    });
+    let mut twice = cluster_queue("twice", None, &[("default", "1")]);
+    twice["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = json!("-3");
+    cluster.put(Kind::ClusterQueue, twice);
+    cluster.put(Kind::LocalQueue, local_queue("lost", "twice"));
+    cluster.put(Kind::Job, job("stuck", "lost", "1", true));
+    cluster.put(Kind::Job, job("fine", "lq", "1", true));
+    cluster.pass(10);
+    assert!(cluster.is("fine", "Admitted") && !cluster.is("stuck", "QuotaReserved"));
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "twice")]["status"];
+    let active = &status["conditions"][0];
+    assert_eq!(active["status"], json!("False"));
+    let message = active["message"].as_str().unwrap();
+    assert!(message.contains("nominalQuota") && message.contains("-3"), "{message}");
+    assert!(cluster.notices.iter().any(|notice| notice.key.name == "bad" && notice.message.contains("nodeTaints")));
+}
+
+#[test]
+fn an_illegal_queue_stays_inactive_when_its_check_changes() {
+    use berth_control::event::{Change, Observation};
+    let check = |status: &str| {
+        let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
+            "status": {"conditions": [{"type": "Active", "status": status, "reason": "Active", "message": "",
+                "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
+        Observation::AdmissionCheck(Change::Apply(serde_json::from_value(check).unwrap()))
+    };
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("default", "-1")]);
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
+    cluster.put(Kind::ClusterQueue, queue);
+    for status in ["False", "True"] {
+        cluster.control.observe(check(status), cluster.now);
+        cluster.pass(10);
+        let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
+        assert_eq!(status["status"], json!("False"));
+        assert!(status["message"].as_str().unwrap().contains("nominalQuota"), "{status}");
+    }
+}

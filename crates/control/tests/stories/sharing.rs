@@ -1,0 +1,80 @@
+//! Quota that is lent and taken back.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::json;
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+
+/// A queue whose members take back what they lent, one that only borrows, and three jobs of the borrower.
+fn lent_out() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut owner = cluster_queue("owner", Some("all"), &[("default", "2")]);
+    owner["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any"});
+    cluster.put(Kind::ClusterQueue, owner);
+    cluster.put(Kind::ClusterQueue, cluster_queue("guest", Some("all"), &[("default", "0")]));
+    cluster.put(Kind::LocalQueue, local_queue("owner", "owner"));
+    cluster.put(Kind::LocalQueue, local_queue("guest", "guest"));
+    cluster.put(Kind::Job, job("borrower", "guest", "2", true));
+    cluster.settle();
+    assert!(cluster.is("borrower", "Admitted"));
+    cluster
+}
+
+#[test]
+fn a_victim_is_evicted_once_and_comes_back() {
+    let mut cluster = lent_out();
+    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.pass(30);
+    assert!(cluster.is("mine", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
+    let evictions = cluster.count(Purpose::Evict);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "mine"));
+    cluster.pass(60);
+    assert!(cluster.is("borrower", "Admitted"), "{}", cluster.workload_of("borrower").unwrap());
+    assert_eq!((evictions, cluster.count(Purpose::Evict)), (1, 1));
+}
+
+#[test]
+fn the_quota_of_a_job_stopped_right_after_its_start_waits_for_the_job_controller() {
+    let mut cluster = lent_out();
+    // The controller has made pods and has not said so yet.
+    let key = Cluster::key(Kind::Job, "team", "borrower");
+    let uid = cluster.objects[&key]["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.controller_sleeps = true;
+    cluster.edit(
+        Kind::Job,
+        "team",
+        "borrower",
+        &json!({"status": {"startTime": null, "active": null, "ready": null, "conditions": [{"type": "Suspended", "status": "True"}]}}),
+    );
+    cluster.pods_left.push(uid);
+    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.pass(20);
+    assert!(cluster.is("borrower", "Evicted"));
+    assert_eq!(cluster.job("borrower")["spec"]["suspend"], json!(true));
+    assert!(
+        cluster.is("borrower", "QuotaReserved"),
+        "its pods are there: {}",
+        cluster.workload_of("borrower").unwrap()
+    );
+    assert!(!cluster.is("mine", "QuotaReserved"));
+    cluster.pods_left.clear();
+    cluster.controller_sleeps = false;
+    cluster.pass(20);
+    assert!(!cluster.is("borrower", "QuotaReserved") && cluster.is("mine", "Admitted"));
+}
+
+#[test]
+fn a_victim_stays_when_its_preemptor_goes_before_it_was_told() {
+    let mut cluster = lent_out();
+    cluster.faults.push((Purpose::Evict, Outcome::Busy(20_000), false));
+    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.pass(5);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "mine"));
+    cluster.pass(60);
+    assert!(cluster.is("borrower", "Admitted") && !cluster.is("borrower", "Evicted"));
+    // The next one finds it as a victim like any other.
+    cluster.put(Kind::Job, job("again", "owner", "2", true));
+    cluster.pass(30);
+    assert!(cluster.is("again", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
+}

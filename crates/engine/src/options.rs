@@ -1,0 +1,118 @@
+//! What the installation decides once.
+
+use crate::afs::AdmissionFairSharing;
+
+/// Strategies of fair-sharing preemption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareStrategy {
+    /// `LessThanOrEqualToFinalShare`.
+    LessThanOrEqualToFinalShare,
+    /// `LessThanInitialShare`.
+    LessThanInitialShare,
+}
+
+impl std::str::FromStr for ShareStrategy {
+    type Err = String;
+
+    /// Kueue's name of a strategy.
+    ///
+    /// # Errors
+    /// Names what is allowed.
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "LessThanOrEqualToFinalShare" => Ok(Self::LessThanOrEqualToFinalShare),
+            "LessThanInitialShare" => Ok(Self::LessThanInitialShare),
+            other => Err(format!(
+                "unknown strategy `{other}`; allowed are LessThanOrEqualToFinalShare and LessThanInitialShare"
+            )),
+        }
+    }
+}
+
+/// Fair sharing between queues and cohorts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FairSharing {
+    /// Preemption strategies in order; empty is Kueue's default of both.
+    pub strategies: Vec<ShareStrategy>,
+}
+
+/// What the installation decides once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Set when admission fair sharing is on.
+    pub admission_fair_sharing: Option<AdmissionFairSharing>,
+    /// Resources that no resource group covers do not count (`quotaCheckStrategy: IgnoreUndeclared`).
+    pub ignore_undeclared: bool,
+    /// Set when fair sharing is on.
+    pub fair_sharing: Option<FairSharing>,
+    /// Pod sets with `minCount` may be admitted with fewer pods.
+    pub partial_admission: bool,
+    /// Kueue's feature gates that change decisions.
+    pub gates: Gates,
+}
+
+/// Feature gates that change decisions; the defaults are Kueue's but for `prioritize_preemptors`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    /// `FlavorFungibility`: off, the first flavor that fits is taken, else the one with the best mode.
+    pub flavor_fungibility: bool,
+    /// `FlavorFungibilityPreserveScanProgress`: how far a scan got is kept for a cycle whatever changed.
+    pub preserve_scan_progress: bool,
+    /// `PrioritySortingWithinCohort`: priority orders the heads of a cycle.
+    pub priority_sorting: bool,
+    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first. On, unlike in Kueue, where others
+    /// may take what was freed for them, be evicted for it again, and so on for ever.
+    pub prioritize_preemptors: bool,
+    /// `FairSharingPrioritizeNonBorrowing`.
+    pub fair_prefer_non_borrowing: bool,
+    /// `FairSharingPreemptWithinNominal`.
+    pub fair_preempt_within_nominal: bool,
+    /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
+    pub recompute_overlap: bool,
+}
+
+impl Gates {
+    /// The gates under Kueue's names, each as `value` says; where that says nothing, the default.
+    #[must_use]
+    pub fn named(value: impl Fn(&str) -> Option<bool>) -> Self {
+        let mut gates = Self::default();
+        for (name, gate) in [
+            ("FlavorFungibility", &mut gates.flavor_fungibility),
+            ("FlavorFungibilityPreserveScanProgress", &mut gates.preserve_scan_progress),
+            ("PrioritySortingWithinCohort", &mut gates.priority_sorting),
+            ("PrioritizePreemptorWorkloads", &mut gates.prioritize_preemptors),
+            ("FairSharingPrioritizeNonBorrowing", &mut gates.fair_prefer_non_borrowing),
+            ("FairSharingPreemptWithinNominal", &mut gates.fair_preempt_within_nominal),
+            ("RecomputeAssignmentUponPreemptionTargetsOverlap", &mut gates.recompute_overlap),
+        ] {
+            *gate = value(name).unwrap_or(*gate);
+        }
+        gates
+    }
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self {
+            flavor_fungibility: true,
+            preserve_scan_progress: true,
+            priority_sorting: true,
+            prioritize_preemptors: true,
+            fair_prefer_non_borrowing: true,
+            fair_preempt_within_nominal: true,
+            recompute_overlap: true,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            admission_fair_sharing: None,
+            ignore_undeclared: false,
+            fair_sharing: None,
+            partial_admission: true,
+            gates: Gates::default(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Who may depend on whom: the arrows of docs/ARCHITECTURE.md, and for the pure crates every single dependency.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::Finding;
+
+/// A package of the workspace with its normal and build dependencies, and those of its tests.
+#[derive(Debug)]
+pub(crate) struct Package {
+    name: String,
+    ships: Vec<String>,
+    tests: Vec<String>,
+}
+
+/// What a crate may depend on.
+enum Others {
+    /// Nothing from outside but this.
+    Only(&'static [&'static str]),
+    /// Anything from outside but this.
+    AllBut(&'static [&'static str]),
+}
+
+struct Rule {
+    name: &'static str,
+    /// Crates of this workspace.
+    ours: &'static [&'static str],
+    others: Others,
+}
+
+/// A client, a runtime, or a second way to do what the runtime does.
+const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
+
+const RULES: [Rule; 10] = [
+    Rule { name: "quantity", ours: &[], others: Others::Only(&["thiserror"]) },
+    Rule { name: "api", ours: &["quantity"], others: Others::AllBut(CLIENTS) },
+    Rule { name: "engine", ours: &["quantity"], others: Others::Only(&["rustc-hash", "thiserror"]) },
+    Rule {
+        name: "jobs",
+        ours: &["api", "quantity"],
+        others: Others::Only(&["k8s-openapi", "serde", "serde_json", "sha1", "sha2", "thiserror"]),
+    },
+    Rule {
+        name: "control",
+        ours: &["api", "engine", "jobs", "quantity"],
+        others: Others::Only(&["jiff", "k8s-openapi", "kube-core", "rustc-hash", "serde", "serde_json", "thiserror"]),
+    },
+    // It performs; what decides is reached through control alone.
+    Rule { name: "runtime", ours: &["api", "control"], others: Others::AllBut(&[]) },
+    Rule { name: "manager", ours: &["control", "engine", "runtime"], others: Others::AllBut(&[]) },
+    Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
+    Rule { name: "xtask", ours: &["api"], others: Others::AllBut(CLIENTS) },
+    // It looks from outside, with names and manifests of its own: a wrong constant of ours cannot hide itself.
+    Rule { name: "e2e", ours: &[], others: Others::AllBut(&[]) },
+];
+
+/// The workspace as cargo reads it.
+pub(crate) fn packages(root: &Path) -> Result<Vec<Package>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    of_metadata(&serde_json::from_slice(&output.stdout).context("cargo metadata")?)
+}
+
+fn of_metadata(metadata: &Value) -> Result<Vec<Package>> {
+    let packages = metadata["packages"].as_array().context("packages")?;
+    Ok(packages.iter().map(package).collect())
+}
+
+fn package(package: &Value) -> Package {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named = |tests: bool| {
+        all.iter()
+            .filter(|dependency| (dependency["kind"] == "dev") == tests)
+            .map(|dependency| text(&dependency["name"]))
+            .collect()
+    };
+    Package { name: text(&package["name"]), ships: named(false), tests: named(true) }
+}
+
+pub(crate) fn check(packages: &[Package]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for package in packages {
+        let short = package.name.strip_prefix("berth-").unwrap_or(&package.name);
+        let path = if short == "e2e" { "e2e/Cargo.toml".to_owned() } else { format!("crates/{short}/Cargo.toml") };
+        let mut add = |message: String| found.push(Finding::new(&path, 0, message));
+        let Some(rule) = RULES.iter().find(|rule| rule.name == short) else {
+            add("a crate without a place among the arrows of docs/ARCHITECTURE.md".to_owned());
+            continue;
+        };
+        for name in &package.ships {
+            let allowed = match name.strip_prefix("berth-") {
+                Some(ours) => rule.ours.contains(&ours),
+                None => match &rule.others {
+                    Others::Only(names) => names.contains(&name.as_str()),
+                    Others::AllBut(names) => !names.contains(&name.as_str()),
+                },
+            };
+            if !allowed {
+                add(format!("{short} must not depend on {name}"));
+            }
+        }
+        // Tests of a pure crate run without a cluster, and without waiting.
+        if matches!(rule.others, Others::Only(_)) {
+            for name in package.tests.iter().filter(|name| CLIENTS.contains(&name.as_str())) {
+                add(format!("tests of {short} must not depend on {name}"));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn said(name: &str, dependencies: &Value) -> Vec<String> {
+        let metadata = json!({"packages": [{"name": name, "dependencies": dependencies}]});
+        check(&of_metadata(&metadata).unwrap()).iter().map(ToString::to_string).collect()
+    }
+
+    fn on(name: &str) -> Value {
+        json!([{"name": name, "kind": null}])
+    }
+
+    #[test]
+    fn arrows_point_down_only() {
+        for (from, to) in [
+            ("berth-engine", "berth-api"),
+            ("berth-engine", "serde"),
+            ("berth-quantity", "berth-engine"),
+            ("berth-jobs", "berth-control"),
+            ("berth-jobs", "berth-engine"),
+            ("berth-control", "berth-runtime"),
+            ("berth-control", "tokio"),
+            ("berth-control", "rand"),
+            ("berth-api", "kube"),
+            ("berth-runtime", "berth-engine"),
+            ("berth-runtime", "berth-testkit"),
+            ("berth-manager", "berth-testkit"),
+            ("berth-e2e", "berth-api"),
+            ("berth-util", "serde"),
+        ] {
+            assert_eq!(said(from, &on(to)).len(), 1, "{from} -> {to}");
+        }
+        for (from, to) in [("berth-engine", "berth-quantity"), ("berth-control", "jiff"), ("berth-runtime", "kube")] {
+            assert!(said(from, &on(to)).is_empty(), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn tests_of_pure_crates_have_no_client_either() {
+        assert!(said("berth-engine", &json!([{"name": "proptest", "kind": "dev"}])).is_empty());
+        assert_eq!(said("berth-engine", &json!([{"name": "tokio", "kind": "dev"}])).len(), 1);
+    }
+}

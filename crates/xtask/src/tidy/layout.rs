@@ -1,0 +1,153 @@
+//! Where things lie, how long files are, and how crates begin.
+
+use std::collections::BTreeSet;
+
+use super::{Finding, Tree};
+
+/// Everything that the top level may hold.
+const TOP: [&str; 23] = [
+    ".ci",
+    ".editorconfig",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "SECURITY.md",
+    "charts",
+    "clippy.toml",
+    "crates",
+    "crds",
+    "deny.toml",
+    "docs",
+    "e2e",
+    "examples",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    ".gitattributes",
+    "ARCHITECTURE.md",
+];
+
+/// Lines that a file may have.
+const LINES: usize = 500;
+/// Longer files that are accepted, and why.
+const LONGER: [(&str, &str); 0] = [];
+/// Written by a program.
+const GENERATED: [&str; 3] = ["Cargo.lock", "crds/", "e2e/controlplane/go.sum"];
+
+/// Names that say nothing.
+const EMPTY_NAMES: [&str; 5] = ["util", "utils", "helpers", "common", "misc"];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let top: BTreeSet<&str> =
+        tree.files().map(|(path, _)| path.split_once('/').map_or(path, |(folder, _)| folder)).collect();
+    for name in top.iter().filter(|name| !TOP.contains(name)) {
+        found.push(Finding::new(*name, 0, "has no place at the top level"));
+    }
+    for (path, text) in tree.files() {
+        let lines = text.lines().count();
+        let excused =
+            GENERATED.iter().any(|place| path.starts_with(place)) || LONGER.iter().any(|(long, _)| *long == path);
+        if lines > LINES && !excused {
+            found.push(Finding::new(path, 0, format!("{lines} lines; split it by topic, {LINES} are allowed")));
+        }
+        let named = path.split(['/', '.']).any(|part| EMPTY_NAMES.contains(&part.replace('-', "_").as_str()));
+        if named {
+            found.push(Finding::new(path, 0, "name it after what it is about"));
+        }
+        if is_root(path) && !text.starts_with("//! ") {
+            found.push(Finding::new(
+                path,
+                1,
+                "begins with `//!`: what it is for, what it never does, where to start reading",
+            ));
+        }
+        if path.ends_with(".md") {
+            let titles = titles(text);
+            if titles != 1 {
+                found.push(Finding::new(path, 0, format!("{titles} titles (`# `), one is wanted")));
+            }
+        }
+    }
+    for (path, _) in LONGER {
+        if tree.text(path).is_none_or(|text| text.lines().count() <= LINES) {
+            found.push(Finding::new(path, 0, "needs no exception for its length any more"));
+        }
+    }
+    found
+}
+
+/// The root of a crate, or of a test or program of its own.
+fn is_root(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["crates", _, "src", "lib.rs" | "main.rs"] | ["e2e", "src", "lib.rs"] => true,
+        ["crates", _, "tests", file] | ["e2e", "tests", file] | ["e2e", "src", "bin", file] => file.ends_with(".rs"),
+        ["crates", _, "tests", _, "main.rs"] | ["e2e", "tests", _, "main.rs"] => true,
+        _ => false,
+    }
+}
+
+/// First-level headings outside blocks of code.
+fn titles(text: &str) -> usize {
+    let mut code = false;
+    let mut count = 0;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        }
+        count += usize::from(!code && line.starts_with("# "));
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(path: &str, text: &str) -> Vec<String> {
+        check(&Tree::of(&[(path, text)])).iter().map(|finding| finding.message.clone()).collect()
+    }
+
+    #[test]
+    fn the_top_level_is_closed() {
+        assert_eq!(said("scripts/build.sh", ""), ["has no place at the top level"]);
+        assert!(said("charts/berth/Chart.yaml", "").is_empty());
+    }
+
+    #[test]
+    fn long_files_are_found_unless_a_program_writes_them() {
+        let long = "x\n".repeat(LINES + 1);
+        assert_eq!(said("crates/engine/src/a.rs", &long).len(), 1);
+        assert!(said("crates/engine/src/a.rs", &"x\n".repeat(LINES)).is_empty());
+        assert!(said("crds/a.yaml", &long).is_empty());
+    }
+
+    #[test]
+    fn empty_names_are_found() {
+        for path in ["crates/engine/src/util.rs", "crates/control/src/utils/a.rs", "e2e/src/helpers.rs"] {
+            assert_eq!(said(path, "").len(), 1, "{path}");
+        }
+        assert!(said("crates/engine/src/utility.rs", "").is_empty());
+    }
+
+    #[test]
+    fn crates_begin_with_what_they_are() {
+        for path in ["crates/engine/src/lib.rs", "e2e/src/lib.rs", "e2e/tests/a.rs", "e2e/tests/a/main.rs"] {
+            assert_eq!(said(path, "mod a;\n").len(), 1, "{path}");
+            assert!(said(path, "//! Text.\nmod a;\n").is_empty(), "{path}");
+        }
+        assert!(said("crates/engine/src/a.rs", "use b;").is_empty());
+    }
+
+    #[test]
+    fn a_page_has_one_title() {
+        assert!(said("docs/a.md", "# A\n```\n# comment\n```\n## B\n").is_empty());
+        assert_eq!(said("docs/a.md", "# A\n# B\n").len(), 1);
+        assert_eq!(said("docs/a.md", "A\n").len(), 1);
+    }
+}

@@ -1,0 +1,63 @@
+//! The house rules as a machine check: `cargo run -p berth-xtask -- tidy`.
+//!
+//! Each rule is a function from the repository ([`Tree`]) to findings, and has a test that shows it failing. What clippy and
+//! rustfmt say already is not said again; that the pure crates ask clippy for it, is.
+
+mod boundaries;
+mod layout;
+mod purity;
+mod source;
+mod text;
+mod tree;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+pub(crate) use tree::Tree;
+
+/// What is wrong, where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    path: String,
+    /// Line, from 1; 0 means the file as a whole.
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line, message: message.into() }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// Everything that the rules find in the repository at `root`.
+pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
+    let tree = Tree::read(root)?;
+    let mut found = boundaries::check(&boundaries::packages(root)?);
+    found.extend(purity::check(&tree));
+    found.extend(layout::check(&tree));
+    found.extend(text::check(&tree));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let found = findings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+        let list: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(list.is_empty(), "{}", list.join("\n"));
+    }
+}

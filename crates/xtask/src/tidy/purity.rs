@@ -1,0 +1,215 @@
+//! The pure crates: no clock, no I/O, no async, no randomness, no state of the process, no floats in amounts; and clippy is
+//! asked to refuse what may panic there.
+
+use std::collections::BTreeSet;
+
+use super::source::{is_name, shipped, test_modules};
+use super::{Finding, Tree};
+
+/// Crates that only compute.
+pub(crate) const PURE: [&str; 4] = ["quantity", "engine", "jobs", "control"];
+
+/// Modules of `std` that reach outside, or that make two runs differ.
+const MODULES: [&str; 9] = ["fs", "net", "env", "process", "thread", "io", "time", "sync", "os"];
+/// What of these modules is harmless.
+const HARMLESS: [&str; 3] = ["time::Duration", "sync::Arc", "sync::Weak"];
+/// Words that have no place in a pure crate, and why.
+const WORDS: [(&str, &str); 21] = [
+    ("Instant", "reads a clock: `now` is an argument"),
+    ("SystemTime", "reads a clock: `now` is an argument"),
+    ("tokio", "is a runtime"),
+    ("futures", "is for async"),
+    ("async", "belongs to the runtime"),
+    ("await", "belongs to the runtime"),
+    ("rand", "makes two runs differ"),
+    ("getrandom", "makes two runs differ"),
+    ("RandomState", "makes two runs differ"),
+    ("HashMap", "has no order: BTreeMap, a sorted Vec, or FxHashMap for look-ups only"),
+    ("HashSet", "has no order: BTreeSet, a sorted Vec, or FxHashSet for look-ups only"),
+    ("thread_local", "is state of the process"),
+    ("OnceLock", "is state of the process"),
+    ("OnceCell", "is state of the process"),
+    ("LazyLock", "is state of the process"),
+    ("Mutex", "is for threads"),
+    ("RwLock", "is for threads"),
+    ("println", "is output"),
+    ("eprintln", "is output"),
+    ("print", "is output"),
+    ("tracing", "is output"),
+];
+/// Calls that read a clock through a type that is welcome otherwise.
+const CALLS: [&str; 2] = ["Timestamp::now", "Zoned::now"];
+/// Where floats may be: nowhere in amounts, and in the engine only where Kueue's published contract is a float.
+const FLOATS: [&str; 3] =
+    ["crates/engine/src/share.rs", "crates/engine/src/afs.rs", "crates/engine/src/preempt/candidates.rs"];
+/// What each pure crate asks of clippy.
+const LINTS: [&str; 5] =
+    ["clippy::unwrap_used", "clippy::expect_used", "clippy::panic", "clippy::unreachable", "clippy::indexing_slicing"];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for name in PURE {
+        let folder = format!("crates/{name}/src/");
+        let root = format!("{folder}lib.rs");
+        if name != "control" {
+            asked_of_clippy(&root, tree.text(&root).unwrap_or_default(), &mut found);
+        }
+        let sources: Vec<(&str, &str)> =
+            tree.files().filter(|(path, _)| path.starts_with(&folder) && path.ends_with(".rs")).collect();
+        let tests: BTreeSet<String> = sources.iter().flat_map(|(path, text)| files_of_tests(path, text)).collect();
+        for (path, text) in sources.into_iter().filter(|(path, _)| !tests.contains(*path)) {
+            file(path, &shipped(text), &mut found);
+        }
+    }
+    found
+}
+
+fn asked_of_clippy(path: &str, text: &str, found: &mut Vec<Finding>) {
+    let text: String = text.split_whitespace().collect();
+    let attribute = text.split_once("#![cfg_attr(not(test),deny(").and_then(|(_, rest)| rest.split_once(")]"));
+    let asked = attribute.map(|(lints, _)| lints).unwrap_or_default();
+    let missing: Vec<&str> = LINTS.into_iter().filter(|lint| !asked.contains(lint)).collect();
+    if !missing.is_empty() {
+        found.push(Finding::new(path, 0, format!("#![cfg_attr(not(test), deny(...))] lacks {}", missing.join(", "))));
+    }
+}
+
+/// Files that a source names as modules of its tests.
+fn files_of_tests(path: &str, text: &str) -> Vec<String> {
+    let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+    let stem = file.trim_end_matches(".rs");
+    let inner = if matches!(stem, "lib" | "main" | "mod") { folder.to_owned() } else { format!("{folder}/{stem}") };
+    test_modules(text).iter().map(|module| format!("{inner}/{module}.rs")).collect()
+}
+
+fn file(path: &str, code: &str, found: &mut Vec<Finding>) {
+    let floats =
+        (path.starts_with("crates/quantity/") || path.starts_with("crates/engine/")) && !FLOATS.contains(&path);
+    for (index, line) in code.lines().enumerate() {
+        let mut add = |message: String| found.push(Finding::new(path, index + 1, message));
+        for word in line.split(|c| !is_name(c)) {
+            if let Some((_, why)) = WORDS.iter().find(|(banned, _)| *banned == word) {
+                add(format!("`{word}` {why}"));
+            }
+            if floats && matches!(word, "f32" | "f64") {
+                add(format!("`{word}`: amounts are integers"));
+            }
+        }
+        for call in CALLS.into_iter().filter(|call| line.contains(call)) {
+            add(format!("`{call}` reads a clock: `now` is an argument"));
+        }
+    }
+    for (line, used) in uses_of_std(code) {
+        let module = used.split("::").next().unwrap_or_default();
+        if MODULES.contains(&module) && !HARMLESS.contains(&used.as_str()) {
+            found.push(Finding::new(path, line, format!("`std::{used}` reaches outside")));
+        }
+    }
+}
+
+/// Paths below `std` with their lines, two names deep; groups in braces are taken apart.
+fn uses_of_std(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("std::") {
+        if code[..at].chars().next_back().is_some_and(is_name) {
+            continue;
+        }
+        let line = code[..at].matches('\n').count() + 1;
+        for first in branches(&code[at + "std::".len()..]) {
+            let name: String = first.chars().take_while(|c| is_name(*c)).collect();
+            match first[name.len()..].strip_prefix("::") {
+                Some(rest) => found.extend(branches(rest).into_iter().map(|second| {
+                    let second: String = second.chars().take_while(|c| is_name(*c) || *c == '*').collect();
+                    (line, format!("{name}::{second}"))
+                })),
+                None => found.push((line, name)),
+            }
+        }
+    }
+    found
+}
+
+/// The parts of a group in braces; the text itself when there is none.
+fn branches(text: &str) -> Vec<&str> {
+    let Some(inner) = text.trim_start().strip_prefix('{') else { return vec![text.trim_start()] };
+    let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
+    for (index, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                parts.push(inner[start..index].trim());
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(inner[start..index].trim());
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.into_iter().filter(|part| !part.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKS: &str = "#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing))]\n";
+
+    /// Messages about `source` as a module of the engine.
+    fn said(source: &str) -> Vec<String> {
+        let roots: Vec<(String, &str)> = PURE.iter().map(|name| (format!("crates/{name}/src/lib.rs"), ASKS)).collect();
+        let mut files: Vec<(&str, &str)> = roots.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        files.push(("crates/engine/src/a.rs", source));
+        check(&Tree::of(&files)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_reaches_outside_is_found() {
+        for (source, word) in [
+            ("use std::time::Instant;", "Instant"),
+            ("use std::{collections::BTreeMap, fs::File};", "std::fs::File"),
+            ("use std::{\n  time::{Duration, SystemTime},\n};", "std::time::SystemTime"),
+            ("fn f() { std::env::var(); }", "std::env::var"),
+            ("use std::io;", "std::io"),
+            ("use std::sync::atomic::AtomicU64;", "std::sync::atomic"),
+            ("use std::thread;", "std::thread"),
+            ("use tokio::time;", "tokio"),
+            ("async fn f() {}", "async"),
+            ("use rand::Rng;", "rand"),
+            ("use std::collections::HashMap;", "HashMap"),
+            ("let now = jiff::Timestamp::now();", "Timestamp::now"),
+            ("println!();", "println"),
+            ("let x: f64;", "f64"),
+        ] {
+            let said = said(source);
+            assert!(said.iter().any(|text| text.contains(word)), "{source}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_computes_is_not() {
+        let none: [String; 0] = [];
+        let good =
+            "use std::{sync::Arc, time::Duration}; // Instant\nuse rustc_hash::FxHashMap; let operand = \"tokio\";";
+        assert_eq!(said(good), none);
+        assert_eq!(said("#[cfg(test)]\nmod tests { use std::fs; }"), none);
+    }
+
+    #[test]
+    fn files_of_tests_are_free() {
+        let lib = format!("{ASKS}#[cfg(test)]\nmod a;\n");
+        let files = [("crates/engine/src/lib.rs", lib.as_str()), ("crates/engine/src/a.rs", "use std::fs;")];
+        assert!(!check(&Tree::of(&files)).iter().any(|finding| finding.path.ends_with("a.rs")));
+        let files = [("crates/engine/src/lib.rs", ASKS), ("crates/engine/src/a.rs", "use std::fs;")];
+        assert!(check(&Tree::of(&files)).iter().any(|finding| finding.path.ends_with("a.rs")));
+    }
+
+    #[test]
+    fn a_crate_that_does_not_ask_clippy_is_found() {
+        let files = [("crates/jobs/src/lib.rs", "#![cfg_attr(not(test), deny(clippy::panic))]")];
+        let said: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
+        assert!(said.iter().any(|text| text.contains("jobs") && text.contains("unwrap_used")), "{said:?}");
+    }
+}

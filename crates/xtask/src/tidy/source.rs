@@ -1,0 +1,145 @@
+//! Rust source reduced to what is code and ships: comments, texts and tests become blanks, lines stay where they are.
+
+/// The source without comments, without the content of texts, and without items marked `#[cfg(test)]`.
+pub(crate) fn shipped(source: &str) -> String {
+    without_tests(&code(source))
+}
+
+/// Names of modules in other files that are compiled for tests only.
+pub(crate) fn test_modules(source: &str) -> Vec<String> {
+    let code = code(source);
+    let mut names = Vec::new();
+    for (start, _) in code.match_indices(MARK) {
+        let rest = code[start + MARK.len()..].trim_start();
+        if let Some(name) = rest.strip_prefix("mod ").and_then(|rest| rest.split_once(';')).map(|(name, _)| name.trim())
+            && name.chars().all(is_name)
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+const MARK: &str = "#[cfg(test)]";
+
+/// Whether a character can stand in a name.
+pub(crate) fn is_name(c: char) -> bool {
+    c == '_' || c.is_ascii_alphanumeric()
+}
+
+/// Blanks comments and the content of texts and characters.
+fn code(source: &str) -> String {
+    let chars: Vec<char> = source.chars().collect();
+    let mut out = String::with_capacity(source.len());
+    let mut at = 0;
+    let blank = |out: &mut String, from: usize, to: usize| {
+        out.extend(chars[from..to.min(chars.len())].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
+    };
+    while at < chars.len() {
+        let next = chars.get(at + 1).copied();
+        let in_name = at > 0 && is_name(chars[at - 1]);
+        let end = match (chars[at], next) {
+            ('/', Some('/')) => chars[at..].iter().position(|c| *c == '\n').map_or(chars.len(), |length| at + length),
+            ('/', Some('*')) => end_of_block(&chars, at),
+            ('"', _) => end_of_text(&chars, at),
+            ('r', Some('"' | '#')) if !in_name => end_of_raw(&chars, at),
+            ('\'', Some('\\')) => chars[at + 3..].iter().position(|c| *c == '\'').map_or(chars.len(), |l| at + l + 4),
+            ('\'', Some(_)) if chars.get(at + 2) == Some(&'\'') => at + 3,
+            _ => at,
+        };
+        if end > at {
+            blank(&mut out, at, end);
+            at = end;
+        } else {
+            out.push(chars[at]);
+            at += 1;
+        }
+    }
+    out
+}
+
+fn end_of_block(chars: &[char], start: usize) -> usize {
+    let (mut depth, mut at) = (0, start);
+    while at + 1 < chars.len() {
+        match (chars[at], chars[at + 1]) {
+            ('/', '*') => (depth, at) = (depth + 1, at + 2),
+            ('*', '/') if depth == 1 => return at + 2,
+            ('*', '/') => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+    }
+    chars.len()
+}
+
+fn end_of_text(chars: &[char], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < chars.len() {
+        match chars[at] {
+            '\\' => at += 2,
+            '"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    chars.len()
+}
+
+/// The end of `r#"..."#`; the start itself when it is a raw name such as `r#type`.
+fn end_of_raw(chars: &[char], start: usize) -> usize {
+    let hashes = chars[start + 1..].iter().take_while(|c| **c == '#').count();
+    if chars.get(start + 1 + hashes) != Some(&'"') {
+        return start;
+    }
+    let mut at = start + 2 + hashes;
+    while at < chars.len() {
+        if chars[at] == '"' && chars[at + 1..].iter().take_while(|c| **c == '#').count() >= hashes {
+            return at + 1 + hashes;
+        }
+        at += 1;
+    }
+    chars.len()
+}
+
+/// Blanks every item behind the mark of tests: up to its closing brace, or its semicolon when it has none.
+fn without_tests(code: &str) -> String {
+    let mut out = code.to_owned();
+    while let Some(start) = out.find(MARK) {
+        let (mut depth, mut end) = (0_usize, out.len());
+        for (index, byte) in out.bytes().enumerate().skip(start + MARK.len()) {
+            match byte {
+                b'{' | b'(' | b'[' => depth += 1,
+                b'}' | b')' | b']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 && matches!(byte, b'}' | b';') {
+                end = index + 1;
+                break;
+            }
+        }
+        let blanks: String = out[start..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+        out.replace_range(start..end, &blanks);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_ships_is_left() {
+        let source = "use a; // tokio\n/* b /* c */ d */ let x = \"HashMap\\\" e\"; let y = r#\"f \" g\"#;\nlet l: &'static str = r#type; \
+                      let c = ('\"', '\\'', 'h');\n#[cfg(test)]\nfn i(j: [u8; 2]) { k{} }\nlet m;\n#[cfg(test)]\nmod tests {\n use n;\n}\nlet o;";
+        let left = shipped(source);
+        assert_eq!(left.lines().count(), source.lines().count());
+        let words: Vec<&str> = left.split(|c| !is_name(c)).filter(|word| !word.is_empty()).collect();
+        let expected = "use a let x let y let l static str r type let c let m let o";
+        assert_eq!(words, expected.split(' ').collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn modules_of_tests_are_known() {
+        let source =
+            "#[cfg(test)]\nmod tests;\n#[cfg(test)]\nmod inner { mod other; }\nmod shipped;\n// #[cfg(test)] mod no;";
+        assert_eq!(test_modules(source), ["tests"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! What no file says: registries, folders of one machine, work left over.
+
+use super::{Finding, Tree};
+
+/// Hosts of package registries: a repository that names one cannot be built behind a mirror. In two parts, so that this file
+/// does not name them either.
+const REGISTRIES: [(&str, &str); 9] = [
+    ("crates", ".io"),
+    ("proxy.golang", ".org"),
+    ("sum.golang", ".org"),
+    ("gopro", "xy.io"),
+    ("pypi", ".org"),
+    ("pythonhosted", ".org"),
+    ("npmjs", ".org"),
+    ("npmjs", ".com"),
+    ("rubygems", ".org"),
+];
+/// Folders that exist on somebody's machine only, when a path begins with them.
+const MACHINES: [(&str, &str); 5] = [("/ho", "me/"), ("/Us", "ers/"), ("/ro", "ot/"), ("/wo", "rk/"), ("/tmp", "/w/")];
+/// Work left over, which belongs into an issue.
+const LEFT_OVER: [(&str, &str); 3] = [("TO", "DO"), ("FIX", "ME"), ("XX", "X")];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.files() {
+        for (index, line) in text.lines().enumerate() {
+            let mut add = |message: String| found.push(Finding::new(path, index + 1, message));
+            // cargo writes the registry's name into its lock file.
+            if path != "Cargo.lock"
+                && let Some(host) = joined(&REGISTRIES).into_iter().find(|host| line.contains(host.as_str()))
+            {
+                add(format!("names the package registry {host}"));
+            }
+            if let Some(folder) = joined(&MACHINES).into_iter().find(|folder| begins_path(line, folder)) {
+                add(format!("names a folder of one machine, {folder}..."));
+            }
+            if path.ends_with(".rs") && joined(&LEFT_OVER).iter().any(|mark| has_word(line, mark)) {
+                add("work left over belongs into an issue".to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn joined(parts: &[(&str, &str)]) -> Vec<String> {
+    parts.iter().map(|(a, b)| format!("{a}{b}")).collect()
+}
+
+/// Whether a path in the line begins with the folder: nothing of a longer path or an address stands before it, and a name of
+/// a folder or file follows.
+fn begins_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + folder.len()..].chars().next();
+        let alone = before.is_none_or(|c| " \t\"'`=:(<,".contains(c));
+        // Paths of the cohort tree are written `/root/cohort/queue`; of the folder of that name, what is hidden counts.
+        let hidden = line[at + folder.len()..].strip_prefix('.').and_then(|rest| rest.chars().next());
+        let named = if folder.contains("oot") { hidden } else { after };
+        alone && named.is_some_and(|c| c.is_ascii_alphanumeric())
+    })
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_ascii_alphanumeric()).any(|found| found == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(path: &str, text: &str) -> usize {
+        check(&Tree::of(&[(path, text)])).len()
+    }
+
+    #[test]
+    fn registries_are_found() {
+        for host in joined(&REGISTRIES) {
+            assert_eq!(said("docs/a.md", &format!("see https://{host}/a")), 1, "{host}");
+        }
+        assert_eq!(said("Cargo.lock", &format!("source = \"index.{}\"", joined(&REGISTRIES)[0])), 0);
+        assert_eq!(said("docs/a.md", "a crate's page"), 0);
+    }
+
+    #[test]
+    fn folders_of_one_machine_are_found() {
+        let folders = joined(&MACHINES);
+        let (home, users, root) = (&folders[0], &folders[1], &folders[2]);
+        assert_eq!(said("a.rs", &format!("let p = \"{home}me/berth\";")), 1);
+        assert_eq!(said("a.md", &format!("cd {users}me")), 1);
+        assert_eq!(said("a.md", &format!("ls {root}.cache")), 1);
+        assert_eq!(said("a.md", "`/root/left/queue` of a cohort, https://a.example/home/me, e2e/work/x"), 0);
+    }
+
+    #[test]
+    fn work_left_over_is_found() {
+        let mark = joined(&LEFT_OVER)[0].clone();
+        assert_eq!(said("a.rs", &format!("// {mark}: later")), 1);
+        assert_eq!(said("a.rs", "// todo list of a user"), 0);
+    }
+}
