@@ -76,7 +76,7 @@ impl Control {
 
     /// Takes a reason to wait as if the engine had given it with its last plan.
     pub fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
-        let name = self.view.workload_names.get(&verdict.uid);
+        let name = self.view.workloads.name_of(&verdict.uid);
         if let Some(workload) = name.and_then(|name| self.view.workloads.get(name)) {
             self.ration.take(verdict, workload, now, self.unpaced);
         }

@@ -140,7 +140,7 @@ impl Control {
     /// Takes what was planned about a workload back in the engine's books and lets its own state speak again. A plan that
     /// has come true is replaced by what is seen, so that nothing is freed and nobody woken.
     pub(crate) fn unplan(&mut self, uid: &str) {
-        let name = self.view.workload_names.get(uid).cloned();
+        let name = self.view.workloads.name_of(uid).cloned();
         let workload = name.as_ref().and_then(|name| self.view.workloads.get(name));
         let reserved = workload.is_some_and(crate::view::WorkloadView::reserved);
         let leaving = workload.is_some_and(|workload| workload.is("Evicted"));
@@ -307,7 +307,7 @@ impl Control {
             }
             Kind::Job => {
                 let uid = self.view.jobs.get(&name).map(|job| job.uid.clone()).unwrap_or_default();
-                let owned: Vec<Name> = self.view.owned.get(&uid).into_iter().flatten().cloned().collect();
+                let owned: Vec<Name> = self.view.workloads.owned_by(&uid).cloned().collect();
                 for workload in owned {
                     self.touch(key(Kind::Workload, &workload));
                 }
@@ -446,7 +446,7 @@ impl Control {
         }
         let mut blocked = Vec::new();
         while let Some(verdict) = self.ration.next(now, self.unpaced) {
-            let Some(name) = self.view.workload_names.get(&verdict.uid).cloned() else { continue };
+            let Some(name) = self.view.workloads.name_of(&verdict.uid).cloned() else { continue };
             let Some(workload) = self.view.workloads.get(&name) else { continue };
             if workload.reserved() {
                 continue;

@@ -21,6 +21,9 @@ fn shown(resource: &str, amount: Amount) -> f64 {
     if resource == "cpu" { value / 1000.0 } else { value }
 }
 
+/// Counts by LocalQueue: namespace and name.
+type Locally<'a> = BTreeMap<(&'a str, &'a str), usize>;
+
 /// Gauges being collected.
 #[derive(Default)]
 struct Gauges(Vec<Gauge>);
@@ -40,13 +43,13 @@ impl Control {
     #[must_use]
     pub fn figures(&self) -> Figures {
         let mut gauges = Gauges::default();
-        let finished = self.finished();
+        let (finished, finished_locally) = self.finished();
         for name in self.view.cluster_queues.keys() {
             self.cluster_queue_gauges(&mut gauges, name, &finished);
         }
         if self.settings.local_queue_metrics {
             for name in self.view.local_queues.keys() {
-                self.local_queue_gauges(&mut gauges, name);
+                self.local_queue_gauges(&mut gauges, name, &finished_locally);
             }
         }
         if self.settings.engine.fair_sharing.is_some() {
@@ -61,17 +64,20 @@ impl Control {
         Figures { gauges: gauges.0 }
     }
 
-    /// Finished workloads that still exist, by ClusterQueue.
-    fn finished(&self) -> BTreeMap<&str, usize> {
+    /// Finished workloads that still exist, by ClusterQueue and by LocalQueue.
+    fn finished(&self) -> (BTreeMap<&str, usize>, Locally<'_>) {
         let mut finished = BTreeMap::new();
+        let mut locally = BTreeMap::new();
         for workload in self.view.workloads.values().filter(|workload| workload.is("Finished")) {
             let queue = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             if let Some(queue) = queue {
                 let count: &mut usize = finished.entry(queue).or_default();
                 *count = count.saturating_add(1);
             }
+            let count: &mut usize = locally.entry((workload.namespace.as_str(), workload.queue.as_str())).or_default();
+            *count = count.saturating_add(1);
         }
-        finished
+        (finished, locally)
     }
 
     fn cluster_queue_gauges(&self, gauges: &mut Gauges, name: &str, finished: &BTreeMap<&str, usize>) {
@@ -82,11 +88,8 @@ impl Control {
         gauges.count("kueue_pending_workloads", status("active"), count(figures.pending_active));
         gauges.count("kueue_pending_workloads", status("inadmissible"), count(figures.pending_inadmissible));
         gauges.count("kueue_reserving_active_workloads", vec![queue()], count(figures.reserving));
-        let reserving = self.view.reserving.get(name).into_iter().flatten();
-        let admitted: Vec<&WorkloadView> = reserving
-            .filter_map(|name| self.view.workloads.get(name))
-            .filter(|workload| workload.is("Admitted"))
-            .collect();
+        let reserving = self.view.workloads.reserving(name);
+        let admitted: Vec<&WorkloadView> = reserving.filter(|workload| workload.is("Admitted")).collect();
         gauges.count("kueue_admitted_active_workloads", vec![queue()], admitted.len());
         gauges.count("kueue_finished_workloads", vec![queue()], finished.get(name).copied().unwrap_or_default());
         let active = self.world.readiness(name).is_some_and(|readiness| readiness.active);
@@ -134,11 +137,10 @@ impl Control {
             }
         }
         let mut pending: BTreeMap<&str, Amount> = BTreeMap::new();
-        let waiting = self.view.by_queue.iter().filter(|(local, _)| {
-            self.view.local_queues.get(local).is_some_and(|local| local.spec.cluster_queue.as_deref() == Some(name))
-        });
-        for workload in waiting.flat_map(|(_, names)| names).filter_map(|name| self.view.workloads.get(name)) {
-            if workload.reserved() || !workload.active || workload.is("Finished") {
+        let feeding =
+            self.view.local_queues.iter().filter(|(_, local)| local.spec.cluster_queue.as_deref() == Some(name));
+        for workload in feeding.flat_map(|(local, _)| self.view.workloads.members(local)) {
+            if workload.reserved() || !workload.active {
                 continue;
             }
             for set in &workload.shape.pod_sets {
@@ -160,7 +162,7 @@ impl Control {
         }
     }
 
-    fn local_queue_gauges(&self, gauges: &mut Gauges, key: &Name) {
+    fn local_queue_gauges(&self, gauges: &mut Gauges, key: &Name, finished: &Locally<'_>) {
         let (namespace, name) = key;
         let Some(figures) = self.world.local_queue_figures(namespace, name) else { return };
         let with = |more: &[(&'static str, &str)]| -> Labels {
@@ -176,13 +178,9 @@ impl Control {
         );
         gauges.count("kueue_local_queue_pending_workloads", with(&[("status", "inadmissible")]), parked);
         gauges.count("kueue_local_queue_reserving_active_workloads", with(&[]), count(figures.reserving));
-        let members = self.view.by_queue.get(key).into_iter().flatten();
-        let members: Vec<&WorkloadView> = members.filter_map(|name| self.view.workloads.get(name)).collect();
-        let finished = members.iter().filter(|workload| workload.is("Finished")).count();
-        let admitted: Vec<&WorkloadView> = members
-            .into_iter()
-            .filter(|workload| workload.reserved() && workload.is("Admitted") && !workload.is("Finished"))
-            .collect();
+        let holding = self.view.workloads.holding(key);
+        let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is("Admitted")).collect();
+        let finished = finished.get(&(namespace.as_str(), name.as_str())).copied().unwrap_or_default();
         gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());
         gauges.count("kueue_local_queue_finished_workloads", with(&[]), finished);
         let active = self.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);

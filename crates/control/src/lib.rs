@@ -32,6 +32,7 @@ mod slim;
 mod status;
 mod transitions;
 mod view;
+mod workloads;
 pub mod write;
 
 pub use crate::core::{Control, Step};

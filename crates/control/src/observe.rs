@@ -195,14 +195,14 @@ impl Control {
         for name in local {
             self.touch_local_members(&name);
         }
-        let reserving: Vec<Name> = self.view.reserving.get(cluster_queue).into_iter().flatten().cloned().collect();
+        let reserving: Vec<Name> = self.view.workloads.reserving(cluster_queue).map(WorkloadView::key).collect();
         for name in reserving {
             self.touch(key(Kind::Workload, &name));
         }
     }
 
     fn touch_local_members(&mut self, name: &Name) {
-        let members: Vec<Name> = self.view.by_queue.get(name).into_iter().flatten().cloned().collect();
+        let members: Vec<Name> = self.view.workloads.members(name).map(WorkloadView::key).collect();
         for member in members {
             self.touch(key(Kind::Workload, &member));
         }
@@ -333,7 +333,7 @@ impl Control {
             self.at_rest.insert(view.uid.clone());
         }
         let unsupported = BatchJob::unsupported(&view.job).is_some();
-        let owned: Vec<Name> = self.view.owned.get(&view.uid).into_iter().flatten().cloned().collect();
+        let owned: Vec<Name> = self.view.workloads.owned_by(&view.uid).cloned().collect();
         self.view.jobs.insert(name.clone(), view);
         self.view.shed_job(&name);
         self.flights.seen(&object_key, version);
@@ -358,7 +358,7 @@ impl Control {
         self.touch_related(&object_key);
         self.dirty.remove(&object_key);
         self.flights.vanished(&object_key);
-        if let Some(old) = self.view.remove_workload(name) {
+        if let Some(old) = self.view.workloads.remove(name) {
             self.shapes.release(&old.shape);
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
             self.spare_victims_of(&old.uid);
@@ -371,7 +371,7 @@ impl Control {
     }
 
     fn put_workload(&mut self, object: &api::Workload, now: Timestamp) {
-        let new = self.slim(object);
+        let new = Box::new(self.slim(object));
         let name = new.key();
         let object_key = key(Kind::Workload, &name);
         let version = new.version();

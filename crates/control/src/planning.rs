@@ -10,7 +10,7 @@ use crate::write::Kind;
 impl Control {
     /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
-        let mut admitted = self.view.reserving.values().flatten().filter_map(|name| self.view.workloads.get(name));
+        let mut admitted = self.view.workloads.all_reserving();
         !self.planned.is_empty()
             || admitted.any(|workload| {
                 workload.is("Admitted")
@@ -40,7 +40,7 @@ impl Control {
 
     /// Takes a victim that the engine has chosen.
     pub(crate) fn evict_with_next_step(&mut self, eviction: engine::Eviction) {
-        if let Some(name) = self.view.workload_names.get(&eviction.uid) {
+        if let Some(name) = self.view.workloads.name_of(&eviction.uid) {
             self.dirty.insert(key(Kind::Workload, name));
             self.evictions.insert(eviction.uid.clone(), eviction);
         }
@@ -89,8 +89,8 @@ impl Control {
             });
         }
         for admission in plan.admissions {
-            self.ration.forget(&admission.uid);
-            if let Some(name) = self.view.workload_names.get(&admission.uid) {
+            self.ration.admitted(&admission.uid, now);
+            if let Some(name) = self.view.workloads.name_of(&admission.uid) {
                 self.dirty.insert(key(Kind::Workload, name));
                 self.planned.insert(admission.uid.clone(), admission);
             }

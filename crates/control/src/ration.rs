@@ -13,19 +13,32 @@ const STALE_MS: i64 = 60_000;
 /// Writes of reasons per second, and how many may come at once.
 const RATE_PER_SECOND: i64 = 10;
 const BURST: i64 = 60;
+/// While admissions are being written, they have the API server's time: reasons come at half the rate.
+const BUSY_MS: i64 = 1_000;
+/// Tokens per write: one comes per millisecond and write per second.
+const WRITE: i64 = 1_000;
 
 /// What is known of the reasons and still to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
-    verdicts: BTreeMap<String, (Verdict, Option<Timestamp>)>,
+    verdicts: BTreeMap<String, (Verdict, Place)>,
     /// When the last text of a workload was written.
     written: BTreeMap<String, Timestamp>,
     /// Waiting to be written: (not leading, uid).
     queue: BTreeSet<(bool, String)>,
     /// Texts that differ but are young: written at that time.
     later: BTreeSet<(Timestamp, String)>,
+    /// In thousandths of a write.
     tokens: i64,
     filled_at: Option<Timestamp>,
+    admitted_at: Option<Timestamp>,
+}
+
+/// Where a verdict waits: in the queue, leading or not, or until its older text is old enough.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Queue(bool),
+    Later(Timestamp),
 }
 
 /// Whether a verdict is worth a write now, later or never.
@@ -55,19 +68,29 @@ fn worth(verdict: &Verdict, workload: &WorkloadView, written: Option<Timestamp>,
 impl Ration {
     /// Takes a new verdict; it replaces the older one of the workload. `unpaced` lets no text grow old first.
     pub(crate) fn take(&mut self, verdict: Verdict, workload: &WorkloadView, now: Timestamp, unpaced: bool) {
+        if self.verdicts.get(&verdict.uid).is_some_and(|(known, _)| *known == verdict) {
+            return;
+        }
         self.drop_verdict(&verdict.uid);
-        let mut at = None;
-        match worth(&verdict, workload, self.written.get(&verdict.uid).copied(), now) {
+        let place = match worth(&verdict, workload, self.written.get(&verdict.uid).copied(), now) {
             Worth::At(due) if !unpaced => {
                 self.later.insert((due, verdict.uid.clone()));
-                at = Some(due);
+                Place::Later(due)
             }
             Worth::Now | Worth::At(_) => {
                 self.queue.insert((!verdict.leading, verdict.uid.clone()));
+                Place::Queue(!verdict.leading)
             }
             Worth::Never => return,
-        }
-        self.verdicts.insert(verdict.uid.clone(), (verdict, at));
+        };
+        self.verdicts.insert(verdict.uid.clone(), (verdict, place));
+    }
+
+    /// An admission was decided.
+    pub(crate) fn admitted(&mut self, uid: &str, now: Timestamp) {
+        self.refill(now);
+        self.admitted_at = Some(now);
+        self.forget(uid);
     }
 
     /// The workload is no longer pending.
@@ -77,27 +100,25 @@ impl Ration {
     }
 
     fn drop_verdict(&mut self, uid: &str) {
-        if let Some((_, at)) = self.verdicts.remove(uid) {
-            self.queue.remove(&(false, uid.to_owned()));
-            self.queue.remove(&(true, uid.to_owned()));
-            if let Some(at) = at {
-                self.later.remove(&(at, uid.to_owned()));
-            }
+        match self.verdicts.remove_entry(uid) {
+            Some((uid, (_, Place::Queue(last)))) => drop(self.queue.remove(&(last, uid))),
+            Some((uid, (_, Place::Later(at)))) => drop(self.later.remove(&(at, uid))),
+            None => {}
         }
     }
 
     fn refill(&mut self, now: Timestamp) {
         let Some(last) = self.filled_at else {
-            self.tokens = BURST;
+            self.tokens = BURST * WRITE;
             self.filled_at = Some(now);
             return;
         };
         let elapsed = now.as_millisecond().saturating_sub(last.as_millisecond());
-        let fresh = elapsed.saturating_mul(RATE_PER_SECOND) / 1000;
-        if fresh > 0 {
-            self.tokens = self.tokens.saturating_add(fresh).min(BURST);
-            self.filled_at = Some(now);
-        }
+        let busy =
+            self.admitted_at.is_some_and(|at| last.as_millisecond().saturating_sub(at.as_millisecond()) < BUSY_MS);
+        let rate = if busy { RATE_PER_SECOND / 2 } else { RATE_PER_SECOND };
+        self.tokens = self.tokens.saturating_add(elapsed.saturating_mul(rate)).min(BURST * WRITE);
+        self.filled_at = Some(now);
     }
 
     /// The next verdict to write, if the rate allows one.
@@ -107,14 +128,17 @@ impl Ration {
             if due > now {
                 break;
             }
-            self.later.remove(&(due, uid.clone()));
+            self.later.pop_first();
+            if let Some((_, place)) = self.verdicts.get_mut(&uid) {
+                *place = Place::Queue(true);
+            }
             self.queue.insert((true, uid));
         }
-        if self.tokens <= 0 && !unpaced {
+        if self.tokens < WRITE && !unpaced {
             return None;
         }
         let (_, uid) = self.queue.pop_first()?;
-        self.tokens = self.tokens.saturating_sub(1);
+        self.tokens = self.tokens.saturating_sub(WRITE);
         self.written.insert(uid.clone(), now);
         self.verdicts.remove(&uid).map(|(verdict, _)| verdict)
     }
@@ -122,12 +146,52 @@ impl Ration {
     /// Puts a verdict back that could not be written now.
     pub(crate) fn put_back(&mut self, verdict: Verdict) {
         self.queue.insert((true, verdict.uid.clone()));
-        self.verdicts.insert(verdict.uid.clone(), (verdict, None));
+        self.verdicts.insert(verdict.uid.clone(), (verdict, Place::Queue(true)));
     }
 
     /// When to look again.
     pub(crate) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let soon = now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok();
         if self.queue.is_empty() { self.later.first().map(|(due, _)| *due) } else { soon }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// Reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
+    fn written(admissions: usize) -> i64 {
+        let mut ration = Ration::default();
+        let mut count = 0;
+        for step in 0..1_000 {
+            let now = Timestamp::from_millisecond(1_700_000_000_000 + i64::try_from(step).unwrap() * 10).unwrap();
+            if step % admissions == 0 {
+                ration.admitted("other", now);
+            }
+            for index in 0..3 {
+                ration.queue.insert((true, format!("{step}-{index}")));
+            }
+            while !ration.queue.is_empty() {
+                let left = ration.queue.len();
+                // A uid without a verdict is taken from the queue all the same.
+                let _ = ration.next(now, false);
+                if ration.queue.len() == left {
+                    break;
+                }
+                count += 1;
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn reasons_give_way_to_admissions() {
+        let (quiet, busy) = (written(usize::MAX), written(10));
+        // The first second after the only admission counts as busy.
+        assert!((BURST + 94..=BURST + 100).contains(&quiet), "{quiet}");
+        assert!((BURST + 49..=BURST + 51).contains(&busy), "{busy}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api as api;
@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{LimitRange, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::shape::Shape;
+use crate::workloads::Workloads;
 
 /// Namespace and name.
 pub(crate) type Name = (String, String);
@@ -89,6 +90,23 @@ impl WorkloadView {
         self.is("QuotaReserved") && self.status.admission.is_some()
     }
 
+    /// The LocalQueue that it names.
+    pub(crate) fn local_queue(&self) -> Name {
+        (self.namespace.clone(), self.queue.clone())
+    }
+
+    /// The ClusterQueue whose quota it holds.
+    pub(crate) fn holds(&self) -> Option<&str> {
+        let admission = self.status.admission.as_ref().filter(|_| self.reserved() && !self.is("Finished"))?;
+        Some(admission.cluster_queue.as_deref().unwrap_or_default())
+    }
+
+    /// Whether every index finds another state of the same workload where it finds this one.
+    pub(crate) fn indexed_as(&self, other: &Self) -> bool {
+        let same = self.uid == other.uid && self.owner == other.owner && self.queue == other.queue;
+        same && self.holds() == other.holds() && self.is("Finished") == other.is("Finished")
+    }
+
     /// Lets go of what nothing asks of a finished workload: most of those that a cluster keeps are finished.
     pub(crate) fn shed(&mut self) {
         if !self.is("Finished") {
@@ -151,15 +169,7 @@ impl JobView {
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) jobs: BTreeMap<Name, JobView>,
-    pub(crate) workloads: BTreeMap<Name, WorkloadView>,
-    /// Name by workload uid.
-    pub(crate) workload_names: BTreeMap<String, Name>,
-    /// Workload names by the uid of their controlling owner.
-    pub(crate) owned: BTreeMap<String, BTreeSet<Name>>,
-    /// Workloads that hold quota, by ClusterQueue.
-    pub(crate) reserving: BTreeMap<String, BTreeSet<Name>>,
-    /// Workloads by LocalQueue.
-    pub(crate) by_queue: BTreeMap<Name, BTreeSet<Name>>,
+    pub(crate) workloads: Workloads,
     pub(crate) cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
     pub(crate) local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
     pub(crate) cohorts: BTreeMap<String, Box<api::Cohort>>,
@@ -174,21 +184,10 @@ pub(crate) struct View {
 
 impl View {
     /// Puts a workload in place of its older state; returns the old one.
-    pub(crate) fn put_workload(&mut self, new: WorkloadView) -> Option<WorkloadView> {
-        let key = new.key();
-        let old = self.remove_workload(&key);
-        if let Some(owner) = &new.owner {
-            self.owned.entry(owner.uid.clone()).or_default().insert(key.clone());
-        }
-        if let (true, false, Some(admission)) = (new.reserved(), new.is("Finished"), &new.status.admission) {
-            let queue = admission.cluster_queue.clone().unwrap_or_default();
-            self.reserving.entry(queue).or_default().insert(key.clone());
-        }
-        self.by_queue.entry((new.namespace.clone(), new.queue.clone())).or_default().insert(key.clone());
-        self.workload_names.insert(new.uid.clone(), key.clone());
+    pub(crate) fn put_workload(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
         let owner = new.owner.as_ref().filter(|owner| owner.kind == "Job" && new.is("Finished"));
-        let job = owner.map(|owner| (key.0.clone(), owner.name.clone()));
-        self.workloads.insert(key, new);
+        let job = owner.map(|owner| (new.namespace.clone(), owner.name.clone()));
+        let old = self.workloads.put(new);
         if let Some(job) = job {
             self.shed_job(&job);
         }
@@ -198,33 +197,13 @@ impl View {
     /// Lets go of the template of a job that is over and whose Workload knows it: it can neither start nor change again.
     pub(crate) fn shed_job(&mut self, name: &Name) {
         let Some(view) = self.jobs.get_mut(name) else { return };
-        let known = self.owned.get(&view.uid).into_iter().flatten().filter_map(|key| self.workloads.get(key));
-        if BatchJob::finished(&view.job).is_none() || !known.clone().any(|workload| workload.is("Finished")) {
+        let mut known = self.workloads.owned_by(&view.uid).filter_map(|key| self.workloads.get(key));
+        if BatchJob::finished(&view.job).is_none() || !known.any(|workload| workload.is("Finished")) {
             return;
         }
         if let Some(spec) = &mut view.job.spec {
             spec.template = PodTemplateSpec::default();
         }
-    }
-
-    /// Forgets a workload and every index entry of it.
-    pub(crate) fn remove_workload(&mut self, key: &Name) -> Option<WorkloadView> {
-        let old = self.workloads.remove(key)?;
-        self.workload_names.remove(&old.uid);
-        if let Some(owner) = &old.owner {
-            remove_from(&mut self.owned, &owner.uid, key);
-        }
-        if let Some(admission) = &old.status.admission {
-            remove_from(&mut self.reserving, admission.cluster_queue.as_deref().unwrap_or_default(), key);
-        }
-        let queue = (old.namespace.clone(), old.queue.clone());
-        if let Some(names) = self.by_queue.get_mut(&queue) {
-            names.remove(key);
-            if names.is_empty() {
-                self.by_queue.remove(&queue);
-            }
-        }
-        Some(old)
     }
 
     /// LimitRanges of a namespace.
@@ -240,17 +219,8 @@ impl View {
     /// Workloads controlled by an owner, oldest first.
     pub(crate) fn workloads_of(&self, owner_uid: &str) -> Vec<&WorkloadView> {
         let mut found: Vec<&WorkloadView> =
-            self.owned.get(owner_uid).into_iter().flatten().filter_map(|key| self.workloads.get(key)).collect();
+            self.workloads.owned_by(owner_uid).filter_map(|key| self.workloads.get(key)).collect();
         found.sort_by(|a, b| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
         found
-    }
-}
-
-fn remove_from(index: &mut BTreeMap<String, BTreeSet<Name>>, key: &str, name: &Name) {
-    if let Some(names) = index.get_mut(key) {
-        names.remove(name);
-        if names.is_empty() {
-            index.remove(key);
-        }
     }
 }

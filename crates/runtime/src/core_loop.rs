@@ -22,6 +22,10 @@ const BATCH: usize = 8192;
 /// Longest sleep: the heartbeat must go on, and a jump of the wall clock is noticed within it.
 const NAP: Duration = Duration::from_secs(5);
 
+/// Least time between two steps: under load what arrives meanwhile is decided together. The first change after a rest is
+/// decided at once.
+const PACE: Duration = Duration::from_millis(10);
+
 /// A question to the owner of the brain.
 #[derive(Debug)]
 pub enum Query {
@@ -127,8 +131,13 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut seen = Vec::with_capacity(256);
     let mut outcomes = Vec::with_capacity(256);
     let mut due = true;
+    let mut stepped: Option<Instant> = None;
     while !*ports.stop.borrow() {
         ports.pulse.beat();
+        if let Some(rest) = stepped.take().and_then(|stepped| PACE.checked_sub(stepped.elapsed())) {
+            // The thread is the loop's own: a plain sleep wakes nobody else.
+            std::thread::sleep(rest);
+        }
         let nap = if due { Duration::ZERO } else { nap(wake) };
         tokio::select! {
             biased;
@@ -174,6 +183,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
             continue;
         }
         due = false;
+        stepped = Some(Instant::now());
         wake = step(&mut brain, &ports, now);
     }
     stop(brain, ports, outcomes).await;

@@ -44,7 +44,7 @@ pub(crate) fn preempt(
     now: Timestamp,
 ) -> Decision {
     let preemptor =
-        control.view.workload_names.get(&eviction.preemptor).and_then(|name| control.view.workloads.get(name));
+        control.view.workloads.name_of(&eviction.preemptor).and_then(|name| control.view.workloads.get(name));
     let job = preemptor.and_then(|preemptor| preemptor.job_uid.as_deref()).unwrap_or_default();
     let message = preemption_message(
         (&eviction.preemptor, job),

@@ -15,7 +15,7 @@ use super::workload::FINALIZER;
 use crate::core::Control;
 use crate::flight::{Decision, Draft};
 use crate::status::set_in;
-use crate::view::{Name, WorkloadView};
+use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
 /// Usage per flavor and resource.
@@ -132,12 +132,9 @@ fn quantity(resource: &str, amount: Amount) -> Option<Quantity> {
     Some(Quantity(berth_quantity::format(resource, amount)))
 }
 
-/// Sums what admitted workloads among `names` use.
-fn admitted_usage<'a>(control: &'a Control, names: impl Iterator<Item = &'a Name>) -> (i32, Usage) {
-    let admitted: Vec<&WorkloadView> = names
-        .filter_map(|name| control.view.workloads.get(name))
-        .filter(|workload| workload.reserved() && workload.is("Admitted") && !workload.is("Finished"))
-        .collect();
+/// Sums what the admitted ones among those that hold quota use.
+fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
+    let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is("Admitted")).collect();
     let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
     (count, usage_of(admitted.into_iter(), control.settings.reclaimable_pods))
 }
@@ -175,8 +172,7 @@ fn condition_parts(readiness: &engine::Readiness) -> (bool, &str, &str) {
 fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let object = control.view.cluster_queues.get(&key.name)?;
     let figures = control.world.figures(&key.name)?;
-    let names = control.view.reserving.get(&key.name).into_iter().flatten();
-    let (admitted, usage) = admitted_usage(control, names);
+    let (admitted, usage) = admitted_usage(control, control.view.workloads.reserving(&key.name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
     let readiness = control.world.readiness(&key.name)?;
@@ -248,8 +244,7 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
     let name = (key.namespace.clone(), key.name.clone());
     let object = control.view.local_queues.get(&name)?;
     let figures = control.world.local_queue_figures(&key.namespace, &key.name)?;
-    let members = control.view.by_queue.get(&name).into_iter().flatten();
-    let (admitted, usage) = admitted_usage(control, members);
+    let (admitted, usage) = admitted_usage(control, control.view.workloads.holding(&name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
     let readiness = control.world.local_queue_readiness(&key.namespace, &key.name)?;

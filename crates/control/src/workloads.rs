@@ -1,0 +1,137 @@
+//! The workloads of the view with their indexes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::view::{Name, WorkloadView};
+
+/// Workloads by name, and the ways to find them. Each stands in a box: the map moves its entries about when it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Workloads {
+    all: BTreeMap<Name, Box<WorkloadView>>,
+    /// Name by workload uid.
+    names: BTreeMap<String, Name>,
+    /// Names by the uid of their controlling owner.
+    owned: BTreeMap<String, BTreeSet<Name>>,
+    /// Those that hold quota, by ClusterQueue.
+    reserving: BTreeMap<String, BTreeSet<Name>>,
+    /// Those that hold quota, by LocalQueue.
+    holding: BTreeMap<Name, BTreeSet<Name>>,
+    /// Those that are not finished, by LocalQueue.
+    members: BTreeMap<Name, BTreeSet<Name>>,
+}
+
+impl Workloads {
+    /// The workload of a name.
+    pub(crate) fn get(&self, name: &Name) -> Option<&WorkloadView> {
+        self.all.get(name).map(Box::as_ref)
+    }
+
+    /// The workload of a name, for changes that no index sees.
+    pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut WorkloadView> {
+        self.all.get_mut(name).map(Box::as_mut)
+    }
+
+    /// The name of the workload with a uid.
+    pub(crate) fn name_of(&self, uid: &str) -> Option<&Name> {
+        self.names.get(uid)
+    }
+
+    /// All names, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
+        self.all.keys()
+    }
+
+    /// All workloads, in the order of their names.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &WorkloadView> {
+        self.all.values().map(Box::as_ref)
+    }
+
+    /// All workloads, for changes that no index sees.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Name, &mut WorkloadView)> {
+        self.all.iter_mut().map(|(name, workload)| (name, workload.as_mut()))
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Names of those that an owner controls.
+    pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Name> + Clone {
+        self.owned.get(uid).into_iter().flatten()
+    }
+
+    /// Those that hold quota of a ClusterQueue.
+    pub(crate) fn reserving(&self, cluster_queue: &str) -> impl Iterator<Item = &WorkloadView> {
+        self.reserving.get(cluster_queue).into_iter().flatten().filter_map(|name| self.get(name))
+    }
+
+    /// Those that hold quota of any ClusterQueue.
+    pub(crate) fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
+        self.reserving.values().flatten().filter_map(|name| self.get(name))
+    }
+
+    /// Those of a LocalQueue that hold quota.
+    pub(crate) fn holding(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
+        self.holding.get(local_queue).into_iter().flatten().filter_map(|name| self.get(name))
+    }
+
+    /// Those of a LocalQueue that are not finished.
+    pub(crate) fn members(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
+        self.members.get(local_queue).into_iter().flatten().filter_map(|name| self.get(name))
+    }
+
+    /// Puts a workload in place of its older state; returns the old one.
+    pub(crate) fn put(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
+        if let Some(known) = self.all.get_mut(&new.key())
+            && known.indexed_as(&new)
+        {
+            return Some(std::mem::replace(known, new));
+        }
+        let key = new.key();
+        let old = self.remove(&key);
+        if let Some(owner) = &new.owner {
+            self.owned.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+        if let Some(queue) = new.holds() {
+            self.reserving.entry(queue.to_owned()).or_default().insert(key.clone());
+            self.holding.entry(new.local_queue()).or_default().insert(key.clone());
+        }
+        if !new.is("Finished") {
+            self.members.entry(new.local_queue()).or_default().insert(key.clone());
+        }
+        self.names.insert(new.uid.clone(), key.clone());
+        self.all.insert(key, new);
+        old
+    }
+
+    /// Forgets a workload and every index entry of it.
+    pub(crate) fn remove(&mut self, key: &Name) -> Option<Box<WorkloadView>> {
+        let old = self.all.remove(key)?;
+        self.names.remove(&old.uid);
+        if let Some(owner) = &old.owner {
+            remove_from(&mut self.owned, owner.uid.as_str(), key);
+        }
+        if let Some(queue) = old.holds() {
+            remove_from(&mut self.reserving, queue, key);
+            remove_from(&mut self.holding, &old.local_queue(), key);
+        }
+        if !old.is("Finished") {
+            remove_from(&mut self.members, &old.local_queue(), key);
+        }
+        Some(old)
+    }
+}
+
+fn remove_from<K, Q>(index: &mut BTreeMap<K, BTreeSet<Name>>, key: &Q, name: &Name)
+where
+    K: std::borrow::Borrow<Q> + Ord,
+    Q: Ord + ?Sized,
+{
+    if let Some(names) = index.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(key);
+        }
+    }
+}
