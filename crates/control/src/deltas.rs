@@ -190,6 +190,7 @@ fn policy(text: Option<&str>) -> engine::PreemptionPolicy {
         Some("LowerPriority") => engine::PreemptionPolicy::LowerPriority,
         Some("LowerOrNewerEqualPriority") => engine::PreemptionPolicy::LowerOrNewerEqualPriority,
         Some("Any") => engine::PreemptionPolicy::Any,
+        Some("") => engine::PreemptionPolicy::Unset,
         _ => engine::PreemptionPolicy::Never,
     }
 }
@@ -250,7 +251,7 @@ pub(crate) fn cluster_queue(
         preemption: engine::Preemption {
             within_cluster_queue: policy(preemption.within_cluster_queue.as_deref()),
             reclaim_within_cohort: policy(preemption.reclaim_within_cohort.as_deref()),
-            borrow_within_cohort: borrow.policy.as_deref() == Some("LowerPriority"),
+            borrow_within_cohort: matches!(borrow.policy.as_deref(), Some("LowerPriority" | "")),
             max_priority_threshold: borrow.max_priority_threshold,
         },
         fungibility: engine::FlavorFungibility {

@@ -22,8 +22,8 @@ pub(crate) struct Shape {
     /// What a stop brings back.
     pub(crate) originals: Vec<TemplateParts>,
     /// Why the pod sets are not legal, whatever surrounds them: the schema of today may be stricter than that of their day.
-    illegal: Option<String>,
-    /// Why the pod sets are not legal or their requests out of bounds.
+    pub(crate) illegal: Option<String>,
+    /// Why their requests are out of bounds.
     pub(crate) refused: Option<String>,
 }
 
@@ -107,6 +107,5 @@ fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &Sur
     let overhead = |class: &str| around.overheads.get(class);
     let needs = berth_jobs::workload_needs(reduced, &around.limits, overhead, &around.rules);
     let pod_sets = needs.pod_sets.into_iter().map(deltas::pod_set).collect();
-    let refused = illegal.clone().or(needs.refused);
-    Shape { source, pod_sets, digests, originals, illegal, refused }
+    Shape { source, pod_sets, digests, originals, illegal, refused: needs.refused }
 }

@@ -80,9 +80,9 @@ impl WorkloadView {
         (self.namespace.clone(), self.name.clone())
     }
 
-    /// Why it may not be admitted at all: a field Berth does not act on, or requests out of bounds.
+    /// Why it may not be admitted at all: a field Berth does not act on, or one that is not legal.
     pub(crate) fn refused(&self) -> Option<&str> {
-        self.shape.refused.as_deref().or(self.unsupported.as_deref())
+        self.shape.illegal.as_deref().or(self.unsupported.as_deref())
     }
 
     /// Holds quota.

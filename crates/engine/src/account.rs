@@ -259,7 +259,7 @@ impl World {
                     Right::Leaving
                 } else if barred.contains(&victim) {
                     Right::Feud
-                } else if rule == PreemptionPolicy::Never {
+                } else if matches!(rule, PreemptionPolicy::Never | PreemptionPolicy::Unset) {
                     if is_own { Right::WithinQueueNever } else { Right::ReclaimNever }
                 } else if !is_own && self.tree.within_quota(other, &[cell]) {
                     Right::WithinItsQuota

@@ -11,7 +11,7 @@ use crate::model::{Admission, Eviction, Millis, PendingReason, Verdict};
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Phase, Place, Progress};
+use crate::store::{Phase, Place, Progress, Workload};
 use crate::tree::Trial;
 use crate::world::World;
 
@@ -128,7 +128,14 @@ impl World {
         pending.epoch = epoch;
         pending.wake_classes();
         for workload in std::mem::take(&mut pending.solo) {
-            self.push(queue, workload);
+            if self.store.workload(workload).is_some_and(|known| self.is_selected(queue, known)) {
+                self.push(queue, workload);
+                continue;
+            }
+            if let Some(workload) = self.store.workload_mut(workload) {
+                workload.phase = Phase::Pending(Place::Mismatched);
+            }
+            self.store.queues[queue].pending.mismatched.insert(workload);
         }
         self.changed_queues.insert(queue);
     }
@@ -173,19 +180,25 @@ impl World {
             .map(|(.., id)| id)
     }
 
+    /// Whether the queue takes workloads of that namespace.
+    fn is_selected(&self, queue: QueueId, workload: &Workload) -> bool {
+        let Some(spec) = &self.store.queues[queue].spec else { return true };
+        let Some(selector) = &spec.namespace_selector else { return false };
+        match self.store.namespaces.get(self.store.namespace_of(workload)) {
+            Some(labels) => crate::matching::selects(selector, labels),
+            None => crate::matching::selects(selector, &BTreeMap::new()),
+        }
+    }
+
     /// Why a head can not even be nominated.
     fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, (PendingReason, String))> {
         let workload = self.store.workload(id)?;
-        let spec = self.store.queues[queue].spec.as_ref()?;
-        let labels = self.store.namespaces.get(self.store.namespace_of(workload));
-        let matches = match (&spec.namespace_selector, labels) {
-            (Some(selector), Some(labels)) => crate::matching::selects(selector, labels),
-            (Some(selector), None) => crate::matching::selects(selector, &BTreeMap::new()),
-            (None, _) => false,
-        };
-        if !matches {
+        if !self.is_selected(queue, workload) {
             let text = "workload namespace doesn't match ClusterQueue selector".to_owned();
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
+        }
+        if let Some(text) = &workload.refused {
+            return Some((Requeue::Park, (PendingReason::Misconfigured, text.to_string())));
         }
         let pod_sets = &self.store.classes[workload.class].pod_sets;
         let asks_topology = pod_sets.iter().find(|pod_set| pod_set.spec.topology_request)?;

@@ -178,6 +178,9 @@ pub enum PreemptionPolicy {
     /// Never preempt.
     #[default]
     Never,
+    /// Empty, which the API's defaults rule out: allows nobody, and yet is not `Never` where a queue that could only borrow
+    /// asks whether it may preempt at all.
+    Unset,
     /// Only workloads of lower priority.
     LowerPriority,
     /// Lower priority, or equal priority and newer.
@@ -366,6 +369,8 @@ pub struct WorkloadSpec {
     pub pod_sets: Vec<PodSetSpec>,
     /// Annotation `workload-allowed-resource-flavors`: the only flavors it may get; `None` is any.
     pub allowed_flavors: Option<Vec<String>>,
+    /// Why its requests are out of bounds: it is refused when it comes to the head of its queue.
+    pub refused: Option<String>,
     /// State.
     pub state: WorkloadState,
     /// Changes when something that decides changed (spec generation, gates, reclaimable pods): a parked workload is then

@@ -109,9 +109,10 @@ impl World {
             }
             let pending = &self.store.queues[queue].pending;
             let parked = pending.classes.values().filter(|class| class.parked.is_some());
-            let mut suspects: Vec<WorkloadId> =
-                parked.filter_map(|class| class.members().next().map(|(_, id)| *id)).collect();
-            suspects.extend(pending.solo.iter().filter(|id| !self.asks_topology(**id)));
+            let mut suspects: Vec<WorkloadId> = parked
+                .filter_map(|class| class.members().map(|(_, id)| *id).find(|id| !self.is_refused(*id)))
+                .collect();
+            suspects.extend(pending.solo.iter().filter(|id| !self.asks_topology(**id) && !self.is_refused(**id)));
             for id in suspects {
                 if self.would_fit(queue, id) {
                     found += 1;
@@ -121,6 +122,10 @@ impl World {
             }
         }
         found
+    }
+
+    fn is_refused(&self, id: WorkloadId) -> bool {
+        self.store.workload(id).is_some_and(|workload| workload.refused.is_some())
     }
 
     fn asks_topology(&self, id: WorkloadId) -> bool {

@@ -10,7 +10,7 @@ use crate::model::{Amount, Eviction, FlavorResource, PendingReason};
 use crate::nominate::Nominator;
 use crate::preempt::{self, Ask};
 use crate::store::{Phase, Place, Progress, Store};
-use crate::tree::Tree;
+use crate::tree::{Tree, Trial};
 use crate::world::World;
 
 /// One flavor that was looked at.
@@ -184,10 +184,14 @@ impl World {
             accumulate(&mut wanted, cell, units(*value));
         }
         wanted.retain(|(_, value)| *value != 0);
-        let gone = BTreeSet::new();
+        // Who asks does not hold what it asks for, and is not its own victim.
+        let gone = BTreeSet::from([id]);
+        let mut trial = Trial::new(&mut self.tree);
+        preempt::classical::leave(&self.store, &mut trial, id, true);
         let workload = self.store.workload(id)?;
         let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(workload, queue, &gone, &self.options) };
-        let targets = preempt::targets(&self.store, &mut self.tree, &self.options, &ask);
+        let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask);
+        drop(trial);
         let named = targets.iter().filter_map(|target| {
             let victim = self.store.workload(target.workload)?;
             Some((victim.uid.to_string(), target.reason))

@@ -140,6 +140,8 @@ pub(crate) struct Workload {
     pub(crate) revision: u64,
     pub(crate) not_before: Option<Millis>,
     pub(crate) blocked: bool,
+    /// Why its requests are out of bounds.
+    pub(crate) refused: Option<Box<str>>,
     pub(crate) class: ClassId,
     pub(crate) phase: Phase,
     pub(crate) progress: Option<Box<Progress>>,

@@ -22,6 +22,7 @@ impl World {
                 revision: spec.revision,
                 not_before: None,
                 blocked: false,
+                refused: spec.refused.map(String::into_boxed_str),
                 class,
                 phase: Phase::Pending(Place::Nowhere),
                 progress: None,
@@ -35,7 +36,8 @@ impl World {
         let same_shape = old.revision == spec.revision
             && old.local_queue == local_queue
             && old.priority == spec.priority
-            && old.queued_at == spec.queued_at;
+            && old.queued_at == spec.queued_at
+            && old.refused.as_deref() == spec.refused.as_deref();
         let (old_class, was_queue) = (old.class, old.local_queue);
         let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
         self.store.release_class(class);
@@ -58,6 +60,7 @@ impl World {
             workload.queued_at = spec.queued_at;
             workload.revision = spec.revision;
             workload.class = class;
+            workload.refused = spec.refused.map(String::into_boxed_str);
             if class != old_class {
                 workload.progress = None;
             }

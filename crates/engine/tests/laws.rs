@@ -157,6 +157,7 @@ impl Observer {
                         ..PodSetSpec::default()
                     }],
                     allowed_flavors: None,
+                    refused: None,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,
                 };

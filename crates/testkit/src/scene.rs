@@ -147,8 +147,10 @@ impl Scene {
     /// Names what cannot be read.
     pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let mut object = object.clone();
-        if object.get("kind") == Some(&json!("Workload")) {
-            self.prepare(&mut object);
+        match object.get("kind").and_then(Value::as_str) {
+            Some("Workload") => self.prepare(&mut object),
+            Some("ClusterQueue") => undefault(&mut object),
+            _ => {}
         }
         self.offline.put(&object).map(|_| ()).map_err(|error| {
             let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -282,6 +284,17 @@ impl Scene {
     pub fn cluster_queues(&self) -> Vec<String> {
         let queues = self.offline.objects().keys().filter(|key| key.kind == Kind::ClusterQueue);
         queues.map(|key| key.name.clone()).collect()
+    }
+}
+
+/// The cases were recorded without an API server: where its defaults would have set a policy, upstream's is empty.
+fn undefault(queue: &mut Value) {
+    let Some(Value::Object(preemption)) = queue.pointer_mut("/spec/preemption") else { return };
+    for policy in ["withinClusterQueue", "reclaimWithinCohort"] {
+        preemption.entry(policy).or_insert_with(|| json!(""));
+    }
+    if let Some(Value::Object(borrow)) = preemption.get_mut("borrowWithinCohort") {
+        borrow.entry("policy").or_insert_with(|| json!(""));
     }
 }
 

@@ -73,7 +73,7 @@ impl Candidates {
 pub fn policy_allows(policy: PreemptionPolicy, preemptor: (i32, Millis), candidate: (i32, Millis)) -> bool {
     let is_lower = candidate.0 < preemptor.0;
     match policy {
-        PreemptionPolicy::Never => false,
+        PreemptionPolicy::Never | PreemptionPolicy::Unset => false,
         PreemptionPolicy::LowerPriority => is_lower,
         PreemptionPolicy::LowerOrNewerEqualPriority => {
             is_lower || (candidate.0 == preemptor.0 && preemptor.1 < candidate.1)

@@ -20,7 +20,7 @@ pub(crate) type Victims = Vec<(String, &'static str)>;
 
 pub(crate) fn lawful(policy: PreemptionPolicy, plea: &Plea<'_>, holder: &Holder) -> bool {
     match policy {
-        PreemptionPolicy::Never => false,
+        PreemptionPolicy::Never | PreemptionPolicy::Unset => false,
         PreemptionPolicy::LowerPriority => holder.priority < plea.priority,
         PreemptionPolicy::LowerOrNewerEqualPriority => {
             holder.priority < plea.priority || (holder.priority == plea.priority && holder.queued_at > plea.queued_at)

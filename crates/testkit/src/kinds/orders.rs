@@ -124,6 +124,7 @@ pub fn policy(case: &Case) -> Result<Diff, String> {
     let expect: PolicyExpect = case.expect()?;
     let policy = match input.policy.as_str() {
         "Never" => PreemptionPolicy::Never,
+        "" => PreemptionPolicy::Unset,
         "LowerPriority" => PreemptionPolicy::LowerPriority,
         "LowerOrNewerEqualPriority" => PreemptionPolicy::LowerOrNewerEqualPriority,
         "Any" => PreemptionPolicy::Any,
