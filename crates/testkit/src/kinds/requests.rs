@@ -37,6 +37,9 @@ struct QuantityExpect {
 /// Name, pods, amounts, flavors.
 type Total = (String, i64, BTreeMap<String, Amount>, BTreeMap<String, String>);
 
+/// Name, count and template of a pod set.
+type EffectivePodSet = (Option<String>, Option<i32>, PodSpec);
+
 /// Kind `quantity`.
 ///
 /// # Errors
@@ -134,9 +137,8 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         diff.eq("errors", &want, &got);
     }
     if let Some(want) = pod_sets {
-        let got = effective(case, &input)?;
-        let want: Vec<PodSpec> = want.into_iter().map(|set| set.template.spec.unwrap_or_default()).collect();
-        diff.eq("podSets", &want, &got);
+        let spec = |set: berth_api::PodSet| (set.name.clone(), set.count, set.template.spec.unwrap_or_default());
+        diff.eq("podSets", &want.into_iter().map(spec).collect::<Vec<_>>(), &effective(case, &input)?);
     }
     if let Some(want) = changed {
         let totals = input.total_requests.clone().unwrap_or_default();
@@ -224,12 +226,16 @@ fn limit_ranges(case: &Case) -> Result<Vec<LimitRange>, String> {
     case.of_kind("LimitRange").map(|object| read(object.clone())).collect()
 }
 
-fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
-    let workload = super::workload(case, input.workload.as_deref().unwrap_or("/"))?;
-    Ok(workload.spec.pod_sets.into_iter().map(|set| set.template.spec.unwrap_or_default()).collect())
+fn pod_sets(case: &Case, input: &Input) -> Result<Vec<berth_api::PodSet>, String> {
+    super::workload(case, input.workload.as_deref().unwrap_or("/")).map(|workload| workload.spec.pod_sets)
 }
 
-fn effective(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
+fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
+    Ok(pod_sets(case, input)?.into_iter().map(|set| set.template.spec.unwrap_or_default()).collect())
+}
+
+/// Name, count and template of each pod set as it counts.
+fn effective(case: &Case, input: &Input) -> Result<Vec<EffectivePodSet>, String> {
     let limits = LimitSummary::of(&limit_ranges(case)?);
     let classes: Vec<RuntimeClass> =
         case.of_kind("RuntimeClass").map(|object| read(object.clone())).collect::<Result<_, _>>()?;
@@ -238,8 +244,11 @@ fn effective(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
         let class = classes.iter().find(|class| class.metadata.name.as_ref() == Some(name))?;
         class.overhead.as_ref()?.pod_fixed.as_ref()
     };
-    let specs = specs(case, input)?;
-    Ok(specs.iter().map(|spec| effective_pod_spec(spec, overhead(spec), &limits)).collect())
+    let effective = |set: berth_api::PodSet| {
+        let spec = set.template.spec.unwrap_or_default();
+        (set.name, set.count, effective_pod_spec(&spec, overhead(&spec), &limits))
+    };
+    Ok(pod_sets(case, input)?.into_iter().map(effective).collect())
 }
 
 fn found_errors(case: &Case, input: &Input) -> Result<Vec<Error>, String> {
