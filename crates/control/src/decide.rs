@@ -5,6 +5,7 @@ pub(crate) mod explain;
 pub(crate) mod job;
 pub(crate) mod preempt;
 pub(crate) mod queues;
+pub(crate) mod usage;
 pub(crate) mod workload;
 
 use jiff::Timestamp;

@@ -183,6 +183,10 @@ impl Control {
         let finished = finished.get(&(namespace.as_str(), name.as_str())).copied().unwrap_or_default();
         gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());
         gauges.count("kueue_local_queue_finished_workloads", with(&[]), finished);
+        if let Some(usage) = self.world.local_queue_usage(namespace, name) {
+            let queue = self.world.cluster_queue_of(namespace, name).unwrap_or_default();
+            gauges.put("kueue_local_queue_admission_fair_sharing_usage", with(&[("cluster_queue", queue)]), usage);
+        }
         let active = self.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
         for (text, holds) in [("True", active), ("False", !active), ("Unknown", false)] {
             gauges.count("kueue_local_queue_status", with(&[("active", text)]), usize::from(holds));

@@ -210,6 +210,11 @@ impl Control {
     }
 
     fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
+        // Who leads keeps the ledger of what was used; everybody else follows what the leader wrote.
+        let follows = self.term.is_none() || !self.view.local_queues.contains_key(name);
+        if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
+            self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
+        }
         match (self.view.local_queues.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
                 *known = object;
@@ -218,9 +223,6 @@ impl Control {
             }
             (_, Some(object)) => {
                 self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
-                if let (None, Some(ledger)) = (self.view.local_queues.get(name), deltas::ledger(&object)) {
-                    self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
-                }
                 self.view.local_queues.insert(name.clone(), object);
                 self.schedule.mark(key(Kind::LocalQueue, name), now);
             }

@@ -75,6 +75,11 @@ impl Ledger {
         }
     }
 
+    /// Nothing consumed is left, and nothing is charged.
+    fn is_idle(&self) -> bool {
+        self.penalties.is_empty() && self.consumed.values().all(|amount| *amount < 0.5)
+    }
+
     /// The admission did not come about.
     pub(crate) fn revert(&mut self, workload: WorkloadId) {
         self.penalties.remove(&workload);
@@ -161,7 +166,22 @@ impl World {
         let ledger = &mut self.store.local_queues[id].ledger;
         ledger.consumed = consumed;
         ledger.at = Some(figures.at);
+        self.unsettled = true;
         self.changed_local_queues.insert(id);
+    }
+
+    /// The admission that was charged did not come about, or is over.
+    pub(crate) fn drop_penalty(&mut self, workload: WorkloadId) {
+        if let Some(local_queue) = self.store.workload(workload).map(|workload| workload.local_queue) {
+            self.store.local_queues[local_queue].ledger.revert(workload);
+        }
+    }
+
+    /// When the sampling interval is over that runs now; `None` while no ledger has anything to settle.
+    pub(crate) fn next_settlement(&self) -> Option<Millis> {
+        let interval = self.options.admission_fair_sharing.as_ref()?.sampling_interval.max(1);
+        let at = self.settled_at.filter(|_| self.unsettled)?;
+        Some(Millis(at.0.saturating_add(interval)))
     }
 
     /// Brings the ledgers of all LocalQueues under admission fair sharing up to `now` whose sampling interval is over.
@@ -172,6 +192,7 @@ impl World {
             return;
         }
         self.settled_at = Some(now);
+        self.unsettled = false;
         for queue in self.store.queues.ids() {
             if !self.has_lanes(queue) {
                 continue;
@@ -179,10 +200,14 @@ impl World {
             for id in self.store.queues[queue].local_queues.clone() {
                 let local_queue = &self.store.local_queues[id];
                 let usage = by_resource(&self.store, local_queue.usage.iter().map(|(cell, value)| (*cell, *value)));
-                if local_queue.ledger.at.is_none() && usage.is_empty() && local_queue.ledger.penalties.is_empty() {
+                let ledger = &mut self.store.local_queues[id].ledger;
+                if ledger.is_idle() && usage.values().all(|amount| *amount <= 0.0) {
+                    // Nothing to tell; but what is used from now on was not used before.
+                    ledger.at = ledger.at.map(|_| now);
                     continue;
                 }
-                self.store.local_queues[id].ledger.settle(&usage, now, settings.half_life);
+                ledger.settle(&usage, now, settings.half_life);
+                self.unsettled = true;
                 self.changed_local_queues.insert(id);
             }
         }

@@ -108,7 +108,7 @@ pub struct Plan {
     pub verdicts: Vec<Verdict>,
     /// Heads were left because `Limits::max_admissions` was reached: call again.
     pub more: bool,
-    /// Earliest `not_before` among waiting workloads.
+    /// Earliest `not_before` among waiting workloads, or when the usage of LocalQueues is to be settled next.
     pub wake_at: Option<Millis>,
     /// Heads that lost against others together with their victims, by ClusterQueue.
     pub skipped_preemptions: BTreeMap<String, u32>,

@@ -56,7 +56,7 @@ impl World {
             admissions: report.admissions,
             evictions: report.evictions,
             verdicts,
-            wake_at: self.timers.first().map(|(time, _)| *time),
+            wake_at: self.timers.first().map(|(time, _)| *time).into_iter().chain(self.next_settlement()).min(),
             cycles: done,
         }
     }

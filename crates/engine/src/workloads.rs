@@ -149,6 +149,7 @@ impl World {
         let node = self.store.queues[queue].node;
         self.tree.add(node, &held.usage);
         self.store.queues[queue].held.insert(id);
+        self.unsettled |= self.has_lanes(queue);
         self.mark(queue);
         let Some(workload) = self.store.workload_mut(id) else { return };
         let local_queue = workload.local_queue;
@@ -205,8 +206,7 @@ impl World {
         let Some(workload) = self.store.workload_mut(id) else { return };
         if let Phase::Held(held) = &mut workload.phase {
             if held.assumed {
-                let local_queue = workload.local_queue;
-                self.store.local_queues[local_queue].ledger.revert(id);
+                self.drop_penalty(id);
                 self.detach(id);
                 self.place(id);
             } else if held.evicted {

@@ -40,6 +40,8 @@ pub struct World {
     pub(crate) feuds: Feuds,
     /// When ledgers of admission fair sharing were settled last.
     pub(crate) settled_at: Option<Millis>,
+    /// A ledger has something to settle when the sampling interval is over.
+    pub(crate) unsettled: bool,
     pub(crate) changed_queues: BTreeSet<QueueId>,
     pub(crate) changed_local_queues: BTreeSet<LocalQueueId>,
     pub(crate) changed_cohorts: BTreeSet<NodeId>,
@@ -67,6 +69,7 @@ impl World {
             epoch: 0,
             feuds: Feuds::default(),
             settled_at: None,
+            unsettled: false,
             changed_queues: BTreeSet::new(),
             changed_local_queues: BTreeSet::new(),
             changed_cohorts: BTreeSet::new(),
@@ -125,6 +128,7 @@ impl World {
             Delta::RemoveWorkload(uid) => {
                 let id = self.known(&uid)?;
                 self.end_feuds_of(id);
+                self.drop_penalty(id);
                 self.detach(id);
                 self.notices.remove(&id);
                 self.store.delete_workload(id);
@@ -367,6 +371,9 @@ impl World {
         let members: Vec<WorkloadId> = self.store.local_queues[id].pending.iter().copied().collect();
         for workload in &members {
             self.unplace(*workload);
+        }
+        if spec.is_none() {
+            self.store.local_queues[id].ledger = crate::afs::Ledger::default();
         }
         let queue = spec.as_ref().map(|spec| spec.cluster_queue.clone()).map(|name| self.queue_id(&name));
         if let Some(queue) = queue {

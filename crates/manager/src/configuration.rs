@@ -6,7 +6,7 @@ use crate::gates::Gates;
 use crate::schema::{self, Configuration, Header, LeaderElection, Marked};
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
-use berth_engine::{FairSharing, Gates as EngineGates, Options, ShareStrategy};
+use berth_engine::{AdmissionFairSharing, FairSharing, Gates as EngineGates, Options, ShareStrategy};
 use berth_runtime::Election;
 use std::collections::BTreeMap;
 
@@ -225,7 +225,6 @@ fn unsupported(file: &Configuration) -> Vec<String> {
         ("metrics.customLabels", line(&metrics.custom_labels)),
         ("metrics.localQueueMetrics.localQueueSelector", selector.map(|block| block.referenced.line())),
         ("multiKueue", line(&file.multi_kueue)),
-        ("admissionFairSharing", line(&file.admission_fair_sharing)),
         ("resources.transformations", line(&resources.transformations)),
         ("resources.deviceClassMappings", line(&resources.device_class_mappings)),
         ("integrations.externalFrameworks", line(&file.integrations.external_frameworks)),
@@ -245,13 +244,35 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
     let fair = block.filter(|block| block.value.enable.as_ref().is_none_or(|enable| enable.value));
     let fair_sharing = fair.map(|block| share_strategies(&block.value)).transpose()?;
     Ok(Options {
-        admission_fair_sharing: None,
+        admission_fair_sharing: admission_sharing(file)?.filter(|_| gates.on("AdmissionFairSharing")),
         ignore_undeclared,
         fair_sharing,
         partial_admission: gates.on("PartialAdmission"),
         // PrioritizePreemptorWorkloads keeps the engine's own default; see docs/decisions/no-eviction-loops.md.
         gates: EngineGates::named(|name| (name != "PrioritizePreemptorWorkloads").then(|| gates.on(name))),
     })
+}
+
+/// `admissionFairSharing`: present is on.
+fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing>, String> {
+    let Some(block) = &file.admission_fair_sharing else { return Ok(None) };
+    let half_life = block.value.usage_half_life_time.unwrap_or(GoDuration::seconds(0));
+    let interval = block.value.usage_sampling_interval.unwrap_or(GoDuration::minutes(5));
+    let weights = &block.value.resource_weights;
+    if half_life.is_negative() {
+        return Err("admissionFairSharing.usageHalfLifeTime is negative; allowed is 0s or more".to_owned());
+    }
+    if interval.millis() <= 0 {
+        return Err("admissionFairSharing.usageSamplingInterval must be at least 1ms".to_owned());
+    }
+    if let Some((resource, weight)) = weights.iter().find(|(_, weight)| !weight.is_finite() || **weight < 0.0) {
+        return Err(format!("admissionFairSharing.resourceWeights.{resource} is {weight}; allowed is 0 or more"));
+    }
+    Ok(Some(AdmissionFairSharing {
+        half_life: half_life.millis(),
+        sampling_interval: interval.millis(),
+        weights: weights.clone(),
+    }))
 }
 
 /// The list is one of Kueue's three: both strategies, or the first or the second alone; absent is both.

@@ -150,9 +150,9 @@ fn bad_values_name_field_and_what_is_allowed() {
 
 #[test]
 fn what_has_no_effect_is_named() {
-    let loaded = body("webhook:\n  port: 9443\nadmissionFairSharing:\n  usageHalfLifeTime: 1m\n").unwrap();
+    let loaded = body("webhook:\n  port: 9443\ntls:\n  minVersion: VersionTLS12\n").unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
-    assert!(loaded.warnings[0].contains("`webhook`") && loaded.warnings[1].contains("`admissionFairSharing`"));
+    assert!(loaded.warnings[0].contains("`webhook`") && loaded.warnings[1].contains("`tls`"));
     let loaded = body("integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob\n").unwrap();
     assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains("ray.io/rayjob"));
     let loaded = body("featureGates: {VisibilityOnDemand: false}\n").unwrap();
@@ -175,6 +175,25 @@ fn what_changes_decisions_reaches_the_engine() {
         "fairSharing:\n  preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]\n",
         &["preemptionStrategies"],
     );
+}
+
+#[test]
+fn admission_fair_sharing_reaches_the_engine() {
+    let text = "admissionFairSharing:\n  usageHalfLifeTime: 2h\n  resourceWeights: {cpu: 2, memory: 0}\n";
+    let loaded = body(text).unwrap();
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let sharing = loaded.settings.engine.admission_fair_sharing.unwrap();
+    assert_eq!((sharing.half_life, sharing.sampling_interval), (7_200_000, 300_000));
+    assert_eq!(sharing.weights, BTreeMap::from([("cpu".to_owned(), 2.0), ("memory".to_owned(), 0.0)]));
+    let off = body(&format!("{text}featureGates: {{AdmissionFairSharing: false}}\n")).unwrap();
+    assert!(off.settings.engine.admission_fair_sharing.is_none());
+    for (text, parts) in [
+        ("usageHalfLifeTime: -1s", ["usageHalfLifeTime", "0s or more"]),
+        ("usageSamplingInterval: 0s", ["usageSamplingInterval", "at least"]),
+        ("resourceWeights: {cpu: -1}", ["resourceWeights.cpu", "-1"]),
+    ] {
+        refused(&format!("admissionFairSharing:\n  {text}\n"), &parts);
+    }
 }
 
 #[test]

@@ -149,6 +149,11 @@ blocks! {
         cluster_profile: Marked<ClusterProfile>,
         incremental_dispatcher_config: Marked<IncrementalDispatcher>,
     }
+    AdmissionFairSharing {
+        usage_half_life_time: Option<GoDuration>,
+        usage_sampling_interval: Option<GoDuration>,
+        resource_weights: BTreeMap<String, f64>,
+    }
     FairSharing {
         enable: Marked<bool>,
         preemption_strategies: Option<Vec<String>>,
@@ -187,11 +192,6 @@ unread! {
     ClusterProfile { access_providers: Vec<AccessProvider>, credentials_providers: Vec<AccessProvider> }
     AccessProvider { name: String, exec_config: serde_json::Value }
     IncrementalDispatcher { step_size: Option<i32> }
-    AdmissionFairSharing {
-        usage_half_life_time: Option<GoDuration>,
-        usage_sampling_interval: Option<GoDuration>,
-        resource_weights: BTreeMap<String, f64>,
-    }
     Transformation {
         input: String,
         strategy: Option<String>,

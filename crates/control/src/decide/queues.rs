@@ -265,7 +265,7 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
         admitted_workloads: Some(admitted),
         flavors_reservation: flavors(&|usage| cell(usage, usage.total)),
         flavors_usage: flavors(&|reserved| cell(reserved, used(&usage, reserved))),
-        ..old.clone()
+        fair_sharing: super::usage::fair_sharing(control, &name).or_else(|| old.fair_sharing.clone()),
     };
     if new == old {
         return None;

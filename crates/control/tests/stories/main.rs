@@ -9,6 +9,7 @@ mod faults;
 mod life;
 mod queues;
 mod sharing;
+mod usage;
 
 use berth_control::write::Kind;
 use cluster::{Cluster, cluster_queue, flavor, local_queue};

@@ -1,0 +1,89 @@
+//! Admission fair sharing: whose LocalQueue used less lately goes first, and the status remembers.
+
+use berth_control::write::{Kind, Purpose, Term};
+use berth_engine::AdmissionFairSharing;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+
+/// A queue of 2 cpu for the LocalQueues `calm` and `busy`; `busy` has used 4 cpu up to now.
+fn two_tenants() -> Cluster {
+    let mut settings = settings();
+    settings.engine.admission_fair_sharing =
+        Some(AdmissionFairSharing { half_life: 60_000, sampling_interval: 10_000, weights: Default::default() });
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("default", "2")]);
+    queue["spec"]["admissionScope"] = json!({"admissionMode": "UsageBasedAdmissionFairSharing"});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("calm", "cq"));
+    let mut busy = local_queue("busy", "cq");
+    busy["status"] = used("4", "2026-11-21T12:00:00Z");
+    cluster.put(Kind::LocalQueue, busy);
+    cluster
+}
+
+fn used(cpu: &str, at: &str) -> Value {
+    let status = json!({"consumedResources": {"cpu": cpu}, "lastUpdate": at});
+    json!({"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": status}})
+}
+
+fn shown(cluster: &Cluster, queue: &str) -> Value {
+    cluster.objects[&Cluster::key(Kind::LocalQueue, "team", queue)]["status"]["fairSharing"].clone()
+}
+
+#[test]
+fn who_used_less_goes_first_and_the_status_says_what_was_used() {
+    let mut cluster = two_tenants();
+    cluster.put(Kind::Job, job("first", "busy", "2", true));
+    cluster.put(Kind::Job, job("second", "calm", "2", true));
+    cluster.settle();
+    assert!(cluster.is("second", "Admitted") && !cluster.is("first", "QuotaReserved"));
+    // A half-life later half of the 4 is left, and half of the 2 that are held all the time counts as used: what was charged
+    // for the admission stands for the first interval.
+    cluster.pass(61);
+    assert_eq!(shown(&cluster, "busy"), used("2", "2026-11-21T12:01:00Z")["fairSharing"]);
+    assert_eq!(shown(&cluster, "calm"), used("1", "2026-11-21T12:01:00Z")["fairSharing"]);
+    let gauges = cluster.control.figures().gauges;
+    let usage = gauges.iter().filter(|gauge| gauge.name == "kueue_local_queue_admission_fair_sharing_usage");
+    let mut usage: Vec<f64> = usage.map(|gauge| gauge.value).collect();
+    usage.sort_by(f64::total_cmp);
+    assert!((usage[0] - 1.0).abs() < 0.001 && (usage[1] - 2.0).abs() < 0.001, "{usage:?}");
+}
+
+#[test]
+fn statuses_rest_when_nothing_is_left_of_what_was_used() {
+    let mut cluster = two_tenants();
+    // Thousandths of a cpu are halved until none is left.
+    cluster.pass(1_200);
+    let writes = cluster.count(Purpose::QueueStatus);
+    cluster.pass(1_200);
+    assert_eq!(cluster.count(Purpose::QueueStatus), writes);
+    let busy = shown(&cluster, "busy");
+    assert_eq!(busy["admissionFairSharingStatus"]["consumedResources"], json!({"cpu": "0"}));
+    assert_eq!(shown(&cluster, "calm"), Value::Null);
+}
+
+#[test]
+fn a_new_leader_goes_on_from_the_status() {
+    let mut cluster = two_tenants();
+    cluster.control.lead(None);
+    // Meanwhile another leader has written.
+    cluster.edit(Kind::LocalQueue, "team", "busy", &json!({"status": used("1", "2026-11-21T12:00:00Z")}));
+    cluster.edit(Kind::LocalQueue, "team", "calm", &json!({"status": used("3", "2026-11-21T12:00:00Z")}));
+    cluster.control.lead(Some(Term(2)));
+    cluster.put(Kind::Job, job("first", "calm", "2", true));
+    cluster.put(Kind::Job, job("second", "busy", "2", true));
+    cluster.settle();
+    assert!(cluster.is("second", "Admitted") && !cluster.is("first", "QuotaReserved"));
+}
+
+#[test]
+fn a_queue_without_the_scope_keeps_its_order() {
+    let mut cluster = two_tenants();
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "2")]));
+    cluster.put(Kind::Job, job("first", "busy", "2", true));
+    cluster.put(Kind::Job, job("second", "calm", "2", true));
+    cluster.settle();
+    assert!(cluster.is("first", "Admitted") && !cluster.is("second", "QuotaReserved"));
+}
