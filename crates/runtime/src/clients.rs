@@ -1,23 +1,32 @@
-//! The two clients: one that watches with kube's defaults, one for calls that must end. Both count their requests.
+//! The two clients: one that watches, one for calls that must end. Both count their requests, and each has one HTTP/2
+//! connection for all it does: a connection per request under way would cost a TLS handshake and buffers each.
 
 use crate::metrics::Metrics;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
-use kube::client::{Body, Client, ClientBuilder};
+use kube::client::{Body, Client, ClientBuilder, ConfigExt};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tower::{Layer, Service};
+use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 /// The two clients.
 #[derive(Clone)]
 pub struct Clients {
-    /// For watches: no read time-out (the watcher has its own), retries as kube does them.
+    /// For watches: silence on it is bounded by pings and by the watcher's own time-outs.
     pub watch: Client,
     /// For calls: no hidden retry, and an answer within 30 s or an error.
     pub rpc: Client,
 }
+
+/// Pings on a silent connection, as often as client-go sends them at most.
+const PING: Duration = Duration::from_secs(15);
+/// Patience for the answer to a ping; then the connection is given up, and what was under way on it has an unknown outcome.
+const PONG: Duration = Duration::from_secs(10);
 
 impl Clients {
     /// Makes both from one configuration.
@@ -30,16 +39,47 @@ impl Clients {
         if let Ok(agent) = http::HeaderValue::from_str(&format!("berth/{version}")) {
             config.headers.push((http::header::USER_AGENT, agent));
         }
+        // Watches are tried again by their watchers, writes by control.
+        config.default_retry = false;
         let mut rpc = config.clone();
-        rpc.default_retry = false;
         rpc.read_timeout = Some(Duration::from_secs(30));
         rpc.reset_reader_on_write = true;
         let counting = Counting { metrics: Arc::clone(metrics) };
-        Ok(Self {
-            watch: ClientBuilder::try_from(config)?.with_layer(&counting).build(),
-            rpc: ClientBuilder::try_from(rpc)?.with_layer(&counting).build(),
-        })
+        Ok(Self { watch: client(config, &counting)?, rpc: client(rpc, &counting)? })
     }
+}
+
+/// A client that speaks HTTP/2 where the server does.
+fn client(config: Config, counting: &Counting) -> kube::Result<Client> {
+    // kube's own stack knows proxies, server names and credential plugins, and speaks HTTP/1.1 only.
+    if config.proxy_url.is_some() || config.tls_server_name.is_some() || config.auth_info.exec.is_some() {
+        return Ok(ClientBuilder::try_from(config)?.with_layer(counting).build());
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // A small frame must not wait for the acknowledgement of the one before.
+    tcp.set_nodelay(true);
+    let tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?);
+    let mut connector = TimeoutConnector::new(tls.https_or_http().enable_all_versions().wrap_connector(tcp));
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let http = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_timeout(PONG)
+        .http2_keep_alive_while_idle(true)
+        .build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(counting)
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
 }
 
 #[derive(Clone)]

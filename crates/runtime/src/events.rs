@@ -1,4 +1,5 @@
-//! Kubernetes events: a bounded queue, one worker, a rate; what does not fit is dropped and counted, never waited for.
+//! Kubernetes events: a bounded queue, one worker, a rate; what does not fit is dropped and counted, never waited for. They
+//! give way to writes: while some are under way, an event waits, and carries the time of what it tells all the same.
 
 use crate::metrics::Metrics;
 use crate::rate::Bucket;
@@ -8,7 +9,9 @@ use jiff::Timestamp;
 use kube::client::{Body, Client};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -20,34 +23,45 @@ const CUT: &str = " ...";
 /// Longest reason or action, in bytes.
 const REASON_LIMIT: usize = 128;
 /// Notices that may wait.
-const QUEUE: usize = 4096;
+const QUEUE: usize = 8192;
 /// An identical notice within this time is not written again.
 const REPEAT: Duration = Duration::from_secs(60);
 /// Notices remembered for comparison.
 const REMEMBERED: usize = 8192;
+/// Longest that an event gives way to writes, and how often it looks whether they are over.
+const YIELD: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(20);
 /// Time-out of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where notices go. Cheap to clone, never blocks.
 #[derive(Clone)]
 pub struct EventSink {
-    queue: mpsc::Sender<Notice>,
+    queue: mpsc::Sender<(Notice, Timestamp)>,
     metrics: Arc<Metrics>,
 }
 
 impl EventSink {
-    /// Starts the worker. It ends when every sink is gone; what still waits then is dropped.
+    /// Starts the worker. It ends when every sink is gone; what still waits then is dropped. `writes` says how many writes
+    /// are under way.
     #[must_use]
-    pub fn spawn(client: Client, instance: String, bucket: Bucket, metrics: Arc<Metrics>) -> Self {
+    pub fn spawn(
+        client: Client,
+        instance: String,
+        bucket: Bucket,
+        writes: Arc<AtomicUsize>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (queue, notices) = mpsc::channel(QUEUE);
-        let worker = Worker { client, instance, metrics: Arc::clone(&metrics), recent: Recent::default(), count: 0 };
+        let recent = Recent::default();
+        let worker = Worker { client, instance, metrics: Arc::clone(&metrics), writes, recent, count: 0 };
         tokio::spawn(worker.run(notices, bucket));
         Self { queue, metrics }
     }
 
     /// Publishes, or drops and counts.
     pub fn publish(&self, notice: Notice) {
-        if self.queue.try_send(notice).is_err() {
+        if self.queue.try_send((notice, Timestamp::now())).is_err() {
             self.metrics.count("berth_events_dropped", &[("cause", "queue_full")], 1);
         }
     }
@@ -57,20 +71,22 @@ struct Worker {
     client: Client,
     instance: String,
     metrics: Arc<Metrics>,
+    writes: Arc<AtomicUsize>,
     recent: Recent,
     count: u64,
 }
 
 impl Worker {
-    async fn run(mut self, mut notices: mpsc::Receiver<Notice>, mut bucket: Bucket) {
-        while let Some(notice) = notices.recv().await {
+    async fn run(mut self, mut notices: mpsc::Receiver<(Notice, Timestamp)>, mut bucket: Bucket) {
+        while let Some((notice, at)) = notices.recv().await {
             if self.recent.repeats(&notice, Instant::now()) {
                 self.metrics.count("berth_events_dropped", &[("cause", "repeated")], 1);
                 continue;
             }
             bucket.wait().await;
+            self.give_way().await;
             self.count += 1;
-            let body = event(&notice, &self.instance, Timestamp::now(), self.count);
+            let body = event(&notice, &self.instance, at, self.count);
             match self.post(&body).await {
                 Ok(()) => self.metrics.count("berth_events_published", &[], 1),
                 Err(error) => {
@@ -78,6 +94,14 @@ impl Worker {
                     tracing::debug!(object = %notice.key, reason = notice.reason, error, "event not written");
                 }
             }
+        }
+    }
+
+    /// Waits until no write is under way, but not for long: events must come through in a storm, too.
+    async fn give_way(&self) {
+        let until = Instant::now() + YIELD;
+        while self.writes.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -102,10 +126,11 @@ impl Worker {
     }
 }
 
-/// What was said lately.
+/// What was said lately, by hash: texts would be megabytes.
 #[derive(Default)]
 struct Recent {
-    said: BTreeMap<(String, String, String), Instant>,
+    hasher: RandomState,
+    said: BTreeMap<u64, Instant>,
 }
 
 impl Recent {
@@ -116,7 +141,7 @@ impl Recent {
         if self.said.len() >= REMEMBERED {
             self.said.clear();
         }
-        let key = (notice.uid.clone(), notice.reason.clone(), notice.message.clone());
+        let key = self.hasher.hash_one((&notice.uid, &notice.reason, &notice.message));
         let last = self.said.insert(key, now);
         last.is_some_and(|at| now.saturating_duration_since(at) < REPEAT)
     }
@@ -126,7 +151,7 @@ impl Recent {
 fn event(notice: &Notice, instance: &str, now: Timestamp, count: u64) -> Value {
     let (group, version, _) = notice.key.kind.resource();
     let namespace = if notice.key.namespace.is_empty() { "default" } else { &notice.key.namespace };
-    let suffix = format!(".{:x}{:x}", now.as_microsecond(), count & 0xff);
+    let suffix = format!(".{:x}{:x}", now.as_microsecond(), count & 0xffff);
     let name = format!("{}{suffix}", cut_at(&notice.key.name, 253 - suffix.len()).trim_end_matches(['.', '-']));
     let reason = cut_at(&notice.reason, REASON_LIMIT);
     json!({

@@ -9,6 +9,7 @@ use kube::client::{Body, Client};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -20,19 +21,28 @@ pub struct Writer {
     client: Client,
     leadership: Leadership,
     metrics: Arc<Metrics>,
+    under_way: Arc<AtomicUsize>,
 }
 
 impl Writer {
     /// A writer on a client without retries.
     #[must_use]
-    pub const fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
-        Self { client, leadership, metrics }
+    pub fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
+        Self { client, leadership, metrics, under_way: Arc::default() }
+    }
+
+    /// How many writes are under way, at any moment.
+    #[must_use]
+    pub fn under_way(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.under_way)
     }
 
     /// Performs one write and says what became of it. Refuses (`NotSent`) when its term is over or when too little of
     /// the lease is left for it to end in time.
     pub async fn perform(&self, write: &Write) -> Outcome {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
         let outcome = self.send(write).await;
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
         self.metrics.count(
             "berth_writes",
             &[("purpose", &format!("{:?}", write.purpose)), ("outcome", label(&outcome))],

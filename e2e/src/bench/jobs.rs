@@ -71,6 +71,14 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     let (_, dropped_before) = subject.own_count().await?;
     let wall = queued(bed, total).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
     settle(&subject, bed, total).await?;
+    // Events give way to writes: those still waiting are counted, too.
+    let mut handled = -1.0;
+    while let more = subject.events_handled().await?
+        && more > handled
+    {
+        handled = more;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
     let with = bed.audit.between(from, bed.audit.mark())?;
     let (own, dropped) = subject.own_count().await?;
     let usage = subject.usage()?;

@@ -148,6 +148,20 @@ impl Subject {
         }
     }
 
+    /// How many events it has published or dropped (Berth only).
+    ///
+    /// # Errors
+    /// When its metrics do not answer.
+    pub async fn events_handled(&self) -> Result<f64> {
+        match self {
+            Subject::Berth(manager) => {
+                let text = manager.metrics().await?;
+                Ok(total(&text, "berth_events_published_total") + total(&text, "berth_events_dropped_total"))
+            }
+            Subject::Kueue(_) => Ok(0.0),
+        }
+    }
+
     /// End of its log.
     pub fn tail(&self) -> String {
         match self {
