@@ -285,7 +285,12 @@ impl<'a> Drive<'a> {
         let shape = self.shape;
         let Some(item) = self.items.get_mut(index) else { return 0 };
         let Some(class) = shape.classes.get(item.class) else { return 0 };
-        if item.finished || object.is("Finished") {
+        if item.finished {
+            return 0;
+        }
+        if object.is("Finished") {
+            // Also when the request to finish it was taken back after it had reached the server: an eviction came between.
+            self.ended(index, Instant::now());
             return 0;
         }
         if preemption && object.is("Evicted") && object.is("QuotaReserved") {
@@ -390,6 +395,33 @@ async fn finish(
 
 /// Plays the job controller for an evicted Workload: its job has stopped, the quota goes back.
 async fn release(client: Client, path: String, object: Slim, index: usize, done: mpsc::UnboundedSender<Done>) {
+    let mut object = object;
+    while object.is("Evicted") && object.is("QuotaReserved") && !object.is("Finished") {
+        match try_release(&client, &path, object).await {
+            Ok(()) => break,
+            Err(e) if format!("{e:#}").contains("409") || format!("{e:#}").contains("modified") => {}
+            Err(e) => {
+                let _ = done.send(Done::Failed(e.context("releasing")));
+                return;
+            }
+        }
+        // A conflict means a newer state, which may have come by the watch already and been passed over.
+        object = match look(&client, path.trim_end_matches("/status")).await {
+            Ok(object) => object,
+            Err(e) => {
+                let _ = done.send(Done::Failed(e));
+                return;
+            }
+        };
+    }
+    let _ = done.send(Done::Released(index));
+}
+
+async fn look(client: &Client, path: &str) -> Result<Slim> {
+    Ok(client.request(http::Request::get(path).body(Vec::new())?).await?)
+}
+
+async fn try_release(client: &Client, path: &str, object: Slim) -> Result<()> {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut conditions = object.status.conditions;
     for condition in &mut conditions {
@@ -404,14 +436,5 @@ async fn release(client: Client, path: String, object: Slim, index: usize, done:
         "metadata": {"resourceVersion": object.metadata.resource_version},
         "status": {"admission": null, "conditions": conditions},
     });
-    // A conflict means a newer state, which comes by the watch and is released then.
-    let outcome = plane::send(&client, "PATCH", &path, "application/merge-patch+json", &body).await;
-    if let Err(e) = &outcome
-        && !format!("{e:#}").contains("409")
-        && !format!("{e:#}").contains("modified")
-    {
-        let _ = done.send(Done::Failed(anyhow::anyhow!("releasing: {e:#}")));
-        return;
-    }
-    let _ = done.send(Done::Released(index));
+    plane::send(client, "PATCH", path, "application/merge-patch+json", &body).await
 }
