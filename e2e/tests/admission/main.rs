@@ -1,5 +1,6 @@
 //! Admission on a real control plane: each scenario has queues, flavors and a namespace of its own; all share one cluster.
 
+mod checks;
 mod flavors;
 mod jobs;
 mod queues;
@@ -48,6 +49,9 @@ async fn admission() -> Result<()> {
         ("queue-later", queues::created_after_its_jobs(s).boxed()),
         ("namespaces", queues::namespace_selector(s).boxed()),
         ("priorities", queues::priorities(s).boxed()),
+        ("check-ready", checks::ready(s).boxed()),
+        ("check-retry", checks::retry(s).boxed()),
+        ("check-rejected", checks::rejected(s).boxed()),
         ("deleted-phases", jobs::deleted_in_each_phase(s).boxed()),
         ("by-hand", jobs::unsuspended_by_hand(s).boxed()),
         ("arrives-running", jobs::arrives_running(s).boxed()),

@@ -401,6 +401,7 @@ fn apply_status(object: &mut Value, body: &Value, manager: &str) {
         }
     }
     for (field, value) in wanted {
+        assert!(value != json!({}), "an apply of an empty {field} stores null");
         status.insert(field, value);
     }
     object["status"] = Value::Object(status);
