@@ -254,9 +254,43 @@ async fn while_it_runs(stage: &Stage) -> Result<()> {
     CLUSTER_QUEUE.patch(&s.client, "", &turned, &json!({"spec": "text", "metadata": {"finalizers": null}})).await?;
     CLUSTER_QUEUE.delete(&s.client, "", &turned).await?;
     stage.manager.recomputes().await?;
+    holder_turns_bad(s).await?;
     tighten(s).await?;
     others_go_on(s, "after").await?;
     judged(s).await
+}
+
+/// A workload that holds quota cannot be read any more: its quota stays charged, its job goes on, and when it can be read again
+/// all is as before.
+async fn holder_turns_bad(s: &Scenario<'_>) -> Result<()> {
+    let before = s.workload_of("running").await?.context("workload of the running job")?;
+    let name = text(&before, "/metadata/name");
+    let undecodable = undecodable_workloads(s.stage).await?;
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"podSets": "x"}})).await?;
+    wait::until(wait::STEP, "Berth has met the bad workload", || async {
+        let now = undecodable_workloads(s.stage).await?;
+        Ok(Seen::when(now > undecodable, || format!("{now} undecodable workloads")))
+    })
+    .await?;
+    s.create(s.job("too-much").cpu("2").endless()).await?;
+    s.pending("too-much").await?;
+    s.stays_pending("too-much").await?;
+    // What a fresh list says of it is what the watch made of it.
+    s.stage.manager.recomputes().await?;
+    let running = s.get_job("running").await?;
+    ensure!(running["spec"]["suspend"] == json!(false), "its job was stopped");
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"podSets": before["spec"]["podSets"]}})).await?;
+    others_go_on(s, "small").await?;
+    s.remove("too-much").await?;
+    let after = s.workload_of("running").await?.context("workload of the running job, afterwards")?;
+    ensure!(text(&after, "/metadata/uid") == text(&before, "/metadata/uid"), "it was made anew");
+    ensure!(condition(&after, "Admitted") == "True", "it lost its admission: {}", after["status"]);
+    Ok(())
+}
+
+async fn undecodable_workloads(stage: &Stage) -> Result<f64> {
+    let count = stage.manager.metric("berth_undecodable_objects_total", &["resource=\"workloads\""]).await?;
+    Ok(count.unwrap_or(0.0))
 }
 
 async fn after_a_restart(stage: &Stage) -> Result<()> {

@@ -115,6 +115,8 @@ strings! {
     PROVISIONING_CLASS_NAME = "autoscaling.x-k8s.io/provisioning-class-name";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
+    /// Mark on Workloads in memory, never stored: the stored object does not decode.
+    UNREADABLE = "berth.dev/unreadable";
 
     /// Label of nodes: host name, the lowest topology level.
     HOSTNAME = "kubernetes.io/hostname";

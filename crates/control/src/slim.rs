@@ -24,7 +24,8 @@ impl Control {
         let spec = &object.spec;
         // The spec of a generation is the spec that was seen with it.
         let known = self.view.workloads.get(&(namespace.clone(), name.clone()));
-        let known = known.filter(|known| known.uid == uid && known.generation == generation && generation > 0);
+        let known = known
+            .filter(|known| known.uid == uid && known.generation == generation && generation > 0 && !known.unreadable);
         let (shape, reshaped) = match known {
             Some(known) => (known.shape.clone(), known.reshaped),
             None => {
@@ -59,6 +60,7 @@ impl Control {
                 let faults = api::validation::validate_beside_pod_sets(object);
                 (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
             }),
+            unreadable: annotations.is_some_and(|all| all.contains_key(api::labels::UNREADABLE)),
             shape,
             reshaped,
             status: object.status.clone().unwrap_or_default(),

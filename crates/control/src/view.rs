@@ -61,6 +61,9 @@ pub(crate) struct WorkloadView {
     pub(crate) reshaped: u32,
     /// A field that Berth does not act on: why it may not be admitted at all.
     pub(crate) unsupported: Option<String>,
+    /// The stored object does not decode, and this is what could be read: it keeps the quota that it holds, and nothing is
+    /// decided about it or its job.
+    pub(crate) unreadable: bool,
     pub(crate) status: api::WorkloadStatus,
 }
 
@@ -82,7 +85,8 @@ impl WorkloadView {
 
     /// Why it may not be admitted at all: a field Berth does not act on, or one that is not legal.
     pub(crate) fn refused(&self) -> Option<&str> {
-        self.shape.illegal.as_deref().or(self.unsupported.as_deref())
+        let unreadable = self.unreadable.then_some("the stored object does not decode");
+        unreadable.or(self.shape.illegal.as_deref()).or(self.unsupported.as_deref())
     }
 
     /// Holds quota.

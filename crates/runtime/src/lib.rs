@@ -23,6 +23,7 @@ pub mod outcome;
 pub mod pool;
 pub mod rate;
 pub mod raw;
+mod rescue;
 pub mod run;
 pub mod server;
 pub mod watches;

@@ -7,6 +7,7 @@
 use crate::lean;
 use crate::metrics::Metrics;
 use crate::raw::Raw;
+use crate::rescue;
 use berth_api as api;
 use berth_control::event::{Change, Observation};
 use futures::StreamExt;
@@ -45,7 +46,17 @@ pub struct Seen {
 type Wrap<K> = fn(Change<Box<K>>) -> Observation;
 
 /// Turns changes of texts into observations of one kind: all that differs between the watches.
-type Decode = fn(Change<Raw>) -> Result<Observation, String>;
+type Decode = fn(Change<Raw>) -> Result<Observation, Undecodable>;
+
+/// What is left of an object of a kind that does not decode.
+type Rescue<K> = fn(&str) -> Option<Box<K>>;
+
+/// An object that does not decode.
+struct Undecodable {
+    error: String,
+    /// What is told of it all the same.
+    remains: Option<Observation>,
+}
 
 /// A kind: where it is found and how it is decoded.
 struct Kind {
@@ -57,7 +68,13 @@ struct Kind {
 fn kinds() -> [Kind; KINDS] {
     macro_rules! kind {
         ($kind:ty, $wrap:path) => {
-            Kind { resource: ApiResource::erase::<$kind>(&()), decode: |change| decode::<$kind>(change, $wrap) }
+            kind!($kind, $wrap, |_| None)
+        };
+        ($kind:ty, $wrap:path, $rescue:expr) => {
+            Kind {
+                resource: ApiResource::erase::<$kind>(&()),
+                decode: |change| decode::<$kind>(change, $wrap, $rescue),
+            }
         };
     }
     [
@@ -70,20 +87,29 @@ fn kinds() -> [Kind; KINDS] {
         kind!(api::Cohort, Observation::Cohort),
         kind!(api::ClusterQueue, Observation::ClusterQueue),
         kind!(api::LocalQueue, Observation::LocalQueue),
-        kind!(api::Workload, Observation::Workload),
+        kind!(api::Workload, Observation::Workload, rescue::workload),
         kind!(Job, Observation::Job),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
     ]
 }
 
-/// Decodes a change; of a whole list, what does not decode is left out.
-fn decode<K: Resource + DeserializeOwned>(change: Change<Raw>, wrap: Wrap<K>) -> Result<Observation, String> {
+/// Decodes a change; of a whole list, what does not decode and cannot be rescued is left out.
+fn decode<K: Resource + DeserializeOwned>(
+    change: Change<Raw>,
+    wrap: Wrap<K>,
+    rescue: Rescue<K>,
+) -> Result<Observation, Undecodable> {
     let one = |raw: &Raw| lean::decode::<K>(raw.text()).map(slim).map_err(|error| error.to_string());
     Ok(wrap(match change {
-        Change::Apply(raw) => Change::Apply(one(&raw)?),
-        Change::Delete(raw) => Change::Delete(one(&raw)?),
+        Change::Apply(raw) => Change::Apply(one(&raw).map_err(|error| Undecodable {
+            error,
+            remains: rescue(raw.text()).map(|object| wrap(Change::Apply(object))),
+        })?),
+        Change::Delete(raw) => Change::Delete(one(&raw).map_err(|error| Undecodable { error, remains: None })?),
         Change::Only(names) => Change::Only(names),
-        Change::Reset(list) => Change::Reset(list.iter().filter_map(|raw| one(raw).ok()).collect()),
+        Change::Reset(list) => {
+            Change::Reset(list.iter().filter_map(|raw| one(raw).ok().or_else(|| rescue(raw.text()))).collect())
+        }
     }))
 }
 
@@ -118,7 +144,7 @@ pub async fn list_all(client: &Client) -> kube::Result<Vec<Observation>> {
     let mut all = Vec::new();
     for kind in kinds() {
         // A decoding error of a whole list cannot be: bad objects are left out one by one.
-        all.extend((kind.decode)(Change::Reset(list(client, &kind.resource).await?)));
+        all.extend((kind.decode)(Change::Reset(list(client, &kind.resource).await?)).ok());
     }
     Ok(all)
 }
@@ -143,6 +169,7 @@ fn slim<K: Resource>(mut object: Box<K>) -> Box<K> {
     meta.managed_fields = None;
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove(LAST_APPLIED);
+        annotations.remove(api::labels::UNREADABLE);
     }
     object
 }
@@ -214,10 +241,9 @@ impl Follower<'_> {
                 None
             }
             Event::InitApply(object) => {
-                let name = (object.namespace().unwrap_or_default(), object.name_any());
-                let observation = self.decoded(object)?;
-                self.listed.push(name);
-                Some(observation)
+                // One that does not decode is there all the same: what was known of it holds on.
+                self.listed.push((object.namespace().unwrap_or_default(), object.name_any()));
+                self.decoded(object)
             }
             Event::InitDone => (self.decode)(Change::Only(std::mem::take(&mut self.listed))).ok(),
             Event::Apply(object) => self.decoded(object),
@@ -233,16 +259,16 @@ impl Follower<'_> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         match (self.decode)(Change::Apply(object)) {
             Ok(observation) => Some(observation),
-            Err(error) => {
+            Err(Undecodable { error, remains }) => {
                 tracing::error!(
                     resource = self.plural,
                     namespace,
                     name,
                     error,
-                    "object does not decode and is passed over"
+                    "object does not decode: it is left alone, and keeps what it holds"
                 );
                 self.metrics.count("berth_undecodable_objects", &[("resource", self.plural)], 1);
-                None
+                remains
             }
         }
     }

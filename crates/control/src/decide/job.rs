@@ -50,6 +50,10 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         // A decision on a state that is about to change would be made twice.
         return Decision::Done;
     }
+    if owned.iter().any(|workload| workload.unreadable) {
+        // Whether it may run cannot be told: it goes on as it is.
+        return Decision::Done;
+    }
     match berth_jobs::prebuilt_workload_name(&view.job.metadata) {
         Some(prebuilt) => case.prebuilt(prebuilt),
         None => case.ordinary(&owned),

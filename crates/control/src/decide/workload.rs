@@ -129,6 +129,9 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         // Its job stops first; see the job's decision.
         return Decision::Done;
     }
+    if workload.unreadable {
+        return Decision::Done;
+    }
     if let Some(admission) = control.planned.get(&workload.uid) {
         return reserve(control, workload, admission, now);
     }

@@ -119,3 +119,37 @@ fn a_new_leader_finds_everything_as_it_is() {
     cluster.pass(60);
     assert_eq!(cluster.writes.len(), writes, "{:?}", &cluster.writes[writes..]);
 }
+
+#[test]
+fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() {
+    use berth_control::event::{Change, Observation};
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let stored = cluster.workload_of("a").unwrap().clone();
+    // What the runtime makes of it: no pod sets, and a mark. The new leader has never seen it whole.
+    let mut rest = stored.clone();
+    rest["spec"] = json!({"queueName": "lq"});
+    rest["metadata"]["annotations"] = json!({"berth.dev/unreadable": ""});
+    let delete = Change::Delete(serde_json::from_value(stored.clone()).unwrap());
+    cluster.control.observe(Observation::Workload(delete), cluster.now);
+    let change = Change::Apply(serde_json::from_value(rest).unwrap());
+    cluster.control.observe(Observation::Workload(change), cluster.now);
+    let before = cluster.writes.len();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(30);
+    assert!(!cluster.is("b", "QuotaReserved"), "{:?}", cluster.workload_of("b"));
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "its job goes on");
+    let name = stored["metadata"]["name"].as_str().unwrap();
+    let about: Vec<_> =
+        cluster.writes[before..].iter().filter(|(_, key)| key.name == name || key.name == "a").collect();
+    assert!(about.is_empty(), "{about:?}");
+    // It decodes again, and its end is seen.
+    let change = Change::Apply(serde_json::from_value(stored.clone()).unwrap());
+    cluster.control.observe(Observation::Workload(change), cluster.now);
+    cluster.pass(5);
+    assert_eq!(cluster.workload_of("a"), Some(&stored), "nothing happened to it");
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.pass(30);
+    assert!(cluster.is("b", "Admitted"), "{:?}", cluster.workload_of("b"));
+}
