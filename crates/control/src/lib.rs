@@ -12,6 +12,11 @@
 //! life of a Workload), `observe.rs` (the view), `flight.rs` (writes under way), `offline.rs`
 //! (the same without a cluster).
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
+
 mod ask;
 mod checks;
 mod core;

@@ -6,6 +6,7 @@
 mod boundaries;
 mod layout;
 mod purity;
+mod requirements;
 mod source;
 mod text;
 mod tree;
@@ -46,6 +47,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     let mut found = boundaries::check(&boundaries::packages(root)?);
     found.extend(purity::check(&tree));
     found.extend(layout::check(&tree));
+    found.extend(requirements::check(&tree));
     found.extend(text::check(&tree));
     Ok(found)
 }

@@ -1,0 +1,87 @@
+//! docs/requirements.md names only tests that exist, and no row says nothing.
+
+use super::{Finding, Tree};
+
+const PAGE: &str = "docs/requirements.md";
+/// Columns of its table: row, promise, shown by, missing.
+const COLUMNS: usize = 4;
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let Some(page) = tree.text(PAGE) else { return vec![Finding::new(PAGE, 0, "is missing")] };
+    let mut found = Vec::new();
+    let mut rows = 0;
+    for (index, line) in page.lines().enumerate() {
+        let Some(inner) = line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')) else { continue };
+        let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
+        if cells.first().is_some_and(|first| *first == "row" || first.starts_with("---")) {
+            continue;
+        }
+        rows += 1;
+        let mut add = |message: String| found.push(Finding::new(PAGE, index + 1, message));
+        if cells.len() != COLUMNS {
+            add(format!("{} columns, {COLUMNS} are wanted", cells.len()));
+            continue;
+        }
+        if cells[2].is_empty() && cells[3].is_empty() {
+            add("shows nothing and misses nothing".to_owned());
+        }
+        let mut file = None;
+        for name in cells[2].split('`').skip(1).step_by(2) {
+            if name.contains('/') {
+                file = tree.text(name).map(|text| (name, text));
+                if file.is_none() {
+                    add(format!("{name} does not exist"));
+                }
+            } else if let Some((path, text)) = file
+                && !holds(text, name)
+            {
+                add(format!("{path} has no test or scenario {name}"));
+            } else if file.is_none() {
+                add(format!("{name} stands behind no file"));
+            }
+        }
+    }
+    if rows == 0 {
+        found.push(Finding::new(PAGE, 0, "has no rows"));
+    }
+    found
+}
+
+/// Whether a source has a function, or a scenario, of that name.
+fn holds(text: &str, name: &str) -> bool {
+    text.contains(&format!("fn {name}(")) || text.contains(&format!("(\"{name}\","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEST: (&str, &str) = ("e2e/tests/a.rs", "async fn a_test() {}\n(\"story\", b(s))");
+
+    fn said(rows: &str) -> Vec<String> {
+        let page = format!("# P\n\n| row | promise | shown by | missing |\n|---|---|---|---|\n{rows}\n");
+        check(&Tree::of(&[TEST, (PAGE, &page)])).iter().map(|finding| finding.message.clone()).collect()
+    }
+
+    #[test]
+    fn what_exists_may_be_named() {
+        assert!(
+            said("| A.1 | p | `e2e/tests/a.rs` `a_test` `story` | |\n| A.2 | p | | not yet (issue 5) |").is_empty()
+        );
+    }
+
+    #[test]
+    fn what_does_not_exist_is_found() {
+        for (row, message) in [
+            ("| A.1 | p | `e2e/tests/b.rs` `a_test` | |", "e2e/tests/b.rs does not exist"),
+            ("| A.1 | p | `e2e/tests/a.rs` `a` | |", "e2e/tests/a.rs has no test or scenario a"),
+            ("| A.1 | p | `a_test` | |", "a_test stands behind no file"),
+            ("| A.1 | p | | |", "shows nothing and misses nothing"),
+            ("| A.1 | p | x |", "3 columns, 4 are wanted"),
+            ("", "has no rows"),
+        ] {
+            assert_eq!(said(row).first().map(String::as_str), Some(message), "{row}");
+        }
+        assert_eq!(check(&Tree::of(&[])).len(), 1);
+    }
+}
