@@ -1,5 +1,7 @@
 //! `berth decide`: what Berth would do with the objects in some manifests, by the same control that runs in a cluster.
 
+mod account;
+
 use crate::configuration::{self, Given};
 use crate::flags::{DecideFlags, Output};
 use anyhow::{Context, anyhow, bail};
@@ -30,6 +32,9 @@ struct Decision {
     reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// The engine's account, but for finished workloads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<account::Account>,
 }
 
 #[derive(Debug, Serialize)]
@@ -187,9 +192,13 @@ fn decisions(offline: &mut Offline) -> Vec<Decision> {
     let uids: Vec<String> = workloads.clone().map(|(_, object)| text(object, "/metadata/uid")).collect();
     let mut found: Vec<Decision> =
         workloads.map(|(key, object)| decision(format!("{}/{}", key.namespace, key.name), object)).collect();
-    for (decision, uid) in found.iter_mut().zip(uids).filter(|(found, _)| found.reason.is_empty()) {
+    let names = uids.iter().cloned().zip(found.iter().map(|decision| decision.workload.clone())).collect();
+    for (decision, uid) in found.iter_mut().zip(uids) {
+        decision.account = account::of(offline, &uid, &names);
         // Nothing was written about one that no cycle has come to.
-        if let Some(verdict) = offline.control().world().explain(&uid, now) {
+        if decision.reason.is_empty()
+            && let Some(verdict) = offline.control().world().explain(&uid, now)
+        {
             decision.reason = verdict.reason.as_str().to_owned();
             decision.message = verdict.message;
         }
@@ -238,6 +247,7 @@ fn decision(workload: String, object: &Value) -> Decision {
         pod_sets: pod_sets.collect(),
         reason: text(&about, "/reason"),
         message: text(&about, "/message"),
+        account: None,
     }
 }
 
@@ -255,6 +265,10 @@ fn as_text(answer: &Answer) -> String {
         }
         if !found.message.is_empty() {
             let _ = writeln!(out, "    {}", found.message);
+        }
+        if let Some(account) = &found.account {
+            let held = found.pod_sets.iter().map(|set| (set.name.clone(), set.flavors.clone())).collect();
+            account.lines(&held, &mut out);
         }
     }
     for line in &answer.ignored {

@@ -50,7 +50,7 @@ const RULES: [Rule; 10] = [
     },
     // It performs; what decides is reached through control alone.
     Rule { name: "runtime", ours: &["api", "control"], others: Others::AllBut(&[]) },
-    Rule { name: "manager", ours: &["control", "engine", "runtime"], others: Others::AllBut(&[]) },
+    Rule { name: "manager", ours: &["control", "engine", "quantity", "runtime"], others: Others::AllBut(&[]) },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "xtask", ours: &["api"], others: Others::AllBut(CLIENTS) },
     // It looks from outside, with names and manifests of its own: a wrong constant of ours cannot hide itself.

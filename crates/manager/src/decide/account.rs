@@ -1,0 +1,163 @@
+//! The engine's account of a workload, as `berth decide` shows it: in full as YAML, in short as text.
+
+use berth_control::offline::Offline;
+use berth_engine::{Account as Full, Amount, CellAccount, Millis, Unblock};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Holders that are named one by one.
+const NAMED: usize = 20;
+/// Holders that the text names.
+const TOLD: usize = 3;
+
+/// Why a workload waits, or what it has, per flavor and resource.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Account {
+    /// Workloads of its queue that go before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_before: Option<String>,
+    /// How it could be admitted now, looking at quota alone: `Fit`, `Preempt` or `NoFit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flavors: Vec<Cell>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cell {
+    pod_set: String,
+    flavor: String,
+    resource: String,
+    asked: String,
+    free: String,
+    unused: String,
+    borrowable: String,
+    maximum: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mismatch: Option<String>,
+    /// What would help: `Nothing` (is in the way), `Release`, `RaiseQuota`, `ChangeRequirements`, `EvictedLeave`.
+    unblock: &'static str,
+    /// How much has to be released, or the quota to be raised by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lacking: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    holders: Vec<Holder>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more_holders: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Holder {
+    workload: String,
+    cluster_queue: String,
+    amount: String,
+    priority: i32,
+    right: &'static str,
+}
+
+/// The account of a workload; `names` are workloads by uid.
+pub(super) fn of(offline: &mut Offline, uid: &str, names: &BTreeMap<String, String>) -> Option<Account> {
+    let now = Millis(offline.now().as_millisecond());
+    let full = offline.control().world().account(uid, now)?;
+    let Full { ahead, not_before, mode, cells, .. } = full;
+    let time = |at: Millis| Timestamp::from_millisecond(at.0).ok().map(|time| time.to_string());
+    Some(Account {
+        ahead,
+        not_before: not_before.and_then(time),
+        mode: mode.map(|mode| format!("{mode:?}")),
+        flavors: cells.into_iter().map(|cell| shown(cell, names)).collect(),
+    })
+}
+
+fn quantity(resource: &str, amount: Amount) -> String {
+    if amount.is_unlimited() { "unlimited".to_owned() } else { berth_quantity::format(resource, amount) }
+}
+
+fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
+    let text = |amount| quantity(&cell.resource, amount);
+    let (unblock, lacking) = match cell.unblock {
+        Unblock::Nothing => ("Nothing", None),
+        Unblock::Release(amount) => ("Release", Some(text(amount))),
+        Unblock::RaiseQuota(amount) => ("RaiseQuota", Some(text(amount))),
+        Unblock::ChangeRequirements => ("ChangeRequirements", None),
+        Unblock::EvictedLeave => ("EvictedLeave", None),
+    };
+    let holders = cell.holders.iter().take(NAMED).map(|holder| Holder {
+        workload: names.get(&holder.uid).unwrap_or(&holder.uid).clone(),
+        cluster_queue: holder.cluster_queue.clone(),
+        amount: text(holder.amount),
+        priority: holder.priority,
+        right: holder.right.text(),
+    });
+    Cell {
+        holders: holders.collect(),
+        more_holders: cell.holders.len().checked_sub(NAMED).filter(|more| *more > 0),
+        asked: text(cell.asked),
+        free: text(cell.free),
+        unused: text(cell.unused),
+        borrowable: text(cell.borrowable),
+        maximum: text(cell.maximum),
+        unblock,
+        lacking,
+        mismatch: cell.mismatch,
+        pod_set: cell.pod_set,
+        flavor: cell.flavor,
+        resource: cell.resource,
+    }
+}
+
+impl Account {
+    /// One line per flavor and resource: of a workload that holds quota, for what it has (`held` by pod set), else for all.
+    pub(super) fn lines(&self, held: &BTreeMap<String, BTreeMap<String, String>>, out: &mut String) {
+        let has = |cell: &Cell| held.get(&cell.pod_set).and_then(|set| set.get(&cell.resource)) == Some(&cell.flavor);
+        for cell in self.flavors.iter().filter(|cell| held.is_empty() || has(cell)) {
+            let (name, resource, flavor) = (&cell.pod_set, &cell.resource, &cell.flavor);
+            let (free, unused, borrowable) = (&cell.free, &cell.unused, &cell.borrowable);
+            let verb = if held.is_empty() { "asks" } else { "has" };
+            let _ = write!(
+                out,
+                "    {name}: {verb} {} {resource} in flavor {flavor}, {free} free ({unused} own, {borrowable} to borrow) of {}",
+                cell.asked, cell.maximum
+            );
+            if held.is_empty() {
+                out.push_str(&cell.help());
+                out.push_str(&cell.held_by());
+            }
+            out.push('\n');
+        }
+        if let Some(ahead) = self.ahead.filter(|ahead| *ahead > 0) {
+            let _ = writeln!(out, "    {ahead} before it in its queue");
+        }
+    }
+}
+
+impl Cell {
+    fn help(&self) -> String {
+        let lacking = self.lacking.as_deref().unwrap_or_default();
+        match (self.unblock, &self.mismatch) {
+            ("Release", _) => format!("; {lacking} more must be released"),
+            ("RaiseQuota", _) => format!("; never fits unless quota is raised by {lacking}"),
+            ("EvictedLeave", _) => "; evicted workloads must leave".to_owned(),
+            (_, Some(mismatch)) => format!("; {mismatch}"),
+            _ => "; fits".to_owned(),
+        }
+    }
+
+    fn held_by(&self) -> String {
+        if matches!(self.unblock, "Nothing" | "ChangeRequirements") || self.holders.is_empty() {
+            return String::new();
+        }
+        let one = |holder: &Holder| format!("{} ({}, {})", holder.workload, holder.amount, holder.right);
+        let named: Vec<String> = self.holders.iter().take(TOLD).map(one).collect();
+        let rest = (self.holders.len() + self.more_holders.unwrap_or(0)).saturating_sub(TOLD);
+        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        format!("; held by {}{more}", named.join(", "))
+    }
+}
