@@ -10,7 +10,7 @@ endif
 CARGO ?= cargo
 say = @echo "== $(1)"
 
-.PHONY: help conformance build check test lint tidy unit e2e smoke demo crds controlplane scenario night bench
+.PHONY: help conformance build check test lint tidy unit e2e smoke demo crds controlplane scenario night bench bench-engine
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large
 	@BERTH_BINARY="$(or $(CARGO_TARGET_DIR),target)/release/berth" SHAPE="$(SHAPE)" SCALE="$(SCALE)" PREEMPTION="$(PREEMPTION)" \
 		BENCH_KUEUE="$(BENCH_KUEUE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)" \
 		$(CARGO) run --locked --quiet -p berth-e2e --bin bench
+
+bench-engine: ## The engine alone (criterion): drains, one event, search for victims, memory
+	$(CARGO) bench --locked -p berth-engine --bench engine
 
 night: test ## What is wide and slow
 	$(call say,engine laws on ten million worlds each, and every small world)

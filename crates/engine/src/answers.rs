@@ -117,6 +117,8 @@ pub struct Plan {
     pub recomputed_targets: BTreeMap<(String, &'static str), u32>,
     /// Scheduling cycles that were run.
     pub cycles: u64,
+    /// Heads that they looked at.
+    pub heads: u64,
 }
 
 /// Bounds of one call of `plan`.

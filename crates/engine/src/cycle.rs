@@ -48,6 +48,8 @@ pub(crate) struct Report {
     /// Last verdict per workload, with the order in which they came.
     pub(crate) verdicts: BTreeMap<WorkloadId, Verdict>,
     pub(crate) leading: Vec<WorkloadId>,
+    /// How many heads were looked at.
+    pub(crate) heads: u64,
     /// Roots where something moved in the last cycle.
     pub(crate) moved: BTreeSet<NodeId>,
     /// Roots where a head goes on with the next flavor, and how many flavors it has.
@@ -67,6 +69,7 @@ impl World {
         let mut entries = Vec::new();
         let mut finished = Vec::new();
         for (queue, workload) in self.pop_heads() {
+            report.heads += 1;
             match self.refusal(queue, workload) {
                 Some((requeue, verdict)) => finished.push(Entry {
                     queue,

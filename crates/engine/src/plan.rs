@@ -58,6 +58,7 @@ impl World {
             verdicts,
             wake_at: self.timers.first().map(|(time, _)| *time).into_iter().chain(self.next_settlement()).min(),
             cycles: done,
+            heads: report.heads,
         }
     }
 

@@ -1,0 +1,267 @@
+//! Speed and memory of the engine alone: draining Kueue's performance shapes, one event in a full world, a search for victims
+//! among many, memory per pending workload. `cargo bench -p berth-engine`; figures are in docs/performance.md.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use berth_engine::*;
+use criterion::{BatchSize, Criterion, Throughput};
+
+const NOW: Millis = Millis(1_000_000);
+const ALL: Limits = Limits { max_admissions: usize::MAX };
+
+fn quota(nominal: i64, borrowing_limit: Option<i64>) -> Vec<ResourceGroup> {
+    let borrowing_limit = borrowing_limit.map(Amount::new);
+    let quota = Quota { nominal: Amount::new(nominal), borrowing_limit, lending_limit: None };
+    vec![ResourceGroup {
+        covered: vec!["cpu".into()],
+        flavors: vec![FlavorQuotas { flavor: "default".into(), quotas: vec![quota] }],
+    }]
+}
+
+fn queue(name: String, cohort: String, groups: Vec<ResourceGroup>) -> ClusterQueueSpec {
+    ClusterQueueSpec {
+        name,
+        cohort: Some(cohort),
+        groups,
+        strategy: Strategy::BestEffortFifo,
+        stop: StopPolicy::None,
+        namespace_selector: Some(Selector::default()),
+        preemption: Preemption {
+            within_cluster_queue: PreemptionPolicy::LowerPriority,
+            reclaim_within_cohort: PreemptionPolicy::Any,
+            borrow_within_cohort: false,
+            max_priority_threshold: None,
+        },
+        fungibility: FlavorFungibility::default(),
+        weight: 1_000_000_000,
+        usage_based: false,
+        inactive: None,
+        admission_checks: vec![],
+        problems: vec![],
+    }
+}
+
+fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> WorkloadSpec {
+    WorkloadSpec {
+        namespace: "default".into(),
+        name: uid.clone(),
+        uid,
+        local_queue: queue,
+        priority,
+        queued_at: Millis(at),
+        pod_sets: vec![PodSetSpec {
+            name: "main".into(),
+            count: 1,
+            requests: BTreeMap::from([("cpu".to_owned(), Amount::new(cpu))]),
+            ..PodSetSpec::default()
+        }],
+        allowed_flavors: None,
+        refused: None,
+        state: WorkloadState::Pending { not_before: None, blocked: false },
+        revision: 1,
+    }
+}
+
+fn world(cohorts: usize, queues: usize, nominal: i64, limit: Option<i64>, fair: bool) -> World {
+    let fair_sharing = fair.then(FairSharing::default);
+    let mut world = World::new(Options { fair_sharing, ..Options::default() });
+    let mut apply = |delta| world.apply(delta).expect("a delta on known objects");
+    apply(Delta::Namespace("default".into(), BTreeMap::new()));
+    apply(Delta::Flavor(FlavorSpec { name: "default".into(), ..FlavorSpec::default() }));
+    for cohort in 0..cohorts {
+        for index in 0..queues {
+            let name = format!("q{cohort}-{index}");
+            apply(Delta::ClusterQueue(queue(name.clone(), format!("c{cohort}"), quota(nominal, limit))));
+            let (namespace, stop) = ("default".into(), StopPolicy::None);
+            apply(Delta::LocalQueue(LocalQueueSpec {
+                namespace,
+                name: name.clone(),
+                cluster_queue: name,
+                stop,
+                weight: 1_000_000_000,
+            }));
+        }
+    }
+    world
+}
+
+/// The mix of Kueue's generator: 70 % small, 20 % medium, 10 % large, with their priorities.
+fn fill(world: &mut World, cohorts: usize, queues: usize, each: usize) {
+    for cohort in 0..cohorts {
+        for index in 0..queues {
+            for number in 0..each {
+                let (cpu, priority) = match number % 10 {
+                    0..7 => (1000, 50),
+                    7..9 => (5000, 100),
+                    _ => (20_000, 200),
+                };
+                let uid = format!("w{cohort}-{index}-{number}");
+                let spec =
+                    workload(uid, format!("q{cohort}-{index}"), priority, i64::try_from(number).unwrap_or(0), cpu);
+                world.apply(Delta::Workload(spec)).expect("a workload");
+            }
+        }
+    }
+}
+
+/// Plans and lets everything that was admitted finish, until nothing is left. Returns the number of admissions, and of heads
+/// that were looked at.
+fn drain(world: &mut World) -> (usize, u64) {
+    let (mut total, mut heads) = (0, 0);
+    loop {
+        let plan = world.plan(NOW, ALL);
+        heads += plan.heads;
+        if plan.admissions.is_empty() {
+            return (total, heads);
+        }
+        total += plan.admissions.len();
+        for admission in plan.admissions {
+            world.apply(Delta::RemoveWorkload(admission.uid)).expect("an admitted workload");
+        }
+    }
+}
+
+fn drains(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("drain");
+    group.sample_size(10).measurement_time(Duration::from_secs(10));
+    for (name, cohorts, queues, each, nominal, fair) in [
+        ("30 queues x 500", 5, 6, 500, 20_000, false),
+        ("1000 queues x 50", 10, 100, 50, 20_000, false),
+        ("1 queue x 10000", 1, 1, 10_000, 20_000, false),
+        ("1 queue x 20000", 1, 1, 20_000, 20_000, false),
+        ("30 queues x 500, fair sharing", 5, 6, 500, 20_000, true),
+    ] {
+        let mut once = world(cohorts, queues, nominal, Some(100_000), fair);
+        fill(&mut once, cohorts, queues, each);
+        println!("{name}: {} heads for {} admissions", drain(&mut once).1, cohorts * queues * each);
+        group.throughput(Throughput::Elements((cohorts * queues * each) as u64));
+        let full = || {
+            let mut world = world(cohorts, queues, nominal, Some(100_000), fair);
+            fill(&mut world, cohorts, queues, each);
+            world
+        };
+        group.bench_function(name, |bencher| {
+            bencher.iter_batched_ref(
+                full,
+                |world| assert_eq!(drain(world).0, cohorts * queues * each),
+                BatchSize::PerIteration,
+            );
+        });
+    }
+    group.finish();
+}
+
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+fn report(name: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let at = |part: usize| times.get(times.len() * part / 1000).copied().unwrap_or_default();
+    let last = times.last().copied().unwrap_or_default();
+    println!("{name}: {} times, p50 {:?}, p99 {:?}, p99.9 {:?}, most {last:?}", times.len(), at(500), at(990), at(999));
+}
+
+fn timed(times: &mut Vec<Duration>, work: impl FnOnce()) {
+    let start = Instant::now();
+    work();
+    times.push(start.elapsed());
+}
+
+/// 10,000 admitted and 50,000 pending workloads in 10 cohorts of 10 queues; each event is followed by a plan.
+fn events() {
+    let (cohorts, queues) = (10, 10);
+    let mut world = world(cohorts, queues, 100_000, None, false);
+    for number in 0..10_000_usize {
+        let queue = format!("q{}-{}", number % 10, number / 10 % 10);
+        let spec = workload(format!("held{number}"), queue, 100, 0, 1000);
+        world.apply(Delta::Workload(spec)).expect("a workload");
+    }
+    let admitted = world.plan(NOW, ALL).admissions;
+    assert_eq!(admitted.len(), 10_000);
+    for number in 0..50_000_usize {
+        let queue = format!("q{}-{}", number % 10, number / 10 % 10);
+        let spec = workload(format!("waits{number}"), queue, 50, i64::try_from(number).unwrap_or(0), 1000);
+        world.apply(Delta::Workload(spec)).expect("a workload");
+    }
+    let _ = black_box(world.plan(NOW, ALL));
+    let (mut arrivals, mut finishes, mut evictions) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, admission) in admitted.iter().enumerate().take(3000) {
+        let spec = workload(format!("new{number}"), admission.cluster_queue.clone(), 50, 1_000_000, 1000);
+        timed(&mut arrivals, || {
+            world.apply(Delta::Workload(spec)).expect("a workload");
+            let _ = black_box(world.plan(NOW, ALL));
+        });
+        if number % 2 == 0 {
+            timed(&mut finishes, || {
+                world.apply(Delta::RemoveWorkload(admission.uid.clone())).expect("a workload");
+                let _ = black_box(world.plan(NOW, ALL));
+            });
+        } else {
+            let mut spec = workload(admission.uid.clone(), admission.cluster_queue.clone(), 40, 2_000_000, 1000);
+            spec.revision = 2;
+            timed(&mut evictions, || {
+                world.apply(Delta::Workload(spec)).expect("a workload");
+                let _ = black_box(world.plan(NOW, ALL));
+            });
+        }
+    }
+    report("arrival and plan, 50,000 pending", arrivals);
+    report("finish and plan, 50,000 pending", finishes);
+    report("eviction and plan, 50,000 pending", evictions);
+}
+
+/// Memory of 50,000 pending workloads, of one shape or each of its own. What is measured is kept, so that the next
+/// measurement does not fill what it left.
+fn memory(name: &str, step: i64) {
+    let mut world = world(10, 10, 0, None, false);
+    let before = resident();
+    for number in 0..50_000_usize {
+        let queue = format!("q{}-{}", number % 10, number / 10 % 10);
+        let cpu = 1000 + step * i64::try_from(number).unwrap_or(0);
+        world.apply(Delta::Workload(workload(format!("waits{number}"), queue, 50, 0, cpu))).expect("a workload");
+    }
+    println!("memory: {} bytes per pending workload, {name}", (resident() - before) / 50_000);
+    std::mem::forget(world);
+}
+
+/// 10,000 admitted workloads in one cohort, half of them borrowing; who leaves for a workload that reclaims.
+fn victims(fair: bool) {
+    let queues = 10;
+    let mut world = world(1, queues, 1_000_000, None, fair);
+    for number in 0..10_000_usize {
+        let queue = format!("q0-{}", number % (queues - 1));
+        let spec = workload(format!("held{number}"), queue, i32::try_from(number % 7).unwrap_or(0), 0, 1000);
+        world.apply(Delta::Workload(spec)).expect("a workload");
+    }
+    assert_eq!(world.plan(NOW, ALL).admissions.len(), 10_000);
+    world.apply(Delta::Workload(workload("asks".into(), "q0-9".into(), 9, 0, 50_000))).expect("a workload");
+    let cell = FlavorResource { flavor: "default".into(), resource: "cpu".into() };
+    let usage = BTreeMap::from([(cell.clone(), Amount::new(50_000))]);
+    let mut times = Vec::new();
+    for _ in 0..300 {
+        timed(&mut times, || {
+            let found = world.victims("asks", "q0-9", std::slice::from_ref(&cell), &usage).expect("known");
+            assert_eq!(found.len(), 50);
+        });
+    }
+    let rules = if fair { "fair" } else { "classical" };
+    report(&format!("search for 50 victims among 10,000, {rules}"), times);
+    let mut times = Vec::new();
+    timed(&mut times, || assert_eq!(world.plan(NOW, ALL).evictions.len(), 50));
+    report(&format!("plan with 50 victims among 10,000, {rules}"), times);
+}
+
+fn main() {
+    memory("all of one shape", 0);
+    memory("each of its own shape", 1);
+    events();
+    victims(false);
+    victims(true);
+    let mut criterion = Criterion::default().configure_from_args().without_plots();
+    drains(&mut criterion);
+    criterion.final_summary();
+}
