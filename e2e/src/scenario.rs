@@ -194,6 +194,13 @@ impl Scenario<'_> {
         Ok(workload)
     }
 
+    /// Lets the present second end: creation times are whole seconds, and of two equals of one second the smaller uid goes
+    /// first.
+    pub async fn next_second(&self) {
+        let into = jiff::Timestamp::now().subsec_millisecond();
+        tokio::time::sleep(std::time::Duration::from_millis(u64::try_from(1_020 - into).unwrap_or(1_020))).await;
+    }
+
     /// Checks that the Job stays suspended and without quota for a while.
     ///
     /// # Errors

@@ -38,6 +38,7 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.admitted("low").await?;
     s.create(job(&s, "mid", "q", "2", "mid")).await?;
     s.admitted("mid").await?;
+    s.next_second().await;
     s.create(job(&s, "equal", "q", "2", "low")).await?;
     s.pending("equal").await?;
     s.create(job(&s, "high", "q", "2", "high")).await?;
