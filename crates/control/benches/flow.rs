@@ -25,27 +25,6 @@ const TICK_MS: i64 = 10;
 /// Arrivals per tick: 250 a second, more than are admitted.
 const ARRIVALS: f64 = 2.5;
 
-fn settings() -> Settings {
-    Settings {
-        manage_jobs_without_queue_name: false,
-        managed_namespaces: Default::default(),
-        label_keys_to_copy: Default::default(),
-        wait_for_pods_ready: None,
-        exclude_resource_prefixes: Vec::new(),
-        transformations: Vec::new(),
-        engine: Default::default(),
-        refuse_invalid: true,
-        allowed_flavors: false,
-        priority_boost: false,
-        reclaimable_pods: true,
-        local_queue_metrics: false,
-        queue_resource_metrics: false,
-        retain_finished_ms: None,
-        retain_deactivated_ms: None,
-        max_unacknowledged: 256,
-    }
-}
-
 fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
@@ -187,7 +166,7 @@ fn resident() -> usize {
 fn main() {
     let total: usize = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(15_000);
     let mut bench = Bench {
-        control: Control::new(settings()),
+        control: Control::new(Settings::default()),
         now: "2026-11-21T12:00:00Z".parse().unwrap(),
         version: 100,
         workloads: BTreeMap::new(),

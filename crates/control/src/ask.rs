@@ -76,8 +76,7 @@ impl Control {
 
     /// Takes a reason to wait as if the engine had given it with its last plan.
     pub fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
-        let name = self.view.workloads.name_of(&verdict.uid);
-        if let Some(workload) = name.and_then(|name| self.view.workloads.get(name)) {
+        if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
             self.ration.take(verdict, workload, now, self.unpaced);
         }
     }
@@ -121,10 +120,8 @@ impl Control {
     pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
         let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
         let queue = self.view.cluster_queues.get(cluster_queue)?;
-        let given = workload.status.admission.as_ref().filter(|_| workload.reserved()).map(|admission| {
-            admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
-        });
-        Some(crate::checks::concerning(&queue.spec, given.as_ref()))
+        let given = workload.status.admission.as_ref().filter(|_| workload.reserved());
+        Some(crate::checks::concerning(&queue.spec, given))
     }
 
     pub(crate) fn engine_workload(&self, workload: &WorkloadView) -> engine::WorkloadSpec {

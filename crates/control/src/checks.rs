@@ -71,14 +71,17 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
     found
 }
 
-/// The checks that concern a workload with these flavors. While it has none, only those that concern every flavor of the
+/// The checks that concern a workload with this admission. While it has none, only those that concern every flavor of the
 /// queue do.
-pub(crate) fn concerning(queue: &api::ClusterQueueSpec, given: Option<&BTreeSet<&str>>) -> Vec<String> {
+pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
+    let given: Option<BTreeSet<&str>> = admission.map(|admission| {
+        admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
+    });
     let all: BTreeSet<&str> =
         queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect();
     let concerns = |rule: &&api::AdmissionCheckStrategyRule| {
         let on: BTreeSet<&str> = rule.on_flavors.iter().map(String::as_str).collect();
-        match given {
+        match &given {
             _ if on.is_empty() => true,
             Some(given) => given.iter().any(|flavor| on.contains(flavor)),
             None => all.is_subset(&on),

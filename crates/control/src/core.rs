@@ -13,7 +13,7 @@ use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
 use crate::shape::Shapes;
-use crate::view::{Name, View};
+use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Term, Write, WriteId};
 
 /// What one step asks for.
@@ -140,9 +140,9 @@ impl Control {
     /// Takes what was planned about a workload back in the engine's books and lets its own state speak again. A plan that
     /// has come true is replaced by what is seen, so that nothing is freed and nobody woken.
     pub(crate) fn unplan(&mut self, uid: &str) {
-        let name = self.view.workloads.name_of(uid).cloned();
-        let workload = name.as_ref().and_then(|name| self.view.workloads.get(name));
-        let reserved = workload.is_some_and(crate::view::WorkloadView::reserved);
+        let workload = self.view.workloads.by_uid(uid);
+        let name = workload.map(WorkloadView::key);
+        let reserved = workload.is_some_and(WorkloadView::reserved);
         let leaving = workload.is_some_and(|workload| workload.is("Evicted"));
         if leaving || !reserved {
             self.evictions.remove(uid);
@@ -288,7 +288,7 @@ impl Control {
     fn seen_version(&self, object: &ObjectKey) -> u64 {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
-            Kind::Workload => self.view.workloads.get(&name).map_or(0, crate::view::WorkloadView::version),
+            Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
             Kind::Job => self.view.jobs.get(&name).map_or(0, crate::view::JobView::version),
             // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
             _ => u64::MAX,
@@ -307,7 +307,7 @@ impl Control {
             }
             Kind::Job => {
                 let uid = self.view.jobs.get(&name).map(|job| job.uid.clone()).unwrap_or_default();
-                let owned: Vec<Name> = self.view.workloads.owned_by(&uid).cloned().collect();
+                let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
                 for workload in owned {
                     self.touch(key(Kind::Workload, &workload));
                 }
@@ -446,12 +446,11 @@ impl Control {
         }
         let mut blocked = Vec::new();
         while let Some(verdict) = self.ration.next(now, self.unpaced) {
-            let Some(name) = self.view.workloads.name_of(&verdict.uid).cloned() else { continue };
-            let Some(workload) = self.view.workloads.get(&name) else { continue };
+            let Some(workload) = self.view.workloads.by_uid(&verdict.uid) else { continue };
             if workload.reserved() {
                 continue;
             }
-            let object = key(Kind::Workload, &name);
+            let object = key(Kind::Workload, &workload.key());
             if self.flights.busy(&object) {
                 blocked.push(verdict);
                 continue;

@@ -12,8 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::checks::{self, Check};
 
-/// Weight 1 in the engine's nano units.
-const ONE: i64 = 1_000_000_000;
+/// An amount of a resource as the API writes it.
+pub(crate) fn quantity(resource: &str, amount: Amount) -> Quantity {
+    Quantity(berth_quantity::format(resource, amount))
+}
 
 pub(crate) fn taint_effect(text: &str) -> Option<engine::TaintEffect> {
     match text {
@@ -66,7 +68,7 @@ pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::Flav
 /// A weight such as `1`, `2.5` or `500m` in nano units; an unreadable one counts as 1 and is refused at admission.
 fn weight(text: Option<&Quantity>) -> i64 {
     text.and_then(|quantity| berth_quantity::parse_quantity(&quantity.0).ok())
-        .map_or(ONE, |nano| i64::try_from(nano.0).unwrap_or(i64::MAX))
+        .map_or(engine::WEIGHT_ONE, |nano| i64::try_from(nano.0).unwrap_or(i64::MAX))
 }
 
 fn quota(resource: &str, text: &Quantity, field: &str) -> Result<Amount, String> {
@@ -185,14 +187,9 @@ pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
     }
 }
 
+/// Absent is the API's default, `Never`; so is what no schema lets in.
 fn policy(text: Option<&str>) -> engine::PreemptionPolicy {
-    match text {
-        Some("LowerPriority") => engine::PreemptionPolicy::LowerPriority,
-        Some("LowerOrNewerEqualPriority") => engine::PreemptionPolicy::LowerOrNewerEqualPriority,
-        Some("Any") => engine::PreemptionPolicy::Any,
-        Some("") => engine::PreemptionPolicy::Unset,
-        _ => engine::PreemptionPolicy::Never,
-    }
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fungibility {
@@ -369,7 +366,7 @@ pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
                 resource_usage: set
                     .usage
                     .iter()
-                    .map(|(resource, amount)| (resource.clone(), Quantity(berth_quantity::format(resource, *amount))))
+                    .map(|(resource, amount)| (resource.clone(), quantity(resource, *amount)))
                     .collect(),
                 ..Default::default()
             })

@@ -335,7 +335,7 @@ impl Control {
             self.at_rest.insert(view.uid.clone());
         }
         let unsupported = BatchJob::unsupported(&view.job).is_some();
-        let owned: Vec<Name> = self.view.workloads.owned_by(&view.uid).cloned().collect();
+        let owned: Vec<Name> = self.view.workloads.owned_by(&view.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(name.clone(), view);
         self.view.shed_job(&name);
         self.flights.seen(&object_key, version);

@@ -57,3 +57,28 @@ pub struct Settings {
     /// Admissions that may be unacknowledged at once.
     pub max_unacknowledged: usize,
 }
+
+impl Default for Settings {
+    /// What holds where nothing is configured; `waitForPodsReady`, whose default depends on the file's version, is off.
+    fn default() -> Self {
+        Self {
+            manage_jobs_without_queue_name: false,
+            managed_namespaces: berth_engine::model::Selector::default(),
+            label_keys_to_copy: BTreeSet::new(),
+            wait_for_pods_ready: None,
+            exclude_resource_prefixes: Vec::new(),
+            transformations: Vec::new(),
+            engine: berth_engine::Options::default(),
+            refuse_invalid: true,
+            allowed_flavors: false,
+            priority_boost: false,
+            reclaimable_pods: true,
+            retain_finished_ms: None,
+            retain_deactivated_ms: None,
+            local_queue_metrics: false,
+            queue_resource_metrics: false,
+            // So that a late job of high priority does not queue behind thousands of unwritten admissions.
+            max_unacknowledged: 256,
+        }
+    }
+}

@@ -201,7 +201,7 @@ impl View {
     /// Lets go of the template of a job that is over and whose Workload knows it: it can neither start nor change again.
     pub(crate) fn shed_job(&mut self, name: &Name) {
         let Some(view) = self.jobs.get_mut(name) else { return };
-        let mut known = self.workloads.owned_by(&view.uid).filter_map(|key| self.workloads.get(key));
+        let mut known = self.workloads.owned_by(&view.uid);
         if BatchJob::finished(&view.job).is_none() || !known.any(|workload| workload.is("Finished")) {
             return;
         }
@@ -222,8 +222,7 @@ impl View {
 
     /// Workloads controlled by an owner, oldest first.
     pub(crate) fn workloads_of(&self, owner_uid: &str) -> Vec<&WorkloadView> {
-        let mut found: Vec<&WorkloadView> =
-            self.workloads.owned_by(owner_uid).filter_map(|key| self.workloads.get(key)).collect();
+        let mut found: Vec<&WorkloadView> = self.workloads.owned_by(owner_uid).collect();
         found.sort_by(|a, b| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
         found
     }

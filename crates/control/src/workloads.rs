@@ -56,29 +56,39 @@ impl Workloads {
         self.all.len()
     }
 
-    /// Names of those that an owner controls.
-    pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Name> + Clone {
-        self.owned.get(uid).into_iter().flatten()
+    /// The workload with a uid.
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<&WorkloadView> {
+        self.get(self.name_of(uid)?)
+    }
+
+    /// Those of an index entry.
+    fn of<'a>(&'a self, entry: Option<&'a BTreeSet<Name>>) -> impl Iterator<Item = &'a WorkloadView> {
+        entry.into_iter().flatten().filter_map(|name| self.get(name))
+    }
+
+    /// Those that an owner controls.
+    pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &WorkloadView> {
+        self.of(self.owned.get(uid))
     }
 
     /// Those that hold quota of a ClusterQueue.
     pub(crate) fn reserving(&self, cluster_queue: &str) -> impl Iterator<Item = &WorkloadView> {
-        self.reserving.get(cluster_queue).into_iter().flatten().filter_map(|name| self.get(name))
+        self.of(self.reserving.get(cluster_queue))
     }
 
     /// Those that hold quota of any ClusterQueue.
     pub(crate) fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
-        self.reserving.values().flatten().filter_map(|name| self.get(name))
+        self.reserving.values().flat_map(|names| self.of(Some(names)))
     }
 
     /// Those of a LocalQueue that hold quota.
     pub(crate) fn holding(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
-        self.holding.get(local_queue).into_iter().flatten().filter_map(|name| self.get(name))
+        self.of(self.holding.get(local_queue))
     }
 
     /// Those of a LocalQueue that are not finished.
     pub(crate) fn members(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
-        self.members.get(local_queue).into_iter().flatten().filter_map(|name| self.get(name))
+        self.of(self.members.get(local_queue))
     }
 
     /// Puts a workload in place of its older state; returns the old one.

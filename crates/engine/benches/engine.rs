@@ -25,8 +25,6 @@ fn queue(name: String, cohort: String, groups: Vec<ResourceGroup>) -> ClusterQue
         name,
         cohort: Some(cohort),
         groups,
-        strategy: Strategy::BestEffortFifo,
-        stop: StopPolicy::None,
         namespace_selector: Some(Selector::default()),
         preemption: Preemption {
             within_cluster_queue: PreemptionPolicy::LowerPriority,
@@ -34,12 +32,7 @@ fn queue(name: String, cohort: String, groups: Vec<ResourceGroup>) -> ClusterQue
             borrow_within_cohort: false,
             max_priority_threshold: None,
         },
-        fungibility: FlavorFungibility::default(),
-        weight: 1_000_000_000,
-        usage_based: false,
-        inactive: None,
-        admission_checks: vec![],
-        problems: vec![],
+        ..ClusterQueueSpec::default()
     }
 }
 
@@ -80,7 +73,7 @@ fn world(cohorts: usize, queues: usize, nominal: i64, limit: Option<i64>, fair: 
                 name: name.clone(),
                 cluster_queue: name,
                 stop,
-                weight: 1_000_000_000,
+                weight: WEIGHT_ONE,
             }));
         }
     }

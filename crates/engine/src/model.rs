@@ -189,6 +189,27 @@ pub enum PreemptionPolicy {
     Any,
 }
 
+impl std::str::FromStr for PreemptionPolicy {
+    type Err = String;
+
+    /// Kueue's name of a policy.
+    ///
+    /// # Errors
+    /// Names what is allowed.
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "Never" => Ok(Self::Never),
+            "" => Ok(Self::Unset),
+            "LowerPriority" => Ok(Self::LowerPriority),
+            "LowerOrNewerEqualPriority" => Ok(Self::LowerOrNewerEqualPriority),
+            "Any" => Ok(Self::Any),
+            other => Err(format!(
+                "unknown policy `{other}`; allowed are Never, LowerPriority, LowerOrNewerEqualPriority and Any"
+            )),
+        }
+    }
+}
+
 /// `spec.preemption`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preemption {
@@ -232,7 +253,10 @@ impl Default for FlavorFungibility {
     }
 }
 
-/// A ClusterQueue.
+/// Weight 1 of fair sharing: weights are in billionths.
+pub const WEIGHT_ONE: i64 = 1_000_000_000;
+
+/// A ClusterQueue. Its default has no name, no quota and no namespaces, and for the rest what the API's defaults are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterQueueSpec {
     /// Object name.
@@ -263,6 +287,26 @@ pub struct ClusterQueueSpec {
     /// Admission checks by name with the flavors they apply to (empty: all). A workload is Admitted only when all are
     /// ready; the engine only reports which apply.
     pub admission_checks: Vec<(String, BTreeSet<String>)>,
+}
+
+impl Default for ClusterQueueSpec {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            cohort: None,
+            groups: Vec::new(),
+            strategy: Strategy::default(),
+            stop: StopPolicy::default(),
+            namespace_selector: None,
+            preemption: Preemption::default(),
+            fungibility: FlavorFungibility::default(),
+            weight: WEIGHT_ONE,
+            usage_based: false,
+            inactive: None,
+            problems: Vec::new(),
+            admission_checks: Vec::new(),
+        }
+    }
 }
 
 /// A reason of the Active condition with its text.

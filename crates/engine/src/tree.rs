@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::balance::{Cell, INF, Units, Usage, left, plus};
 use crate::ids::{Arena, CellId, NodeId, ResourceId};
+use crate::model::WEIGHT_ONE;
 
 /// A queue or a cohort.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Tree {
             children: Vec::new(),
             cells: Vec::new(),
             lendable: Vec::new(),
-            weight: 1_000_000_000,
+            weight: WEIGHT_ONE,
             cyclic: false,
             height: 0,
             epoch: 0,

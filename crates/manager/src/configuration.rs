@@ -58,8 +58,6 @@ enum Version {
 const GROUP: &str = "config.kueue.x-k8s.io";
 /// Label by which namespaces are selected by name.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
-/// Admissions that may be unacknowledged at once, so that a late job of high priority does not wait behind thousands.
-const MAX_UNACKNOWLEDGED: usize = 256;
 
 /// Frameworks that Kueue knows.
 const FRAMEWORKS: [&str; 18] = [
@@ -110,13 +108,10 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
-        transformations: Vec::new(),
         engine: engine_options(&file, &gates, ignore_undeclared)?,
         local_queue_metrics: gates.on("LocalQueueMetrics")
             && metrics.local_queue_metrics.as_ref().is_some_and(|block| block.value.enable.unwrap_or(false)),
         queue_resource_metrics: metrics.enable_cluster_queue_resources.as_ref().is_some_and(|on| on.value),
-        refuse_invalid: true,
-        allowed_flavors: false,
         priority_boost: gates.on("PriorityBoost"),
         reclaimable_pods: gates.on("ReclaimablePods"),
         retain_finished_ms: retention("afterFinished", file.object_retention_policies.workloads.after_finished)?,
@@ -124,7 +119,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
             "afterDeactivatedByKueue",
             file.object_retention_policies.workloads.after_deactivated_by_kueue,
         )?,
-        max_unacknowledged: MAX_UNACKNOWLEDGED,
+        ..Settings::default()
     };
     let qps = file.client_connection.qps.filter(|qps| *qps != 0.0).unwrap_or(300.0);
     let endpoint = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());

@@ -23,7 +23,7 @@ pub struct Clients {
     pub rpc: Client,
 }
 
-/// Pings on a silent connection, as often as client-go sends them at most.
+/// Pings on a silent connection.
 const PING: Duration = Duration::from_secs(15);
 /// Patience for the answer to a ping; then the connection is given up, and what was under way on it has an unknown outcome.
 const PONG: Duration = Duration::from_secs(10);

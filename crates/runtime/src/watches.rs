@@ -169,6 +169,7 @@ fn slim<K: Resource>(mut object: Box<K>) -> Box<K> {
     meta.managed_fields = None;
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove(LAST_APPLIED);
+        // Ours to set: on an object that does decode it would keep its job from being stopped.
         annotations.remove(api::labels::UNREADABLE);
     }
     object

@@ -59,9 +59,6 @@ pub fn settings(case: &Case) -> Result<Settings, String> {
             .map_err(|error| format!("config.resourceTransformations: {error}"))
     };
     Ok(Settings {
-        manage_jobs_without_queue_name: false,
-        managed_namespaces: berth_engine::Selector::default(),
-        label_keys_to_copy: std::collections::BTreeSet::new(),
         wait_for_pods_ready: order_by_creation.then_some(WaitForPodsReady {
             timeout_ms: i64::MAX / 1_000_000,
             recovery_timeout_ms: None,
@@ -78,11 +75,8 @@ pub fn settings(case: &Case) -> Result<Settings, String> {
         allowed_flavors: on("ConcurrentAdmission", false),
         priority_boost: on("PriorityBoost", false),
         reclaimable_pods: on("ReclaimablePods", true),
-        retain_finished_ms: None,
-        retain_deactivated_ms: None,
         max_unacknowledged: usize::MAX,
-        local_queue_metrics: false,
-        queue_resource_metrics: false,
+        ..Settings::default()
     })
 }
 

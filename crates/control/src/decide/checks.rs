@@ -1,7 +1,5 @@
 //! Admission in two phases (kueue.md 6.13): quota is reserved, then every check of the queue has to be ready.
 
-use std::collections::BTreeSet;
-
 use berth_api as api;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -44,9 +42,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if workload.is("Admitted") {
         return None;
     }
-    let flavors: BTreeSet<&str> =
-        admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect();
-    let mut wanted = concerning(&queue.spec, Some(&flavors));
+    let mut wanted = concerning(&queue.spec, Some(admission));
     wanted.sort_unstable();
     if wanted.is_empty() && states.is_empty() || control.heads_only {
         // What is reserved without checks was admitted with the same write; and where only the heads' decisions are asked

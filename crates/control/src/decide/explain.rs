@@ -32,8 +32,7 @@ pub(crate) fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
                 .iter()
                 .map(|(resource, amount)| {
                     let total = amount.mul(set.count);
-                    let text = berth_quantity::format(resource, total);
-                    (resource.clone(), k8s_openapi::apimachinery::pkg::api::resource::Quantity(text))
+                    (resource.clone(), crate::deltas::quantity(resource, total))
                 })
                 .collect(),
         })

@@ -43,8 +43,7 @@ pub(crate) fn preempt(
     eviction: &engine::Eviction,
     now: Timestamp,
 ) -> Decision {
-    let preemptor =
-        control.view.workloads.name_of(&eviction.preemptor).and_then(|name| control.view.workloads.get(name));
+    let preemptor = control.view.workloads.by_uid(&eviction.preemptor);
     let job = preemptor.and_then(|preemptor| preemptor.job_uid.as_deref()).unwrap_or_default();
     let message = preemption_message(
         (&eviction.preemptor, job),

@@ -6,13 +6,13 @@ use berth_api as api;
 use berth_engine::model as engine;
 use berth_quantity::Amount;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::workload::FINALIZER;
 use crate::core::Control;
+use crate::deltas::quantity;
 use crate::flight::{Decision, Draft};
 use crate::status::set_in;
 use crate::view::WorkloadView;
@@ -128,10 +128,6 @@ fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
     Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing})))
 }
 
-fn quantity(resource: &str, amount: Amount) -> Option<Quantity> {
-    Some(Quantity(berth_quantity::format(resource, amount)))
-}
-
 /// Sums what the admitted ones among those that hold quota use.
 fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
     let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is("Admitted")).collect();
@@ -180,8 +176,8 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
     set_in(&mut conditions, "Active", condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount, borrowed: Amount| api::ResourceUsage {
         name: cell.resource.clone(),
-        total: quantity(&cell.resource, total),
-        borrowed: quantity(&cell.resource, borrowed),
+        total: Some(quantity(&cell.resource, total)),
+        borrowed: Some(quantity(&cell.resource, borrowed)),
     };
     let flavors = |cell: &dyn Fn(&engine::CellUsage) -> api::ResourceUsage| {
         let groups = by_flavor(&figures.reservation, cell).into_iter();
@@ -252,7 +248,7 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
     set_in(&mut conditions, "Active", condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount| api::LocalQueueResourceUsage {
         name: cell.resource.clone(),
-        total: quantity(&cell.resource, total),
+        total: Some(quantity(&cell.resource, total)),
     };
     let flavors = |cell: &dyn Fn(&engine::CellUsage) -> api::LocalQueueResourceUsage| {
         let groups = by_flavor(&figures.reservation, cell).into_iter();

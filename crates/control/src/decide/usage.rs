@@ -2,10 +2,11 @@
 
 use berth_api as api;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::core::Control;
+use crate::deltas;
+use crate::status::seconds;
 use crate::view::Name;
 
 /// `status.fairSharing`; `None` without admission fair sharing, or while nothing was used. The share of a LocalQueue is 0, as
@@ -14,19 +15,14 @@ pub(crate) fn fair_sharing(control: &Control, name: &Name) -> Option<api::LocalQ
     control.settings.engine.admission_fair_sharing.as_ref()?;
     let ledger = control.world.ledger(&name.0, &name.1)?;
     let text = |(resource, amount): (String, berth_quantity::Amount)| {
-        let text = berth_quantity::format(&resource, amount);
-        (resource, Quantity(text))
+        let text = deltas::quantity(&resource, amount);
+        (resource, text)
     };
     Some(api::LocalQueueFairSharingStatus {
         weighted_share: 0,
         admission_fair_sharing_status: Some(api::AdmissionFairSharingStatus {
             consumed_resources: ledger.consumed.into_iter().map(text).collect(),
-            last_update: Time(whole_seconds(ledger.at.0)),
+            last_update: Time(seconds(Timestamp::from_millisecond(ledger.at.0).unwrap_or_default())),
         }),
     })
-}
-
-/// The API stores whole seconds.
-fn whole_seconds(millis: i64) -> Timestamp {
-    Timestamp::from_second(millis.div_euclid(1000)).unwrap_or_default()
 }

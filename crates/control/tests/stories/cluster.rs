@@ -15,9 +15,6 @@ use serde_json::{Value, json};
 
 pub fn settings() -> Settings {
     Settings {
-        manage_jobs_without_queue_name: false,
-        managed_namespaces: Default::default(),
-        label_keys_to_copy: Default::default(),
         wait_for_pods_ready: Some(WaitForPodsReady {
             timeout_ms: 1_800_000,
             recovery_timeout_ms: Some(1_800_000),
@@ -27,18 +24,9 @@ pub fn settings() -> Settings {
             backoff_base_seconds: 60,
             backoff_max_seconds: 3600,
         }),
-        exclude_resource_prefixes: Vec::new(),
-        transformations: Vec::new(),
-        engine: Default::default(),
-        refuse_invalid: true,
-        allowed_flavors: false,
-        priority_boost: false,
-        reclaimable_pods: true,
         local_queue_metrics: true,
         queue_resource_metrics: true,
-        retain_finished_ms: None,
-        retain_deactivated_ms: None,
-        max_unacknowledged: 256,
+        ..Settings::default()
     }
 }
 

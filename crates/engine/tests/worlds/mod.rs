@@ -52,16 +52,8 @@ pub(crate) fn queue(name: &str, cohort: Option<&str>, groups: Vec<ResourceGroup>
         name: name.to_owned(),
         cohort: cohort.map(str::to_owned),
         groups,
-        strategy: Strategy::BestEffortFifo,
-        stop: StopPolicy::None,
         namespace_selector: Some(Selector::default()),
-        preemption: Preemption::default(),
-        fungibility: FlavorFungibility::default(),
-        weight: 1_000_000_000,
-        usage_based: false,
-        inactive: None,
-        admission_checks: vec![],
-        problems: vec![],
+        ..ClusterQueueSpec::default()
     }
 }
 

@@ -122,14 +122,7 @@ struct PolicyExpect {
 pub fn policy(case: &Case) -> Result<Diff, String> {
     let input: PolicyInput = case.input()?;
     let expect: PolicyExpect = case.expect()?;
-    let policy = match input.policy.as_str() {
-        "Never" => PreemptionPolicy::Never,
-        "" => PreemptionPolicy::Unset,
-        "LowerPriority" => PreemptionPolicy::LowerPriority,
-        "LowerOrNewerEqualPriority" => PreemptionPolicy::LowerOrNewerEqualPriority,
-        "Any" => PreemptionPolicy::Any,
-        other => return Err(format!("input.policy: unknown {other:?}")),
-    };
+    let policy: PreemptionPolicy = input.policy.parse().map_err(|error| format!("input.policy: {error}"))?;
     let mut scene = Scene::new(case)?;
     let preemptor = nominee(&mut scene, &input.preemptor)?;
     let candidate = nominee(&mut scene, &input.candidate)?;
