@@ -348,9 +348,10 @@ impl Control {
     }
 
     fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
-        let known = known(&change, self.view.workloads.keys());
+        let mut known = known(&change, self.view.workloads.keys());
+        known.sort_unstable();
         self.each_namespaced(change, known, |me, name, object| match object {
-            Some(object) => me.put_workload(&object, now),
+            Some(object) => me.put_workload(*object, now),
             None => me.drop_workload(&name, now),
         });
     }
@@ -372,7 +373,7 @@ impl Control {
         }
     }
 
-    fn put_workload(&mut self, object: &api::Workload, now: Timestamp) {
+    fn put_workload(&mut self, object: api::Workload, now: Timestamp) {
         let new = Box::new(self.slim(object));
         let name = new.key();
         let object_key = key(Kind::Workload, &name);

@@ -1,10 +1,11 @@
 //! Rationing of pending reasons: when the code changes, or when the text is a minute old and differs; heads first; after
 //! admissions; and never more than a steady rate.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use berth_engine::model::Verdict;
 use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
 
 use crate::view::WorkloadView;
 
@@ -21,9 +22,9 @@ const WRITE: i64 = 1_000;
 /// What is known of the reasons and still to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
-    verdicts: BTreeMap<String, (Verdict, Place)>,
+    verdicts: FxHashMap<String, (Verdict, Place)>,
     /// When the last text of a workload was written.
-    written: BTreeMap<String, Timestamp>,
+    written: FxHashMap<String, Timestamp>,
     /// Waiting to be written: (not leading, uid).
     queue: BTreeSet<(bool, String)>,
     /// Texts that differ but are young: written at that time.

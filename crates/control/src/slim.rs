@@ -14,56 +14,56 @@ use crate::view::{Name, Owner, View, WorkloadView};
 use crate::write::Kind;
 
 impl Control {
-    pub(crate) fn slim(&mut self, object: &api::Workload) -> WorkloadView {
-        let metadata = &object.metadata;
-        let namespace = metadata.namespace.clone().unwrap_or_default();
-        let name = metadata.name.clone().unwrap_or_default();
-        let uid = metadata.uid.clone().unwrap_or_default();
+    pub(crate) fn slim(&mut self, object: api::Workload) -> WorkloadView {
+        // What reads the whole object comes before it is taken apart.
+        let priority = berth_jobs::effective_priority(&object, self.settings.priority_boost).effective;
+        let unsupported = berth_jobs::unsupported_workload(&object).or_else(|| {
+            let faults = api::validation::validate_beside_pod_sets(&object);
+            (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
+        });
+        let api::Workload { metadata, spec, status } = object;
         let generation = metadata.generation.unwrap_or_default();
-        let annotations = metadata.annotations.as_ref();
-        let spec = &object.spec;
+        let owner = owner_of(&metadata);
+        let uid = metadata.uid.unwrap_or_default();
+        let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
         // The spec of a generation is the spec that was seen with it.
-        let known = self.view.workloads.get(&(namespace.clone(), name.clone()));
+        let known = self.view.workloads.get(&name);
         let known = known
             .filter(|known| known.uid == uid && known.generation == generation && generation > 0 && !known.unreadable);
         let (shape, reshaped) = match known {
             Some(known) => (known.shape.clone(), known.reshaped),
             None => {
-                let around = surroundings(&self.view, &self.settings, &namespace);
-                (self.shapes.of(&namespace, &spec.pod_sets, &around), 0)
+                let around = surroundings(&self.view, &self.settings, &name.0);
+                (self.shapes.of(&name.0, &spec.pod_sets, &around), 0)
             }
         };
-        let allowed = annotations.and_then(|all| all.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS));
+        let annotations = metadata.annotations.unwrap_or_default();
+        let allowed = annotations.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS);
         let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
+        let (namespace, name) = name;
         WorkloadView {
             uid,
-            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
             generation,
-            created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            created: metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             deleting: metadata.deletion_timestamp.is_some(),
-            finalizers: metadata.finalizers.clone().unwrap_or_default(),
-            owner: owner_of(metadata),
-            job_uid: metadata.labels.as_ref().and_then(|labels| labels.get("kueue.x-k8s.io/job-uid")).cloned(),
-            gated_by: annotations
-                .and_then(|all| all.get("kueue.x-k8s.io/admission-gated-by"))
-                .cloned()
-                .unwrap_or_default(),
-            queue: spec.queue_name.clone().unwrap_or_default(),
+            finalizers: metadata.finalizers.unwrap_or_default(),
+            owner,
+            job_uid: metadata.labels.and_then(|mut labels| labels.remove("kueue.x-k8s.io/job-uid")),
+            gated_by: annotations.get("kueue.x-k8s.io/admission-gated-by").cloned().unwrap_or_default(),
+            queue: spec.queue_name.unwrap_or_default(),
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
             active: spec.active.unwrap_or(true),
             // Beyond 32 bits only the order of equals at the very ends would differ.
-            priority: clamp(berth_jobs::effective_priority(object, self.settings.priority_boost).effective),
-            priority_class: spec.priority_class_ref.clone(),
+            priority: clamp(priority),
+            priority_class: spec.priority_class_ref,
             max_execution_seconds: spec.maximum_execution_time_seconds,
             preemption_gated: !spec.preemption_gates.is_empty(),
-            unsupported: berth_jobs::unsupported_workload(object).or_else(|| {
-                let faults = api::validation::validate_beside_pod_sets(object);
-                (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
-            }),
-            unreadable: annotations.is_some_and(|all| all.contains_key(api::labels::UNREADABLE)),
+            unsupported,
+            unreadable: annotations.contains_key(api::labels::UNREADABLE),
             shape,
             reshaped,
-            status: object.status.clone().unwrap_or_default(),
+            status: status.unwrap_or_default(),
             namespace,
             name,
         }
@@ -76,13 +76,14 @@ impl Control {
         let renewed = self.shapes.renew(namespace, |place| surroundings(view, settings, place));
         for (old, new) in renewed {
             let concerned = self.view.workloads.iter_mut().filter(|(_, workload)| Arc::ptr_eq(&workload.shape, &old));
-            let names: Vec<Name> = concerned
+            let mut names: Vec<Name> = concerned
                 .map(|(name, workload)| {
                     workload.shape = new.clone();
                     workload.reshaped = workload.reshaped.wrapping_add(1);
                     name.clone()
                 })
                 .collect();
+            names.sort_unstable();
             for name in names {
                 self.mirror(&name);
                 self.touch(key(Kind::Workload, &name));

@@ -1,17 +1,22 @@
 //! The workloads of the view with their indexes.
+//!
+//! What is asked for by key only is hashed: a search tree of 15,000 names costs a dozen cold reads per look. No decision
+//! may depend on the order of these maps, so whoever walks all workloads sorts, counts, or fills a set.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
 
 use crate::view::{Name, WorkloadView};
 
 /// Workloads by name, and the ways to find them. Each stands in a box: the map moves its entries about when it grows.
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
-    all: BTreeMap<Name, Box<WorkloadView>>,
+    all: FxHashMap<Name, Box<WorkloadView>>,
     /// Name by workload uid.
-    names: BTreeMap<String, Name>,
+    names: FxHashMap<String, Name>,
     /// Names by the uid of their controlling owner.
-    owned: BTreeMap<String, BTreeSet<Name>>,
+    owned: FxHashMap<String, BTreeSet<Name>>,
     /// Those that hold quota, by ClusterQueue.
     reserving: BTreeMap<String, BTreeSet<Name>>,
     /// Those that hold quota, by LocalQueue.
@@ -36,17 +41,17 @@ impl Workloads {
         self.names.get(uid)
     }
 
-    /// All names, in order.
+    /// All names, in no order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
         self.all.keys()
     }
 
-    /// All workloads, in the order of their names.
+    /// All workloads, in no order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &WorkloadView> {
         self.all.values().map(Box::as_ref)
     }
 
-    /// All workloads, for changes that no index sees.
+    /// All workloads in no order, for changes that no index sees.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Name, &mut WorkloadView)> {
         self.all.iter_mut().map(|(name, workload)| (name, workload.as_mut()))
     }
@@ -93,12 +98,12 @@ impl Workloads {
 
     /// Puts a workload in place of its older state; returns the old one.
     pub(crate) fn put(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
-        if let Some(known) = self.all.get_mut(&new.key())
+        let key = new.key();
+        if let Some(known) = self.all.get_mut(&key)
             && known.indexed_as(&new)
         {
             return Some(std::mem::replace(known, new));
         }
-        let key = new.key();
         let old = self.remove(&key);
         if let Some(owner) = &new.owner {
             self.owned.entry(owner.uid.clone()).or_default().insert(key.clone());
@@ -120,7 +125,14 @@ impl Workloads {
         let old = self.all.remove(key)?;
         self.names.remove(&old.uid);
         if let Some(owner) = &old.owner {
-            remove_from(&mut self.owned, owner.uid.as_str(), key);
+            let names = self.owned.get_mut(&owner.uid);
+            let left = names.is_some_and(|names| {
+                names.remove(key);
+                !names.is_empty()
+            });
+            if !left {
+                self.owned.remove(&owner.uid);
+            }
         }
         if let Some(queue) = old.holds() {
             remove_from(&mut self.reserving, queue, key);

@@ -56,7 +56,8 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
     let options = options(flags, &loaded);
     tracing::info!(version = options.version, namespace = loaded.namespace, "starting");
     // One thread for I/O beside control's own: with more of them, handing work over costs more than they save.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = berth_runtime::pace::moderate(&mut builder).enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         let config = client_config(flags).await?;
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;

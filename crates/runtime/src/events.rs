@@ -1,9 +1,11 @@
 //! Kubernetes events: a bounded queue, one worker, a rate; what does not fit is dropped and counted, never waited for. They
-//! give way to writes: while some are under way, an event waits, and carries the time of what it tells all the same.
+//! give way to writes: as long as writes keep coming, the rate is a fraction, and an event carries the time of what it
+//! tells all the same. They go out a few together, since each waking up costs as much as an event.
 
 use crate::metrics::Metrics;
 use crate::rate::Bucket;
 use berth_control::write::{EventType, Notice};
+use futures::future::join_all;
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::client::{Body, Client};
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -28,9 +30,10 @@ const QUEUE: usize = 8192;
 const REPEAT: Duration = Duration::from_secs(60);
 /// Notices remembered for comparison.
 const REMEMBERED: usize = 8192;
-/// Longest that an event gives way to writes, and how often it looks whether they are over.
-const YIELD: Duration = Duration::from_millis(200);
-const LOOK: Duration = Duration::from_millis(20);
+/// Events that go out together.
+const BATCH: usize = 16;
+/// What an event costs, in tokens of the rate, when writes have begun since the batch before.
+const BUSY_COST: u32 = 5;
 /// Time-out of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -43,18 +46,18 @@ pub struct EventSink {
 
 impl EventSink {
     /// Starts the worker. It ends when every sink is gone; what still waits then is dropped. `writes` says how many writes
-    /// are under way.
+    /// have begun so far.
     #[must_use]
     pub fn spawn(
         client: Client,
         instance: String,
         bucket: Bucket,
-        writes: Arc<AtomicUsize>,
+        writes: Arc<AtomicU64>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let (queue, notices) = mpsc::channel(QUEUE);
         let recent = Recent::default();
-        let worker = Worker { client, instance, metrics: Arc::clone(&metrics), writes, recent, count: 0 };
+        let worker = Worker { client, instance, metrics: Arc::clone(&metrics), writes, recent, count: 0, seen: 0 };
         tokio::spawn(worker.run(notices, bucket));
         Self { queue, metrics }
     }
@@ -71,37 +74,51 @@ struct Worker {
     client: Client,
     instance: String,
     metrics: Arc<Metrics>,
-    writes: Arc<AtomicUsize>,
+    writes: Arc<AtomicU64>,
+    /// Writes that had begun when it last looked.
+    seen: u64,
     recent: Recent,
     count: u64,
 }
 
 impl Worker {
     async fn run(mut self, mut notices: mpsc::Receiver<(Notice, Timestamp)>, mut bucket: Bucket) {
-        while let Some((notice, at)) = notices.recv().await {
-            if self.recent.repeats(&notice, Instant::now()) {
-                self.metrics.count("berth_events_dropped", &[("cause", "repeated")], 1);
-                continue;
+        let mut batch = Vec::with_capacity(BATCH);
+        while notices.recv_many(&mut batch, BATCH).await > 0 {
+            let before = batch.len();
+            batch.retain(|(notice, _)| !self.recent.repeats(notice, Instant::now()));
+            let repeated = (before - batch.len()) as u64;
+            if repeated > 0 {
+                self.metrics.count("berth_events_dropped", &[("cause", "repeated")], repeated);
             }
-            bucket.wait().await;
-            self.give_way().await;
-            self.count += 1;
-            let body = event(&notice, &self.instance, at, self.count);
-            match self.post(&body).await {
-                Ok(()) => self.metrics.count("berth_events_published", &[], 1),
-                Err(error) => {
-                    self.metrics.count("berth_events_dropped", &[("cause", "refused")], 1);
-                    tracing::debug!(object = %notice.key, reason = notice.reason, error, "event not written");
-                }
-            }
+            self.wait(&mut bucket, u32::try_from(batch.len()).unwrap_or(u32::MAX)).await;
+            let posts = batch.drain(..).map(|(notice, at)| {
+                self.count += 1;
+                let body = event(&notice, &self.instance, at, self.count);
+                (notice, body)
+            });
+            let posts: Vec<_> = posts.collect();
+            join_all(posts.iter().map(|(notice, body)| self.publish(notice, body))).await;
         }
     }
 
-    /// Waits until no write is under way, but not for long: events must come through in a storm, too.
-    async fn give_way(&self) {
-        let until = Instant::now() + YIELD;
-        while self.writes.load(Ordering::Relaxed) > 0 && Instant::now() < until {
-            tokio::time::sleep(LOOK).await;
+    /// Waits until the rate allows that many events, which are dear while writes keep coming.
+    async fn wait(&mut self, bucket: &mut Bucket, count: u32) {
+        loop {
+            let begun = self.writes.load(Ordering::Relaxed);
+            let cost = if begun == std::mem::replace(&mut self.seen, begun) { 1 } else { BUSY_COST };
+            let Err(pause) = bucket.take_many(count.saturating_mul(cost), Instant::now()) else { return };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn publish(&self, notice: &Notice, body: &Value) {
+        match self.post(body).await {
+            Ok(()) => self.metrics.count("berth_events_published", &[], 1),
+            Err(error) => {
+                self.metrics.count("berth_events_dropped", &[("cause", "refused")], 1);
+                tracing::debug!(object = %notice.key, reason = notice.reason, error, "event not written");
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub mod lease;
 pub mod metrics;
 pub mod options;
 pub mod outcome;
+pub mod pace;
 pub mod pool;
 pub mod rate;
 pub mod raw;

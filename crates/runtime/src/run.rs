@@ -81,8 +81,8 @@ pub async fn run<B: Brain>(
 
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
     let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), Arc::clone(&metrics)));
-    let (rpc, under_way) = (clients.rpc.clone(), writer.under_way());
-    let events = EventSink::spawn(rpc, identity.clone(), event_bucket, under_way, Arc::clone(&metrics));
+    let (rpc, begun) = (clients.rpc.clone(), writer.begun());
+    let events = EventSink::spawn(rpc, identity.clone(), event_bucket, begun, Arc::clone(&metrics));
     let write_bucket = Bucket::new(options.write_rate, options.write_burst, Instant::now());
     let pool = tokio::spawn(pool::run(writer, writes_out, outcomes_in, write_bucket, options.writes_in_flight));
     let ports = Ports {

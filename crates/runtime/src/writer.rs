@@ -9,7 +9,7 @@ use kube::client::{Body, Client};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -21,28 +21,27 @@ pub struct Writer {
     client: Client,
     leadership: Leadership,
     metrics: Arc<Metrics>,
-    under_way: Arc<AtomicUsize>,
+    begun: Arc<AtomicU64>,
 }
 
 impl Writer {
     /// A writer on a client without retries.
     #[must_use]
     pub fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
-        Self { client, leadership, metrics, under_way: Arc::default() }
+        Self { client, leadership, metrics, begun: Arc::default() }
     }
 
-    /// How many writes are under way, at any moment.
+    /// How many writes have begun so far, at any moment.
     #[must_use]
-    pub fn under_way(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.under_way)
+    pub fn begun(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.begun)
     }
 
     /// Performs one write and says what became of it. Refuses (`NotSent`) when its term is over or when too little of
     /// the lease is left for it to end in time.
     pub async fn perform(&self, write: &Write) -> Outcome {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let outcome = self.send(write).await;
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
         self.metrics.count(
             "berth_writes",
             &[("purpose", &format!("{:?}", write.purpose)), ("outcome", label(&outcome))],

@@ -1,0 +1,95 @@
+//! Moderation, as network cards have it for interrupts: a burst of turns is prompt, a lasting load makes turns rarer, so
+//! that each does more. Waking up, and meeting cold caches, then cost once for what would have cost many times.
+//!
+//! The rule is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// One turn of the I/O thread per this time under lasting load; it bounds what moderation adds to a request.
+const IO_INTERVAL: Duration = Duration::from_millis(20);
+/// Turns of the I/O thread that are prompt after a rest: a job's way through a quiet operator takes fewer.
+const IO_BURST: u32 = 100;
+
+/// Says how long to rest before each turn. Time is given as the distance from any fixed origin.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// Least time between two turns, at any load.
+    gap: Duration,
+    /// Time per turn under lasting load.
+    interval: Duration,
+    /// How far turns may run ahead of the interval.
+    lead: Duration,
+    /// When the last turn began.
+    last: Option<Duration>,
+    /// When the next turn were due if all had kept the interval.
+    due: Duration,
+}
+
+impl Pace {
+    /// At least `gap` between turns; after `burst` turns without a rest, `interval`.
+    #[must_use]
+    pub fn new(gap: Duration, interval: Duration, burst: u32) -> Self {
+        Self { gap, interval, lead: interval.saturating_mul(burst), last: None, due: Duration::ZERO }
+    }
+
+    /// Books a turn and says how long from `now` it has to wait.
+    pub fn rest(&mut self, now: Duration) -> Duration {
+        let spaced = self.last.map_or(now, |last| last + self.gap);
+        let turn = now.max(spaced).max(self.due.saturating_sub(self.lead));
+        self.due = self.due.max(turn) + self.interval;
+        self.last = Some(turn);
+        turn.saturating_sub(now)
+    }
+}
+
+/// Makes the runtime's thread rest before it waits for input, in moderation.
+pub fn moderate(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {
+    let origin = Instant::now();
+    let pace = Mutex::new(Pace::new(Duration::ZERO, IO_INTERVAL, IO_BURST));
+    builder.on_thread_park(move || {
+        // Nobody else takes it; one that panicked with it would have ended the thread.
+        let Ok(mut pace) = pace.lock() else { return };
+        let rest = pace.rest(origin.elapsed());
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_burst_keeps_the_gap_and_then_the_interval() {
+        let mut pace = Pace::new(ms(10), ms(100), 3);
+        let mut now = ms(5000);
+        let mut turns = Vec::new();
+        for _ in 0..7 {
+            now += pace.rest(now);
+            turns.push(now - ms(5000));
+        }
+        assert_eq!(turns, [0, 10, 20, 30, 100, 200, 300].map(ms));
+    }
+
+    #[test]
+    fn turns_that_come_rarely_never_wait() {
+        let mut pace = Pace::new(ms(10), ms(100), 3);
+        for turn in 0..100 {
+            assert_eq!(pace.rest(ms(turn * 100)), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_rest_earns_a_burst_and_no_more() {
+        let mut pace = Pace::new(Duration::ZERO, ms(10), 2);
+        let waits = |pace: &mut Pace, at: u64| (0..5).map(|_| pace.rest(ms(at))).collect::<Vec<_>>();
+        assert_eq!(waits(&mut pace, 0), [0, 0, 0, 10, 20].map(ms));
+        assert_eq!(waits(&mut pace, 100_000), [0, 0, 0, 10, 20].map(ms));
+    }
+}
