@@ -315,11 +315,7 @@ impl Control {
             }
             return;
         };
-        let view = JobView {
-            uid: job.metadata.uid.clone().unwrap_or_default(),
-            resource_version: job.metadata.resource_version.clone().unwrap_or_default(),
-            job,
-        };
+        let view = JobView::new(job, self.view.jobs.get(&name));
         let version = view.version();
         match self.view.jobs.get(&name) {
             Some(old) if old.uid == view.uid && old.version() > version => return,

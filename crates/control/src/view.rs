@@ -2,11 +2,12 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_jobs::{BatchJob, JobKind};
+use berth_jobs::{BatchJob, JobKind, PodSetDigest};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{LimitRange, PodTemplateSpec};
@@ -161,9 +162,36 @@ pub(crate) struct JobView {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) job: Box<Job>,
+    /// What it asks for, as it compares with a Workload; made when it is first asked for, as it costs a walk over the template.
+    asked: OnceCell<Option<Vec<PodSetDigest>>>,
 }
 
 impl JobView {
+    /// A job as it was seen, in place of its older state. What nothing reads is let go.
+    pub(crate) fn new(mut job: Box<Job>, older: Option<&Self>) -> Self {
+        if let Some(spec) = &mut job.spec {
+            spec.selector = None;
+        }
+        // The pod sets follow from the spec, which a generation fixes, and from annotations.
+        let same = |older: &&Self| {
+            let (old, new) = (&older.job.metadata, &job.metadata);
+            let settled = new.generation.is_some_and(|generation| generation > 0);
+            settled && old.generation == new.generation && old.uid == new.uid && old.annotations == new.annotations
+        };
+        Self {
+            asked: older.filter(same).map(|older| older.asked.clone()).unwrap_or_default(),
+            uid: job.metadata.uid.clone().unwrap_or_default(),
+            resource_version: job.metadata.resource_version.clone().unwrap_or_default(),
+            job,
+        }
+    }
+
+    /// What the job asks for, `None` when that cannot be read.
+    pub(crate) fn asked(&self) -> Option<&[PodSetDigest]> {
+        let made = || Some(BatchJob::pod_sets(&self.job).ok()?.iter().map(PodSetDigest::of).collect());
+        self.asked.get_or_init(made).as_deref()
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::client::{Body, Client};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,14 +24,17 @@ const NOTE_LIMIT: usize = 1024;
 const CUT: &str = " ...";
 /// Longest reason or action, in bytes.
 const REASON_LIMIT: usize = 128;
-/// Notices that may wait.
-const QUEUE: usize = 8192;
+/// Notices that may wait: on their way to the worker, which looks every few seconds at most, and with it.
+const QUEUE: usize = 2048;
+const WAITING: usize = 6144;
 /// An identical notice within this time is not written again.
 const REPEAT: Duration = Duration::from_secs(60);
 /// Notices remembered for comparison.
 const REMEMBERED: usize = 8192;
 /// Events that go out together.
 const BATCH: usize = 16;
+/// Reason of an event that says why something waits.
+const PENDING: &str = "Pending";
 /// What an event costs, in tokens of the rate, when writes have begun since the batch before.
 const BUSY_COST: u32 = 5;
 /// Time-out of one request.
@@ -83,33 +86,43 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self, mut notices: mpsc::Receiver<(Notice, Timestamp)>, mut bucket: Bucket) {
-        let mut batch = Vec::with_capacity(BATCH);
-        while notices.recv_many(&mut batch, BATCH).await > 0 {
-            let before = batch.len();
-            batch.retain(|(notice, _)| !self.recent.repeats(notice, Instant::now()));
-            let repeated = (before - batch.len()) as u64;
-            if repeated > 0 {
-                self.metrics.count("berth_events_dropped", &[("cause", "repeated")], repeated);
+        let mut waiting = Waiting::default();
+        let mut arrived = Vec::new();
+        loop {
+            if waiting.is_empty() && notices.recv_many(&mut arrived, QUEUE).await == 0 {
+                return;
             }
-            self.wait(&mut bucket, u32::try_from(batch.len()).unwrap_or(u32::MAX)).await;
-            let posts = batch.drain(..).map(|(notice, at)| {
-                self.count += 1;
-                let body = event(&notice, &self.instance, at, self.count);
-                (notice, body)
-            });
-            let posts: Vec<_> = posts.collect();
-            join_all(posts.iter().map(|(notice, body)| self.publish(notice, body))).await;
+            while waiting.len() + arrived.len() < WAITING {
+                let Ok(more) = notices.try_recv() else { break };
+                arrived.push(more);
+            }
+            for (notice, at) in arrived.drain(..) {
+                if self.recent.repeats(&notice, Instant::now()) {
+                    self.metrics.count("berth_events_dropped", &[("cause", "repeated")], 1);
+                } else if waiting.push(notice, at) {
+                    self.metrics.count("berth_events_dropped", &[("cause", "superseded")], 1);
+                }
+            }
+            if self.wait(&mut bucket, waiting.next_batch()).await {
+                let posts: Vec<_> = waiting.take(BATCH).map(|(notice, at)| self.body(notice, at)).collect();
+                join_all(posts.iter().map(|(notice, body)| self.publish(notice, body))).await;
+            }
         }
     }
 
-    /// Waits until the rate allows that many events, which are dear while writes keep coming.
-    async fn wait(&mut self, bucket: &mut Bucket, count: u32) {
-        loop {
-            let begun = self.writes.load(Ordering::Relaxed);
-            let cost = if begun == std::mem::replace(&mut self.seen, begun) { 1 } else { BUSY_COST };
-            let Err(pause) = bucket.take_many(count.saturating_mul(cost), Instant::now()) else { return };
-            tokio::time::sleep(pause).await;
-        }
+    fn body(&mut self, notice: Notice, at: Timestamp) -> (Notice, Value) {
+        self.count += 1;
+        let body = event(&notice, &self.instance, at, self.count);
+        (notice, body)
+    }
+
+    /// Takes that many tokens, more of them while writes keep coming; false after having waited for them a while.
+    async fn wait(&mut self, bucket: &mut Bucket, count: u32) -> bool {
+        let begun = self.writes.load(Ordering::Relaxed);
+        let cost = if begun == std::mem::replace(&mut self.seen, begun) { 1 } else { BUSY_COST };
+        let Err(pause) = bucket.take_many(count.saturating_mul(cost), Instant::now()) else { return true };
+        tokio::time::sleep(pause).await;
+        false
     }
 
     async fn publish(&self, notice: &Notice, body: &Value) {
@@ -140,6 +153,50 @@ impl Worker {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("no answer in time".to_owned()),
         }
+    }
+}
+
+/// Notices that wait for the rate, in the order in which they came.
+#[derive(Default)]
+struct Waiting {
+    notices: VecDeque<(Notice, Timestamp)>,
+    /// Uids of objects whose reason to wait is among them.
+    explained: HashSet<String>,
+}
+
+impl Waiting {
+    /// True when it takes the place of an older one: why an object waited is no news once something has happened to it.
+    fn push(&mut self, notice: Notice, at: Timestamp) -> bool {
+        let superseded = self.explained.remove(&notice.uid);
+        if superseded {
+            self.notices.retain(|(older, _)| older.uid != notice.uid || older.reason != PENDING);
+        }
+        if notice.reason == PENDING {
+            self.explained.insert(notice.uid.clone());
+        }
+        self.notices.push_back((notice, at));
+        superseded
+    }
+
+    fn take(&mut self, count: usize) -> impl Iterator<Item = (Notice, Timestamp)> {
+        let count = count.min(self.notices.len());
+        self.notices.drain(..count).inspect(|(notice, _)| {
+            if notice.reason == PENDING {
+                self.explained.remove(&notice.uid);
+            }
+        })
+    }
+
+    fn next_batch(&self) -> u32 {
+        u32::try_from(self.notices.len().min(BATCH)).unwrap_or(u32::MAX)
+    }
+
+    fn len(&self) -> usize {
+        self.notices.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.notices.is_empty()
     }
 }
 
@@ -251,6 +308,20 @@ mod tests {
         let event = super::event(&cluster, "berth_1", now, 2);
         assert_eq!(event["metadata"]["namespace"], "default");
         assert!(event["metadata"]["name"].as_str().unwrap().len() <= 253);
+    }
+
+    #[test]
+    fn a_reason_to_wait_is_superseded() {
+        let at = Timestamp::UNIX_EPOCH;
+        let of = |uid: &str, reason: &str| Notice { uid: uid.into(), reason: reason.into(), ..notice("x") };
+        let mut waiting = Waiting::default();
+        assert!(!waiting.push(of("a", "CreatedWorkload"), at) && !waiting.push(of("a", "Pending"), at));
+        assert!(!waiting.push(of("b", "Pending"), at), "another object");
+        assert!(waiting.push(of("a", "QuotaReserved"), at) && !waiting.push(of("a", "Admitted"), at));
+        let reasons: Vec<_> = waiting.take(9).map(|(notice, _)| (notice.uid, notice.reason)).collect();
+        let expected = [("a", "CreatedWorkload"), ("b", "Pending"), ("a", "QuotaReserved"), ("a", "Admitted")];
+        assert_eq!(reasons, expected.map(|(uid, reason)| (uid.to_owned(), reason.to_owned())));
+        assert!(!waiting.push(of("b", "QuotaReserved"), at), "what was sent is not superseded");
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_jobs::{AdmittedAs, BatchJob, JobKind, Placement, PodSetDigest, Priority, Standing, TemplateParts};
+use berth_jobs::{AdmittedAs, BatchJob, JobKind, Placement, Priority, Standing, TemplateParts};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
@@ -159,11 +159,10 @@ impl Case<'_> {
             return false;
         }
         // What cannot be read now keeps the Workload it has.
-        let Ok(sets) = BatchJob::pod_sets(self.job) else { return true };
-        let digests: Vec<PodSetDigest> = sets.iter().map(PodSetDigest::of).collect();
+        let Some(digests) = self.view.asked() else { return true };
         if self.suspended() && !workload.reserved() && !workload.is("Evicted") && !self.placed() {
             // Nothing of ours is in the template: what differs is the user's edit.
-            return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
+            return berth_jobs::pod_sets_identical(digests, &workload.shape.digests);
         }
         let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
             let sets = admission.pod_set_assignments.iter();
@@ -174,7 +173,7 @@ impl Case<'_> {
             admitted: workload.is("Admitted"),
             suspended: self.suspended(),
         };
-        berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
+        berth_jobs::pod_sets_equivalent(digests, &workload.shape.digests, standing)
     }
 
     fn delete(&self, workload: &WorkloadView) -> Decision {
