@@ -1,6 +1,7 @@
 //! Admission on a real control plane: each scenario has queues, flavors and a namespace of its own; all share one cluster.
 
 mod checks;
+mod cron;
 mod flavors;
 mod jobs;
 mod queues;
@@ -32,6 +33,8 @@ async fn admission() -> Result<()> {
     let stage = Stage::start("admission", &pools(), ManagerOptions::default()).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
+        // First, because it waits for the next full minute while the others run.
+        ("cronjob", cron::fired_and_by_hand(s).boxed()),
         ("fill-and-release", quota::fill_and_release(s).boxed()),
         ("borrowing", quota::borrowing_and_lending(s).boxed()),
         ("three-levels", quota::three_levels(s).boxed()),
