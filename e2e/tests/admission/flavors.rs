@@ -53,7 +53,8 @@ pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-fn tier(name: &str, labels: &[(&str, &str)], taint: Option<(&str, &str)>, forbidden: &str) -> Value {
+/// A flavor of one tier: its nodes' taint is tolerated for its jobs, and nodes with one of the `forbidden` labels are kept out.
+pub(crate) fn tier(name: &str, labels: &[(&str, &str)], taint: Option<(&str, &str)>, forbidden: &str) -> Value {
     let mut object = flavor(name, labels);
     merge(&mut object["metadata"], &json!({"annotations": {"berth.dev/forbidden-node-labels": forbidden}}));
     if let Some((key, value)) = taint {
@@ -64,8 +65,8 @@ fn tier(name: &str, labels: &[(&str, &str)], taint: Option<(&str, &str)>, forbid
     object
 }
 
-const RESERVATION: &str = "cloud.google.com/reservation-name";
-const SPOT: &str = "cloud.google.com/gke-spot";
+pub(crate) const RESERVATION: &str = "cloud.google.com/reservation-name";
+pub(crate) const SPOT: &str = "cloud.google.com/gke-spot";
 
 fn chips(s: &Scenario<'_>, name: &str) -> Job {
     s.job(name).requests(&[("google.com/tpu", "4")]).endless()

@@ -3,6 +3,7 @@
 mod checks;
 mod cron;
 mod flavors;
+mod gpus;
 mod jobs;
 mod queues;
 mod quota;
@@ -25,6 +26,9 @@ fn pools() -> Vec<Pool> {
         Pool::tpu("tpu-reserved", 1, Tier::Reserved("e2e".to_owned())),
         Pool::tpu("tpu-demand", 1, Tier::OnDemand),
         Pool::tpu("tpu-spot", 2, Tier::Spot),
+        Pool::gpu("gpu-reserved", 1, Tier::Reserved("h100".to_owned())),
+        Pool::gpu("gpu-demand", 1, Tier::OnDemand),
+        Pool::gpu("gpu-spot", 1, Tier::Spot),
     ]
 }
 
@@ -42,6 +46,7 @@ async fn admission() -> Result<()> {
         ("edit-wakes", quota::edit_wakes(s).boxed()),
         ("flavor-order", flavors::order_taints_selectors(s).boxed()),
         ("tiers", flavors::tiers(s).boxed()),
+        ("gpu-tiers", gpus::tiers(s).boxed()),
         ("flavor-missing", flavors::missing_then_added(s).boxed()),
         ("selector-back", flavors::selector_taken_back(s).boxed()),
         ("strict-fifo", queues::strict_fifo(s).boxed()),
