@@ -28,6 +28,8 @@ pub struct Options {
     pub name: String,
     /// Further arguments for kube-apiserver.
     pub api_server_args: Vec<String>,
+    /// Further arguments for kube-controller-manager.
+    pub controller_manager_args: Vec<String>,
     /// A folder of CRDs to apply before the controllers start. The garbage collector looks for new kinds only every 30 s, so
     /// that objects of kinds that come later are not collected for half a minute.
     pub crds: Option<PathBuf>,
@@ -135,6 +137,7 @@ impl ControlPlane {
             "--kube-api-burst=1000".to_owned(),
             "--concurrent-job-syncs=20".to_owned(),
         ];
+        args.extend(options.controller_manager_args.iter().cloned());
         self.spawn("kube-controller-manager", &binaries.controller_manager(), args, None)?;
         args = vec![format!("--config={}", self.scheduler_config(&kubeconfig)?), "--bind-address=127.0.0.1".to_owned()];
         args.push(format!("--secure-port={scheduler}"));

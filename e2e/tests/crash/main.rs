@@ -29,13 +29,16 @@ waitForPodsReady:
 
 type Story = for<'a> fn(&'a Scenario<'a>) -> BoxFuture<'a, Result<()>>;
 
-/// A kind of write. `ClearStartTime` has no row: the job controller of this version clears the start time itself with the write
-/// that tells of the last pod's end, so that Berth never has to.
+/// A kind of write.
 struct Row {
     name: &'static str,
     is: fn(&Asked) -> bool,
     story: Story,
 }
+
+/// The job controller of this version clears a stopped job's start time itself, so that Berth never has to. Clusters below 1.36
+/// work like one without this gate: a template that has run once may change only after Berth has cleared the start time.
+const OLDER: &str = "--feature-gates=MutableSchedulingDirectivesForSuspendedJobs=false";
 
 /// Whether the body of a status write leaves the workload in this state.
 fn reserved(a: &Asked) -> bool {
@@ -99,6 +102,15 @@ fn rows() -> Vec<Row> {
     ]
 }
 
+/// What an older cluster has beside these, and the writes around it.
+fn older_rows() -> Vec<Row> {
+    let clears =
+        |a: &Asked| a.resource == "jobs/status" && a.at("/status").get("startTime").is_some_and(|t| t.is_null());
+    let mut found = vec![Row { name: "clear-start-time", is: clears, story: stories::drained }];
+    found.extend(rows().into_iter().filter(|row| ["stop", "restore", "release"].contains(&row.name)));
+    found
+}
+
 async fn tell(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fault, times: u32) -> Result<()> {
     let scenario = stage.scenario(name).await?;
     let (namespace, prefix, is) = (name.to_owned(), format!("{name}-"), row.is);
@@ -129,9 +141,8 @@ const FEW_WAVES: [(&str, Fault, u32); 3] = [
 ];
 const FEW: [&str; 5] = ["create-workload", "reserve", "start", "finish", "let-go"];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn crash_points() -> Result<()> {
-    let plane = ControlPlane::start(Options::with_crds("crash")).await?;
+async fn play(options: Options, waves: Vec<(&'static str, Fault, u32, Vec<Row>)>) -> Result<()> {
+    let plane = ControlPlane::start(options).await?;
     let proxy = Proxy::start(&plane, &plane.folder().join("berth.pid")).await?;
     let options = ManagerOptions {
         config: Some(CONFIG.to_owned()),
@@ -141,9 +152,8 @@ async fn crash_points() -> Result<()> {
     };
     let stage = Stage::on(plane, &[Pool::cpu("cpu", 4, Tier::OnDemand)], options).await?;
     let mut runs: Vec<Run<'_>> = Vec::new();
-    for (wave, fault, times) in WAVES.into_iter().chain(FEW_WAVES) {
-        let few = FEW_WAVES.iter().any(|(name, _, _)| *name == wave);
-        for row in rows().into_iter().filter(|row| !few || FEW.contains(&row.name)) {
+    for (wave, fault, times, rows) in waves {
+        for row in rows {
             let name: &'static str = format!("{}-{wave}", row.name).leak();
             let (stage, proxy) = (&stage, &proxy);
             runs.push((name, async move { tell(stage, proxy, row, name, fault, times).await }.boxed()));
@@ -154,4 +164,23 @@ async fn crash_points() -> Result<()> {
     println!("Berth was started {starts} times");
     stage.stop().await;
     outcome
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crash_points() -> Result<()> {
+    let few = || rows().into_iter().filter(|row| FEW.contains(&row.name)).collect();
+    let waves = WAVES.into_iter().map(|(wave, fault, times)| (wave, fault, times, rows()));
+    let few_waves = FEW_WAVES.into_iter().map(|(wave, fault, times)| (wave, fault, times, few()));
+    play(Options::with_crds("crash"), waves.chain(few_waves).collect()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crash_points_of_an_older_cluster() -> Result<()> {
+    let options = Options {
+        api_server_args: vec![OLDER.to_owned()],
+        controller_manager_args: vec![OLDER.to_owned()],
+        ..Options::with_crds("crash-older")
+    };
+    let waves = WAVES.into_iter().map(|(wave, fault, times)| (wave, fault, times, older_rows()));
+    play(options, waves.collect()).await
 }
