@@ -7,6 +7,7 @@ mod gpus;
 mod jobs;
 mod queues;
 mod quota;
+mod sharing;
 
 use anyhow::Result;
 use berth_e2e::manager::ManagerOptions;
@@ -68,6 +69,16 @@ async fn admission() -> Result<()> {
         ("unmanaged", jobs::without_queue_is_left_alone(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
+    stage.stop().await;
+    outcome
+}
+
+/// Who used less lately goes first, under a configuration of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn admission_fair_sharing() -> Result<()> {
+    let options = ManagerOptions { config: Some(sharing::CONFIG.to_owned()), ..ManagerOptions::default() };
+    let stage = Stage::start("admission-sharing", &[Pool::cpu("cpu", 1, Tier::OnDemand)], options).await?;
+    let outcome = run_all(&stage, vec![("usage-order", sharing::less_used_first(&stage).boxed())]).await;
     stage.stop().await;
     outcome
 }

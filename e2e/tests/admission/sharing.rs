@@ -1,0 +1,87 @@
+//! Admission fair sharing: of two LocalQueues of one ClusterQueue, the one that used less lately goes first.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{LOCAL_QUEUE, text};
+use berth_e2e::manifest::{Job, cluster_queue, flavor, group, local_queue, priority_class, quota};
+use berth_e2e::quota_tree::thousandths;
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
+use serde_json::{Value, json};
+
+/// Short enough to see usage come and go; between two looks it changes little.
+pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+admissionFairSharing:
+  usageHalfLifeTime: 60s
+  usageSamplingInterval: 1s
+";
+
+/// Thousandths of a cpu that the status of a LocalQueue says were used lately; none is 0.
+fn consumed(queue: &Value) -> i128 {
+    let status = &queue["status"]["fairSharing"]["admissionFairSharingStatus"];
+    status["consumedResources"].get("cpu").and_then(thousandths).unwrap_or(0)
+}
+
+async fn consumption(s: &Scenario<'_>, queue: &str) -> Result<i128> {
+    let found = LOCAL_QUEUE.get(&s.client, &s.namespace, queue).await?.context("the LocalQueue exists")?;
+    Ok(consumed(&found))
+}
+
+/// A job that takes the whole queue.
+fn whole(s: &Scenario<'_>, name: &str, queue: &str, class: &str) -> Job {
+    let class = s.name(class);
+    Job::new(&s.namespace, name, queue).cpu("4").endless().label("kueue.x-k8s.io/priority-class", &class)
+}
+
+pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("usage-order").await?;
+    for (class, value) in [("low", 10), ("high", 100)] {
+        s.apply(&priority_class(&s.name(class), value)).await?;
+    }
+    s.apply(&flavor(&s.name("flavor"), &[])).await?;
+    let groups = [group(&[(&s.name("flavor"), &[quota("cpu", "4")])])];
+    let scope = json!({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}});
+    s.apply(&cluster_queue(&s.name("cq"), &groups, &scope)).await?;
+    for name in ["busy", "calm"] {
+        s.apply(&local_queue(&s.namespace, name, &s.name("cq"))).await?;
+    }
+    s.create(whole(&s, "long", "busy", "low")).await?;
+    s.admitted("long").await?;
+    // Four cpus for five seconds, of which a minute's half-life leaves that much.
+    let used = s.object_is(LOCAL_QUEUE, "busy", "at least 220m consumed", |q| consumed(q) >= 220).await?;
+    let status = &used["status"]["fairSharing"]["admissionFairSharingStatus"];
+    ensure!(!text(status, "/lastUpdate").is_empty(), "{status}");
+    ensure!(consumed(&used) <= 4000, "nobody can have used more than there is: {status}");
+    ensure!(consumption(&s, "calm").await? == 0, "calm has used nothing yet");
+
+    // The job of the busy queue comes first, and still it is not its turn.
+    s.create(whole(&s, "early", "busy", "low")).await?;
+    s.pending("early").await?;
+    s.next_second().await;
+    s.create(whole(&s, "late", "calm", "low")).await?;
+    s.pending("late").await?;
+    s.remove("long").await?;
+    s.admitted("late").await?;
+    s.stays_pending("early").await?;
+
+    // Now calm uses the queue, and what busy used fades: the next turn is the other one's, even against a priority.
+    s.create(whole(&s, "urgent", "calm", "high")).await?;
+    s.pending("urgent").await?;
+    wait::until(STEP, "calm has consumed more than busy", || async {
+        let (busy, calm) = (consumption(&s, "busy").await?, consumption(&s, "calm").await?);
+        Ok(Seen::when(calm > busy + 50 && busy > 0, || format!("busy {busy}m, calm {calm}m")))
+    })
+    .await?;
+    s.remove("late").await?;
+    s.admitted("early").await?;
+    s.stays_pending("urgent").await?;
+
+    // While anything of the usage is left, statuses go on changing; without LocalQueues the end is quiet.
+    for job in ["urgent", "early"] {
+        s.remove(job).await?;
+    }
+    for name in ["busy", "calm"] {
+        LOCAL_QUEUE.delete(&s.client, &s.namespace, name).await?;
+    }
+    s.conclude().await
+}
