@@ -74,6 +74,8 @@ bench-engine: ## The engine alone (criterion): drains, one event, search for vic
 night: test ## What is wide and slow
 	$(call say,engine laws on ten million worlds each, and every small world)
 	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked -p berth-engine -- --nocapture
+	$(call say,a million objects that nobody meant)
+	BERTH_FUZZ=1000000 $(CARGO) test --locked -p berth-control --test fuzz -- --nocapture
 	$(call say,end-to-end tests again, five times)
 	for i in 1 2 3 4 5; do $(CARGO) test --locked -p berth-e2e --tests || exit 1; done
 

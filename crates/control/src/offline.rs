@@ -147,8 +147,9 @@ impl Offline {
         // Another spec is another generation, as on a server.
         let old = self.objects.get(&key);
         let of = |object: &Value| object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
-        let next =
-            old.filter(|old| old.get("spec") != object.get("spec") && of(old) >= of(&object)).map(|old| of(old) + 1);
+        let next = old
+            .filter(|old| old.get("spec") != object.get("spec") && of(old) >= of(&object))
+            .map(|old| of(old).saturating_add(1));
         edit(&mut object, "metadata", |metadata| {
             metadata.entry("name").or_insert_with(|| json!(name));
             if let Some(next) = next {

@@ -2,7 +2,7 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
-use std::cell::OnceCell;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -162,8 +162,9 @@ pub(crate) struct JobView {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) job: Box<Job>,
-    /// What it asks for, as it compares with a Workload; made when it is first asked for, as it costs a walk over the template.
-    asked: OnceCell<Option<Vec<PodSetDigest>>>,
+    /// What it asks for, as it compares with a Workload: kept where that is asked for often, as it costs a walk over the
+    /// template. The inner `None` is a job that cannot be read.
+    asked: Option<Option<Vec<PodSetDigest>>>,
 }
 
 impl JobView {
@@ -178,8 +179,10 @@ impl JobView {
             let settled = new.generation.is_some_and(|generation| generation > 0);
             settled && old.generation == new.generation && old.uid == new.uid && old.annotations == new.annotations
         };
+        let queued = berth_jobs::queue_name(&job.metadata).is_some();
+        let known = older.filter(same).and_then(|older| older.asked.clone());
         Self {
-            asked: older.filter(same).map(|older| older.asked.clone()).unwrap_or_default(),
+            asked: known.or_else(|| queued.then(|| asked(&job))),
             uid: job.metadata.uid.clone().unwrap_or_default(),
             resource_version: job.metadata.resource_version.clone().unwrap_or_default(),
             job,
@@ -187,14 +190,20 @@ impl JobView {
     }
 
     /// What the job asks for, `None` when that cannot be read.
-    pub(crate) fn asked(&self) -> Option<&[PodSetDigest]> {
-        let made = || Some(BatchJob::pod_sets(&self.job).ok()?.iter().map(PodSetDigest::of).collect());
-        self.asked.get_or_init(made).as_deref()
+    pub(crate) fn asked(&self) -> Option<Cow<'_, [PodSetDigest]>> {
+        match &self.asked {
+            Some(known) => known.as_deref().map(Cow::Borrowed),
+            None => asked(&self.job).map(Cow::Owned),
+        }
     }
 
     pub(crate) fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or_default()
     }
+}
+
+fn asked(job: &Job) -> Option<Vec<PodSetDigest>> {
+    Some(BatchJob::pod_sets(job).ok()?.iter().map(PodSetDigest::of).collect())
 }
 
 /// Everything control has seen.

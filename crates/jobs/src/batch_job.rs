@@ -63,6 +63,11 @@ impl JobKind for BatchJob {
 
     fn pod_sets(job: &Job) -> Result<Vec<PodSet>, String> {
         let Some(spec) = &job.spec else { return Err("spec: missing".to_owned()) };
+        for (field, given) in [("parallelism", spec.parallelism), ("completions", spec.completions)] {
+            if let Some(given) = given.filter(|given| *given < 0) {
+                return Err(format!("spec.{field}: {given} must be greater than or equal to 0"));
+            }
+        }
         let count = pod_count(spec);
         let min_count = min_parallelism(&job.metadata, count)?;
         let index = IndexLabels { pod: Some(COMPLETION_INDEX_LABEL.to_owned()), ..IndexLabels::default() };

@@ -162,7 +162,7 @@ impl Case<'_> {
         let Some(digests) = self.view.asked() else { return true };
         if self.suspended() && !workload.reserved() && !workload.is("Evicted") && !self.placed() {
             // Nothing of ours is in the template: what differs is the user's edit.
-            return berth_jobs::pod_sets_identical(digests, &workload.shape.digests);
+            return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
         let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
             let sets = admission.pod_set_assignments.iter();
@@ -173,7 +173,7 @@ impl Case<'_> {
             admitted: workload.is("Admitted"),
             suspended: self.suspended(),
         };
-        berth_jobs::pod_sets_equivalent(digests, &workload.shape.digests, standing)
+        berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
     }
 
     fn delete(&self, workload: &WorkloadView) -> Decision {

@@ -289,3 +289,12 @@ fn fields_that_berth_does_not_act_on_are_named() {
         assert!(expected.is_none_or(|field| found.is_some_and(|text| text.contains(field))));
     }
 }
+
+#[test]
+fn negative_counts_are_named() {
+    for (field, given) in [("parallelism", -1), ("completions", i32::MIN)] {
+        let spec = json!({field: given, "template": {"spec": {"containers": [{"name": "c"}]}}});
+        let error = BatchJob::pod_sets(&job(json!({"name": "j"}), spec, json!({}))).expect_err("refused");
+        assert_eq!(error, format!("spec.{field}: {given} must be greater than or equal to 0"));
+    }
+}

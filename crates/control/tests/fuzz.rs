@@ -1,0 +1,305 @@
+//! Objects that nobody meant: manifests whose fields are dropped, exchanged, duplicated, or given values out of every bound. No
+//! sequence of them makes control panic, go round without end, or break the books.
+//!
+//! `BERTH_FUZZ` is the number of objects (30,000 without it; `make night` sets a million), `BERTH_FUZZ_SEED` the first seed.
+//! A failure names its seed; the same seed makes the same objects.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, reason = "tests")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use berth_control::offline::Offline;
+use berth_control::settings::Settings;
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+/// Writes in one round beyond which it counts as endless; a round of 40 objects makes a few hundred.
+const ENDLESS: usize = 5_000;
+
+/// xorshift64*: small, and the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() >> 33).unwrap() % end.max(1)
+    }
+
+    fn pick<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
+    }
+
+    fn one_in(&mut self, chance: usize) -> bool {
+        self.below(chance) == 0
+    }
+}
+
+/// Manifests that make sense together.
+fn sensible() -> Vec<Value> {
+    let queue = |name: &str, cohort: &str, more: Value| {
+        let mut spec = json!({
+            "cohortName": cohort, "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": [
+                {"name": "reserved", "resources": [
+                    {"name": "cpu", "nominalQuota": "4", "borrowingLimit": "4", "lendingLimit": "2"},
+                    {"name": "memory", "nominalQuota": "8Gi"}]},
+                {"name": "spot", "resources": [{"name": "cpu", "nominalQuota": "8"}, {"name": "memory", "nominalQuota": "1Gi"}]},
+            ]}],
+        });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
+    };
+    let template = |cpu: &str| {
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {
+            "restartPolicy": "Never", "nodeSelector": {"zone": "z"}, "priorityClassName": "high",
+            "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
+            "initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+            "containers": [{"name": "c", "image": "c", "resources": {
+                "requests": {"cpu": cpu, "memory": "100Mi"}, "limits": {"cpu": cpu}}}],
+        }})
+    };
+    let workload = |name: &str, queue: &str, priority: i32, more: Value| {
+        let mut object = json!({"kind": "Workload",
+            "metadata": {"name": name, "namespace": "team", "creationTimestamp": "2026-11-21T11:00:00Z", "generation": 1},
+            "spec": {"queueName": queue, "active": true, "priority": priority,
+                "podSets": [{"name": "main", "count": 2, "minCount": 1, "template": template("1500m")}]}});
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    };
+    let job = |name: &str, queue: &str, more: Value| {
+        let mut object = json!({"kind": "Job",
+            "metadata": {"name": name, "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": queue}, "generation": 1},
+            "spec": {"suspend": true, "parallelism": 2, "completions": 4, "template": template("1")}});
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    };
+    let admission = json!({"status": {
+        "admission": {"clusterQueue": "b", "podSetAssignments": [{"name": "main", "count": 2,
+            "flavors": {"cpu": "reserved", "memory": "reserved"}, "resourceUsage": {"cpu": "3", "memory": "200Mi"}}]},
+        "conditions": [
+            {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "", "lastTransitionTime": "2026-11-21T11:00:00Z"},
+            {"type": "Admitted", "status": "True", "reason": "Admitted", "message": "", "lastTransitionTime": "2026-11-21T11:00:01Z"}],
+        "reclaimablePods": [{"name": "main", "count": 1}],
+        "requeueState": {"count": 1, "requeueAt": "2026-11-21T11:30:00Z"},
+    }});
+    let preempting = json!({"preemption": {
+        "withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any",
+        "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 5}},
+        "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "TryNextFlavor"}});
+    vec![
+        json!({"kind": "Namespace", "metadata": {"name": "team", "labels": {"x": "y"}}}),
+        json!({"kind": "LimitRange", "metadata": {"name": "l", "namespace": "team"}, "spec": {"limits": [
+            {"type": "Container", "defaultRequest": {"cpu": "100m"}, "max": {"cpu": "64"}}]}}),
+        json!({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}),
+        json!({"kind": "WorkloadPriorityClass", "metadata": {"name": "top"}, "value": 100}),
+        json!({"kind": "AdmissionCheck", "metadata": {"name": "check"}, "spec": {"controllerName": "c"},
+            "status": {"conditions": [{"type": "Active", "status": "True", "reason": "x", "message": "", "lastTransitionTime": "2026-11-21T11:00:00Z"}]}}),
+        json!({"kind": "ResourceFlavor", "metadata": {"name": "reserved"}, "spec": {"nodeLabels": {"zone": "z"}}}),
+        json!({"kind": "ResourceFlavor", "metadata": {"name": "spot"}, "spec": {
+            "nodeTaints": [{"key": "spot", "effect": "NoSchedule"}], "tolerations": [{"key": "spot", "operator": "Exists"}]}}),
+        json!({"kind": "Cohort", "metadata": {"name": "root"}, "spec": {"fairSharing": {"weight": "2"}}}),
+        json!({"kind": "Cohort", "metadata": {"name": "left"}, "spec": {"parentName": "root", "resourceGroups": [
+            {"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [{"name": "cpu", "nominalQuota": "2"}]}]}]}}),
+        queue("a", "left", preempting),
+        queue("b", "left", json!({"queueingStrategy": "StrictFIFO", "fairSharing": {"weight": "0.5"}})),
+        queue(
+            "c",
+            "root",
+            json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "check", "onFlavors": ["spot"]}]},
+            "stopPolicy": "None"}),
+        ),
+        json!({"kind": "LocalQueue", "metadata": {"name": "a", "namespace": "team"}, "spec": {"clusterQueue": "a"}}),
+        json!({"kind": "LocalQueue", "metadata": {"name": "b", "namespace": "team"}, "spec": {"clusterQueue": "b", "stopPolicy": "None"}}),
+        json!({"kind": "LocalQueue", "metadata": {"name": "c", "namespace": "team"}, "spec": {"clusterQueue": "c"}}),
+        workload("w1", "a", 3, json!({})),
+        workload("w2", "b", -3, admission),
+        workload("w3", "c", 0, json!({})),
+        job("j1", "a", json!({})),
+        job("j2", "b", json!({"status": {"active": 1, "startTime": "2026-11-21T11:00:00Z"}})),
+        job("j3", "c", json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}})),
+    ]
+}
+
+/// Values at and beyond the bounds of every type.
+fn odd() -> Vec<Value> {
+    vec![
+        Value::Null,
+        json!(true),
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(i32::MAX),
+        json!(i32::MIN),
+        json!(i64::MAX),
+        json!(i64::MIN),
+        json!(1e300),
+        json!(""),
+        json!("0"),
+        json!("1"),
+        json!("-1"),
+        json!("9223372036854775807"),
+        json!("9223372036854775808"),
+        json!("99999999999999999999999999999999"),
+        json!("1e18"),
+        json!("1n"),
+        json!("0.0000001"),
+        json!("8Ei"),
+        json!("a"),
+        json!("b"),
+        json!("root"),
+        json!("left"),
+        json!("*"),
+        json!("\u{0}\u{fffd}é"),
+        json!("x".repeat(300)),
+        json!("2026-11-21T12:00:00Z"),
+        json!("0001-01-01T00:00:00Z"),
+        json!("9999-12-31T23:59:59Z"),
+        json!("Any"),
+        json!("Never"),
+        json!("Hold"),
+        json!("HoldAndDrain"),
+        json!("True"),
+        json!("False"),
+        json!([]),
+        json!({}),
+    ]
+}
+
+/// Everything below a value, by path.
+fn paths(value: &Value, at: &str, into: &mut Vec<String>) {
+    let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, inner)| {
+            let path = format!("{at}/{}", escaped(key));
+            paths(inner, &path, into);
+            into.push(path);
+        }),
+        Value::Array(list) => list.iter().enumerate().for_each(|(index, inner)| {
+            let path = format!("{at}/{index}");
+            paths(inner, &path, into);
+            into.push(path);
+        }),
+        _ => {}
+    }
+}
+
+/// Changes one place of an object; its kind and name stay, so that it is still looked at.
+fn mutate(object: &mut Value, others: &[Value], odd: &[Value], dice: &mut Dice) {
+    let mut all = Vec::new();
+    paths(object, "", &mut all);
+    all.retain(|path| !matches!(path.as_str(), "/kind" | "/metadata" | "/metadata/name"));
+    if all.is_empty() {
+        return;
+    }
+    let path = dice.pick(&all);
+    let (parent, last) = path.rsplit_once('/').unwrap();
+    match dice.below(6) {
+        0 => match object.pointer_mut(parent) {
+            Some(Value::Object(map)) => drop(map.remove(&last.replace("~1", "/").replace("~0", "~"))),
+            Some(Value::Array(list)) => drop(list.remove(last.parse().unwrap())),
+            _ => {}
+        },
+        1 => {
+            if let Some(Value::Array(list)) = object.pointer_mut(parent) {
+                let twice = list[last.parse::<usize>().unwrap()].clone();
+                list.push(twice);
+            }
+        }
+        2 => {
+            let other = dice.pick(others);
+            let mut theirs = Vec::new();
+            paths(&other, "", &mut theirs);
+            let value = other.pointer(&dice.pick(&theirs)).cloned().unwrap();
+            *object.pointer_mut(&path).unwrap() = value;
+        }
+        _ => *object.pointer_mut(&path).unwrap() = dice.pick(odd),
+    }
+}
+
+fn settings(dice: &mut Dice) -> Settings {
+    let engine = berth_engine::Options {
+        fair_sharing: dice.one_in(2).then(berth_engine::FairSharing::default),
+        partial_admission: dice.one_in(2),
+        ..Default::default()
+    };
+    Settings {
+        engine,
+        refuse_invalid: dice.one_in(2),
+        allowed_flavors: dice.one_in(2),
+        priority_boost: dice.one_in(2),
+        manage_jobs_without_queue_name: dice.one_in(4),
+        ..Settings::default()
+    }
+}
+
+/// One cluster's life: objects come, change and go while control decides. Returns how many objects it was given, and how many
+/// of them could be decoded.
+fn round(seed: u64) -> (usize, usize) {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let (base, odd) = (sensible(), odd());
+    let mut cluster = Offline::new(settings(&mut dice), "2026-11-21T12:00:00Z".parse().unwrap());
+    let (mut shown, mut decoded) = (0, 0);
+    for pass in 0..2 {
+        for object in &base {
+            let mut object = object.clone();
+            if pass == 0 && dice.one_in(12) {
+                continue;
+            }
+            // Most objects of the first pass are whole, so that there is something to break.
+            let changes = if pass == 0 { dice.below(2) } else { dice.below(4) };
+            for _ in 0..changes {
+                mutate(&mut object, &base, &odd, &mut dice);
+            }
+            // What does not decode is not shown, as in the operator.
+            shown += 1;
+            decoded += usize::from(cluster.put(&object).is_ok());
+            if dice.one_in(8) {
+                cluster.run(4);
+            }
+            if pass == 1 && dice.one_in(16) {
+                let (kind, name) = dice.pick(&[
+                    (Kind::ClusterQueue, "a"),
+                    (Kind::LocalQueue, "b"),
+                    (Kind::ResourceFlavor, "spot"),
+                    (Kind::Cohort, "left"),
+                    (Kind::Workload, "w2"),
+                    (Kind::Job, "j1"),
+                ]);
+                let namespaced = matches!(kind, Kind::LocalQueue | Kind::Workload | Kind::Job);
+                cluster.remove(kind, if namespaced { "team" } else { "" }, name);
+            }
+        }
+        cluster.run(16);
+        cluster.advance(70_000);
+        cluster.run(16);
+        check(&mut cluster, seed);
+    }
+    (shown, decoded)
+}
+
+fn check(cluster: &mut Offline, seed: u64) {
+    assert!(cluster.writes().len() < ENDLESS, "seed {seed}: {:?}", &cluster.writes()[ENDLESS - 20..]);
+    let digest = cluster.control().recompute();
+    assert_eq!(digest["problems"], json!([]), "seed {seed}: {digest}");
+}
+
+#[test]
+fn nothing_that_is_shown_breaks_control() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (wanted, first) = (number("BERTH_FUZZ").unwrap_or(30_000), number("BERTH_FUZZ_SEED").unwrap_or(1));
+    let (mut shown, mut decoded, mut seed) = (0, 0, first);
+    while shown < usize::try_from(wanted).unwrap() {
+        let done = catch_unwind(AssertUnwindSafe(|| round(seed)));
+        let (more, good) = done.unwrap_or_else(|_| panic!("BERTH_FUZZ=1 BERTH_FUZZ_SEED={seed} shows it again"));
+        (shown, decoded) = (shown + more, decoded + good);
+        seed += 1;
+    }
+    assert!(decoded * 2 > shown, "{decoded} of {shown} decode: most of the rest is never reached");
+    println!("{shown} objects in {} rounds, {decoded} of them decoded", seed - first);
+}
