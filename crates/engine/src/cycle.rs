@@ -398,9 +398,9 @@ impl World {
             Requeue::NoRoom => {
                 self.push(queue, id);
                 let reason = verdict.as_ref().map_or(PendingReason::WaitingForQuota, |(reason, _)| *reason);
-                let mut told = self.store.queues[queue].pending.park(class, reason);
-                told.remove(&id);
-                self.notices.append(&mut told);
+                // One by one: appending a whole set would rebuild all notices, whoever they are for.
+                let told = self.store.queues[queue].pending.park(class, reason);
+                self.notices.extend(told.into_iter().filter(|told| *told != id));
                 report.moved.insert(root);
             }
             Requeue::Mismatch => self.set_aside(queue, id, Place::Mismatched, root, report),

@@ -11,11 +11,63 @@ use crate::store::Key;
 /// A member in its order.
 pub(crate) type Member = (Key, WorkloadId);
 
+/// Members of one lane, in order. Most classes of one workload have no use for a tree.
+#[derive(Debug)]
+enum Members {
+    One(Member),
+    Many(BTreeSet<Member>),
+}
+
+impl Members {
+    fn insert(&mut self, member: Member) {
+        match self {
+            Self::One(one) if *one == member => {}
+            Self::One(one) => *self = Self::Many(BTreeSet::from([one.clone(), member])),
+            Self::Many(many) => {
+                many.insert(member);
+            }
+        }
+    }
+
+    /// Takes a member out; tells whether none is left.
+    fn remove(&mut self, member: &Member) -> bool {
+        match self {
+            Self::One(one) => one == member,
+            Self::Many(many) => {
+                many.remove(member);
+                many.is_empty()
+            }
+        }
+    }
+
+    fn first(&self) -> Option<&Member> {
+        match self {
+            Self::One(one) => Some(one),
+            Self::Many(many) => many.first(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(many) => many.len(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Member> {
+        let (one, many) = match self {
+            Self::One(one) => (Some(one), None),
+            Self::Many(many) => (None, Some(many)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
 /// Members of one class in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueue {
     /// By lane, none of them empty.
-    lanes: Vec<(u32, BTreeSet<Member>)>,
+    lanes: Vec<(u32, Members)>,
     /// Set while an equal workload was found not to fit and nothing changed since.
     pub(crate) parked: Option<PendingReason>,
     /// Members that have not been told that they were passed over.
@@ -26,7 +78,7 @@ pub(crate) struct ClassQueue {
 
 impl ClassQueue {
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
-        self.lanes.iter().flat_map(|(_, members)| members)
+        self.lanes.iter().flat_map(|(_, members)| members.iter())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -87,10 +139,11 @@ impl Pending {
             self.heads.remove(lane, first);
         }
         match queue.lanes.iter_mut().find(|(known, _)| *known == lane) {
-            Some((_, members)) => {
-                members.insert((key, workload));
+            Some((_, members)) => members.insert((key, workload)),
+            None => {
+                queue.lanes.reserve_exact(1);
+                queue.lanes.push((lane, Members::One((key, workload))));
             }
-            None => queue.lanes.push((lane, BTreeSet::from([(key, workload)]))),
         }
         if queue.parked.is_none()
             && let Some(first) = queue.first(lane)
@@ -105,10 +158,12 @@ impl Pending {
         if let Some(first) = queue.first(lane) {
             self.heads.remove(lane, first);
         }
-        if let Some((_, members)) = queue.lanes.iter_mut().find(|(known, _)| *known == lane) {
-            members.remove(&(key, workload));
+        let member = (key, workload);
+        if let Some(at) = queue.lanes.iter().position(|(known, _)| *known == lane)
+            && queue.lanes.get_mut(at).is_some_and(|(_, members)| members.remove(&member))
+        {
+            queue.lanes.remove(at);
         }
-        queue.lanes.retain(|(_, members)| !members.is_empty());
         queue.unannounced.remove(&workload);
         if queue.parked.is_none()
             && let Some(first) = queue.first(lane)

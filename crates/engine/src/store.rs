@@ -19,9 +19,46 @@ use crate::pending::Pending;
 /// A pod set with interned resources.
 #[derive(Clone, Debug)]
 pub(crate) struct PodSet {
+    /// What was told, without the requests.
     pub(crate) spec: PodSetSpec,
     /// Requests of one pod, by resource name.
-    pub(crate) requests: Vec<(ResourceId, Units)>,
+    pub(crate) requests: Box<[(ResourceId, Units)]>,
+}
+
+impl PodSet {
+    fn of(spec: &PodSetSpec, resources: &mut Interner<ResourceId, String>) -> Self {
+        let PodSetSpec { name, count, min_count, requests, node_selector, affinity, tolerations, topology_request } =
+            spec;
+        let requests = requests.iter().map(|(resource, amount)| (resources.intern(resource), units(*amount)));
+        Self {
+            requests: requests.collect(),
+            spec: PodSetSpec {
+                name: name.clone(),
+                count: *count,
+                min_count: *min_count,
+                requests: BTreeMap::new(),
+                node_selector: node_selector.clone(),
+                affinity: affinity.clone(),
+                tolerations: tolerations.clone(),
+                topology_request: *topology_request,
+            },
+        }
+    }
+
+    fn is_as(&self, spec: &PodSetSpec, resources: &Interner<ResourceId, String>) -> bool {
+        let PodSetSpec { name, count, min_count, requests, node_selector, affinity, tolerations, topology_request } =
+            spec;
+        let own = &self.spec;
+        let told = requests.iter().map(|(resource, amount)| (resource, units(*amount)));
+        own.count == *count
+            && own.min_count == *min_count
+            && own.topology_request == *topology_request
+            && own.name == *name
+            && self.requests.iter().map(|(resource, value)| (resources.key(*resource), *value)).eq(told)
+            && own.node_selector == *node_selector
+            && own.affinity == *affinity
+            && own.tolerations == *tolerations
+    }
 }
 
 /// Workloads that nothing distinguishes for scheduling.
@@ -325,24 +362,15 @@ impl Store {
             let class = &self.classes[**id];
             class.priority == priority
                 && class.allowed == allowed
-                && class.pod_sets.iter().map(|pod_set| &pod_set.spec).eq(pod_sets)
+                && class.pod_sets.len() == pod_sets.len()
+                && class.pod_sets.iter().zip(pod_sets).all(|(known, spec)| known.is_as(spec, &self.resources))
         };
         if let Some(id) = self.class_ids.get(&digest).and_then(|ids| ids.iter().find(is_same)).copied() {
             self.classes[id].members += 1;
             return id;
         }
-        let pod_sets: Vec<PodSet> = pod_sets
-            .iter()
-            .map(|spec| PodSet {
-                requests: spec
-                    .requests
-                    .iter()
-                    .map(|(resource, amount)| (self.resources.intern(resource), units(*amount)))
-                    .collect(),
-                spec: spec.clone(),
-            })
-            .collect();
-        let class = Class { digest, priority, pod_sets: pod_sets.into(), members: 1, allowed };
+        let pod_sets = pod_sets.iter().map(|spec| PodSet::of(spec, &mut self.resources)).collect();
+        let class = Class { digest, priority, pod_sets, members: 1, allowed };
         let id = match self.free_classes.pop() {
             Some(id) => {
                 self.classes[id] = class;

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::balance::{Cell, INF, Units, Usage, left, plus};
+use crate::balance::{Cell, INF, Units, left, plus};
 use crate::ids::{Arena, CellId, NodeId, ResourceId};
 use crate::model::WEIGHT_ONE;
 
@@ -295,7 +295,7 @@ impl Tree {
 }
 
 /// One change of a what-if: added (or removed), where, what.
-type Undo = (bool, NodeId, Usage);
+type Undo = (bool, NodeId, (CellId, Units));
 
 /// A what-if: changes of usage that are taken back when it is dropped.
 pub(crate) struct Trial<'t> {
@@ -310,12 +310,12 @@ impl<'t> Trial<'t> {
 
     pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         self.tree.add(node, usage);
-        self.log.push((true, node, usage.to_vec()));
+        self.log.extend(usage.iter().map(|part| (true, node, *part)));
     }
 
     pub(crate) fn remove(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         self.tree.remove(node, usage);
-        self.log.push((false, node, usage.to_vec()));
+        self.log.extend(usage.iter().map(|part| (false, node, *part)));
     }
 
     pub(crate) const fn tree(&self) -> &Tree {
@@ -330,11 +330,12 @@ impl<'t> Trial<'t> {
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        while let Some((added, node, usage)) = self.log.pop() {
+        // Cells do not touch each other, so a usage may be taken back cell by cell.
+        while let Some((added, node, part)) = self.log.pop() {
             if added {
-                self.tree.remove(node, &usage);
+                self.tree.remove(node, &[part]);
             } else {
-                self.tree.add(node, &usage);
+                self.tree.add(node, &[part]);
             }
         }
     }
