@@ -246,7 +246,7 @@ impl World {
         let mut holders = Vec::new();
         for other in self.tree.bottom_up(self.tree.root(node)) {
             let Some(other_queue) = self.store.queue_of_node.get(&other).copied() else { continue };
-            for victim in self.store.queues[other_queue].held.iter().copied().filter(|victim| *victim != id) {
+            for victim in self.store.queues[other_queue].held.iter().filter(|victim| *victim != id) {
                 let Some(candidate) = self.store.workload(victim) else { continue };
                 let Some(held) = candidate.held() else { continue };
                 let value = crate::balance::in_usage(&held.usage, cell);

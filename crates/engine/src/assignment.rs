@@ -163,8 +163,8 @@ impl Assignment {
     pub(crate) fn message(&self) -> String {
         let mut parts = Vec::new();
         for pod_set in self.pod_sets.iter().filter(|p| !p.reasons.is_empty()) {
-            let mut reasons = pod_set.reasons.clone();
-            reasons.sort();
+            let mut reasons: Vec<&str> = pod_set.reasons.iter().map(String::as_str).collect();
+            reasons.sort_unstable();
             parts.push(format!("couldn't assign flavors to pod set {}: {}", pod_set.name, reasons.join(", ")));
         }
         parts.join("; ")

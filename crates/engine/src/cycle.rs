@@ -66,9 +66,10 @@ impl World {
         self.cycle += 1;
         report.moved.clear();
         report.scanning.clear();
-        let mut entries = Vec::new();
-        let mut finished = Vec::new();
-        for (queue, workload) in self.pop_heads() {
+        let heads = self.pop_heads();
+        let mut entries = Vec::with_capacity(heads.len());
+        let mut finished = Vec::with_capacity(heads.len());
+        for (queue, workload) in heads {
             report.heads += 1;
             match self.refusal(queue, workload) {
                 Some((requeue, verdict)) => finished.push(Entry {
@@ -237,6 +238,9 @@ impl World {
     }
 
     fn in_order(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        if entries.len() < 2 {
+            return entries;
+        }
         let mut keyed: Vec<(Nominee, Entry)> = entries.into_iter().map(|entry| (self.nominee(&entry), entry)).collect();
         keyed.sort_by(|a, b| a.0.compare(&b.0, &self.options.gates));
         keyed.into_iter().map(|(_, entry)| entry).collect()

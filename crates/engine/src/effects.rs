@@ -7,7 +7,7 @@ use crate::balance::{INF, Usage, plus};
 use crate::cycle::{Entry, Report};
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
-use crate::store::{Held, Phase};
+use crate::store::Held;
 use crate::world::World;
 
 /// State of one cycle.
@@ -60,14 +60,12 @@ impl World {
         let preemptor = self.store.workload(entry.workload).map_or(String::new(), |w| w.uid.to_string());
         for target in &entry.targets {
             run.victims.insert(target.workload);
-            let Some(victim) = self.store.workload_mut(target.workload) else { continue };
+            let Some(victim) = self.store.workload(target.workload) else { continue };
+            let Some(queue) = victim.held().map(|held| held.queue) else { continue };
             let uid = victim.uid.to_string();
-            let Phase::Held(held) = &mut victim.phase else { continue };
-            if held.evicted {
+            if !self.store.set_evicted(target.workload, true) {
                 continue;
             }
-            held.evicted = true;
-            let queue = held.queue;
             let node = self.store.queues[queue].node;
             let root = self.tree.root(node);
             self.feuds.note(root, entry.workload, target.workload);

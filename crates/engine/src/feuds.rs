@@ -33,7 +33,7 @@ impl Feuds {
 
 impl World {
     pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
-        let root = self.tree_of(asking);
+        let root = if self.feuds.0.is_empty() { None } else { self.tree_of(asking) };
         root.map_or_else(BTreeSet::new, |root| self.feuds.barred(root, asking))
     }
 
@@ -48,7 +48,9 @@ impl World {
 
     /// A workload came, went or changed: its tree may decide anew.
     pub(crate) fn end_feuds_of(&mut self, workload: WorkloadId) {
-        if let Some(root) = self.tree_of(workload) {
+        if !self.feuds.0.is_empty()
+            && let Some(root) = self.tree_of(workload)
+        {
             self.feuds.0.remove(&root);
         }
     }

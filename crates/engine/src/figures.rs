@@ -285,7 +285,12 @@ impl World {
         let mut faults = Vec::new();
         for (_, queue) in self.store.queues.iter() {
             let mut usage = crate::balance::Usage::new();
-            for held in queue.held.iter().filter_map(|id| self.store.workload(*id)?.held()) {
+            for id in queue.held.iter() {
+                let Some(workload) = self.store.workload(id) else { continue };
+                let Some(held) = workload.held() else { continue };
+                if !queue.held.has(&workload.rank(id, held.at), held.evicted) {
+                    faults.push(format!("queue {}: {} stands at the wrong place", queue.name, workload.uid));
+                }
                 for (cell, value) in &held.usage {
                     crate::balance::accumulate(&mut usage, *cell, *value);
                 }

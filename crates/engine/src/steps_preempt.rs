@@ -1,14 +1,15 @@
 //! The steps of preemption one by one, on the functions that the search for victims calls: policies, orders, reservations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::assignment::{Assignment, Granular, Mode};
 use crate::balance::{Usage, accumulate, amount, units};
 use crate::flavors::is_preferred;
 use crate::ids::WorkloadId;
-use crate::model::{Amount, FlavorFungibility, FlavorResource};
+use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis};
 use crate::partial;
-use crate::preempt::candidates::{Candidate, Right, sort};
+use crate::preempt::Ask;
+use crate::preempt::candidates::{Candidate, Filter, Right, sort};
 use crate::preempt::fair::Turns;
 use crate::world::World;
 
@@ -25,16 +26,20 @@ pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64
 }
 
 impl World {
-    fn candidates_named(&self, uids: &[&str]) -> Vec<Candidate> {
+    fn candidates_named(&self, uids: &[&str]) -> Vec<Candidate<'_>> {
         let candidate = |uid: &&str| {
             let id: WorkloadId = self.store.by_uid.get(*uid).copied()?;
-            let held = self.store.workload(id)?.held()?;
+            let workload = self.store.workload(id)?;
+            let held = workload.held()?;
             Some(Candidate {
                 workload: id,
                 queue: held.queue,
                 right: Right::WithinQueue,
                 common: None,
                 evicted: held.evicted,
+                priority: workload.priority,
+                at: held.at,
+                uid: &workload.uid,
             })
         };
         uids.iter().filter_map(candidate).collect()
@@ -60,13 +65,17 @@ impl World {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
         let mut candidates = self.candidates_named(uids);
         sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates);
-        let mut turns = Turns::new(&self.store, &self.tree, queue, &candidates);
+        let gone = BTreeSet::new();
+        let (priority, queued_at) = (i32::MAX, Millis(0));
+        let ask = Ask { queue, priority, queued_at, needs: &[], usage: &[], gone: &gone, afs: None };
+        let filter = Filter::new(&self.store, &ask);
+        let mut turns = Turns::listed(&self.store, &self.tree, queue, &candidates);
         let mut order = Vec::new();
         while let Some(node) = turns.next(&self.store, &self.tree) {
             if drops.get(order.len()).copied().unwrap_or(false) {
                 turns.drop_queue(node);
             } else {
-                turns.pop(node);
+                turns.pop(&filter, node);
             }
             order.push(self.tree.nodes[node].name.clone());
         }

@@ -129,6 +129,54 @@ pub(crate) struct Held {
     pub(crate) assumed: bool,
 }
 
+/// Place of a workload among those who hold quota of the same queue: the order in which victims are looked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub(crate) priority: i32,
+    at: Reverse<Millis>,
+    uid: Arc<str>,
+    pub(crate) workload: WorkloadId,
+}
+
+/// Who holds quota of a queue.
+#[derive(Debug, Default)]
+pub(crate) struct Holders {
+    /// Those on their way out.
+    pub(crate) leaving: BTreeSet<Rank>,
+    pub(crate) staying: BTreeSet<Rank>,
+}
+
+impl Holders {
+    pub(crate) fn len(&self) -> usize {
+        self.leaving.len() + self.staying.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leaving.is_empty() && self.staying.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = WorkloadId> {
+        self.leaving.iter().chain(&self.staying).map(|rank| rank.workload)
+    }
+
+    fn part(&mut self, evicted: bool) -> &mut BTreeSet<Rank> {
+        if evicted { &mut self.leaving } else { &mut self.staying }
+    }
+
+    pub(crate) fn insert(&mut self, rank: Rank, evicted: bool) {
+        self.part(evicted).insert(rank);
+    }
+
+    pub(crate) fn remove(&mut self, rank: &Rank, evicted: bool) {
+        self.part(evicted).remove(rank);
+    }
+
+    /// Whether a workload stands where it belongs.
+    pub(crate) fn has(&self, rank: &Rank, evicted: bool) -> bool {
+        if evicted { self.leaving.contains(rank) } else { self.staying.contains(rank) }
+    }
+}
+
 /// State of a workload.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
@@ -190,6 +238,10 @@ impl Workload {
         Key { priority: Reverse(self.priority), queued_at: self.queued_at, uid: Arc::clone(&self.uid) }
     }
 
+    pub(crate) fn rank(&self, id: WorkloadId, at: Millis) -> Rank {
+        Rank { priority: self.priority, at: Reverse(at), uid: Arc::clone(&self.uid), workload: id }
+    }
+
     pub(crate) fn held(&self) -> Option<&Held> {
         match &self.phase {
             Phase::Held(held) => Some(held),
@@ -215,7 +267,7 @@ pub(crate) struct Queue {
     /// Heads may be taken from it.
     pub(crate) active: bool,
     pub(crate) pending: Pending,
-    pub(crate) held: BTreeSet<WorkloadId>,
+    pub(crate) held: Holders,
     pub(crate) local_queues: BTreeSet<LocalQueueId>,
 }
 
@@ -330,6 +382,22 @@ impl Store {
 
     pub(crate) fn workload_mut(&mut self, id: WorkloadId) -> Option<&mut Workload> {
         self.workloads[id].as_mut()
+    }
+
+    /// Notes that a workload which holds quota is on its way out, or is not after all; tells whether that is news.
+    pub(crate) fn set_evicted(&mut self, id: WorkloadId, evicted: bool) -> bool {
+        let Some(workload) = self.workloads[id].as_mut() else { return false };
+        let Phase::Held(held) = &mut workload.phase else { return false };
+        if held.evicted == evicted {
+            return false;
+        }
+        held.evicted = evicted;
+        let (queue, at) = (held.queue, held.at);
+        let rank = workload.rank(id, at);
+        let holders = &mut self.queues[queue].held;
+        holders.remove(&rank, !evicted);
+        holders.insert(rank, evicted);
+        true
     }
 
     pub(crate) fn insert_workload(&mut self, workload: Workload) -> WorkloadId {

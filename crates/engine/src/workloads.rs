@@ -73,8 +73,8 @@ impl World {
             WorkloadState::Pending { .. } => ledger.revert(id),
         }
         self.attach(id, spec.state);
-        if let Some(Workload { phase: Phase::Held(held), .. }) = self.store.workload_mut(id) {
-            held.evicted |= was_evicted;
+        if was_evicted {
+            self.store.set_evicted(id, true);
         }
         if has_changed {
             self.end_feuds_of(id);
@@ -148,7 +148,10 @@ impl World {
         let queue = held.queue;
         let node = self.store.queues[queue].node;
         self.tree.add(node, &held.usage);
-        self.store.queues[queue].held.insert(id);
+        if let Some(workload) = self.store.workload(id) {
+            let rank = workload.rank(id, held.at);
+            self.store.queues[queue].held.insert(rank, held.evicted);
+        }
         self.unsettled |= self.has_lanes(queue);
         self.mark(queue);
         let Some(workload) = self.store.workload_mut(id) else { return };
@@ -184,9 +187,10 @@ impl World {
             Box::new(Held { queue: held.queue, usage: Usage::new(), at: held.at, evicted: false, assumed: false }),
         );
         workload.phase = Phase::Pending(Place::Nowhere);
+        let rank = workload.rank(id, held.at);
         let node = self.store.queues[held.queue].node;
         self.tree.remove(node, &held.usage);
-        self.store.queues[held.queue].held.remove(&id);
+        self.store.queues[held.queue].held.remove(&rank, held.evicted);
         self.mark(held.queue);
         self.changed_local_queues.insert(local_queue);
         let local_queue = &mut self.store.local_queues[local_queue];
@@ -210,8 +214,8 @@ impl World {
                 self.detach(id);
                 self.place(id);
             } else if held.evicted {
-                held.evicted = false;
                 let queue = held.queue;
+                self.store.set_evicted(id, false);
                 let node = self.store.queues[queue].node;
                 self.wake(node);
             }

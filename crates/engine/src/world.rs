@@ -8,7 +8,7 @@ use crate::ids::{LocalQueueId, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
 use crate::pending::Pending;
-use crate::store::{Group, Queue, Store};
+use crate::store::{Group, Holders, Queue, Store};
 use crate::tree::{OwnQuota, Tree};
 
 /// Names of objects whose figures or readiness changed.
@@ -158,7 +158,7 @@ impl World {
             groups: Vec::new(),
             active: false,
             pending: Pending::default(),
-            held: BTreeSet::new(),
+            held: Holders::default(),
             local_queues: BTreeSet::new(),
         });
         self.store.queue_ids.insert(name.to_owned(), id);

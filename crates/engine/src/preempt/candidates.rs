@@ -1,13 +1,15 @@
 //! Who may be preempted for a workload, by which right, and in which order they are tried.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use crate::afs::{self, AdmissionFairSharing};
 use crate::balance::Units;
 use crate::ids::{CellId, NodeId, QueueId, WorkloadId};
 use crate::model::{Millis, Preemption, PreemptionPolicy};
 use crate::preempt::Ask;
-use crate::store::{Held, Store, Workload};
+use crate::store::{Held, Rank, Store, Workload};
 use crate::tree::Tree;
 
 /// By which right a workload may be preempted.
@@ -35,36 +37,28 @@ impl Right {
 
 /// A workload that may be preempted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct Candidate<'a> {
     pub(crate) workload: WorkloadId,
     pub(crate) queue: QueueId,
     pub(crate) right: Right,
     /// The lowest cohort above both queues.
     pub(crate) common: Option<NodeId>,
     pub(crate) evicted: bool,
+    pub(crate) priority: i32,
+    pub(crate) at: Millis,
+    pub(crate) uid: &'a str,
 }
 
-/// The three lists, each in order.
-#[derive(Default)]
-pub(crate) struct Candidates {
-    hierarchical: Vec<Candidate>,
-    priority: Vec<Candidate>,
-    own: Vec<Candidate>,
-}
-
-impl Candidates {
-    pub(crate) fn has_others(&self) -> bool {
-        !self.hierarchical.is_empty() || !self.priority.is_empty()
+impl Candidate<'_> {
+    /// Order of candidates: on their way out, other queues first, lower priority, later reservation, uid. In a queue whose
+    /// victims are ordered by usage, [`sort`] puts usage before priority.
+    pub(crate) fn compare(&self, other: &Self, own: QueueId) -> Ordering {
+        (!self.evicted, self.queue == own).cmp(&(!other.evicted, other.queue == own)).then_with(|| self.by_age(other))
     }
 
-    pub(crate) fn has_hierarchical(&self) -> bool {
-        !self.hierarchical.is_empty()
-    }
-
-    /// The sequence in which they are tried: those on their way out first.
-    pub(crate) fn sequence(&self) -> Vec<Candidate> {
-        let all = || self.hierarchical.iter().chain(&self.priority).chain(&self.own);
-        all().filter(|c| c.evicted).chain(all().filter(|c| !c.evicted)).copied().collect()
+    fn by_age(&self, other: &Self) -> Ordering {
+        let by_time = other.at.cmp(&self.at);
+        self.priority.cmp(&other.priority).then(by_time).then_with(|| self.uid.cmp(other.uid))
     }
 }
 
@@ -91,28 +85,26 @@ fn uses(held: &Held, needs: &[CellId]) -> bool {
     held.usage.iter().any(|(cell, _)| needs.contains(cell))
 }
 
-/// Order of candidates: on their way out, other queues first, in the own queue those of the LocalQueue that used most
-/// lately (under admission fair sharing), lower priority, later reservation, uid.
-pub(crate) fn sort(store: &Store, afs: Option<&AdmissionFairSharing>, own: QueueId, candidates: &mut [Candidate]) {
-    let is_usage_based = |queue: QueueId| store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based);
-    let afs = afs.filter(|_| is_usage_based(own));
+/// Puts candidates in order; those of the own queue by the usage of their LocalQueues first (under admission fair sharing).
+pub(crate) fn sort(store: &Store, afs: Option<&AdmissionFairSharing>, own: QueueId, candidates: &mut [Candidate<'_>]) {
+    let Some(afs) = afs.filter(|_| is_usage_based(store, own)) else {
+        return candidates.sort_by(|a, b| a.compare(b, own));
+    };
+    // Stable sorts: the last one counts most.
+    candidates.sort_by(Candidate::by_age);
     candidates.sort_by_cached_key(|candidate| {
-        let workload = store.workload(candidate.workload);
-        let usage = match (afs, workload) {
-            (Some(afs), Some(workload)) if candidate.queue == own => {
+        let usage = match store.workload(candidate.workload) {
+            Some(workload) if candidate.queue == own => {
                 afs::usage_of(store, afs, &store.local_queues[workload.local_queue])
             }
             _ => 0.0,
         };
-        (
-            !candidate.evicted,
-            candidate.queue == own,
-            Reverse(TotalOrder(usage)),
-            workload.map(|w| w.priority),
-            Reverse(workload.and_then(Workload::held).map(|held| held.at)),
-            workload.map(|w| w.uid.clone()),
-        )
+        (!candidate.evicted, candidate.queue == own, Reverse(TotalOrder(usage)))
     });
+}
+
+fn is_usage_based(store: &Store, queue: QueueId) -> bool {
+    store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based)
 }
 
 /// Usage as part of a sort key.
@@ -127,134 +119,334 @@ impl PartialEq for TotalOrder {
 impl Eq for TotalOrder {}
 
 impl PartialOrd for TotalOrder {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for TotalOrder {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-struct Collector<'a> {
-    store: &'a Store,
-    tree: &'a Tree,
+/// Who may be taken at all.
+pub(crate) struct Filter<'a> {
+    pub(crate) store: &'a Store,
     ask: &'a Ask<'a>,
     policy: Preemption,
 }
 
-/// Everybody who may be preempted. Costs the workloads of the queues that are above their quota.
-pub(crate) fn collect(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Candidates {
-    let queue = &store.queues[ask.queue];
-    let policy = queue.spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
-    let collector = Collector { store, tree, ask, policy };
-    let mut found = Candidates::default();
-    if policy.within_cluster_queue != PreemptionPolicy::Never {
-        collector.add_queue(ask.queue, None, false, &mut found.own);
+impl<'a> Filter<'a> {
+    pub(crate) fn new(store: &'a Store, ask: &'a Ask<'a>) -> Self {
+        let policy = store.queues[ask.queue].spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
+        Self { store, ask, policy }
     }
-    if policy.reclaim_within_cohort != PreemptionPolicy::Never {
-        collector.add_cohorts(queue.node, &mut found);
-    }
-    for list in [&mut found.hierarchical, &mut found.priority, &mut found.own] {
-        sort(store, ask.afs, ask.queue, list);
-    }
-    found
-}
 
-/// Everybody whom fair sharing may take, in order: the own queue, and every queue of the tree that borrows what is needed.
-pub(crate) fn collect_borrowers(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Vec<Candidate> {
-    let queue = &store.queues[ask.queue];
-    let policy = queue.spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
-    let collector = Collector { store, tree, ask, policy };
-    let mut found = Vec::new();
-    if policy.within_cluster_queue != PreemptionPolicy::Never {
-        collector.add_queue(ask.queue, None, false, &mut found);
+    const fn policy_of(&self, is_own: bool) -> PreemptionPolicy {
+        if is_own { self.policy.within_cluster_queue } else { self.policy.reclaim_within_cohort }
     }
-    if policy.reclaim_within_cohort != PreemptionPolicy::Never {
-        for node in tree.bottom_up(tree.root(queue.node)) {
-            let other = store.queue_of_node.get(&node).filter(|_| node != queue.node);
-            if let Some(other) = other.filter(|_| !tree.within_quota(node, ask.needs)) {
-                collector.add_queue(*other, None, false, &mut found);
-            }
-        }
-    }
-    sort(store, ask.afs, ask.queue, &mut found);
-    found
-}
 
-impl Collector<'_> {
-    fn add_cohorts(&self, node: NodeId, found: &mut Candidates) {
-        let mut remaining: Vec<(CellId, Units)> = self.ask.usage.to_vec();
-        let mut advantage = self.fit_in_quota(node, &mut remaining);
-        let mut visited = node;
-        for cohort in self.tree.ancestors(node) {
-            let list = if advantage { &mut found.hierarchical } else { &mut found.priority };
-            self.add_subtree(cohort, visited, advantage, list);
-            let fits = self.fit_in_quota(cohort, &mut remaining);
-            advantage |= fits;
-            visited = cohort;
+    /// Nobody of this priority or a higher one may be taken.
+    const fn ends_at(&self, is_own: bool, priority: i32) -> bool {
+        match self.policy_of(is_own) {
+            PreemptionPolicy::Any => false,
+            PreemptionPolicy::LowerOrNewerEqualPriority => priority > self.ask.priority,
+            PreemptionPolicy::LowerPriority => priority >= self.ask.priority,
+            PreemptionPolicy::Never | PreemptionPolicy::Unset => true,
         }
     }
 
-    /// Whether the requests fit the node's quota; leaves what it cannot give from its own.
-    fn fit_in_quota(&self, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
-        let mut fits = true;
-        for (key, value) in requests {
-            let cell = self.tree.cell(node, *key);
-            fits &= !cell.exceeds_with(*value);
-            *value = (*value - cell.local_available()).max(0);
-        }
-        fits
-    }
-
-    fn add_subtree(&self, common: NodeId, skip: NodeId, advantage: bool, list: &mut Vec<Candidate>) {
-        let mut stack = vec![common];
-        while let Some(cohort) = stack.pop() {
-            for child in self.tree.nodes[cohort].children.iter().copied() {
-                if child == skip || self.tree.within_quota(child, self.ask.needs) {
-                    continue;
-                }
-                match self.store.queue_of_node.get(&child) {
-                    Some(queue) => self.add_queue(*queue, Some(common), advantage, list),
-                    None => stack.push(child),
-                }
-            }
-        }
-    }
-
-    fn add_queue(&self, queue: QueueId, common: Option<NodeId>, advantage: bool, list: &mut Vec<Candidate>) {
-        // A queue that may not admit is out of the cycle, and so are its workloads.
-        if !self.store.queues[queue].active {
-            return;
-        }
-        for id in self.store.queues[queue].held.iter().copied() {
-            let Some(workload) = self.store.workload(id) else { continue };
-            let Some(held) = workload.held() else { continue };
-            if self.ask.gone.contains(&id) || !uses(held, self.ask.needs) {
-                continue;
-            }
-            if let Some(right) = self.right(workload, queue, advantage) {
-                list.push(Candidate { workload: id, queue, right, common, evicted: held.evicted });
-            }
-        }
-    }
-
-    fn right(&self, workload: &Workload, queue: QueueId, advantage: bool) -> Option<Right> {
-        if queue == self.ask.queue {
-            return satisfies(self.ask, workload, self.policy.within_cluster_queue).then_some(Right::WithinQueue);
-        }
-        if !satisfies(self.ask, workload, self.policy.reclaim_within_cohort) {
+    fn candidate(&self, rank: &Rank, line: &Scope) -> Option<Candidate<'a>> {
+        let workload = self.store.workload(rank.workload)?;
+        let held = workload.held()?;
+        let is_own = line.queue == self.ask.queue;
+        if !satisfies(self.ask, workload, self.policy_of(is_own))
+            || !uses(held, self.ask.needs)
+            || self.ask.gone.contains(&rank.workload)
+        {
             return None;
         }
-        let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| workload.priority > bound);
-        Some(if advantage {
+        Some(Candidate {
+            workload: rank.workload,
+            queue: line.queue,
+            right: self.right(workload.priority, is_own, line.advantage),
+            common: line.common,
+            evicted: held.evicted,
+            priority: workload.priority,
+            at: held.at,
+            uid: &workload.uid,
+        })
+    }
+
+    fn right(&self, priority: i32, is_own: bool, advantage: bool) -> Right {
+        let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| priority > bound);
+        if is_own {
+            Right::WithinQueue
+        } else if advantage {
             Right::Hierarchical
-        } else if !self.policy.borrow_within_cohort || workload.priority >= self.ask.priority || above_threshold {
+        } else if !self.policy.borrow_within_cohort || priority >= self.ask.priority || above_threshold {
             Right::WithoutBorrowing
         } else {
             Right::WhileBorrowing
+        }
+    }
+}
+
+/// What all candidates of a line have in common.
+#[derive(Clone, Copy, Debug)]
+struct Scope {
+    queue: QueueId,
+    common: Option<NodeId>,
+    advantage: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Rest<'a> {
+    /// Those who hold quota, as they are kept: the part that is read, and the part after it.
+    Kept(std::collections::btree_set::Iter<'a, Rank>, Option<&'a BTreeSet<Rank>>),
+    Listed(std::vec::IntoIter<Candidate<'a>>),
+}
+
+/// The candidates of one queue, in order, found one by one: mostly few are needed.
+#[derive(Clone, Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) head: Candidate<'a>,
+    scope: Scope,
+    rest: Rest<'a>,
+}
+
+impl<'a> Line<'a> {
+    /// `None` when the queue has no candidates.
+    fn of(filter: &Filter<'a>, scope: Scope) -> Option<Self> {
+        let queue = &filter.store.queues[scope.queue];
+        // A queue that may not admit is out of the cycle, and so are its workloads.
+        if !queue.active || filter.ends_at(scope.queue == filter.ask.queue, i32::MIN) {
+            return None;
+        }
+        let mut rest = Rest::Kept(queue.held.leaving.iter(), Some(&queue.held.staying));
+        let head = rest.next(filter, &scope)?;
+        let line = Self { head, scope, rest };
+        let afs = filter.ask.afs.filter(|_| scope.queue == filter.ask.queue);
+        if afs.is_none() || !is_usage_based(filter.store, scope.queue) {
+            return Some(line);
+        }
+        let mut all = line.into_candidates(filter);
+        sort(filter.store, afs, scope.queue, &mut all);
+        Self::listed(all)
+    }
+
+    /// Candidates of one queue, in order already.
+    pub(crate) fn listed(candidates: Vec<Candidate<'a>>) -> Option<Self> {
+        let mut rest = candidates.into_iter();
+        let head = rest.next()?;
+        let scope = Scope { queue: head.queue, common: head.common, advantage: false };
+        Some(Self { head, scope, rest: Rest::Listed(rest) })
+    }
+
+    /// Goes on to the next candidate; `false` when there is none.
+    pub(crate) fn advance(&mut self, filter: &Filter<'a>) -> bool {
+        let next = self.rest.next(filter, &self.scope);
+        next.is_some_and(|next| {
+            self.head = next;
+            true
         })
+    }
+
+    fn into_candidates(mut self, filter: &Filter<'a>) -> Vec<Candidate<'a>> {
+        let mut all = vec![self.head];
+        while self.advance(filter) {
+            all.push(self.head);
+        }
+        all
+    }
+}
+
+impl<'a> Rest<'a> {
+    fn next(&mut self, filter: &Filter<'a>, scope: &Scope) -> Option<Candidate<'a>> {
+        let (part, after) = match self {
+            Self::Kept(part, after) => (part, after),
+            Self::Listed(rest) => return rest.next(),
+        };
+        let is_own = scope.queue == filter.ask.queue;
+        loop {
+            match part.next().filter(|rank| !filter.ends_at(is_own, rank.priority)) {
+                Some(rank) => {
+                    if let Some(candidate) = filter.candidate(rank, scope) {
+                        return Some(candidate);
+                    }
+                }
+                None => *part = after.take()?.iter(),
+            }
+        }
+    }
+}
+
+/// The lists in which candidates are tried, first to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum List {
+    Hierarchical,
+    Priority,
+    Own,
+}
+
+/// Everybody who may be preempted classically.
+pub(crate) struct Candidates<'a>(Vec<(List, Line<'a>)>);
+
+impl<'a> Candidates<'a> {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn has_others(&self) -> bool {
+        self.0.iter().any(|(list, _)| *list != List::Own)
+    }
+
+    pub(crate) fn has_hierarchical(&self) -> bool {
+        self.0.iter().any(|(list, _)| *list == List::Hierarchical)
+    }
+
+    /// The sequence in which they are tried: those on their way out first.
+    pub(crate) fn sequence(&self) -> Sequence<'a> {
+        Sequence(self.0.iter().map(|(list, line)| Turn { list: *list, line: line.clone() }).collect())
+    }
+}
+
+/// A line that waits for its next candidate to be tried.
+struct Turn<'a> {
+    list: List,
+    line: Line<'a>,
+}
+
+impl Turn<'_> {
+    fn is_before(&self, other: &Self) -> Ordering {
+        let (a, b) = (&self.line.head, &other.line.head);
+        (!a.evicted, self.list).cmp(&(!b.evicted, other.list)).then_with(|| a.by_age(b))
+    }
+}
+
+impl PartialEq for Turn<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_before(other).is_eq()
+    }
+}
+
+impl Eq for Turn<'_> {}
+
+impl PartialOrd for Turn<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Turn<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.is_before(self)
+    }
+}
+
+/// Candidates of all lines in their order, merged as far as they are asked for.
+pub(crate) struct Sequence<'a>(BinaryHeap<Turn<'a>>);
+
+impl<'a> Sequence<'a> {
+    /// The next candidate; `keep` says whether its queue may give any more, it included.
+    pub(crate) fn next(&mut self, filter: &Filter<'a>, keep: impl Fn(&Candidate<'a>) -> bool) -> Option<Candidate<'a>> {
+        loop {
+            let mut turn = self.0.peek_mut()?;
+            let candidate = turn.line.head;
+            if !keep(&candidate) {
+                PeekMut::pop(turn);
+                continue;
+            }
+            if !turn.line.advance(filter) {
+                PeekMut::pop(turn);
+            }
+            return Some(candidate);
+        }
+    }
+}
+
+/// Everybody who may be preempted; `only_borrowing` when others count only while the asking queue may borrow afterwards.
+/// Costs the queues that are above their quota.
+pub(crate) fn collect<'a>(filter: &Filter<'a>, tree: &Tree, only_borrowing: bool) -> Candidates<'a> {
+    let ask = filter.ask;
+    let mut found = Vec::new();
+    if !matches!(filter.policy_of(false), PreemptionPolicy::Never | PreemptionPolicy::Unset) {
+        add_cohorts(filter, tree, filter.store.queues[ask.queue].node, only_borrowing, &mut found);
+    }
+    let own = Line::of(filter, Scope { queue: ask.queue, common: None, advantage: false });
+    found.extend(own.map(|line| (List::Own, line)));
+    Candidates(found)
+}
+
+/// Everybody whom fair sharing may take: the own queue, and every queue of the tree that borrows what is needed.
+pub(crate) fn collect_borrowers<'a>(filter: &Filter<'a>, tree: &Tree) -> Vec<Line<'a>> {
+    let (store, ask) = (filter.store, filter.ask);
+    let own = store.queues[ask.queue].node;
+    let line = |queue| Line::of(filter, Scope { queue, common: None, advantage: false });
+    let mut found: Vec<Line<'a>> = line(ask.queue).into_iter().collect();
+    if !matches!(filter.policy_of(false), PreemptionPolicy::Never | PreemptionPolicy::Unset) {
+        for node in tree.bottom_up(tree.root(own)) {
+            let other = store.queue_of_node.get(&node).filter(|_| node != own);
+            found.extend(other.filter(|_| !tree.within_quota(node, ask.needs)).and_then(|other| line(*other)));
+        }
+    }
+    found
+}
+
+fn add_cohorts<'a>(
+    filter: &Filter<'a>,
+    tree: &Tree,
+    node: NodeId,
+    only_borrowing: bool,
+    found: &mut Vec<(List, Line<'a>)>,
+) {
+    let mut remaining: Vec<(CellId, Units)> = filter.ask.usage.to_vec();
+    let mut advantage = fit_in_quota(tree, node, &mut remaining);
+    let mut visited = node;
+    for cohort in tree.ancestors(node) {
+        // Without an advantage, and without a policy to borrow, others count only while the asking queue does not borrow.
+        if advantage || !only_borrowing {
+            add_subtree(filter, tree, cohort, visited, advantage, found);
+        }
+        advantage |= fit_in_quota(tree, cohort, &mut remaining);
+        visited = cohort;
+    }
+}
+
+/// Whether the requests fit the node's quota; leaves what it cannot give from its own.
+fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
+    let mut fits = true;
+    for (key, value) in requests {
+        let cell = tree.cell(node, *key);
+        fits &= !cell.exceeds_with(*value);
+        *value = (*value - cell.local_available()).max(0);
+    }
+    fits
+}
+
+fn add_subtree<'a>(
+    filter: &Filter<'a>,
+    tree: &Tree,
+    common: NodeId,
+    skip: NodeId,
+    advantage: bool,
+    found: &mut Vec<(List, Line<'a>)>,
+) {
+    let list = if advantage { List::Hierarchical } else { List::Priority };
+    let mut stack = vec![common];
+    while let Some(cohort) = stack.pop() {
+        for child in tree.nodes[cohort].children.iter().copied() {
+            if child == skip || tree.within_quota(child, filter.ask.needs) {
+                continue;
+            }
+            match filter.store.queue_of_node.get(&child) {
+                Some(queue) => {
+                    let line = Line::of(filter, Scope { queue: *queue, common: Some(common), advantage });
+                    found.extend(line.map(|line| (list, line)));
+                }
+                None => stack.push(child),
+            }
+        }
     }
 }

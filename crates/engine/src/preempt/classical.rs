@@ -1,25 +1,27 @@
 //! Classical preemption (kueue.md 6.8): take candidates in order until the workload fits, then give back whom it does not
 //! need.
 
-use crate::ids::NodeId;
-use crate::preempt::candidates::{Candidate, Right, collect};
+use crate::balance::Units;
+use crate::ids::{CellId, NodeId};
+use crate::preempt::candidates::{Candidate, Candidates, Filter, Right, collect};
 use crate::preempt::{Ask, Target};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
 
 pub(crate) fn targets(store: &Store, tree: &mut Tree, ask: &Ask<'_>) -> Vec<Target> {
     let queue = &store.queues[ask.queue];
-    let found = collect(store, tree, ask);
-    let sequence = found.sequence();
-    if sequence.is_empty() {
-        return Vec::new();
-    }
     let may_borrow = queue.spec.as_ref().is_some_and(|spec| spec.preemption.borrow_within_cohort);
     let is_under_nominal = ask.needs.iter().all(|key| {
         let cell = tree.cell(queue.node, *key);
         cell.usage < cell.nominal
     });
-    let attempts: &[bool] = if !found.has_others() || (!may_borrow && !is_under_nominal) {
+    let only_borrowing = !may_borrow && !is_under_nominal;
+    let filter = Filter::new(store, ask);
+    let found = collect(&filter, tree, only_borrowing);
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let attempts: &[bool] = if only_borrowing || !found.has_others() {
         &[true]
     } else if !may_borrow && !found.has_hierarchical() {
         &[false, true]
@@ -28,16 +30,29 @@ pub(crate) fn targets(store: &Store, tree: &mut Tree, ask: &Ask<'_>) -> Vec<Targ
     };
     attempts
         .iter()
-        .map(|borrow| attempt(store, tree, ask, &sequence, *borrow))
+        .map(|borrow| attempt(&filter, tree, ask, &found, *borrow))
         .find(|targets| !targets.is_empty())
         .unwrap_or_default()
 }
 
-fn attempt(store: &Store, tree: &mut Tree, ask: &Ask<'_>, sequence: &[Candidate], borrow: bool) -> Vec<Target> {
+fn attempt<'a>(
+    filter: &Filter<'a>,
+    tree: &mut Tree,
+    ask: &'a Ask<'a>,
+    found: &Candidates<'a>,
+    borrow: bool,
+) -> Vec<Target> {
+    let (store, node) = (filter.store, filter.store.queues[ask.queue].node);
+    let exceeds = |(key, value): &(CellId, Units)| *value > tree.cell(node, *key).subtree;
+    // Whoever leaves, more than the whole quota of the queue is never had without borrowing.
+    if !borrow && ask.usage.iter().any(exceeds) {
+        return Vec::new();
+    }
+    let mut sequence = found.sequence();
     let mut trial = Trial::new(tree);
     let mut targets = Vec::new();
-    for candidate in sequence {
-        if !is_valid(store, trial.tree(), ask, candidate, borrow) {
+    while let Some(candidate) = sequence.next(filter, |next| is_above_quota(store, trial.tree(), ask, next)) {
+        if borrow && candidate.right == Right::WithoutBorrowing {
             continue;
         }
         leave(store, &mut trial, candidate.workload, true);
@@ -83,13 +98,11 @@ pub(crate) fn fits(store: &Store, tree: &Tree, ask: &Ask<'_>, borrow: bool) -> b
     })
 }
 
-/// A candidate of another queue counts only while its queue, and every cohort below the common one, is above its quota.
-fn is_valid(store: &Store, tree: &Tree, ask: &Ask<'_>, candidate: &Candidate, borrow: bool) -> bool {
+/// A candidate of another queue counts only while its queue, and every cohort below the common one, is above its quota; while
+/// others leave, a queue that is not never comes to be.
+fn is_above_quota(store: &Store, tree: &Tree, ask: &Ask<'_>, candidate: &Candidate<'_>) -> bool {
     if candidate.queue == ask.queue {
         return true;
-    }
-    if borrow && candidate.right == Right::WithoutBorrowing {
-        return false;
     }
     let node = store.queues[candidate.queue].node;
     let below_common = |cohort: &NodeId| Some(*cohort) != candidate.common;

@@ -2,11 +2,11 @@
 //! before and after allow it; what a first pass skipped, a second one may take.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{NodeId, QueueId};
 use crate::options::{Gates, ShareStrategy};
-use crate::preempt::candidates::{Candidate, Right, collect_borrowers};
+use crate::preempt::candidates::{Candidate, Filter, Line, Right, collect_borrowers};
 use crate::preempt::classical::{fill_back, fits, leave};
 use crate::preempt::{Ask, Target};
 use crate::share::{Share, share_of};
@@ -17,33 +17,36 @@ const RECLAIM: &str = "InCohortReclamation";
 const FAIR: &str = "InCohortFairSharing";
 
 /// Queues to take a victim from, one after the other: always from the branch with the highest share.
-pub(crate) struct Turns {
+pub(crate) struct Turns<'a> {
+    asking: QueueId,
     own: NodeId,
     /// The asking queue's ancestors.
     path: BTreeSet<NodeId>,
-    lists: BTreeMap<NodeId, VecDeque<Candidate>>,
-    /// Rank of each candidate in the order of candidates, by workload.
-    ranks: BTreeMap<crate::ids::WorkloadId, usize>,
+    lines: BTreeMap<NodeId, Line<'a>>,
     pruned: BTreeSet<NodeId>,
 }
 
-impl Turns {
-    /// `candidates` in their order.
-    pub(crate) fn new(store: &Store, tree: &Tree, own: QueueId, candidates: &[Candidate]) -> Self {
-        let own = store.queues[own].node;
-        let mut lists: BTreeMap<NodeId, VecDeque<Candidate>> = BTreeMap::new();
+impl<'a> Turns<'a> {
+    pub(crate) fn new(store: &Store, tree: &Tree, asking: QueueId, lines: impl Iterator<Item = Line<'a>>) -> Self {
+        let own = store.queues[asking].node;
+        let lines = lines.map(|line| (store.queues[line.head.queue].node, line)).collect();
+        Self { asking, own, path: tree.ancestors(own).collect(), lines, pruned: BTreeSet::new() }
+    }
+
+    /// `candidates` of all queues, in their order.
+    pub(crate) fn listed(store: &Store, tree: &Tree, asking: QueueId, candidates: &[Candidate<'a>]) -> Self {
+        let mut lists: BTreeMap<QueueId, Vec<Candidate<'a>>> = BTreeMap::new();
         for candidate in candidates {
-            lists.entry(store.queues[candidate.queue].node).or_default().push_back(*candidate);
+            lists.entry(candidate.queue).or_default().push(*candidate);
         }
-        let ranks = candidates.iter().enumerate().map(|(rank, candidate)| (candidate.workload, rank)).collect();
-        Self { own, path: tree.ancestors(own).collect(), lists, ranks, pruned: BTreeSet::new() }
+        Self::new(store, tree, asking, lists.into_values().filter_map(Line::listed))
     }
 
     /// The queue whose turn it is.
     pub(crate) fn next(&mut self, store: &Store, tree: &Tree) -> Option<NodeId> {
         let root = tree.root(self.own);
         if root == self.own {
-            return self.lists.get(&root).is_some_and(|list| !list.is_empty()).then_some(root);
+            return self.lines.contains_key(&root).then_some(root);
         }
         while !self.pruned.contains(&root) {
             if let Some(queue) = self.descend(store, tree, root) {
@@ -54,21 +57,22 @@ impl Turns {
     }
 
     /// Takes the first candidate of a queue.
-    pub(crate) fn pop(&mut self, queue: NodeId) -> Option<Candidate> {
-        self.lists.get_mut(&queue)?.pop_front()
+    pub(crate) fn pop(&mut self, filter: &Filter<'a>, queue: NodeId) -> Option<Candidate<'a>> {
+        let line = self.lines.get_mut(&queue)?;
+        let first = line.head;
+        if !line.advance(filter) {
+            self.lines.remove(&queue);
+        }
+        Some(first)
     }
 
     /// No more victims from this queue.
     pub(crate) fn drop_queue(&mut self, queue: NodeId) {
-        self.lists.remove(&queue);
-    }
-
-    fn first_rank(&self, queue: NodeId) -> Option<usize> {
-        self.lists.get(&queue)?.front().and_then(|candidate| self.ranks.get(&candidate.workload)).copied()
+        self.lines.remove(&queue);
     }
 
     fn descend(&mut self, store: &Store, tree: &Tree, cohort: NodeId) -> Option<NodeId> {
-        let mut queue: Option<(Share, usize, NodeId)> = None;
+        let mut queue: Option<(Share, Candidate<'a>, NodeId)> = None;
         let mut below: Option<(Share, NodeId)> = None;
         for child in tree.nodes[cohort].children.iter().copied() {
             if self.pruned.contains(&child) {
@@ -76,18 +80,18 @@ impl Turns {
             }
             let (share, _) = share_of(store, tree, child, &[]);
             if tree.nodes[child].is_queue {
-                let rank = self.first_rank(child).filter(|_| share.borrowing || child == self.own);
-                let Some(rank) = rank else {
+                let line = self.lines.get(&child).filter(|_| share.borrowing || child == self.own);
+                let Some(first) = line.map(|line| line.head) else {
                     self.pruned.insert(child);
                     continue;
                 };
-                let is_higher = queue.is_none_or(|(best, best_rank, _)| match share.compare(&best) {
+                let is_higher = queue.is_none_or(|(best, best_first, _)| match share.compare(&best) {
                     Ordering::Greater => true,
-                    Ordering::Equal => rank < best_rank,
+                    Ordering::Equal => first.compare(&best_first, self.asking).is_lt(),
                     Ordering::Less => false,
                 });
                 if is_higher {
-                    queue = Some((share, rank, child));
+                    queue = Some((share, first, child));
                 }
             } else if !share.borrowing && !self.path.contains(&child) {
                 self.pruned.insert(child);
@@ -110,6 +114,7 @@ impl Turns {
 struct Search<'a> {
     store: &'a Store,
     ask: &'a Ask<'a>,
+    filter: &'a Filter<'a>,
     own: NodeId,
     gates: &'a Gates,
 }
@@ -121,24 +126,25 @@ pub(crate) fn targets(
     gates: &Gates,
     ask: &Ask<'_>,
 ) -> Vec<Target> {
-    let candidates = collect_borrowers(store, tree, ask);
-    if candidates.is_empty() {
+    let filter = Filter::new(store, ask);
+    let lines = collect_borrowers(&filter, tree);
+    if lines.is_empty() {
         return Vec::new();
     }
     let strategies = match strategies {
         [] => &[ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare],
         given => given,
     };
-    let search = Search { store, ask, own: store.queues[ask.queue].node, gates };
+    let search = Search { store, ask, filter: &filter, own: store.queues[ask.queue].node, gates };
     let mut trial = Trial::new(tree);
     // Shares are compared as they will be with the asking workload in.
     trial.add(search.own, ask.usage);
     let mut targets = Vec::new();
     let mut retry = Vec::new();
     let first = strategies.first().copied().unwrap_or(ShareStrategy::LessThanInitialShare);
-    let mut found = search.first_pass(&mut trial, &candidates, first, &mut targets, &mut retry);
+    let mut found = search.first_pass(&mut trial, lines, first, &mut targets, &mut retry);
     if !found && strategies.len() > 1 {
-        found = search.second_pass(&mut trial, &candidates, &retry, &mut targets);
+        found = search.second_pass(&mut trial, retry, &mut targets);
     }
     if !found {
         return Vec::new();
@@ -148,11 +154,11 @@ pub(crate) fn targets(
     targets
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     fn take(
         &self,
         trial: &mut Trial<'_>,
-        candidate: &Candidate,
+        candidate: &Candidate<'_>,
         reason: &'static str,
         targets: &mut Vec<Target>,
     ) -> bool {
@@ -183,17 +189,17 @@ impl Search<'_> {
     fn first_pass(
         &self,
         trial: &mut Trial<'_>,
-        candidates: &[Candidate],
+        lines: Vec<Line<'a>>,
         strategy: ShareStrategy,
         targets: &mut Vec<Target>,
-        retry: &mut Vec<Candidate>,
+        retry: &mut Vec<Candidate<'a>>,
     ) -> bool {
         // Within its nominal quota the queue takes back what is its own, whatever the shares are.
         let is_entitled = self.gates.fair_preempt_within_nominal && trial.tree().within_quota(self.own, self.ask.needs);
-        let mut turns = Turns::new(self.store, trial.tree(), self.ask.queue, candidates);
+        let mut turns = Turns::new(self.store, trial.tree(), self.ask.queue, lines.into_iter());
         while let Some(queue) = turns.next(self.store, trial.tree()) {
             if queue == self.own || is_entitled {
-                let Some(candidate) = turns.pop(queue) else { break };
+                let Some(candidate) = turns.pop(self.filter, queue) else { break };
                 let reason = if queue == self.own { Right::WithinQueue.reason() } else { RECLAIM };
                 if self.take(trial, &candidate, reason, targets) {
                     return true;
@@ -204,7 +210,7 @@ impl Search<'_> {
             let new = self.share(trial.tree(), own_side);
             let old = self.share(trial.tree(), other_side);
             let hopeless = new.value().is_infinite() && old.value().is_finite();
-            while let Some(candidate) = turns.pop(queue) {
+            while let Some(candidate) = turns.pop(self.filter, queue) {
                 let passes = !hopeless
                     && match strategy {
                         ShareStrategy::LessThanInitialShare => new.compare(&old).is_lt(),
@@ -228,21 +234,14 @@ impl Search<'_> {
         false
     }
 
-    fn second_pass(
-        &self,
-        trial: &mut Trial<'_>,
-        candidates: &[Candidate],
-        retry: &[Candidate],
-        targets: &mut Vec<Target>,
-    ) -> bool {
-        let skipped: BTreeSet<_> = retry.iter().map(|candidate| candidate.workload).collect();
-        let again: Vec<Candidate> = candidates.iter().filter(|c| skipped.contains(&c.workload)).copied().collect();
-        let mut turns = Turns::new(self.store, trial.tree(), self.ask.queue, &again);
+    fn second_pass(&self, trial: &mut Trial<'_>, mut retry: Vec<Candidate<'a>>, targets: &mut Vec<Target>) -> bool {
+        retry.sort_by(|a, b| a.compare(b, self.ask.queue));
+        let mut turns = Turns::listed(self.store, trial.tree(), self.ask.queue, &retry);
         while let Some(queue) = turns.next(self.store, trial.tree()) {
             let (own_side, other_side) = self.sides(trial.tree(), queue);
             let is_less = self.share(trial.tree(), own_side).compare(&self.share(trial.tree(), other_side)).is_lt();
             if is_less
-                && let Some(candidate) = turns.pop(queue)
+                && let Some(candidate) = turns.pop(self.filter, queue)
                 && self.take(trial, &candidate, FAIR, targets)
             {
                 return true;
