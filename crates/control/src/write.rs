@@ -3,6 +3,9 @@
 use serde_json::Value;
 use std::fmt;
 
+/// Reporter of events about admission.
+pub(crate) const SCHEDULER: &str = "kueue-admission";
+
 /// Identity of a write, unique in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u64);
@@ -234,4 +237,12 @@ pub struct Notice {
     pub message: String,
     /// Reporting controller, Kueue's name.
     pub reporter: &'static str,
+}
+
+impl Notice {
+    /// True when it says why a Workload waits: once that is over, nobody needs to be told.
+    #[must_use]
+    pub fn explains_waiting(&self) -> bool {
+        self.key.kind == Kind::Workload && self.event_type == EventType::Warning && self.reporter == SCHEDULER
+    }
 }

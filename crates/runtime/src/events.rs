@@ -33,8 +33,6 @@ const REPEAT: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 8192;
 /// Events that go out together.
 const BATCH: usize = 16;
-/// Reason of an event that says why something waits.
-const PENDING: &str = "Pending";
 /// What an event costs, in tokens of the rate, when writes have begun since the batch before.
 const BUSY_COST: u32 = 5;
 /// Time-out of one request.
@@ -169,9 +167,9 @@ impl Waiting {
     fn push(&mut self, notice: Notice, at: Timestamp) -> bool {
         let superseded = self.explained.remove(&notice.uid);
         if superseded {
-            self.notices.retain(|(older, _)| older.uid != notice.uid || older.reason != PENDING);
+            self.notices.retain(|(older, _)| older.uid != notice.uid || !older.explains_waiting());
         }
-        if notice.reason == PENDING {
+        if notice.explains_waiting() {
             self.explained.insert(notice.uid.clone());
         }
         self.notices.push_back((notice, at));
@@ -181,7 +179,7 @@ impl Waiting {
     fn take(&mut self, count: usize) -> impl Iterator<Item = (Notice, Timestamp)> {
         let count = count.min(self.notices.len());
         self.notices.drain(..count).inspect(|(notice, _)| {
-            if notice.reason == PENDING {
+            if notice.explains_waiting() {
                 self.explained.remove(&notice.uid);
             }
         })
@@ -313,13 +311,18 @@ mod tests {
     #[test]
     fn a_reason_to_wait_is_superseded() {
         let at = Timestamp::UNIX_EPOCH;
-        let of = |uid: &str, reason: &str| Notice { uid: uid.into(), reason: reason.into(), ..notice("x") };
+        let of = |uid: &str, reason: &str| Notice {
+            event_type: if reason == "WaitingForQuota" { EventType::Warning } else { EventType::Normal },
+            uid: uid.into(),
+            reason: reason.into(),
+            ..notice("x")
+        };
         let mut waiting = Waiting::default();
-        assert!(!waiting.push(of("a", "CreatedWorkload"), at) && !waiting.push(of("a", "Pending"), at));
-        assert!(!waiting.push(of("b", "Pending"), at), "another object");
+        assert!(!waiting.push(of("a", "CreatedWorkload"), at) && !waiting.push(of("a", "WaitingForQuota"), at));
+        assert!(!waiting.push(of("b", "WaitingForQuota"), at), "another object");
         assert!(waiting.push(of("a", "QuotaReserved"), at) && !waiting.push(of("a", "Admitted"), at));
         let reasons: Vec<_> = waiting.take(9).map(|(notice, _)| (notice.uid, notice.reason)).collect();
-        let expected = [("a", "CreatedWorkload"), ("b", "Pending"), ("a", "QuotaReserved"), ("a", "Admitted")];
+        let expected = [("a", "CreatedWorkload"), ("b", "WaitingForQuota"), ("a", "QuotaReserved"), ("a", "Admitted")];
         assert_eq!(reasons, expected.map(|(uid, reason)| (uid.to_owned(), reason.to_owned())));
         assert!(!waiting.push(of("b", "QuotaReserved"), at), "what was sent is not superseded");
     }

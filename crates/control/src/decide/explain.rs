@@ -4,10 +4,10 @@ use berth_api as api;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use super::workload::{SCHEDULER, notice, status_write};
+use super::workload::{notice, status_write};
 use crate::flight::Draft;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose};
+use crate::write::{EventType, Purpose, SCHEDULER};
 
 /// The pending reason of a verdict.
 pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: Timestamp) -> Draft {

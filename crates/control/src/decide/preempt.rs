@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use super::workload::{REPORTER, SCHEDULER, notice, status_write};
+use super::workload::{REPORTER, notice, status_write};
 use crate::core::Control;
 use crate::flight::Decision;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose};
+use crate::write::{EventType, Purpose, SCHEDULER};
 
 /// Message of the Preempted condition, in Kueue's words. What is empty is unknown.
 #[must_use]

@@ -12,12 +12,11 @@ use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, seconds, since};
 use crate::view::{Name, WorkloadView};
-use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
 pub(crate) const REPORTER: &str = "kueue-workload-controller";
-pub(crate) const SCHEDULER: &str = "kueue-admission";
 
 pub(crate) fn notice(
     workload: &WorkloadView,
