@@ -23,8 +23,9 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     let queue = s.name("cq");
     s.create(s.job("before").endless()).await?;
     s.admitted("before").await?;
-    // As users write it: nothing in the template says that its jobs begin suspended.
-    let template = s.job("").manifest();
+    // As users write it: nothing in the template says that its jobs begin suspended. They run long enough not to be over
+    // before Berth has suspended them.
+    let template = s.job("").run_ms(5000).manifest();
     let mut spec = template["spec"].clone();
     spec.as_object_mut().context("a job's spec")?.remove("suspend");
     let manifest = json!({
@@ -54,8 +55,11 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     s.stage.plane.kubectl(&["create", "job", "--namespace=cronjob", "--from=cronjob/nightly", "by-hand"]).await?;
     s.pending("by-hand").await?;
     s.stays_pending(&fired).await?;
-    let pods = s.pods_of(&fired).await?.len() + s.pods_of("by-hand").await?.len();
-    ensure!(pods == 0, "{pods} pods of suspended jobs");
+    wait::until(Duration::from_secs(20), "suspended jobs have no pods", || async {
+        let pods = s.pods_of(&fired).await?.len() + s.pods_of("by-hand").await?.len();
+        Ok(if pods == 0 { Seen::Yes(()) } else { Seen::NotYet(format!("{pods} pods")) })
+    })
+    .await?;
     s.object_is(CLUSTER_QUEUE, &queue, "two wait", |q| q["status"]["pendingWorkloads"] == json!(2)).await?;
 
     s.remove("before").await?;
