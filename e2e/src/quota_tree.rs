@@ -189,6 +189,14 @@ pub fn charge(workload: &Value) -> Usage {
     total
 }
 
+/// What the status of a ClusterQueue calls reserved, over all flavors and resources: the sum of one figure (`total` or
+/// `borrowed`), in thousandths.
+#[must_use]
+pub fn reserved(queue: &Value, figure: &str) -> i128 {
+    let resources = items(queue, "/status/flavorsReservation").iter().flat_map(|flavor| items(flavor, "/resources"));
+    resources.filter_map(|resource| resource.get(figure).and_then(thousandths)).sum()
+}
+
 /// Reads a Kubernetes quantity in thousandths, rounded up; `None` when it is none.
 pub fn thousandths(value: &Value) -> Option<i128> {
     if let Some(number) = value.as_i64() {

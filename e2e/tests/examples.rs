@@ -9,7 +9,7 @@ use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, WORKLOAD, condition,
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::quickstart;
-use berth_e2e::quota_tree::thousandths;
+use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, Seen};
 use serde_json::Value;
@@ -114,12 +114,7 @@ async fn example(stage: &Stage, folder: &Path) -> Result<()> {
     for queue in &queues {
         wait::until(LIMIT, &format!("queue {queue} holds nothing"), || async {
             let queue = CLUSTER_QUEUE.get(client, "", queue).await?.unwrap_or_default();
-            let used: i128 = items(&queue, "/status/flavorsReservation")
-                .iter()
-                .flat_map(|f| items(f, "/resources"))
-                .filter_map(|r| r.get("total").and_then(thousandths))
-                .sum();
-            Ok(Seen::when(used == 0, || queue["status"].to_string()))
+            Ok(Seen::when(reserved(&queue, "total") == 0, || queue["status"].to_string()))
         })
         .await?;
     }

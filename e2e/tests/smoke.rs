@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{self, CLUSTER_QUEUE, NODE, condition, items, text};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, NODE, condition, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::quickstart::{self, NAMESPACE};
-use berth_e2e::quota_tree::thousandths;
+use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::scenario::{Scenario, Stage};
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_through_all_layers() -> Result<()> {
@@ -21,14 +21,6 @@ async fn one_job_through_all_layers() -> Result<()> {
     };
     stage.stop().await;
     outcome
-}
-
-fn reserved(queue: &Value) -> i128 {
-    items(queue, "/status/flavorsReservation")
-        .iter()
-        .flat_map(|f| items(f, "/resources"))
-        .filter_map(|r| r.get("total").and_then(thousandths))
-        .sum()
 }
 
 async fn first_job(stage: &Stage) -> Result<()> {
@@ -57,9 +49,9 @@ async fn first_job(stage: &Stage) -> Result<()> {
         let node = NODE.get(client, "", node).await?.context("the pod's node exists")?;
         ensure!(quickstart::tier_of(&node) == "reserved", "pods landed on {bound:?}");
     }
-    scenario.object_is(CLUSTER_QUEUE, "tpu", "8 chips reserved", |q| reserved(q) == 8000).await?;
+    scenario.object_is(CLUSTER_QUEUE, "tpu", "8 chips reserved", |q| reserved(q, "total") == 8000).await?;
     scenario.finished(&name).await?;
-    scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q) == 0).await?;
+    scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q, "total") == 0).await?;
     // Longer than the coalescing of queue statuses, so that a slow write loop cannot hide between two of them.
     stage.observer.conclude(Duration::from_secs(6)).await?;
     scenario.remove(&name).await?;

@@ -3,7 +3,9 @@
 //! What is asked for by key only is hashed: a search tree of 15,000 names costs a dozen cold reads per look. No decision
 //! may depend on the order of these maps, so whoever walks all workloads sorts, counts, or fills a set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
@@ -18,11 +20,11 @@ pub(crate) struct Workloads {
     /// Names by the uid of their controlling owner.
     owned: FxHashMap<String, BTreeSet<Name>>,
     /// Those that hold quota, by ClusterQueue.
-    reserving: BTreeMap<String, BTreeSet<Name>>,
+    reserving: FxHashMap<String, BTreeSet<Name>>,
     /// Those that hold quota, by LocalQueue.
-    holding: BTreeMap<Name, BTreeSet<Name>>,
+    holding: FxHashMap<Name, BTreeSet<Name>>,
     /// Those that are not finished, by LocalQueue.
-    members: BTreeMap<Name, BTreeSet<Name>>,
+    members: FxHashMap<Name, BTreeSet<Name>>,
 }
 
 impl Workloads {
@@ -81,7 +83,7 @@ impl Workloads {
         self.of(self.reserving.get(cluster_queue))
     }
 
-    /// Those that hold quota of any ClusterQueue.
+    /// Those that hold quota of any ClusterQueue, in no order.
     pub(crate) fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
         self.reserving.values().flat_map(|names| self.of(Some(names)))
     }
@@ -125,14 +127,7 @@ impl Workloads {
         let old = self.all.remove(key)?;
         self.names.remove(&old.uid);
         if let Some(owner) = &old.owner {
-            let names = self.owned.get_mut(&owner.uid);
-            let left = names.is_some_and(|names| {
-                names.remove(key);
-                !names.is_empty()
-            });
-            if !left {
-                self.owned.remove(&owner.uid);
-            }
+            remove_from(&mut self.owned, owner.uid.as_str(), key);
         }
         if let Some(queue) = old.holds() {
             remove_from(&mut self.reserving, queue, key);
@@ -145,10 +140,10 @@ impl Workloads {
     }
 }
 
-fn remove_from<K, Q>(index: &mut BTreeMap<K, BTreeSet<Name>>, key: &Q, name: &Name)
+fn remove_from<K, Q>(index: &mut FxHashMap<K, BTreeSet<Name>>, key: &Q, name: &Name)
 where
-    K: std::borrow::Borrow<Q> + Ord,
-    Q: Ord + ?Sized,
+    K: Borrow<Q> + Hash + Eq,
+    Q: Hash + Eq + ?Sized,
 {
     if let Some(names) = index.get_mut(key) {
         names.remove(name);

@@ -46,8 +46,8 @@ pub struct EventSink {
 }
 
 impl EventSink {
-    /// Starts the worker. It ends when every sink is gone; what still waits then is dropped. `writes` says how many writes
-    /// have begun so far.
+    /// Starts the worker. It ends when every sink is gone and the rest is sent, or with the runtime, whose end drops that
+    /// rest. `writes` says how many writes have begun so far.
     #[must_use]
     pub fn spawn(
         client: Client,

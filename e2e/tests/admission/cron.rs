@@ -3,19 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, condition, items, text};
-use berth_e2e::quota_tree::thousandths;
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, condition, text};
+use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
 /// The next full minute, and time for the controller to see it.
 const FIRING: Duration = Duration::from_secs(75);
-
-fn reserved(queue: &Value) -> i128 {
-    let resources = items(queue, "/status/flavorsReservation").iter().flat_map(|f| items(f, "/resources"));
-    resources.filter_map(|r| r.get("total").and_then(thousandths)).sum()
-}
 
 pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     let s = stage.scenario("cronjob").await?;
@@ -67,7 +62,7 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
         s.workload(name, "Admitted", |w| condition(w, "Admitted") == "True").await?;
         s.finished(name).await?;
     }
-    s.object_is(CLUSTER_QUEUE, &queue, "nothing reserved", |q| reserved(q) == 0).await?;
+    s.object_is(CLUSTER_QUEUE, &queue, "nothing reserved", |q| reserved(q, "total") == 0).await?;
     kind.delete(&s.client, &s.namespace, "nightly").await?;
     s.conclude().await
 }

@@ -3,16 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, condition, items, text};
-use berth_e2e::quota_tree::thousandths;
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, condition, text};
+use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
-use serde_json::{Value, json};
-
-fn reserved(queue: &Value) -> i128 {
-    let resources = items(queue, "/status/flavorsReservation").iter().flat_map(|f| items(f, "/resources"));
-    resources.filter_map(|r| r.get("total").and_then(thousandths)).sum()
-}
+use serde_json::json;
 
 pub(crate) async fn deleted_in_each_phase(stage: &Stage) -> Result<()> {
     let s = stage.scenario("deleted-phases").await?;
@@ -43,7 +38,7 @@ pub(crate) async fn deleted_in_each_phase(stage: &Stage) -> Result<()> {
     s.create(s.job("done")).await?;
     s.finished("done").await?;
     s.remove("done").await?;
-    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q) == 0).await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     s.conclude().await
 }
 
@@ -70,8 +65,9 @@ pub(crate) async fn unsuspended_by_hand(stage: &Stage) -> Result<()> {
 pub(crate) async fn arrives_running(stage: &Stage) -> Result<()> {
     let s = stage.scenario("arrives-running").await?;
     s.simple_queue("1", &json!({})).await?;
-    s.create(s.job("first").spec(&json!({"suspend": false})).run_ms(1500)).await?;
-    s.create(s.job("second").spec(&json!({"suspend": false})).run_ms(300)).await?;
+    // They run long enough not to be over before Berth has suspended them, on a slow machine too.
+    s.create(s.job("first").spec(&json!({"suspend": false})).run_ms(5000)).await?;
+    s.create(s.job("second").spec(&json!({"suspend": false})).run_ms(4000)).await?;
     s.finished("first").await?;
     s.finished("second").await?;
     s.conclude().await
@@ -87,7 +83,7 @@ pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     let finished = berth_e2e::kinds::condition_object(&workload, "Finished").cloned().unwrap_or_default();
     ensure!(text(&finished, "/reason") == "Failed", "{finished}");
     s.finished("good").await?;
-    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q) == 0).await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     s.conclude().await
 }
 

@@ -1,17 +1,15 @@
 //! Quota: filled and released, borrowed and lent, over three levels, cut and raised.
 
 use anyhow::{Result, ensure};
-use berth_e2e::kinds::{self, CLUSTER_QUEUE, condition, condition_object, items, text};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, condition, condition_object, text};
 use berth_e2e::manifest::{cluster_queue, cohort, flavor, group, local_queue, quota};
-use berth_e2e::quota_tree::thousandths;
+use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
 /// Reserved cpu of a ClusterQueue in thousandths: all of it, and the borrowed part.
-fn reserved(queue: &Value) -> (i128, i128) {
-    let resources = items(queue, "/status/flavorsReservation").iter().flat_map(|f| items(f, "/resources"));
-    let sum = |name: &str| resources.clone().filter_map(|r| r.get(name).and_then(thousandths)).sum();
-    (sum("total"), sum("borrowed"))
+fn total_and_borrowed(queue: &Value) -> (i128, i128) {
+    (reserved(queue, "total"), reserved(queue, "borrowed"))
 }
 
 fn message(workload: &Value) -> &str {
@@ -36,7 +34,7 @@ pub(crate) async fn fill_and_release(stage: &Stage) -> Result<()> {
     s.simple_queue("4", &json!({})).await?;
     s.create(s.job("first").cpu("1500m").pods(2).endless()).await?;
     s.admitted("first").await?;
-    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "3 cpu reserved", |q| reserved(q).0 == 3000).await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "3 cpu reserved", |q| reserved(q, "total") == 3000).await?;
     s.create(s.job("second").cpu("2")).await?;
     let waiting = s.pending("second").await?;
     let expected = format!("insufficient unused quota for cpu in flavor {}, 1 more needed", s.name("flavor"));
@@ -46,7 +44,7 @@ pub(crate) async fn fill_and_release(stage: &Stage) -> Result<()> {
     s.remove("first").await?;
     s.admitted("second").await?;
     s.finished("second").await?;
-    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q).0 == 0).await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     s.conclude().await
 }
 
@@ -59,7 +57,8 @@ pub(crate) async fn borrowing_and_lending(stage: &Stage) -> Result<()> {
     // a: 4 of its own and 2 borrowed, its limit.
     s.create(job(&s, "a-six", "a", "6")).await?;
     s.admitted("a-six").await?;
-    s.object_is(CLUSTER_QUEUE, &s.name("a"), "6 reserved, 2 borrowed", |q| reserved(q) == (6000, 2000)).await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("a"), "6 reserved, 2 borrowed", |q| total_and_borrowed(q) == (6000, 2000))
+        .await?;
     s.create(job(&s, "a-more", "a", "1")).await?;
     s.pending("a-more").await?;
     // c owns nothing: of the 3 that b lends, 1 is left.

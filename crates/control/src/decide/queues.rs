@@ -16,7 +16,7 @@ use crate::deltas::quantity;
 use crate::flight::{Decision, Draft};
 use crate::status::set_in;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
 
 /// Usage per flavor and resource.
 pub(crate) type Usage = BTreeMap<(String, String), Amount>;
@@ -81,7 +81,7 @@ pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
             event_type: EventType::Warning,
             reason: "Misconfigured".into(),
             message: text,
-            reporter: "kueue-admission",
+            reporter: SCHEDULER,
         }),
         _ => Decision::Done,
     }
