@@ -28,6 +28,7 @@ mod workload_status;
 
 pub mod conditions;
 pub mod labels;
+pub mod v1beta1;
 pub mod validation;
 
 pub use admission_check::*;

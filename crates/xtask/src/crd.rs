@@ -50,7 +50,7 @@ fn version(kind: &Kind) -> Result<Value> {
         "name": VERSION,
         "served": true,
         "storage": true,
-        "schema": {"openAPIV3Schema": root(kind)?},
+        "schema": {"openAPIV3Schema": newest(kind)?},
     });
     if !kind.columns.is_empty() {
         version["additionalPrinterColumns"] = json!(columns(kind));
@@ -71,7 +71,7 @@ fn version(kind: &Kind) -> Result<Value> {
 pub(crate) fn older_version(kind: &Kind, current: &Value) -> Value {
     let mut older = current.clone();
     older["name"] = json!("v1beta1");
-    older["served"] = json!(!kind.needs_conversion);
+    older["served"] = json!(kind.older.is_none());
     older["storage"] = json!(false);
     if kind.deprecated {
         older["deprecated"] = json!(true);
@@ -83,21 +83,31 @@ pub(crate) fn older_version(kind: &Kind, current: &Value) -> Value {
     older
 }
 
-fn root(kind: &Kind) -> Result<Value> {
-    let main = expand(&(kind.spec)()).context("spec")?;
+fn newest(kind: &Kind) -> Result<Value> {
+    let status = kind.status.map(|status| status());
+    let rules = if kind.kind == "Workload" { berth_api::workload_rules() } else { Vec::new() };
+    root(kind, &(kind.spec)(), status.as_ref(), &rules)
+}
+
+/// The schema of the whole object from the documents of its parts and the rules over it: (rule, message).
+pub(crate) fn root(
+    kind: &Kind,
+    spec: &Value,
+    status: Option<&Value>,
+    rules: &[(String, &'static str)],
+) -> Result<Value> {
+    let main = expand(spec).context("spec")?;
     let mut root = if kind.rooted { main } else { json!({"type": "object", "properties": {"spec": main}}) };
     root["description"] = json!(kind.description);
-    if let Some(status) = kind.status {
-        root["properties"]["status"] = expand(&status()).context("status")?;
+    if let Some(status) = status {
+        root["properties"]["status"] = expand(status).context("status")?;
     }
     root["properties"]["apiVersion"] = json!({"type": "string", "description": "Group and version of this object."});
     root["properties"]["kind"] = json!({"type": "string", "description": "Kind of this object."});
     root["properties"]["metadata"] = json!({"type": "object"});
-    if kind.kind == "Workload" {
-        root["x-kubernetes-validations"] = berth_api::workload_rules()
-            .into_iter()
-            .map(|(rule, message)| json!({"rule": rule, "message": message}))
-            .collect();
+    if !rules.is_empty() {
+        root["x-kubernetes-validations"] =
+            rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect();
     }
     Ok(root)
 }

@@ -1,6 +1,7 @@
 //! The eleven kinds: names, scope, schema sources, printer columns.
 
 use berth_api as api;
+use berth_api::v1beta1;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -25,10 +26,16 @@ pub(crate) struct Kind {
     pub(crate) rooted: bool,
     /// (name, type, path, priority) of the printer columns.
     pub(crate) columns: &'static [(&'static str, &'static str, &'static str, i32)],
-    /// v1beta1 cannot be served before conversion exists, since its fields differ.
-    pub(crate) needs_conversion: bool,
+    /// The kind in v1beta1 where its fields differ; it cannot be served before conversion exists.
+    pub(crate) older: Option<Older>,
     /// v1beta1 warns its users.
     pub(crate) deprecated: bool,
+}
+
+/// Schema documents of the parts of an older version.
+pub(crate) struct Older {
+    pub(crate) spec: fn() -> Value,
+    pub(crate) status: fn() -> Value,
 }
 
 const PLAIN: Kind = Kind {
@@ -41,7 +48,7 @@ const PLAIN: Kind = Kind {
     status: None,
     rooted: false,
     columns: &[],
-    needs_conversion: false,
+    older: None,
     deprecated: true,
 };
 
@@ -69,7 +76,10 @@ pub(crate) const ALL: &[Kind] = &[
             ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads", 1),
         ],
-        needs_conversion: true,
+        older: Some(Older {
+            spec: document::<v1beta1::ClusterQueueSpec>,
+            status: document::<v1beta1::ClusterQueueStatus>,
+        }),
         ..PLAIN
     },
     Kind {
@@ -79,7 +89,7 @@ pub(crate) const ALL: &[Kind] = &[
         description: "A node of the cohort forest, whose queues lend each other unused quota.",
         spec: document::<api::CohortSpec>,
         status: Some(document::<api::CohortStatus>),
-        needs_conversion: true,
+        older: Some(Older { spec: document::<v1beta1::CohortSpec>, status: document::<v1beta1::CohortStatus> }),
         ..PLAIN
     },
     Kind {
@@ -95,7 +105,7 @@ pub(crate) const ALL: &[Kind] = &[
             ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads", 0),
         ],
-        needs_conversion: true,
+        older: Some(Older { spec: document::<api::LocalQueueSpec>, status: document::<v1beta1::LocalQueueStatus> }),
         ..PLAIN
     },
     Kind {
@@ -109,7 +119,10 @@ pub(crate) const ALL: &[Kind] = &[
             ("Connected", "string", ".status.conditions[?(@.type=='Active')].status", 0),
             ("Age", "date", ".metadata.creationTimestamp", 0),
         ],
-        needs_conversion: true,
+        older: Some(Older {
+            spec: document::<v1beta1::MultiKueueClusterSpec>,
+            status: document::<v1beta1::MultiKueueClusterStatus>,
+        }),
         ..PLAIN
     },
     Kind {
@@ -170,7 +183,7 @@ pub(crate) const ALL: &[Kind] = &[
             ("Finished", "string", ".status.conditions[?(@.type=='Finished')].status", 0),
             ("Age", "date", ".metadata.creationTimestamp", 0),
         ],
-        needs_conversion: true,
+        older: Some(Older { spec: document::<v1beta1::WorkloadSpec>, status: document::<v1beta1::WorkloadStatus> }),
         ..PLAIN
     },
 ];

@@ -1,32 +1,29 @@
-//! How each kind looked in v1beta1, as changes to its v1beta2 schema.
+//! How each kind looked in v1beta1: from its own types where the versions convert into each other, else as changes to its
+//! v1beta2 schema.
 //!
 //! A path such as `.spec.podSets[].count` names a property; a change to a path that does not exist is an error, so
 //! that an edit of the types cannot silently miss the older version.
 
 use anyhow::{Context, Result, bail};
+use berth_api::v1beta1::workload_rules;
 use serde_json::{Map, Value, json};
 
-use crate::crd::older_version;
-use crate::kinds::Kind;
+use crate::crd::{older_version, root};
+use crate::kinds::{Kind, Older};
 
-const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-
-/// The v1beta1 entry of a kind, made from its v1beta2 entry.
+/// The v1beta1 entry of a kind, next to its v1beta2 entry.
 pub(crate) fn version(kind: &Kind, current: &Value) -> Result<Value> {
     let mut version = older_version(kind, current);
-    let mut schema = Schema(version["schema"]["openAPIV3Schema"].take());
-    if kind.status.is_some() && kind.kind != "Cohort" {
-        schema.unset(".status.conditions", &["maxItems"])?;
+    if let Some(older) = &kind.older {
+        version["schema"]["openAPIV3Schema"] = typed(kind, older)?;
+        if kind.kind == "ClusterQueue" {
+            version["additionalPrinterColumns"][0]["jsonPath"] = json!(".spec.cohort");
+        }
+        return Ok(version);
     }
+    let mut schema = Schema(version["schema"]["openAPIV3Schema"].take());
     match kind.kind {
         "AdmissionCheck" => admission_check(&mut schema)?,
-        "ClusterQueue" => {
-            version["additionalPrinterColumns"][0]["jsonPath"] = json!(".spec.cohort");
-            cluster_queue(&mut schema)?;
-        }
-        "Cohort" => shared_quota(&mut schema)?,
-        "LocalQueue" => local_queue(&mut schema)?,
-        "MultiKueueCluster" => multikueue_cluster(&mut schema)?,
         "MultiKueueConfig" => {
             schema.unset(".spec.clusters[]", &["maxLength"])?;
             schema.unset(".spec.clusters", &["x-kubernetes-validations"])?;
@@ -44,14 +41,19 @@ pub(crate) fn version(kind: &Kind, current: &Value) -> Result<Value> {
             levels["x-kubernetes-validations"][0] = json!({"rule": "self == oldSelf", "message": "field is immutable"});
         }
         "WorkloadPriorityClass" => schema.unset(".description", &["maxLength"])?,
-        "Workload" => workload(&mut schema)?,
         other => bail!("no v1beta1 changes for {other}"),
     }
     version["schema"]["openAPIV3Schema"] = schema.0;
     Ok(version)
 }
 
+fn typed(kind: &Kind, older: &Older) -> Result<Value> {
+    let rules = if kind.kind == "Workload" { workload_rules() } else { Vec::new() };
+    root(kind, &(older.spec)(), Some(&(older.status)()), &rules)
+}
+
 fn admission_check(schema: &mut Schema) -> Result<()> {
+    schema.unset(".status.conditions", &["maxItems"])?;
     schema.unset(".spec.controllerName", &["minLength", "maxLength"])?;
     for field in ["apiGroup", "kind", "name"] {
         schema.unset(&format!(".spec.parameters.{field}"), &["minLength"])?;
@@ -61,248 +63,6 @@ fn admission_check(schema: &mut Schema) -> Result<()> {
         "description": "Not used; kept so that old manifests are accepted.",
     });
     schema.add(".spec.retryDelayMinutes", delay)
-}
-
-/// What ClusterQueue and Cohort have in common.
-fn shared_quota(schema: &mut Schema) -> Result<()> {
-    schema.unset(".spec.resourceGroups[].coveredResources", &["x-kubernetes-list-type"])?;
-    let quantity = schema.at(".spec.resourceGroups[].flavors[].resources[].nominalQuota")?.clone();
-    let mut amounts = quantity;
-    amounts.remove("description");
-    schema.add(
-        ".status.fairSharing.admissionFairSharingStatus",
-        json!({
-            "type": "object",
-            "required": ["consumedResources", "lastUpdate"],
-            "properties": {
-                "consumedResources": {"type": "object", "additionalProperties": amounts},
-                "lastUpdate": {"type": "string", "format": "date-time"},
-            },
-        }),
-    )
-}
-
-fn cluster_queue(schema: &mut Schema) -> Result<()> {
-    shared_quota(schema)?;
-    schema.rename(".spec", "cohortName", "cohort")?;
-    let rule = &mut schema.at(".spec")?["x-kubernetes-validations"][0]["rule"];
-    *rule = json!(rule.as_str().context("rule")?.replace("self.cohortName", "self.cohort"));
-    let checks = json!({
-        "type": "array", "items": {"type": "string", "maxLength": 316},
-        "description": "Names of AdmissionChecks that run for all flavors.",
-    });
-    schema.add(".spec.admissionChecks", checks)?;
-    let lists = ["x-kubernetes-list-type", "x-kubernetes-list-map-keys", "minItems", "maxItems"];
-    schema.unset(".spec.admissionChecksStrategy", &["required"])?;
-    schema.unset(".spec.admissionChecksStrategy.admissionChecks", &lists)?;
-    schema.unset(".spec.admissionChecksStrategy.admissionChecks[].name", &["minLength"])?;
-    schema
-        .unset(".spec.admissionChecksStrategy.admissionChecks[].onFlavors", &["x-kubernetes-list-type", "maxItems"])?;
-    schema.unset(".spec.admissionScope.admissionMode", &["enum"])?;
-    schema.drop(".spec.concurrentAdmissionPolicy")?;
-    for (field, older) in [("whenCanBorrow", "Borrow"), ("whenCanPreempt", "Preempt")] {
-        let values = json!(["MayStopSearch", "TryNextFlavor", older]);
-        schema.set(&format!(".spec.flavorFungibility.{field}"), "enum", values)?;
-    }
-    schema.add(
-        ".status.pendingWorkloadsStatus",
-        json!({
-            "type": "object",
-            "description": "Not used; kept so that old objects are accepted.",
-            "required": ["lastChangeTime"],
-            "properties": {
-                "clusterQueuePendingWorkload": {
-                    "type": "array",
-                    "x-kubernetes-list-type": "atomic",
-                    "items": {
-                        "type": "object",
-                        "required": ["name", "namespace"],
-                        "properties": {"name": {"type": "string"}, "namespace": {"type": "string"}},
-                    },
-                },
-                "lastChangeTime": {"type": "string", "format": "date-time"},
-            },
-        }),
-    )
-}
-
-fn local_queue(schema: &mut Schema) -> Result<()> {
-    schema.rename(".status", "flavorsUsage", "flavorUsage")?;
-    let name = || json!({"type": "string", "maxLength": 253, "pattern": SUBDOMAIN});
-    let text = || json!({"type": "string"});
-    schema.add(
-        ".status.flavors",
-        json!({
-            "type": "array",
-            "description": "Not used; kept so that old objects are accepted.",
-            "maxItems": 64,
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {
-                    "name": name(),
-                    "nodeLabels": {
-                        "type": "object", "additionalProperties": text(), "maxProperties": 8,
-                        "x-kubernetes-map-type": "atomic",
-                    },
-                    "nodeTaints": {
-                        "type": "array", "maxItems": 8, "x-kubernetes-list-type": "atomic",
-                        "items": {
-                            "type": "object",
-                            "required": ["effect", "key"],
-                            "properties": {
-                                "effect": text(), "key": text(), "value": text(),
-                                "timeAdded": {"type": "string", "format": "date-time"},
-                            },
-                        },
-                    },
-                    "resources": {
-                        "type": "array", "items": text(), "maxItems": 64, "x-kubernetes-list-type": "set",
-                    },
-                    "topology": {
-                        "type": "object",
-                        "required": ["levels", "name"],
-                        "properties": {
-                            "levels": {
-                                "type": "array", "items": text(), "minItems": 1, "maxItems": 16,
-                                "x-kubernetes-list-type": "atomic",
-                            },
-                            "name": name(),
-                        },
-                    },
-                },
-            },
-        }),
-    )
-}
-
-fn multikueue_cluster(schema: &mut Schema) -> Result<()> {
-    for field in ["kubeConfig", "clusterProfileRef"] {
-        let moved = schema.at(&format!(".spec.clusterSource.{field}"))?.clone();
-        schema.add(&format!(".spec.{field}"), Value::Object(moved))?;
-    }
-    schema.drop(".spec.clusterSource")?;
-    schema.set(".spec", "required", json!(["kubeConfig"]))?;
-    schema.unset(".spec.kubeConfig.location", &["minLength", "maxLength"])?;
-    schema.set(".spec.kubeConfig", "required", json!(["location", "locationType"]))
-}
-
-fn workload(schema: &mut Schema) -> Result<()> {
-    workload_limits(schema)?;
-    schema.drop(".spec.preemptionGates")?;
-    schema.drop(".status.preemptionGates")?;
-    schema.drop(".spec.podSets[].topologyRequest.podsetSliceRequiredTopologyConstraints")?;
-    schema.set(".spec", "required", json!(["podSets"]))?;
-    schema.set(".spec.podSets[]", "required", json!(["count", "template"]))?;
-    schema.set(".status.admission", "required", json!(["clusterQueue", "podSetAssignments"]))?;
-    schema.set(".status.admission.podSetAssignments[]", "required", json!(["name"]))?;
-    schema.rename(".status", "accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")?;
-
-    schema.drop(".spec.priorityClassRef")?;
-    let name = json!({
-        "type": "string", "maxLength": 253, "pattern": SUBDOMAIN,
-        "description": "Name of the class that `priority` came from.",
-    });
-    schema.add(".spec.priorityClassName", name)?;
-    let source = json!({
-        "type": "string", "default": "",
-        "enum": ["kueue.x-k8s.io/workloadpriorityclass", "scheduling.k8s.io/priorityclass", ""],
-        "description": "Kind of the class that `priority` came from.",
-    });
-    schema.add(".spec.priorityClassSource", source)?;
-    schema.at(".spec")?["x-kubernetes-validations"][0] = json!({
-        "rule": "has(self.priorityClassName) ? has(self.priority) : true",
-        "message": "priority should not be nil when priorityClassName is set",
-    });
-    workload_topology(schema)?;
-    workload_rules(schema)
-}
-
-/// Limits that came only with v1beta2.
-fn workload_limits(schema: &mut Schema) -> Result<()> {
-    let request = ".spec.podSets[].topologyRequest";
-    let unbounded = [
-        "podIndexLabel",
-        "podSetGroupName",
-        "podSetSliceRequiredTopology",
-        "preferred",
-        "required",
-        "subGroupIndexLabel",
-    ];
-    for field in unbounded {
-        schema.unset(&format!("{request}.{field}"), &["maxLength"])?;
-    }
-    schema.unset(&format!("{request}.subGroupCount"), &["minimum"])?;
-    schema.unset(".status.admissionChecks[].name", &["minLength"])?;
-    schema.unset(".status.admissionChecks[].podSetUpdates[].tolerations", &["x-kubernetes-list-type"])?;
-    schema.unset(".status.clusterName", &["maxLength"])?;
-    schema.unset(".status.nominatedClusterNames[]", &["maxLength"])?;
-    schema.unset(".status.schedulingStats.evictions", &["maxItems"])?;
-    schema.unset(".status.unhealthyNodes[].name", &["maxLength"])?;
-    schema.unset(".status.unhealthyNodes", &["maxItems", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"])?;
-    schema.unset(".status.admission.podSetAssignments[].delayedTopologyRequest", &["enum", "maxLength"])
-}
-
-/// Placements were a plain list of domains.
-fn workload_topology(schema: &mut Schema) -> Result<()> {
-    let assignment = ".status.admission.podSetAssignments[].topologyAssignment";
-    schema.unset(&format!("{assignment}.levels[]"), &["maxLength"])?;
-    schema.drop(&format!("{assignment}.slices"))?;
-    schema.unset(assignment, &["x-kubernetes-validations"])?;
-    schema.set(assignment, "required", json!(["domains", "levels"]))?;
-    schema.add(
-        &format!("{assignment}.domains"),
-        json!({
-            "type": "array",
-            "description": "Domains with their values and pod counts.",
-            "items": {
-                "type": "object",
-                "required": ["count", "values"],
-                "properties": {
-                    "count": {"type": "integer", "format": "int32", "minimum": 1},
-                    "values": {
-                        "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 16,
-                        "x-kubernetes-list-type": "atomic",
-                    },
-                },
-            },
-        }),
-    )
-}
-
-/// The rules about the reference to a class, for a class given by name and source.
-fn workload_rules(schema: &mut Schema) -> Result<()> {
-    let reserved = "(has(oldSelf.status) && has(oldSelf.status.conditions) && oldSelf.status.conditions.exists(c, \
-                    c.type == 'QuotaReserved' && c.status == 'True'))";
-    let sources = "has(oldSelf.spec) && has(oldSelf.spec.priorityClassSource) && has(self.spec) && \
-                   has(self.spec.priorityClassSource)";
-    let names = "has(oldSelf.spec.priorityClassName) && has(self.spec.priorityClassName)";
-    let about_source = json!({
-        "rule": format!(
-            "!({reserved} && {sources}) || self.spec.priorityClassSource == oldSelf.spec.priorityClassSource"
-        ),
-        "message": "priorityClassSource is immutable while workload quota reserved",
-    });
-    let about_name = json!({
-        "rule": format!(
-            "!({reserved} && {sources} && {names}) || \
-             self.spec.priorityClassSource == 'kueue.x-k8s.io/workloadpriorityclass' || \
-             self.spec.priorityClassName == oldSelf.spec.priorityClassName"
-        ),
-        "message": "priorityClassName is immutable while workload quota reserved and priorityClassSource is not equal to kueue.x-k8s.io/workloadpriorityclass",
-    });
-    let rules = schema.0["x-kubernetes-validations"].as_array().context("rules of the root")?;
-    let kept: Vec<Value> = rules
-        .iter()
-        .filter(|rule| !rule["message"].as_str().is_some_and(|message| message.starts_with("priorityClassRef")))
-        .cloned()
-        .collect();
-    let (first, rest) = kept.split_first().context("rules of the root")?;
-    schema.0["x-kubernetes-validations"] =
-        [first.clone(), about_source, about_name].into_iter().chain(rest.iter().cloned()).collect();
-    Ok(())
 }
 
 /// A schema that can be changed by path.
@@ -354,11 +114,5 @@ impl Schema {
         let (properties, field) = self.properties(path)?;
         properties.remove(&field).with_context(|| format!("no {path}"))?;
         Ok(())
-    }
-
-    fn rename(&mut self, parent: &str, from: &str, to: &str) -> Result<()> {
-        let schema = self.at(&format!("{parent}.{from}"))?.clone();
-        self.drop(&format!("{parent}.{from}"))?;
-        self.add(&format!("{parent}.{to}"), Value::Object(schema))
     }
 }

@@ -1,0 +1,42 @@
+//! MultiKueueCluster in v1beta1.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::multikueue::ClusterProfileReference;
+
+/// Desired state of a MultiKueueCluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct MultiKueueClusterSpec {
+    /// A kubeconfig; an empty location means that there is none.
+    pub kube_config: KubeConfig,
+    /// A ClusterProfile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_profile_ref: Option<ClusterProfileReference>,
+}
+
+/// Where a kubeconfig is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct KubeConfig {
+    /// Name of the Secret, or path of the file.
+    pub location: String,
+    /// `Secret` or `Path`.
+    #[schemars(extend("default" = "Secret", "enum" = ["Secret", "Path"]))]
+    pub location_type: String,
+}
+
+/// Observed state of a MultiKueueCluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct MultiKueueClusterStatus {
+    /// Conditions; `Active` says whether the cluster answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
