@@ -289,7 +289,7 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
-            Kind::Job => self.view.jobs.get(&name).map_or(0, crate::view::JobView::version),
+            Kind::Job => self.view.jobs.get(&name).map_or(0, crate::job_view::JobView::version),
             // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
             _ => u64::MAX,
         }
@@ -402,7 +402,7 @@ impl Control {
     }
 
     fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        while let Some(object) = self.dirty.pop_first() {
+        while let Some(object) = self.dirty.pop_first().or_else(|| self.flights.next_held_back()) {
             if let Some(until) = self.flights.backing_off(&object, now) {
                 self.wait(object, until);
                 continue;
@@ -410,6 +410,7 @@ impl Control {
             match decide::decide(self, &object, now) {
                 Decision::Done => {}
                 Decision::Wait(until) => self.wait(object, until),
+                Decision::WaitForCreations => self.flights.hold_back(object),
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
                 }

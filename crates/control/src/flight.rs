@@ -1,6 +1,6 @@
 //! Writes under way: at most one per object, and what has to be seen before the next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -25,6 +25,8 @@ pub(crate) enum Decision {
     Done,
     /// Look again at that time.
     Wait(Timestamp),
+    /// Look again when fewer Workloads are being created.
+    WaitForCreations,
     /// Write.
     Write(Box<Draft>),
     /// Nothing can be done, and the user is told so, once per text.
@@ -73,9 +75,15 @@ pub(crate) struct Flights {
     backoffs: BTreeMap<ObjectKey, Backoff>,
     /// Objects whose decision was to write to a busy one.
     blocked: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Creations of Workloads under way.
+    creations: usize,
+    /// Jobs that have none yet because too many others are being made, in the order in which they came.
+    held_back: VecDeque<ObjectKey>,
     last: u64,
 }
 
+/// Workloads that are created at once: a flood of jobs stays in the view, where it costs least, and not in request bodies.
+const MOST_CREATIONS: usize = 64;
 /// First delay after a failed write.
 const FIRST_DELAY_MS: i64 = 200;
 /// How long a newer version is waited for after a conflict, longer than a watch mostly lags: too short costs a request. A
@@ -106,6 +114,9 @@ impl Flights {
 
     pub(crate) fn start(&mut self, draft: &Draft, origin: ObjectKey) -> WriteId {
         self.last = self.last.saturating_add(1);
+        if draft.purpose == Purpose::CreateWorkload {
+            self.creations = self.creations.saturating_add(1);
+        }
         let id = WriteId(self.last);
         self.keys.insert(id, draft.key.clone());
         self.flying.insert(
@@ -134,7 +145,25 @@ impl Flights {
     pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
         let key = self.keys.remove(&id)?;
         let flight = self.flying.remove(&key)?;
+        if flight.purpose == Purpose::CreateWorkload {
+            self.creations = self.creations.saturating_sub(1);
+        }
         Some((key, flight))
+    }
+
+    /// Whether as many Workloads are being created as may be at once.
+    pub(crate) fn creations_full(&self) -> bool {
+        self.creations >= MOST_CREATIONS
+    }
+
+    /// The job's turn comes when a creation ends.
+    pub(crate) fn hold_back(&mut self, job: ObjectKey) {
+        self.held_back.push_back(job);
+    }
+
+    /// The job whose turn it is now, if any.
+    pub(crate) fn next_held_back(&mut self) -> Option<ObjectKey> {
+        if self.creations_full() { None } else { self.held_back.pop_front() }
     }
 
     /// The object must be seen at `version` or later before it is judged again.

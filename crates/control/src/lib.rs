@@ -25,6 +25,7 @@ mod deltas;
 pub mod event;
 mod figures;
 mod flight;
+mod job_view;
 pub mod measure;
 mod observe;
 pub mod offline;

@@ -13,7 +13,8 @@ use crate::checks::{self, Check};
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
 use crate::event::{Change, Observation};
-use crate::view::{JobView, Name, WorkloadView, name_of};
+use crate::job_view::JobView;
+use crate::view::{Name, WorkloadView, name_of};
 use crate::write::Kind;
 
 impl Control {
@@ -330,7 +331,7 @@ impl Control {
         } else if BatchJob::has_come_to_rest(&view.job) {
             self.at_rest.insert(view.uid.clone());
         }
-        let unsupported = BatchJob::unsupported(&view.job).is_some();
+        let unsupported = view.unsupported.is_some();
         let owned: Vec<Name> = self.view.workloads.owned_by(&view.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(name.clone(), view);
         self.view.shed_job(&name);

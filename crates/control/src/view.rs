@@ -2,17 +2,16 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_jobs::{BatchJob, JobKind, PodSetDigest};
+use berth_jobs::{BatchJob, JobKind};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{LimitRange, PodTemplateSpec};
+use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::job_view::JobView;
 use crate::shape::Shape;
 use crate::workloads::Workloads;
 
@@ -156,56 +155,6 @@ impl WorkloadView {
     }
 }
 
-/// A job with the key facts at hand.
-#[derive(Clone, Debug)]
-pub(crate) struct JobView {
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
-    pub(crate) job: Box<Job>,
-    /// What it asks for, as it compares with a Workload: kept where that is asked for often, as it costs a walk over the
-    /// template. The inner `None` is a job that cannot be read.
-    asked: Option<Option<Vec<PodSetDigest>>>,
-}
-
-impl JobView {
-    /// A job as it was seen, in place of its older state. What nothing reads is let go.
-    pub(crate) fn new(mut job: Box<Job>, older: Option<&Self>) -> Self {
-        if let Some(spec) = &mut job.spec {
-            spec.selector = None;
-        }
-        // The pod sets follow from the spec, which a generation fixes, and from annotations.
-        let same = |older: &&Self| {
-            let (old, new) = (&older.job.metadata, &job.metadata);
-            let settled = new.generation.is_some_and(|generation| generation > 0);
-            settled && old.generation == new.generation && old.uid == new.uid && old.annotations == new.annotations
-        };
-        let queued = berth_jobs::queue_name(&job.metadata).is_some();
-        let known = older.filter(same).and_then(|older| older.asked.clone());
-        Self {
-            asked: known.or_else(|| queued.then(|| asked(&job))),
-            uid: job.metadata.uid.clone().unwrap_or_default(),
-            resource_version: job.metadata.resource_version.clone().unwrap_or_default(),
-            job,
-        }
-    }
-
-    /// What the job asks for, `None` when that cannot be read.
-    pub(crate) fn asked(&self) -> Option<Cow<'_, [PodSetDigest]>> {
-        match &self.asked {
-            Some(known) => known.as_deref().map(Cow::Borrowed),
-            None => asked(&self.job).map(Cow::Owned),
-        }
-    }
-
-    pub(crate) fn version(&self) -> u64 {
-        self.resource_version.parse().unwrap_or_default()
-    }
-}
-
-fn asked(job: &Job) -> Option<Vec<PodSetDigest>> {
-    Some(BatchJob::pod_sets(job).ok()?.iter().map(PodSetDigest::of).collect())
-}
-
 /// Everything control has seen.
 #[derive(Debug, Default)]
 pub(crate) struct View {
@@ -238,12 +187,9 @@ impl View {
     /// Lets go of the template of a job that is over and whose Workload knows it: it can neither start nor change again.
     pub(crate) fn shed_job(&mut self, name: &Name) {
         let Some(view) = self.jobs.get_mut(name) else { return };
-        let mut known = self.workloads.owned_by(&view.uid);
-        if BatchJob::finished(&view.job).is_none() || !known.any(|workload| workload.is("Finished")) {
-            return;
-        }
-        if let Some(spec) = &mut view.job.spec {
-            spec.template = PodTemplateSpec::default();
+        let known = self.workloads.owned_by(&view.uid).any(|workload| workload.is("Finished"));
+        if known && BatchJob::finished(&view.job).is_some() {
+            view.shed();
         }
     }
 

@@ -119,14 +119,62 @@ pub enum Purpose {
     QueueStatus,
     /// Add a finalizer.
     AddFinalizer,
-    /// Remove a finalizer.
+    /// Remove a finalizer that a deletion waits for.
     RemoveFinalizer,
+    /// Remove the finalizer of a finished Workload: nobody waits for it.
+    LetFinishedGo,
     /// Delete a Workload.
     DeleteWorkload,
     /// Delete a job (retention).
     DeleteJob,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
+}
+
+/// How urgent a write is: what the runtime sends first when not all can go at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Moves jobs.
+    First,
+    /// Keeps objects right.
+    Soon,
+    /// Explains.
+    Told,
+    /// Counts and tidies up: nobody waits for it.
+    Whenever,
+}
+
+impl Purpose {
+    /// How urgent writes of this purpose are.
+    #[must_use]
+    pub const fn urgency(self) -> Urgency {
+        match self {
+            Self::ReserveQuota
+            | Self::SetAdmitted
+            | Self::SyncAdmissionChecks
+            | Self::StartJob
+            | Self::SuspendJob
+            | Self::ClearStartTime
+            | Self::Evict
+            | Self::ReleaseQuota => Urgency::First,
+            Self::CreateWorkload
+            | Self::UpdateWorkload
+            | Self::AdoptWorkload
+            | Self::Requeue
+            | Self::Deactivate
+            | Self::SetPodsReady
+            | Self::SetReclaimable
+            | Self::FinishWorkload
+            | Self::RestoreTemplate
+            | Self::AddFinalizer
+            | Self::RemoveFinalizer
+            | Self::DeleteWorkload
+            | Self::DeleteJob
+            | Self::ProbePods => Urgency::Soon,
+            Self::ExplainPending => Urgency::Told,
+            Self::QueueStatus | Self::LetFinishedGo => Urgency::Whenever,
+        }
+    }
 }
 
 /// Part of the object that a patch addresses.

@@ -108,7 +108,7 @@ fn options(flags: &ManagerFlags, loaded: &Loaded) -> Options {
         write_burst: loaded.burst,
         event_rate: 50.0,
         event_burst: 200.0,
-        writes_in_flight: 64,
+        writes_in_flight: 16,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }

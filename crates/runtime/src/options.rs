@@ -38,7 +38,7 @@ pub struct Options {
     pub event_rate: f64,
     /// Events that may go at once before the rate counts.
     pub event_burst: f64,
-    /// Writes in flight at once (each is one connection).
+    /// Writes in flight at once, and a few more in the background.
     pub writes_in_flight: usize,
     /// Version for `build_info` and the user agent.
     pub version: String,

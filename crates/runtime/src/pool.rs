@@ -1,46 +1,23 @@
-//! The writer pool: many writes in flight, the important ones first.
+//! The writer pool: the important writes first, and only as many in flight as keep a server busy.
+//!
+//! What is in flight can no longer be overtaken, so a queue belongs here and not in the server. What nobody waits for goes
+//! by a lane of its own, a few at a time: a busy server then spends its time on what moves jobs.
 
 use crate::rate::Bucket;
 use crate::writer::Writer;
-use berth_control::write::{Outcome, Purpose, Write, WriteId};
+use berth_control::write::{Outcome, Urgency, Write, WriteId};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::time::Instant;
 
-/// Number of priority classes.
-const CLASSES: usize = 4;
-
-/// Class of a purpose: what moves jobs first, then what keeps objects right, then what explains, then queue statuses.
-#[must_use]
-pub const fn class(purpose: Purpose) -> usize {
-    match purpose {
-        Purpose::ReserveQuota
-        | Purpose::SetAdmitted
-        | Purpose::SyncAdmissionChecks
-        | Purpose::StartJob
-        | Purpose::SuspendJob
-        | Purpose::ClearStartTime
-        | Purpose::Evict
-        | Purpose::ReleaseQuota
-        | Purpose::FinishWorkload
-        | Purpose::SetReclaimable => 0,
-        Purpose::CreateWorkload
-        | Purpose::UpdateWorkload
-        | Purpose::AdoptWorkload
-        | Purpose::Requeue
-        | Purpose::Deactivate
-        | Purpose::SetPodsReady
-        | Purpose::RestoreTemplate
-        | Purpose::AddFinalizer
-        | Purpose::RemoveFinalizer
-        | Purpose::DeleteWorkload
-        | Purpose::DeleteJob
-        | Purpose::ProbePods => 1,
-        Purpose::ExplainPending => 2,
-        Purpose::QueueStatus => 3,
-    }
-}
+/// Writes in flight that nobody waits for: enough for hundreds a second on a server that is not busy.
+const BACKGROUND: usize = 2;
+/// What such a write takes of the rate while others wait.
+const BACKGROUND_COST: u32 = 4;
+/// Number of priority classes in a lane.
+const CLASSES: usize = 2;
 
 /// Waiting writes by class, in order of arrival within one.
 #[derive(Default)]
@@ -50,7 +27,8 @@ struct Waiting {
 
 impl Waiting {
     fn push(&mut self, write: Write) {
-        if let Some(queue) = self.classes.get_mut(class(write.purpose)) {
+        let first = matches!(write.purpose.urgency(), Urgency::First | Urgency::Told);
+        if let Some(queue) = self.classes.get_mut(usize::from(!first)) {
             queue.push_back(write);
         }
     }
@@ -64,16 +42,47 @@ impl Waiting {
     }
 }
 
-/// Performs what arrives until the sender is gone and the last write has ended. At most `in_flight` at once, at most as
-/// fast as the bucket allows; outcomes go to `outcomes`.
+/// What the lanes share.
+#[derive(Clone)]
+struct Shared {
+    writer: Arc<Writer>,
+    outcomes: mpsc::Sender<(WriteId, Outcome)>,
+    bucket: Arc<Mutex<Bucket>>,
+    /// Writes of the first lane that have not ended.
+    pressing: Arc<AtomicUsize>,
+}
+
+/// Performs what arrives until the sender is gone and the last write has ended. At most `in_flight` at once and a few in the
+/// background, at most as fast as the bucket allows; outcomes go to `outcomes`.
 pub async fn run(
     writer: Arc<Writer>,
     mut writes: mpsc::UnboundedReceiver<Write>,
     outcomes: mpsc::Sender<(WriteId, Outcome)>,
-    mut bucket: Bucket,
+    bucket: Bucket,
     in_flight: usize,
 ) {
-    let in_flight = in_flight.max(1);
+    let pressing = Arc::new(AtomicUsize::new(0));
+    let shared = Shared { writer, outcomes, bucket: Arc::new(Mutex::new(bucket)), pressing: Arc::clone(&pressing) };
+    let (first_in, first_out) = mpsc::unbounded_channel();
+    let (second_in, second_out) = mpsc::unbounded_channel();
+    let sort = async move {
+        while let Some(write) = writes.recv().await {
+            let background = matches!(write.purpose.urgency(), Urgency::Told | Urgency::Whenever);
+            if !background {
+                pressing.fetch_add(1, Ordering::Relaxed);
+            }
+            // A lane ends only when its sender is gone.
+            let _sent = if background { second_in.send(write) } else { first_in.send(write) };
+        }
+    };
+    tokio::join!(
+        sort,
+        lane(shared.clone(), first_out, in_flight.max(1), false),
+        lane(shared, second_out, BACKGROUND, true)
+    );
+}
+
+async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_flight: usize, background: bool) {
     let slots = Arc::new(Semaphore::new(in_flight));
     let mut waiting = Waiting::default();
     let mut open = true;
@@ -86,19 +95,20 @@ pub async fn run(
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        while let Err(pause) = bucket.take(Instant::now()) {
-            tokio::time::sleep(pause).await;
-        }
-        // Taken as late as possible, so that an admission overtakes statuses that were waiting for a slot.
+        take(&shared, background).await;
+        // Taken as late as possible, so that an admission overtakes what was waiting for a slot.
         while let Ok(write) = writes.try_recv() {
             waiting.push(write);
         }
         let Some(write) = waiting.pop() else { continue };
-        let (writer, outcomes) = (Arc::clone(&writer), outcomes.clone());
+        let shared = shared.clone();
         tokio::spawn(async move {
-            let outcome = writer.perform(&write).await;
+            let outcome = shared.writer.perform(&write).await;
             drop(slot);
-            if outcomes.send((write.id, outcome)).await.is_err() {
+            if !background {
+                shared.pressing.fetch_sub(1, Ordering::Relaxed);
+            }
+            if shared.outcomes.send((write.id, outcome)).await.is_err() {
                 tracing::debug!(object = %write.key, "outcome has no reader any more");
             }
         });
@@ -108,10 +118,20 @@ pub async fn run(
     let _drained = slots.acquire_many(all).await;
 }
 
+/// Waits for the rate to allow one more write.
+async fn take(shared: &Shared, background: bool) {
+    loop {
+        let pressed = background && shared.pressing.load(Ordering::Relaxed) > 0;
+        let cost = if pressed { BACKGROUND_COST } else { 1 };
+        let Err(pause) = shared.bucket.lock().await.take_many(cost, Instant::now()) else { return };
+        tokio::time::sleep(pause).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_control::write::{Kind, ObjectKey, Request, Term};
+    use berth_control::write::{Kind, ObjectKey, Purpose, Request, Term};
 
     fn write(id: u64, purpose: Purpose) -> Write {
         Write {
@@ -124,19 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn admissions_overtake_statuses() {
+    fn what_moves_jobs_goes_first() {
         let mut waiting = Waiting::default();
-        for (id, purpose) in [
-            (1, Purpose::QueueStatus),
-            (2, Purpose::ExplainPending),
-            (3, Purpose::CreateWorkload),
-            (4, Purpose::ReserveQuota),
-            (5, Purpose::StartJob),
-        ] {
+        for (id, purpose) in [(1, Purpose::CreateWorkload), (2, Purpose::ReserveQuota), (3, Purpose::StartJob)] {
             waiting.push(write(id, purpose));
         }
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
-        assert_eq!(order, [4, 5, 3, 2, 1]);
+        assert_eq!(order, [2, 3, 1]);
         assert!(waiting.is_empty());
+        for (id, purpose) in [(1, Purpose::QueueStatus), (2, Purpose::LetFinishedGo), (3, Purpose::ExplainPending)] {
+            waiting.push(write(id, purpose));
+        }
+        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
+        assert_eq!(order, [3, 1, 2]);
     }
 }

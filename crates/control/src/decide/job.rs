@@ -15,8 +15,9 @@ use super::workload::{has_finalizer, object_write, remove_finalizer, status_writ
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
+use crate::job_view::JobView;
 use crate::status::find;
-use crate::view::{JobView, Name, WorkloadView};
+use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
 const REPORTER: &str = "batch/job-kueue-controller";
@@ -221,6 +222,9 @@ impl Case<'_> {
         }
         if !self.suspended() {
             return self.suspend("Missing Workload; unable to restore pod templates");
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
         }
         let workload = match self.build() {
             Ok(workload) => workload,
@@ -437,8 +441,9 @@ impl Case<'_> {
 
     fn build(&self) -> Result<api::Workload, Unbuilt> {
         let priority = self.priority().map_err(Unbuilt::NoClass)?;
-        let sets = BatchJob::pod_sets(self.job).map_err(Unbuilt::Invalid)?;
+        let job = self.view.whole();
+        let sets = BatchJob::pod_sets(&job).map_err(Unbuilt::Invalid)?;
         let copied = &self.control.settings.label_keys_to_copy;
-        Ok(berth_jobs::build_workload::<BatchJob>(self.job, sets, priority, copied))
+        Ok(berth_jobs::build_workload::<BatchJob>(&job, sets, priority, copied))
     }
 }

@@ -2,7 +2,6 @@
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::{BatchJob, JobKind};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
@@ -79,7 +78,9 @@ pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: ser
 /// Removes Berth's finalizer from a Workload.
 pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
     let rest: Vec<&String> = workload.finalizers.iter().filter(|name| *name != FINALIZER).collect();
-    object_write(workload, Purpose::RemoveFinalizer, json!({"metadata": {"finalizers": rest}}))
+    let idle = workload.is("Finished") && !workload.deleting;
+    let purpose = if idle { Purpose::LetFinishedGo } else { Purpose::RemoveFinalizer };
+    object_write(workload, purpose, json!({"metadata": {"finalizers": rest}}))
 }
 
 pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
@@ -110,7 +111,7 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
 fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
     let owner = workload.owner.as_ref().filter(|owner| owner.kind == "Job")?;
     let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()))?;
-    BatchJob::unsupported(&job.job)
+    job.unsupported.clone()
 }
 
 /// Decides about one Workload.

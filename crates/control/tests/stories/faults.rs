@@ -21,7 +21,7 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
         Purpose::StartJob,
         Purpose::SetPodsReady,
         Purpose::FinishWorkload,
-        Purpose::RemoveFinalizer,
+        Purpose::LetFinishedGo,
         Purpose::SuspendJob,
     ];
     for (outcome, happens) in outcomes {
@@ -53,7 +53,7 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
 
 #[test]
 fn a_conflict_without_a_cause_stops_nothing() {
-    for purpose in [Purpose::ReserveQuota, Purpose::StartJob, Purpose::FinishWorkload, Purpose::RemoveFinalizer] {
+    for purpose in [Purpose::ReserveQuota, Purpose::StartJob, Purpose::FinishWorkload, Purpose::LetFinishedGo] {
         let mut cluster = one_queue("1");
         cluster.conflicts_lie = true;
         cluster.faults.extend([(purpose, Outcome::Conflict, false), (purpose, Outcome::Conflict, false)]);

@@ -1,7 +1,7 @@
 //! The life of a job, and what is told and counted of it.
 
 use berth_control::measure::Measure;
-use berth_control::write::Kind;
+use berth_control::write::{Kind, Outcome, Purpose, WriteId};
 use serde_json::json;
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
@@ -305,4 +305,32 @@ fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
     cluster.settle();
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(9));
     assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn a_flood_of_jobs_waits_in_the_view() {
+    let mut cluster = one_queue("1");
+    for number in 0..200 {
+        cluster.put(Kind::Job, job(&format!("job-{number:03}"), "lq", "1", true));
+    }
+    let mut creations = |cluster: &mut Cluster| -> Vec<WriteId> {
+        let step = cluster.control.step(cluster.now);
+        step.writes.iter().filter(|write| write.purpose == Purpose::CreateWorkload).map(|write| write.id).collect()
+    };
+    let first = creations(&mut cluster);
+    assert_eq!(first.len(), 64, "more would only lie in the writer's queue");
+    assert_eq!(creations(&mut cluster), []);
+    // Whatever becomes of them, as many others follow, until every job has had its turn.
+    let (mut under_way, mut made) = (first, 64);
+    while !under_way.is_empty() {
+        for id in under_way {
+            let outcome =
+                if id.0 % 2 == 0 { Outcome::NotSent } else { Outcome::Applied { resource_version: "1".into() } };
+            cluster.control.outcome(id, outcome, cluster.now);
+        }
+        under_way = creations(&mut cluster);
+        assert!(under_way.len() <= 64);
+        made += under_way.len();
+    }
+    assert_eq!(made, 200);
 }
