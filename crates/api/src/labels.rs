@@ -115,6 +115,8 @@ strings! {
     PROVISIONING_CLASS_NAME = "autoscaling.x-k8s.io/provisioning-class-name";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
+    /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.
+    NOT_IN_V1BETA1 = "berth.dev/not-in-v1beta1";
     /// Mark on Workloads in memory, never stored: the stored object does not decode.
     UNREADABLE = "berth.dev/unreadable";
 

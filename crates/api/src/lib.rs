@@ -27,6 +27,7 @@ mod workload;
 mod workload_status;
 
 pub mod conditions;
+pub mod conversion;
 pub mod labels;
 pub mod v1beta1;
 pub mod validation;

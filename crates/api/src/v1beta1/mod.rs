@@ -1,7 +1,7 @@
 //! The five kinds whose fields were different in v1beta1, as they were there.
 //!
 //! They are the source of the v1beta1 schemas in `crds/` and nothing else: Berth reads and writes v1beta2, and objects pass
-//! between the two as JSON. Types that are alike in both versions are those of v1beta2.
+//! between the two as JSON ([`crate::conversion`]). Types that are alike in both versions are those of v1beta2.
 
 mod cluster_queue;
 mod local_queue;

@@ -1,0 +1,112 @@
+//! v1beta1 ↔ v1beta2, as changes to the JSON of an object: total, without a clock or I/O, and lossless from v1beta2.
+//!
+//! An object is never decoded: what neither version knows stays where it is, and only fields whose names or forms differ are
+//! touched. Those are listed as *units* (`unit.rs`): fields of one parent that mean something only together. What a unit cannot
+//! say in v1beta1 travels in the annotation [`NOT_IN_V1BETA1`], and counts on the way back only while the v1beta1 fields are
+//! those that it would become; so an edit through v1beta1 always wins.
+//!
+//! Where to start: [`convert`], then the lists of units in `workload.rs` and `queues.rs`; `docs/decisions/conversion.md` says
+//! what is lost and why.
+
+mod carried;
+mod placement;
+mod queues;
+mod review;
+mod unit;
+mod workload;
+
+use serde_json::{Map, Value};
+
+pub use review::respond;
+
+use crate::labels::NOT_IN_V1BETA1;
+use unit::Unit;
+
+/// The members of a JSON object.
+type Fields = Map<String, Value>;
+
+/// A version of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// The older one.
+    V1beta1,
+    /// The one that is stored.
+    V1beta2,
+}
+
+impl Version {
+    /// The version that an `apiVersion` names, when it is one of this group.
+    pub fn of(api_version: &str) -> Option<Self> {
+        match api_version {
+            crate::v1beta1::API_VERSION => Some(Self::V1beta1),
+            crate::API_VERSION => Some(Self::V1beta2),
+            _ => None,
+        }
+    }
+
+    /// As it stands in `apiVersion`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1beta1 => crate::v1beta1::API_VERSION,
+            Self::V1beta2 => crate::API_VERSION,
+        }
+    }
+}
+
+/// Brings an object of one of the five kinds whose versions differ into the version `to`.
+///
+/// # Errors
+/// A sentence for the user, without the object's name, when the apiVersion is of another group or version, or the kind is
+/// none of the five. No content of an object is an error.
+pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), String> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let from = Version::of(text("apiVersion"))
+        .ok_or_else(|| format!("apiVersion {:?} cannot be converted, {} can", text("apiVersion"), both()))?;
+    let units = units(text("kind")).ok_or_else(|| {
+        format!("kind {:?} has no conversion: its versions are alike, or it is not of this group", text("kind"))
+    })?;
+    match (from, to) {
+        (Version::V1beta2, Version::V1beta1) => down(object, units),
+        (Version::V1beta1, Version::V1beta2) => up(object, units),
+        (Version::V1beta1, Version::V1beta1) | (Version::V1beta2, Version::V1beta2) => return Ok(()),
+    }
+    object.insert("apiVersion".to_owned(), to.api_version().into());
+    Ok(())
+}
+
+fn both() -> String {
+    format!("{} or {}", crate::v1beta1::API_VERSION, crate::API_VERSION)
+}
+
+fn units(kind: &str) -> Option<&'static [Unit]> {
+    Some(match kind {
+        "ClusterQueue" => queues::CLUSTER_QUEUE,
+        "Cohort" => queues::COHORT,
+        "LocalQueue" => queues::LOCAL_QUEUE,
+        "MultiKueueCluster" => queues::MULTIKUEUE_CLUSTER,
+        "Workload" => workload::UNITS,
+        _ => return None,
+    })
+}
+
+fn down(object: &mut Fields, units: &[Unit]) {
+    let mut carried = Fields::new();
+    for unit in units {
+        unit.each(object, &mut |key, parent| {
+            if let Some(lost) = unit.down(parent) {
+                carried.insert(key, Value::Object(lost));
+            }
+        });
+    }
+    carried::put(object, carried);
+}
+
+fn up(object: &mut Fields, units: &[Unit]) {
+    let mut carried = carried::take(object);
+    for unit in units {
+        unit.each(object, &mut |key, parent| unit.up(parent, carried.remove(&key)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! One ConversionReview: the API server's question and our answer.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Version, both, convert};
+
+// Read by hand instead of with kube's type, whose flattened fields are buffered once more: this stands in the way of every write.
+#[derive(Deserialize)]
+struct Question {
+    request: Request,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    uid: String,
+    #[serde(rename = "desiredAPIVersion")]
+    desired_api_version: String,
+    #[serde(default)]
+    objects: Vec<Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    uid: String,
+    result: Value,
+    converted_objects: Vec<Value>,
+}
+
+/// Answers the body of a ConversionReview with the body of its answer.
+///
+/// One object that cannot be converted fails the whole review, with a message that names it; no content of an object of our
+/// kinds is such a reason.
+///
+/// # Errors
+/// When the body is not a ConversionReview with a request; there is no uid to answer then.
+pub fn respond(body: &[u8]) -> serde_json::Result<Vec<u8>> {
+    let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question>(body)?.request;
+    let (result, converted_objects) = match converted(&desired_api_version, objects) {
+        Ok(objects) => (json!({"status": "Success"}), objects),
+        Err(message) => {
+            (json!({"status": "Failure", "reason": "BadRequest", "code": 400, "message": message}), Vec::new())
+        }
+    };
+    let response = Response { uid, result, converted_objects };
+    serde_json::to_vec(&Answer { api_version: "apiextensions.k8s.io/v1", kind: "ConversionReview", response })
+}
+
+fn converted(desired: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, String> {
+    let version =
+        Version::of(desired).ok_or_else(|| format!("nothing can be converted to {desired:?}, only to {}", both()))?;
+    for (index, object) in objects.iter_mut().enumerate() {
+        let outcome = match object {
+            Value::Object(fields) => convert(fields, version),
+            _ => Err("is not an object".to_owned()),
+        };
+        outcome.map_err(|problem| format!("{}: {problem}", name(object, index)))?;
+    }
+    Ok(objects)
+}
+
+/// How a person finds the object again.
+fn name(object: &Value, index: usize) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name) = (text("/kind"), text("/metadata/name"));
+    match text("/metadata/namespace") {
+        _ if name.is_empty() => format!("object {index} of the review ({kind:?})"),
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}

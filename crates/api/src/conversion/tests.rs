@@ -1,0 +1,416 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn to(version: Version, object: &Value) -> Value {
+    let mut out = object.as_object().unwrap().clone();
+    convert(&mut out, version).unwrap();
+    Value::Object(out)
+}
+
+fn object(kind: &str, version: Version, rest: &Value) -> Value {
+    let mut out = json!({"apiVersion": version.api_version(), "kind": kind, "metadata": {"name": "n", "uid": "u"}});
+    out.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    out
+}
+
+fn older(kind: &str, rest: Value) -> Value {
+    object(kind, Version::V1beta1, &rest)
+}
+
+fn newer(kind: &str, rest: Value) -> Value {
+    object(kind, Version::V1beta2, &rest)
+}
+
+fn carried(object: &Value) -> Value {
+    let text = object["metadata"]["annotations"][NOT_IN_V1BETA1].as_str().unwrap_or("null");
+    serde_json::from_str(text).unwrap()
+}
+
+/// Both versions say the same.
+fn alike(kind: &str, in_older: Value, in_newer: Value) {
+    let (in_older, in_newer) = (older(kind, in_older), newer(kind, in_newer));
+    assert_eq!(to(Version::V1beta2, &in_older), in_newer);
+    assert_eq!(to(Version::V1beta1, &in_newer), in_older);
+}
+
+/// v1beta1 has another word for what v1beta2 says.
+fn reads_as(kind: &str, in_older: Value, in_newer: Value) {
+    assert_eq!(to(Version::V1beta2, &older(kind, in_older)), newer(kind, in_newer));
+}
+
+#[test]
+fn renamed_fields_keep_their_values() {
+    alike(
+        "ClusterQueue",
+        json!({"spec": {"cohort": "c", "queueingStrategy": "StrictFIFO"}}),
+        json!({"spec": {"cohortName": "c", "queueingStrategy": "StrictFIFO"}}),
+    );
+    alike(
+        "LocalQueue",
+        json!({"spec": {"clusterQueue": "q"}, "status": {"flavorUsage": [{"name": "f"}]}}),
+        json!({"spec": {"clusterQueue": "q"}, "status": {"flavorsUsage": [{"name": "f"}]}}),
+    );
+    alike(
+        "Workload",
+        json!({"status": {"accumulatedPastExexcutionTimeSeconds": 7}}),
+        json!({"status": {"accumulatedPastExecutionTimeSeconds": 7}}),
+    );
+    alike(
+        "Cohort",
+        json!({"spec": {"parentName": "p", "fromTheFuture": [1]}}),
+        json!({"spec": {"parentName": "p", "fromTheFuture": [1]}}),
+    );
+}
+
+#[test]
+fn classes_are_names_with_a_source_or_references() {
+    for (source, group, kind) in [
+        ("kueue.x-k8s.io/workloadpriorityclass", "kueue.x-k8s.io", "WorkloadPriorityClass"),
+        ("scheduling.k8s.io/priorityclass", "scheduling.k8s.io", "PriorityClass"),
+    ] {
+        alike(
+            "Workload",
+            json!({"spec": {"priority": 3, "priorityClassName": "high", "priorityClassSource": source}}),
+            json!({"spec": {"priority": 3, "priorityClassRef": {"group": group, "kind": kind, "name": "high"}}}),
+        );
+    }
+    reads_as(
+        "Workload",
+        json!({"spec": {"priorityClassName": "high", "priorityClassSource": ""}}),
+        json!({"spec": {}}),
+    );
+    reads_as("Workload", json!({"spec": {"priorityClassSource": ""}}), json!({"spec": {}}));
+    let odd = newer("Workload", json!({"spec": {"priorityClassRef": {"group": "g", "kind": "k", "name": "n"}}}));
+    let mut down = to(Version::V1beta1, &odd);
+    assert_eq!(down["spec"], json!({}));
+    down["spec"]["priorityClassSource"] = json!("");
+    assert_eq!(to(Version::V1beta2, &down), odd, "a default of the server is no edit");
+}
+
+#[test]
+fn admission_checks_are_a_strategy() {
+    let strategy =
+        json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "a", "onFlavors": ["f"]}]}}});
+    alike("ClusterQueue", strategy.clone(), strategy);
+    reads_as(
+        "ClusterQueue",
+        json!({"spec": {"admissionChecks": ["a", "b", "a"], "admissionChecksStrategy": {"admissionChecks": [{"name": "c"}]}}}),
+        json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "a"}, {"name": "b"}]}}}),
+    );
+    reads_as(
+        "ClusterQueue",
+        json!({"spec": {"admissionChecks": [], "admissionChecksStrategy": {}}}),
+        json!({"spec": {}}),
+    );
+}
+
+/// The manifests of requirement E.3; those of the ResourceFlavors need no conversion.
+#[test]
+fn the_manifests_of_the_scenario_say_the_same() {
+    let groups = json!([{"coveredResources": ["cpu", "memory", "nvidia.com/gpu"], "flavors": [
+        {"name": "gpu-a100", "resources": [
+            {"name": "cpu", "nominalQuota": 100}, {"name": "memory", "nominalQuota": "500Gi"},
+            {"name": "nvidia.com/gpu", "nominalQuota": 16, "borrowingLimit": 8},
+        ]},
+        {"name": "gpu-v100", "resources": [
+            {"name": "cpu", "nominalQuota": 100}, {"name": "memory", "nominalQuota": "500Gi"},
+            {"name": "nvidia.com/gpu", "nominalQuota": 32},
+        ]},
+    ]}]);
+    let preemption = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});
+    alike(
+        "ClusterQueue",
+        json!({"spec": {"namespaceSelector": {}, "cohort": "research", "resourceGroups": groups, "preemption": preemption}}),
+        json!({"spec": {"namespaceSelector": {}, "cohortName": "research", "resourceGroups": groups, "preemption": preemption}}),
+    );
+    let door = json!({"spec": {"clusterQueue": "team"}});
+    alike("LocalQueue", door.clone(), door);
+}
+
+#[test]
+fn old_words_and_fields_go() {
+    reads_as(
+        "ClusterQueue",
+        json!({
+            "spec": {"flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"}},
+            "status": {
+                "pendingWorkloads": 1,
+                "pendingWorkloadsStatus": {"lastChangeTime": "2024-01-01T00:00:00Z"},
+                "fairSharing": {"weightedShare": 5, "admissionFairSharingStatus": {}},
+            },
+        }),
+        json!({
+            "spec": {"flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "MayStopSearch"}},
+            "status": {"pendingWorkloads": 1, "fairSharing": {"weightedShare": 5}},
+        }),
+    );
+    let kept =
+        json!({"spec": {"flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "MayStopSearch"}}});
+    alike("ClusterQueue", kept.clone(), kept);
+    reads_as(
+        "Cohort",
+        json!({"status": {"fairSharing": {"weightedShare": 5, "admissionFairSharingStatus": {}}}}),
+        json!({"status": {"fairSharing": {"weightedShare": 5}}}),
+    );
+    reads_as("LocalQueue", json!({"status": {"flavors": [{"name": "f"}]}}), json!({"status": {}}));
+    let decayed =
+        json!({"status": {"fairSharing": {"weightedShare": 5, "admissionFairSharingStatus": {"lastUpdate": "t"}}}});
+    alike("LocalQueue", decayed.clone(), decayed);
+}
+
+#[test]
+fn a_cluster_is_reached_in_one_way() {
+    let config = json!({"location": "secret", "locationType": "Secret"});
+    alike(
+        "MultiKueueCluster",
+        json!({"spec": {"kubeConfig": config}}),
+        json!({"spec": {"clusterSource": {"kubeConfig": config}}}),
+    );
+    let none = json!({"location": "", "locationType": "Secret"});
+    alike(
+        "MultiKueueCluster",
+        json!({"spec": {"kubeConfig": none, "clusterProfileRef": {"name": "p"}}}),
+        json!({"spec": {"clusterSource": {"clusterProfileRef": {"name": "p"}}}}),
+    );
+    reads_as("MultiKueueCluster", json!({"spec": {"kubeConfig": none}}), json!({"spec": {}}));
+}
+
+fn assigned(assignment: Value) -> Value {
+    json!({"status": {"admission": {"clusterQueue": "q", "podSetAssignments": [
+        {"name": "main", "count": 3, "topologyAssignment": assignment},
+    ]}}})
+}
+
+#[test]
+fn placements_keep_their_domains() {
+    let domain = |block: &str, host: &str, count: i64| json!({"values": [block, host], "count": count});
+    alike(
+        "Workload",
+        assigned(
+            json!({"levels": ["block", "host"], "domains": [domain("b", "node-17.x", 1), domain("b", "node-4.x", 2)]}),
+        ),
+        assigned(json!({"levels": ["block", "host"], "slices": [{
+            "domainCount": 2,
+            "valuesPerLevel": [{"universal": "b"}, {"individual": {"prefix": "node-", "roots": ["17", "4"], "suffix": ".x"}}],
+            "podCounts": {"individual": [1, 2]},
+        }]})),
+    );
+    // Any legal encoding is read.
+    let several = newer(
+        "Workload",
+        assigned(json!({"levels": ["host"], "slices": [
+            {"domainCount": 2, "valuesPerLevel": [{"individual": {"roots": ["a", "b"]}}], "podCounts": {"universal": 1}},
+            {"domainCount": 1, "valuesPerLevel": [{"individual": {"roots": [""], "prefix": "c"}}], "podCounts": {"individual": [4]}},
+        ]})),
+    );
+    let flat = to(Version::V1beta1, &several);
+    let domains = &flat["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"]["domains"];
+    assert_eq!(
+        *domains,
+        json!([
+            {"values": ["a"], "count": 1}, {"values": ["b"], "count": 1}, {"values": ["c"], "count": 4},
+        ])
+    );
+    assert_eq!(flat["metadata"], several["metadata"], "another encoding of the same domains is not carried");
+    assert_eq!(to(Version::V1beta1, &to(Version::V1beta2, &flat)), flat);
+}
+
+#[test]
+fn what_overlaps_at_both_ends_is_taken_once() {
+    let domains =
+        json!([{"values": ["aa"], "count": 1}, {"values": ["aaa"], "count": 1}, {"values": ["äaä"], "count": 1}]);
+    for length in [2, 3] {
+        let some: Vec<Value> = domains.as_array().unwrap()[..length].to_vec();
+        let flat = older("Workload", assigned(json!({"levels": ["l"], "domains": some})));
+        assert_eq!(to(Version::V1beta1, &to(Version::V1beta2, &flat)), flat);
+    }
+}
+
+#[test]
+fn unreadable_placements_are_carried_and_not_guessed() {
+    let huge = json!({"levels": ["l"], "slices": [
+        {"domainCount": 2_000_000_000, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}},
+    ]});
+    let uneven = json!({"levels": ["l"], "slices": [
+        {"domainCount": 2, "valuesPerLevel": [{"individual": {"roots": ["a"]}}], "podCounts": {"universal": 1}},
+    ]});
+    for odd in [huge, uneven, json!({"levels": ["l"]})] {
+        let stored = newer("Workload", assigned(odd));
+        let down = to(Version::V1beta1, &stored);
+        let shown = &down["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"];
+        assert_eq!(*shown, json!({"levels": ["l"], "domains": []}));
+        assert_eq!(to(Version::V1beta2, &down), stored);
+    }
+    reads_as(
+        "Workload",
+        assigned(json!({"levels": ["l"], "domains": [{"values": ["a", "b"], "count": 1}]})),
+        assigned(json!({"levels": ["l"], "slices": []})),
+    );
+}
+
+fn gated() -> Value {
+    newer(
+        "Workload",
+        json!({
+            "spec": {
+                "preemptionGates": [{"name": "g"}],
+                "podSets": [
+                    {"name": "a", "topologyRequest": {"required": "rack", "podsetSliceRequiredTopologyConstraints": [{"topology": "h", "size": 2}]}},
+                    {"name": "b", "topologyRequest": {"required": "rack"}},
+                ],
+            },
+            "status": {"preemptionGates": [{"name": "g", "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        }),
+    )
+}
+
+#[test]
+fn what_v1beta1_cannot_say_is_carried() {
+    let down = to(Version::V1beta1, &gated());
+    assert_eq!(down["spec"]["podSets"][0]["topologyRequest"], json!({"required": "rack"}));
+    assert_eq!((&down["spec"].get("preemptionGates"), &down["status"]), (&None, &json!({})));
+    let keys: Vec<String> = carried(&down).as_object().unwrap().keys().cloned().collect();
+    assert_eq!(keys, ["spec.podSets[a].topologyRequest", "spec.preemptionGates", "status.preemptionGates"]);
+    assert_eq!(to(Version::V1beta2, &down), gated());
+    let queue = newer(
+        "ClusterQueue",
+        json!({"spec": {"concurrentAdmissionPolicy": {"migration": {"mode": "RetainFirstAdmission"}}}}),
+    );
+    let down = to(Version::V1beta1, &queue);
+    assert_eq!(down["spec"], json!({}));
+    assert_eq!(to(Version::V1beta2, &down), queue);
+}
+
+#[test]
+fn an_edit_wins_over_what_is_carried() {
+    let mut down = to(Version::V1beta1, &gated());
+    down["spec"]["podSets"][0]["topologyRequest"]["required"] = json!("block");
+    down["spec"]["podSets"].as_array_mut().unwrap().swap(0, 1);
+    let up = to(Version::V1beta2, &down);
+    assert_eq!(up["spec"]["podSets"][1]["topologyRequest"], json!({"required": "block"}));
+    assert_eq!(up["spec"]["preemptionGates"], json!([{"name": "g"}]), "what was not edited stays");
+    assert_eq!(up["metadata"], gated()["metadata"], "the annotation is not stored");
+
+    let mut moved = to(Version::V1beta1, &gated());
+    moved["spec"]["podSets"].as_array_mut().unwrap().swap(0, 1);
+    assert_eq!(to(Version::V1beta2, &moved)["spec"]["podSets"][1], gated()["spec"]["podSets"][0]);
+    let mut renamed = to(Version::V1beta1, &gated());
+    renamed["spec"]["podSets"][0]["name"] = json!("c");
+    assert_eq!(to(Version::V1beta2, &renamed)["spec"]["podSets"][0]["topologyRequest"], json!({"required": "rack"}));
+    let mut bare = to(Version::V1beta1, &gated());
+    bare["metadata"].as_object_mut().unwrap().remove("annotations");
+    assert_eq!(to(Version::V1beta2, &bare)["spec"].get("preemptionGates"), None, "without the annotation it is lost");
+}
+
+#[test]
+fn an_annotation_that_somebody_wrote_cannot_break_an_object() {
+    let with = |text: &str| {
+        let mut object = older("Workload", json!({"spec": {"podSets": []}}));
+        object["metadata"]["annotations"] = json!({NOT_IN_V1BETA1: text, "a": "b"});
+        to(Version::V1beta2, &object)
+    };
+    for text in [
+        "",
+        "7",
+        "{",
+        "[]",
+        r#"{"spec.preemptionGates": 7}"#,
+        r#"{"spec.preemptionGates": {"preemptionGates": "x"}}"#,
+        r#"{"spec.preemptionGates": {"podSets": [{"name": "smuggled"}]}}"#,
+        r#"{"metadata.annotations": {"x": "y"}}"#,
+    ] {
+        let up = with(text);
+        assert_eq!(
+            (&up["spec"], &up["metadata"]["annotations"]),
+            (&json!({"podSets": []}), &json!({"a": "b"})),
+            "{text}"
+        );
+    }
+    let up = with(r#"{"spec.preemptionGates": {"preemptionGates": [{"name": "g"}], "podSets": 7}}"#);
+    assert_eq!(up["spec"], json!({"podSets": [], "preemptionGates": [{"name": "g"}]}));
+}
+
+#[test]
+fn annotations_come_back_as_they_were() {
+    let long = "x".repeat(256 * 1024 - 60);
+    for annotations in
+        [json!({}), json!({"a": "b"}), json!({NOT_IN_V1BETA1: "mine"}), json!({NOT_IN_V1BETA1: "{}", "a": "b"})]
+    {
+        for mut stored in [gated(), newer("Cohort", json!({"spec": {}}))] {
+            stored["metadata"]["annotations"] = annotations.clone();
+            assert_eq!(to(Version::V1beta2, &to(Version::V1beta1, &stored)), stored);
+        }
+    }
+    let mut full = gated();
+    full["metadata"]["annotations"] = json!({"a": long});
+    let down = to(Version::V1beta1, &full);
+    assert_eq!(
+        down["metadata"], full["metadata"],
+        "what does not fit is left out, or the server refuses to read the object"
+    );
+}
+
+#[test]
+fn only_our_kinds_and_versions_are_converted() {
+    let problem = |object: Value| {
+        let mut object = object.as_object().unwrap().clone();
+        convert(&mut object, Version::V1beta1).unwrap_err()
+    };
+    assert!(
+        problem(json!({"apiVersion": "batch/v1", "kind": "Workload"})).contains("\"batch/v1\" cannot be converted")
+    );
+    assert!(problem(json!({"kind": "Workload"})).contains("kueue.x-k8s.io/v1beta1 or kueue.x-k8s.io/v1beta2 can"));
+    assert!(problem(newer("ResourceFlavor", json!({}))).contains("kind \"ResourceFlavor\" has no conversion"));
+    for strange in [json!({}), json!({"spec": 7, "status": []}), json!({"spec": null, "status": {"admission": "x"}})] {
+        for kind in ["Workload", "ClusterQueue", "LocalQueue", "Cohort", "MultiKueueCluster"] {
+            let stored = newer(kind, strange.clone());
+            assert_eq!(to(Version::V1beta2, &to(Version::V1beta1, &stored)), stored);
+        }
+    }
+}
+
+fn asked(desired: &str, objects: &Value) -> Value {
+    let review = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "4711", "desiredAPIVersion": desired, "objects": objects},
+    });
+    let answer: Value = serde_json::from_slice(&respond(review.to_string().as_bytes()).unwrap()).unwrap();
+    assert_eq!((&answer["apiVersion"], &answer["kind"]), (&review["apiVersion"], &review["kind"]));
+    assert_eq!(answer["response"]["uid"], "4711");
+    answer["response"].clone()
+}
+
+#[test]
+fn a_review_is_answered_in_order() {
+    let queue = older("ClusterQueue", json!({"spec": {"cohort": "c"}}));
+    let there = newer("Workload", json!({"spec": {"active": true}}));
+    let answer = asked("kueue.x-k8s.io/v1beta2", &json!([queue, there]));
+    assert_eq!(answer["result"], json!({"status": "Success"}));
+    assert_eq!(answer["convertedObjects"], json!([newer("ClusterQueue", json!({"spec": {"cohortName": "c"}})), there]));
+    assert_eq!(asked("kueue.x-k8s.io/v1beta1", &json!([]))["convertedObjects"], json!([]));
+}
+
+#[test]
+fn one_bad_object_fails_the_review_and_is_named() {
+    let good = newer("Workload", json!({"spec": {}}));
+    let mut bad = newer("Job", json!({}));
+    bad["metadata"]["namespace"] = json!("team");
+    for (objects, said) in [
+        (json!([good, bad]), "Job team/n: kind \"Job\" has no conversion"),
+        (json!([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}]), "Pod p: apiVersion \"v1\""),
+        (json!([good, 7]), "object 1 of the review (\"\"): is not an object"),
+    ] {
+        let answer = asked("kueue.x-k8s.io/v1beta1", &objects);
+        assert_eq!((&answer["result"]["status"], &answer["convertedObjects"]), (&json!("Failure"), &json!([])));
+        let message = answer["result"]["message"].as_str().unwrap();
+        assert!(message.starts_with(said), "{message}");
+    }
+    let answer = asked("kueue.x-k8s.io/v1", &json!([good]));
+    assert!(
+        answer["result"]["message"].as_str().unwrap().starts_with("nothing can be converted to \"kueue.x-k8s.io/v1\"")
+    );
+    for body in ["", "{}", "[]", r#"{"request": {}}"#, r#"{"request": {"uid": 1}}"#] {
+        assert!(respond(body.as_bytes()).is_err(), "{body}");
+    }
+}

@@ -1,0 +1,106 @@
+//! Workload.
+
+use serde_json::{Value, json};
+
+use super::unit::{Unit, decodes, nothing, renamed};
+use super::{Fields, placement};
+use crate::labels::{GROUP_KUEUE, GROUP_SCHEDULING};
+use crate::workload::{PodSet, WorkloadSpec};
+use crate::workload_status::{PodSetAssignment, WorkloadStatus};
+
+const SPENT: &str = "accumulatedPastExecutionTimeSeconds";
+const SPENT_MISSPELT: &str = "accumulatedPastExexcutionTimeSeconds";
+const CONSTRAINTS: &str = "podsetSliceRequiredTopologyConstraints";
+
+/// (source in v1beta1, group, kind) of the classes that a priority can come from.
+const CLASSES: [(&str, &str, &str); 2] = [
+    ("kueue.x-k8s.io/workloadpriorityclass", GROUP_KUEUE, "WorkloadPriorityClass"),
+    ("scheduling.k8s.io/priorityclass", GROUP_SCHEDULING, "PriorityClass"),
+];
+
+pub(super) const UNITS: &[Unit] = &[
+    Unit {
+        parent: &["spec"],
+        fields: &["priorityClassRef", "priorityClassName", "priorityClassSource"],
+        down: class_as_name,
+        up: class_as_reference,
+        decodes: decodes::<WorkloadSpec>,
+        lossless: None,
+    },
+    Unit {
+        parent: &["spec"],
+        fields: &["preemptionGates"],
+        down: nothing,
+        up: nothing,
+        decodes: decodes::<WorkloadSpec>,
+        lossless: None,
+    },
+    Unit {
+        parent: &["spec", "podSets[]"],
+        fields: &["topologyRequest"],
+        down: without_constraints,
+        up: without_constraints,
+        decodes: decodes::<PodSet>,
+        lossless: None,
+    },
+    Unit {
+        parent: &["status"],
+        fields: &[SPENT, SPENT_MISSPELT],
+        down: |fields| renamed(fields, SPENT, SPENT_MISSPELT),
+        up: |fields| renamed(fields, SPENT_MISSPELT, SPENT),
+        decodes: decodes::<WorkloadStatus>,
+        lossless: None,
+    },
+    Unit {
+        parent: &["status"],
+        fields: &["preemptionGates"],
+        down: nothing,
+        up: nothing,
+        decodes: decodes::<WorkloadStatus>,
+        lossless: None,
+    },
+    Unit {
+        parent: &["status", "admission", "podSetAssignments[]"],
+        fields: &["topologyAssignment"],
+        down: |fields| placed(fields, placement::flat),
+        up: |fields| placed(fields, placement::sliced),
+        decodes: decodes::<PodSetAssignment>,
+        lossless: Some(|fields| fields.get("topologyAssignment").is_none_or(placement::is_readable)),
+    },
+];
+
+fn class_as_name(mut fields: Fields) -> Fields {
+    let Some(Value::Object(mut class)) = fields.remove("priorityClassRef") else { return Fields::new() };
+    let text = |field: &str| class.get(field).and_then(Value::as_str).unwrap_or_default();
+    let known = CLASSES.iter().find(|(_, group, kind)| (text("group"), text("kind")) == (*group, *kind));
+    let (Some((source, _, _)), Some(name @ Value::String(_))) = (known, class.remove("name")) else {
+        return Fields::new();
+    };
+    Fields::from_iter([("priorityClassName".to_owned(), name), ("priorityClassSource".to_owned(), (*source).into())])
+}
+
+/// A name without a source says too little for a reference.
+fn class_as_reference(fields: Fields) -> Fields {
+    let text = |field: &str| fields.get(field).and_then(Value::as_str).unwrap_or_default();
+    let known = CLASSES.iter().find(|(source, _, _)| text("priorityClassSource") == *source);
+    match (known, text("priorityClassName")) {
+        (None, _) | (_, "") => Fields::new(),
+        (Some((_, group, kind)), name) => {
+            Fields::from_iter([("priorityClassRef".to_owned(), json!({"group": group, "kind": kind, "name": name}))])
+        }
+    }
+}
+
+fn without_constraints(mut fields: Fields) -> Fields {
+    if let Some(Value::Object(request)) = fields.get_mut("topologyRequest") {
+        request.remove(CONSTRAINTS);
+    }
+    fields
+}
+
+fn placed(mut fields: Fields, rewrite: fn(&mut Fields)) -> Fields {
+    if let Some(Value::Object(assignment)) = fields.get_mut("topologyAssignment") {
+        rewrite(assignment);
+    }
+    fields
+}

@@ -1,0 +1,267 @@
+//! Laws of conversion over generated objects: what v1beta2 says survives v1beta1, what v1beta1 can say survives v1beta2, each
+//! version gets only fields it knows, and nothing whatever makes it fail. Start with the laws below; `generate.rs` makes objects
+//! from the schemas in `crds/`, `server.rs` does to them what an API server does. `BERTH_CASES` is the number of objects.
+
+mod generate;
+mod server;
+
+use std::time::Instant;
+
+use berth_api::conversion::{Version, convert, respond};
+use berth_api::labels::NOT_IN_V1BETA1;
+use generate::{Dice, broken, metadata};
+use serde_json::{Value, json};
+use server::{Kind, complete, kinds, prune};
+
+fn cases() -> u64 {
+    std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
+}
+
+/// Calls `law` with cases of all kinds in turn, and names the seed of one that fails.
+fn for_all(cases: u64, law: impl Fn(&Kind, &mut Dice) + std::panic::RefUnwindSafe) {
+    let kinds = kinds();
+    for seed in 1..=cases {
+        let kind = &kinds[(seed % kinds.len() as u64) as usize];
+        let kind_ref = std::panic::AssertUnwindSafe(kind);
+        let outcome = std::panic::catch_unwind(|| law(*kind_ref, &mut Dice::new(seed)));
+        assert!(outcome.is_ok(), "seed {seed}, kind {}", kind.name);
+    }
+}
+
+fn to(version: Version, object: &Value) -> Value {
+    let mut out = object.as_object().unwrap().clone();
+    convert(&mut out, version).unwrap();
+    Value::Object(out)
+}
+
+fn made(kind: &Kind, version: Version, dice: &mut Dice) -> Value {
+    let schema = if version == Version::V1beta1 { &kind.older } else { &kind.newer };
+    let mut object = generate::value(schema, "", dice);
+    complete(schema, &mut object);
+    object["apiVersion"] = json!(version.api_version());
+    object["kind"] = json!(kind.name);
+    object["metadata"] = metadata(NOT_IN_V1BETA1, dice);
+    object
+}
+
+/// The object with readable placements as sorted lists of domains, read here once more and independently.
+fn with_domains(mut object: Value) -> Value {
+    let Some(Value::Array(sets)) = object.pointer_mut("/status/admission/podSetAssignments") else { return object };
+    for set in sets {
+        if let Some(assignment) = set.get_mut("topologyAssignment")
+            && let Some(mut domains) = domains(assignment)
+        {
+            domains.sort();
+            assignment["slices"] = json!(domains);
+        }
+    }
+    object
+}
+
+fn domains(assignment: &Value) -> Option<Vec<(Vec<String>, i64)>> {
+    let mut out = Vec::new();
+    for slice in assignment["slices"].as_array()? {
+        let length = slice["domainCount"].as_u64()?;
+        let levels = slice["valuesPerLevel"].as_array()?;
+        if levels.len() != assignment["levels"].as_array()?.len() {
+            return None;
+        }
+        for index in 0..usize::try_from(length).ok()? {
+            let one_of = |choice: &Value, list: &Value| -> Option<Value> {
+                match (choice, list) {
+                    (Value::Null, Value::Array(list)) if list.len() as u64 == length => list.get(index).cloned(),
+                    (Value::Null, _) => None,
+                    (choice, Value::Null) => Some(choice.clone()),
+                    _ => None,
+                }
+            };
+            let mut values = Vec::new();
+            for level in levels {
+                let own = &level["individual"];
+                let root = one_of(&level["universal"], &own["roots"])?;
+                if level["universal"].is_string() && !own.is_null() {
+                    return None;
+                }
+                let part = |name: &str| own[name].as_str().unwrap_or_default().to_owned();
+                values.push(part("prefix") + root.as_str()? + &part("suffix"));
+            }
+            let counts = &slice["podCounts"];
+            out.push((values, one_of(&counts["universal"], &counts["individual"])?.as_i64()?));
+        }
+    }
+    Some(out)
+}
+
+#[test]
+fn v1beta2_survives_v1beta1() {
+    for_all(cases(), |kind, dice| {
+        let stored = made(kind, Version::V1beta2, dice);
+        let mut older = to(Version::V1beta1, &stored);
+        let mut known = older.clone();
+        prune(&kind.older, &mut known);
+        assert_eq!(known, older, "a field that v1beta1 does not know");
+        for field in ["name", "uid", "resourceVersion", "labels", "managedFields"] {
+            assert_eq!(older["metadata"][field], stored["metadata"][field], "{field} may not be touched");
+        }
+        complete(&kind.older, &mut older);
+        assert_eq!(with_domains(to(Version::V1beta2, &older)), with_domains(stored));
+    });
+}
+
+#[test]
+fn what_no_version_knows_is_left_alone() {
+    for_all(cases() / 10, |kind, dice| {
+        let mut stored = made(kind, Version::V1beta2, dice);
+        for place in [
+            "",
+            "/spec",
+            "/status",
+            "/spec/podSets/0",
+            "/spec/flavorFungibility",
+            "/status/admission/podSetAssignments/0",
+        ] {
+            if let Some(Value::Object(parent)) = stored.pointer_mut(place) {
+                parent.insert("fromTheFuture".to_owned(), json!({"a": [1]}));
+            }
+        }
+        let older = to(Version::V1beta1, &stored);
+        assert_eq!(older["fromTheFuture"], json!({"a": [1]}));
+        assert_eq!(with_domains(to(Version::V1beta2, &older)), with_domains(stored));
+    });
+}
+
+/// Removes what v1beta1 has a field for and v1beta2 has not, or what it says in two ways.
+fn sayable(kind: &Kind, object: &mut Value) {
+    let mut drop = |place: &str, fields: &[&str]| {
+        if let Some(Value::Object(parent)) = object.pointer_mut(place) {
+            fields.iter().for_each(|field| drop_field(parent, field));
+        }
+    };
+    drop("/metadata/annotations", &[NOT_IN_V1BETA1]);
+    match kind.name {
+        "ClusterQueue" => {
+            drop("/spec", &["admissionChecks"]);
+            drop("/status", &["pendingWorkloadsStatus"]);
+            drop("/status/fairSharing", &["admissionFairSharingStatus"]);
+        }
+        "Cohort" => drop("/status/fairSharing", &["admissionFairSharingStatus"]),
+        "LocalQueue" => drop("/status", &["flavors"]),
+        _ => {}
+    }
+    let Some(Value::Object(spec)) = object.get_mut("spec") else { return };
+    let empty = |value: Option<&Value>| value.and_then(Value::as_str).is_none_or(str::is_empty);
+    if empty(spec.get("priorityClassName")) || empty(spec.get("priorityClassSource")) {
+        drop_field(spec, "priorityClassName");
+        if spec.contains_key("priorityClassSource") {
+            spec.insert("priorityClassSource".to_owned(), json!(""));
+        }
+    }
+    if spec
+        .get("admissionChecksStrategy")
+        .is_some_and(|strategy| strategy["admissionChecks"].as_array().is_none_or(Vec::is_empty))
+    {
+        drop_field(spec, "admissionChecksStrategy");
+    }
+    if let Some(Value::Object(fungibility)) = spec.get_mut("flavorFungibility") {
+        fungibility
+            .values_mut()
+            .filter(|word| **word == "Borrow" || **word == "Preempt")
+            .for_each(|word| *word = json!("MayStopSearch"));
+    }
+    if let Some(config) = spec.get_mut("kubeConfig")
+        && config["location"] == ""
+    {
+        config["locationType"] = json!("Secret");
+    }
+}
+
+fn drop_field(parent: &mut serde_json::Map<String, Value>, field: &str) {
+    parent.remove(field);
+}
+
+#[test]
+fn v1beta1_survives_v1beta2() {
+    for_all(cases(), |kind, dice| {
+        let raw = made(kind, Version::V1beta1, dice);
+        let newer = to(Version::V1beta2, &raw);
+        let mut known = newer.clone();
+        prune(&kind.newer, &mut known);
+        assert_eq!(known, newer, "a field that v1beta2 does not know");
+        assert_eq!(newer["metadata"].pointer("/annotations").and_then(|all| all.get(NOT_IN_V1BETA1)), None);
+        let again = to(Version::V1beta2, &to(Version::V1beta1, &newer));
+        assert_eq!(again, newer, "once stored it stays");
+
+        let mut written = raw;
+        sayable(kind, &mut written);
+        let mut read = to(Version::V1beta1, &to(Version::V1beta2, &written));
+        complete(&kind.older, &mut read);
+        assert_eq!(read, written);
+    });
+}
+
+#[test]
+fn nothing_makes_it_fail() {
+    for_all(cases(), |kind, dice| {
+        let version = if dice.one_in(2) { Version::V1beta1 } else { Version::V1beta2 };
+        let mut object = made(kind, version, dice);
+        let mut parts = json!({"metadata": object["metadata"], "spec": object["spec"], "status": object["status"]});
+        for _ in 0..=dice.below(3) {
+            broken(&mut parts, dice);
+        }
+        let Value::Object(parts) = parts else { return };
+        object.as_object_mut().unwrap().extend(parts);
+        let older = to(Version::V1beta1, &to(Version::V1beta2, &object));
+        let newer = to(Version::V1beta2, &to(Version::V1beta1, &object));
+        assert_eq!((&older["kind"], &newer["kind"]), (&json!(kind.name), &json!(kind.name)));
+    });
+}
+
+/// A Workload of four pod sets on `nodes` nodes, with pods of some length.
+fn workload(nodes: usize) -> Value {
+    let variables: Vec<Value> =
+        (0..60).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "some value of it"})).collect();
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "registry/image:tag", "env": variables}]}});
+    let sets: Vec<Value> =
+        (0..4).map(|n| json!({"name": format!("set-{n}"), "count": 1, "template": template})).collect();
+    let roots: Vec<String> = (0..nodes).map(|n| format!("{n:05}")).collect();
+    let placement = json!({"levels": ["kubernetes.io/hostname"], "slices": [{
+        "domainCount": nodes, "podCounts": {"universal": 1},
+        "valuesPerLevel": [{"individual": {"prefix": "gke-cluster-pool-node-", "roots": roots}}],
+    }]});
+    let assigned: Vec<Value> = (0..4).map(|n| json!({"name": format!("set-{n}"), "topologyAssignment": if n == 0 { placement.clone() } else { Value::Null }})).collect();
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "n", "namespace": "team"},
+        "spec": {"queueName": "q", "podSets": sets, "preemptionGates": [{"name": "g"}]},
+        "status": {"admission": {"clusterQueue": "q", "podSetAssignments": assigned}},
+    })
+}
+
+#[test]
+fn time_per_object() {
+    for nodes in [8, 1000] {
+        let mut object = workload(nodes);
+        let mut version = Version::V1beta1;
+        let rounds = 400;
+        let (mut alone, mut whole, mut bytes) = (0, 0, 0);
+        for _ in 0..rounds {
+            let review =
+                json!({"request": {"uid": "u", "desiredAPIVersion": version.api_version(), "objects": [object]}})
+                    .to_string();
+            bytes = bytes.max(review.len());
+            let start = Instant::now();
+            let answer = respond(review.as_bytes()).unwrap();
+            whole += start.elapsed().as_nanos();
+            assert!(answer.len() > 1000);
+            let fields = object.as_object_mut().unwrap();
+            let start = Instant::now();
+            convert(fields, version).unwrap();
+            alone += start.elapsed().as_nanos();
+            version = if version == Version::V1beta1 { Version::V1beta2 } else { Version::V1beta1 };
+        }
+        println!(
+            "conversion of a Workload on {nodes} nodes, up to {bytes} bytes: {} us, with reading and writing the review {} us",
+            alone / rounds / 1000,
+            whole / rounds / 1000
+        );
+    }
+}
