@@ -202,19 +202,22 @@ async fn others_go_on(s: &Scenario<'_>, name: &str) -> Result<()> {
 async fn bad_objects_never_stop_the_others() -> Result<()> {
     let options = ManagerOptions { config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
     let mut stage = Stage::start("bad-input", &[Pool::cpu("cpu", 2, Tier::OnDemand)], options).await?;
-    let mut outcome = while_it_runs(&stage).await;
-    if outcome.is_ok() {
-        outcome = stage.manager.restart().await;
-    }
-    if outcome.is_ok() {
-        outcome = after_a_restart(&stage).await;
-    }
-    let outcome = match outcome {
+    let outcome = match all(&mut stage).await {
         Ok(()) => Ok(()),
         Err(e) => Err(anyhow::anyhow!(stage.failure("bad-input", &e).await)),
     };
     stage.stop().await;
     outcome
+}
+
+async fn all(stage: &mut Stage) -> Result<()> {
+    while_it_runs(stage).await?;
+    let holder = holder_turns_bad(&again(stage)).await?;
+    stage.manager.restart().await?;
+    holder_turns_good(&again(stage), &holder).await.context("after a restart on a holder that cannot be read")?;
+    rules_hold_again(&again(stage)).await?;
+    stage.manager.restart().await?;
+    after_a_restart(stage).await
 }
 
 /// A restart must not wait for the old process's lease.
@@ -253,20 +256,22 @@ async fn while_it_runs(stage: &Stage) -> Result<()> {
     s.object_is(CLUSTER_QUEUE, &turned, "Active", |q| condition(q, "Active") == "True").await?;
     CLUSTER_QUEUE.patch(&s.client, "", &turned, &json!({"spec": "text", "metadata": {"finalizers": null}})).await?;
     CLUSTER_QUEUE.delete(&s.client, "", &turned).await?;
-    stage.manager.recomputes().await?;
-    holder_turns_bad(s).await?;
+    stage.manager.recomputes().await
+}
+
+async fn rules_hold_again(s: &Scenario<'_>) -> Result<()> {
     tighten(s).await?;
     others_go_on(s, "after").await?;
     judged(s).await
 }
 
-/// A workload that holds quota cannot be read any more: its quota stays charged, its job goes on, and when it can be read again
-/// all is as before.
-async fn holder_turns_bad(s: &Scenario<'_>) -> Result<()> {
+/// A workload that holds quota cannot be read any more: its quota stays charged and its job goes on. The result is the workload
+/// as it was.
+async fn holder_turns_bad(s: &Scenario<'_>) -> Result<Value> {
     let before = s.workload_of("running").await?.context("workload of the running job")?;
-    let name = text(&before, "/metadata/name");
+    let name = text(&before, "/metadata/name").to_owned();
     let undecodable = undecodable_workloads(s.stage).await?;
-    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"podSets": "x"}})).await?;
+    WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"spec": {"podSets": "x"}})).await?;
     wait::until(wait::STEP, "Berth has met the bad workload", || async {
         let now = undecodable_workloads(s.stage).await?;
         Ok(Seen::when(now > undecodable, || format!("{now} undecodable workloads")))
@@ -274,16 +279,31 @@ async fn holder_turns_bad(s: &Scenario<'_>) -> Result<()> {
     .await?;
     s.create(s.job("too-much").cpu("2").endless()).await?;
     s.pending("too-much").await?;
+    still_charged(s).await?;
+    Ok(before)
+}
+
+/// Nobody gets the quota of a holder that cannot be read, and its job goes on.
+async fn still_charged(s: &Scenario<'_>) -> Result<()> {
     s.stays_pending("too-much").await?;
     // What a fresh list says of it is what the watch made of it.
     s.stage.manager.recomputes().await?;
     let running = s.get_job("running").await?;
     ensure!(running["spec"]["suspend"] == json!(false), "its job was stopped");
+    Ok(())
+}
+
+/// Who never saw the holder as it was charges it as well; when it can be read again all is as before.
+async fn holder_turns_good(s: &Scenario<'_>, before: &Value) -> Result<()> {
+    // That others are admitted says that the restarted one decides.
+    others_go_on(s, "beside-the-holder").await?;
+    still_charged(s).await?;
+    let name = text(before, "/metadata/name");
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"podSets": before["spec"]["podSets"]}})).await?;
     others_go_on(s, "small").await?;
     s.remove("too-much").await?;
     let after = s.workload_of("running").await?.context("workload of the running job, afterwards")?;
-    ensure!(text(&after, "/metadata/uid") == text(&before, "/metadata/uid"), "it was made anew");
+    ensure!(text(&after, "/metadata/uid") == text(before, "/metadata/uid"), "it was made anew");
     ensure!(condition(&after, "Admitted") == "True", "it lost its admission: {}", after["status"]);
     Ok(())
 }
