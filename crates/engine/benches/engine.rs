@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 use berth_engine::*;
 use criterion::{BatchSize, Criterion, Throughput};
 
+/// The allocator of the shipped binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NOW: Millis = Millis(1_000_000);
 const ALL: Limits = Limits { max_admissions: usize::MAX };
 
@@ -116,6 +120,21 @@ fn drain(world: &mut World) -> (usize, u64) {
     }
 }
 
+/// Prints how many admissions and heads a second eleven drains made: the median and the range.
+fn report_drain(name: &str, full: impl Fn() -> World) {
+    let (mut times, mut counts) = (Vec::new(), (0, 0));
+    for _ in 0..11 {
+        let mut world = full();
+        timed(&mut times, || counts = drain(&mut world));
+    }
+    times.sort();
+    let rate = |count: f64, at: usize| count / 1000.0 / times[at].as_secs_f64();
+    let line = |count: f64| format!("{:.0} ({:.0} to {:.0})", rate(count, 5), rate(count, 10), rate(count, 0));
+    let (admissions, heads) = counts;
+    println!("{name}: {admissions} admissions, {heads} heads");
+    println!("{name}: thousand admissions/s {}, thousand heads/s {}", line(admissions as f64), line(heads as f64));
+}
+
 fn drains(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("drain");
     group.sample_size(10).measurement_time(Duration::from_secs(10));
@@ -126,15 +145,16 @@ fn drains(criterion: &mut Criterion) {
         ("1 queue x 20000", 1, 1, 20_000, 20_000, false),
         ("30 queues x 500, fair sharing", 5, 6, 500, 20_000, true),
     ] {
-        let mut once = world(cohorts, queues, nominal, Some(100_000), fair);
-        fill(&mut once, cohorts, queues, each);
-        println!("{name}: {} heads for {} admissions", drain(&mut once).1, cohorts * queues * each);
-        group.throughput(Throughput::Elements((cohorts * queues * each) as u64));
         let full = || {
             let mut world = world(cohorts, queues, nominal, Some(100_000), fair);
             fill(&mut world, cohorts, queues, each);
             world
         };
+        let filter = std::env::args().find(|argument| argument.starts_with("drain"));
+        if filter.is_none_or(|filter| format!("drain/{name}").contains(&filter)) {
+            report_drain(name, full);
+        }
+        group.throughput(Throughput::Elements((cohorts * queues * each) as u64));
         group.bench_function(name, |bencher| {
             bencher.iter_batched_ref(
                 full,
