@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::balance::{Units, Usage, amount};
 use crate::ids::{FlavorId, ResourceId};
 use crate::model::{PendingReason, PodSetAssignment};
-use crate::store::{Progress, Store};
+use crate::store::{PodSet, Progress, Store};
+use crate::why::{Said, Why, distinct_texts, unfit};
 
 /// How a flavor can be had; later is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,19 +108,18 @@ pub(crate) struct Attempt {
     pub(crate) mode: Mode,
     pub(crate) borrow: u32,
     pub(crate) possibility: Option<PreemptionPossibility>,
-    pub(crate) reasons: Vec<String>,
+    pub(crate) reasons: Vec<Why>,
     pub(crate) no_fit: Option<PendingReason>,
 }
 
 /// Result for one pod set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSetResult {
-    pub(crate) name: String,
     pub(crate) count: i64,
     /// Requests of all pods, by resource name.
     pub(crate) requests: Vec<(ResourceId, Units)>,
     pub(crate) choices: Vec<Choice>,
-    pub(crate) reasons: Vec<String>,
+    pub(crate) reasons: Vec<Why>,
     pub(crate) attempts: Vec<Attempt>,
 }
 
@@ -160,20 +160,25 @@ impl Assignment {
     }
 
     /// Why it is not a plain fit, in Kueue's words; empty when it is.
-    pub(crate) fn message(&self) -> String {
-        let mut parts = Vec::new();
-        for pod_set in self.pod_sets.iter().filter(|p| !p.reasons.is_empty()) {
-            let mut reasons: Vec<&str> = pod_set.reasons.iter().map(String::as_str).collect();
-            reasons.sort_unstable();
-            parts.push(format!("couldn't assign flavors to pod set {}: {}", pod_set.name, reasons.join(", ")));
-        }
-        parts.join("; ")
+    pub(crate) fn message(&self, store: &Store, asked: &[PodSet]) -> String {
+        unfit(store, self.named(asked).map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
+    }
+
+    /// Results with the names of the pod sets that were asked for.
+    pub(crate) fn named<'a>(&'a self, asked: &'a [PodSet]) -> impl Iterator<Item = (&'a str, &'a PodSetResult)> {
+        asked.iter().map(|pod_set| pod_set.spec.name.as_str()).zip(&self.pod_sets)
+    }
+
+    /// Takes out why it is not a plain fit, to be told later.
+    pub(crate) fn take_unfit(&mut self, leaving: Option<usize>) -> Said {
+        let unfit = self.pod_sets.iter_mut().enumerate().filter(|(_, pod_set)| !pod_set.reasons.is_empty());
+        Said::Unfit(unfit.map(|(at, pod_set)| (at, std::mem::take(&mut pod_set.reasons))).collect(), leaving)
     }
 
     /// The flavors that were considered, where more was found than a plain fit.
-    pub(crate) fn considered(&self, store: &Store) -> Option<String> {
+    pub(crate) fn considered(&self, store: &Store, asked: &[PodSet]) -> Option<String> {
         let mut parts = Vec::new();
-        for pod_set in &self.pod_sets {
+        for (name, pod_set) in self.named(asked) {
             let attempts: Vec<String> = pod_set
                 .attempts
                 .iter()
@@ -181,15 +186,15 @@ impl Assignment {
                 .map(|attempt| attempt.text(store))
                 .collect();
             if !attempts.is_empty() {
-                parts.push(format!("{}: {}", pod_set.name, attempts.join(", ")));
+                parts.push(format!("{name}: {}", attempts.join(", ")));
             }
         }
         (!parts.is_empty()).then(|| parts.join(" | "))
     }
 
     /// What `status.admission` gets.
-    pub(crate) fn given(&self, store: &Store) -> Vec<PodSetAssignment> {
-        let given = |pod_set: &PodSetResult| {
+    pub(crate) fn given(&self, store: &Store, asked: &[PodSet]) -> Vec<PodSetAssignment> {
+        let given = |(name, pod_set): (&str, &PodSetResult)| {
             let mut flavors = BTreeMap::new();
             let mut usage = BTreeMap::new();
             for choice in &pod_set.choices {
@@ -198,9 +203,9 @@ impl Assignment {
                 flavors.insert(resource.clone(), store.flavor(choice.flavor).to_owned());
                 usage.insert(resource, amount(requested));
             }
-            PodSetAssignment { name: pod_set.name.clone(), count: pod_set.count, flavors, usage }
+            PodSetAssignment { name: name.to_owned(), count: pod_set.count, flavors, usage }
         };
-        self.pod_sets.iter().map(given).collect()
+        self.named(asked).map(given).collect()
     }
 }
 
@@ -213,9 +218,9 @@ impl Attempt {
         if self.borrow > 0 {
             text.push_str(&format!(";borrow={}", self.borrow));
         }
-        for reason in &self.reasons {
+        for reason in distinct_texts(store, &self.reasons) {
             text.push(';');
-            text.push_str(reason);
+            text.push_str(&reason);
         }
         text.push(')');
         text

@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::assignment::{Assignment, Choice, Mode};
 use crate::effects::Run;
 use crate::flavors::Pins;
 use crate::ids::{NodeId, QueueId, WorkloadId};
-use crate::model::{Admission, Eviction, Millis, PendingReason, Verdict};
+use crate::model::{Admission, Eviction, Millis, PendingReason};
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
 use crate::store::{Phase, Place, Progress, Workload};
 use crate::tree::Trial;
+use crate::why::{Finding, Said};
 use crate::world::World;
 
 /// Where a head goes after its cycle.
@@ -37,16 +40,19 @@ pub(crate) struct Entry {
     pub(crate) assignment: Assignment,
     pub(crate) targets: Vec<Target>,
     pub(crate) requeue: Requeue,
-    pub(crate) verdict: Option<(PendingReason, String)>,
+    pub(crate) verdict: Option<Finding>,
 }
+
+/// The trees that take part in a plan, each with its queues that have heads.
+pub(crate) type Lines = Vec<(NodeId, Vec<QueueId>)>;
 
 /// What cycles did, for the plan.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) admissions: Vec<Admission>,
     pub(crate) evictions: Vec<Eviction>,
-    /// Last verdict per workload, with the order in which they came.
-    pub(crate) verdicts: BTreeMap<WorkloadId, Verdict>,
+    /// Last finding per workload, with the order in which they came.
+    pub(crate) findings: FxHashMap<WorkloadId, Finding>,
     pub(crate) leading: Vec<WorkloadId>,
     /// How many heads were looked at.
     pub(crate) heads: u64,
@@ -61,12 +67,20 @@ pub(crate) struct Report {
 }
 
 impl World {
-    /// Runs one cycle over the heads of the live trees. Admits at most `room` workloads.
-    pub(crate) fn run_cycle(&mut self, now: Millis, room: usize, report: &mut Report) {
+    /// Runs one cycle over the heads of the lines. Admits at most `room` workloads.
+    pub(crate) fn run_cycle(&mut self, now: Millis, room: usize, lines: &mut Lines, report: &mut Report) {
         self.cycle += 1;
         report.moved.clear();
         report.scanning.clear();
-        let heads = self.pop_heads();
+        let mut heads = Vec::new();
+        for (_, queues) in lines {
+            // A queue without heads gets none before the next plan.
+            queues.retain(|queue| {
+                let head = self.head(*queue);
+                heads.extend(head.map(|workload| (*queue, workload)));
+                head.is_some()
+            });
+        }
         let mut entries = Vec::with_capacity(heads.len());
         let mut finished = Vec::with_capacity(heads.len());
         for (queue, workload) in heads {
@@ -108,18 +122,21 @@ impl World {
         }
     }
 
-    fn pop_heads(&mut self) -> Vec<(QueueId, WorkloadId)> {
-        let mut heads = Vec::new();
+    /// The queues of the live trees that have heads, parked workloads woken where something changed.
+    pub(crate) fn lines(&mut self) -> Lines {
+        let mut lines = Vec::with_capacity(self.live.len());
         for root in self.live.clone() {
-            for node in self.tree.bottom_up(root) {
-                let Some(queue) = self.store.queue_of_node.get(&node).copied() else { continue };
+            let queues = Arc::clone(&self.tree.nodes[root].queues);
+            let mut line = Vec::new();
+            for queue in queues.iter().copied() {
                 if self.store.queues[queue].active {
                     self.wake_queue(queue, root);
-                    heads.extend(self.pop(queue).map(|workload| (queue, workload)));
+                    line.extend(Some(queue).filter(|queue| self.store.queues[*queue].pending.has_heads()));
                 }
             }
+            lines.push((root, line));
         }
-        heads
+        lines
     }
 
     /// Makes parked workloads active if something in the tree changed since.
@@ -152,20 +169,44 @@ impl World {
         self.store.queues[queue].pending.push(class, lane, key, id);
     }
 
-    pub(crate) fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
+    /// The workload of a queue that is to be looked at next.
+    fn head(&self, queue: QueueId) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         let sticky = pending.sticky.filter(|id| {
             self.store.workload(*id).is_some_and(|workload| {
                 matches!(workload.phase, Phase::Pending(Place::Class)) && pending.is_active(workload.class)
             })
         });
-        let id = self.first_in_line(queue, sticky)?;
-        let workload = self.store.workload_mut(id)?;
-        workload.phase = Phase::Pending(Place::InFlight);
-        let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
-        let lane = self.lane(queue, local_queue);
-        self.store.queues[queue].pending.take(class, lane, key, id);
+        self.first_in_line(queue, sticky)
+    }
+
+    /// Takes the head of a queue out of it.
+    pub(crate) fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
+        let id = self.head(queue)?;
+        self.take_out(queue, id, Place::InFlight);
         Some(id)
+    }
+
+    /// Takes a workload out of its class.
+    pub(crate) fn take_out(&mut self, queue: QueueId, id: WorkloadId, place: Place) {
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        let old = std::mem::replace(&mut workload.phase, Phase::Pending(place));
+        if matches!(old, Phase::Pending(Place::Class)) {
+            let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
+            let lane = self.lane(queue, local_queue);
+            self.store.queues[queue].pending.take(class, lane, key, id);
+        }
+    }
+
+    /// Puts a workload back that was looked at, or leaves it where it is.
+    fn stay(&mut self, queue: QueueId, id: WorkloadId) {
+        match self.store.workload(id) {
+            Some(workload) if matches!(workload.phase, Phase::Pending(Place::Class)) => {
+                let class = workload.class;
+                self.store.queues[queue].pending.stay(class, id);
+            }
+            _ => self.push(queue, id),
+        }
     }
 
     /// The lane with the lowest usage goes first, in it the workload that waits for its victims.
@@ -195,19 +236,19 @@ impl World {
     }
 
     /// Why a head can not even be nominated.
-    fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, (PendingReason, String))> {
+    fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, Finding)> {
         let workload = self.store.workload(id)?;
         if !self.is_selected(queue, workload) {
-            let text = "workload namespace doesn't match ClusterQueue selector".to_owned();
+            let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
         if let Some(text) = &workload.refused {
-            return Some((Requeue::Park, (PendingReason::Misconfigured, text.to_string())));
+            return Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text.to_string()))));
         }
         let pod_sets = &self.store.classes[workload.class].pod_sets;
         let asks_topology = pod_sets.iter().find(|pod_set| pod_set.spec.topology_request)?;
         let text = format!("pod set {}: topologyRequest is not supported yet", asks_topology.spec.name);
-        Some((Requeue::Park, (PendingReason::Misconfigured, text)))
+        Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text))))
     }
 
     fn nominate(&mut self, queue: QueueId, id: WorkloadId) -> Option<Entry> {
@@ -241,9 +282,11 @@ impl World {
         if entries.len() < 2 {
             return entries;
         }
-        let mut keyed: Vec<(Nominee, Entry)> = entries.into_iter().map(|entry| (self.nominee(&entry), entry)).collect();
-        keyed.sort_by(|a, b| a.0.compare(&b.0, &self.options.gates));
-        keyed.into_iter().map(|(_, entry)| entry).collect()
+        // Entries are large: only what decides is sorted.
+        let mut order: Vec<(Nominee, usize)> = entries.iter().map(|entry| self.nominee(entry)).zip(0..).collect();
+        order.sort_unstable_by(|a, b| a.0.compare(&b.0, &self.options.gates));
+        let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
+        order.into_iter().filter_map(|(_, at)| entries.get_mut(at)?.take()).collect()
     }
 
     fn process(&mut self, mut entry: Entry, now: Millis, run: &mut Run, report: &mut Report) -> Entry {
@@ -253,33 +296,32 @@ impl World {
             return entry;
         }
         let fits = self.refresh(&mut entry, run, report);
-        let message = entry.assignment.message();
         let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
-        let waiting = |text: &str| Some((PendingReason::WaitingForQuota, text.to_owned()));
+        let waiting = |said: Said| Some((PendingReason::WaitingForQuota, said));
         match entry.assignment.mode() {
             Mode::NoFit => {
                 let reason = entry.assignment.no_fit.unwrap_or(PendingReason::NoMatchingFlavor);
                 entry.requeue = Requeue::NoRoom;
-                entry.verdict = Some((reason, message));
+                entry.verdict = Some((reason, entry.assignment.take_unfit(None)));
             }
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = Requeue::NoRoom;
-                entry.verdict = waiting(&message);
                 self.reserve(&entry, run);
+                entry.verdict = waiting(entry.assignment.take_unfit(None));
             }
             Mode::DeferredFit => {
                 let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";
                 entry.requeue = Requeue::PendingPreemption;
-                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, text.to_owned()));
+                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, Said::Plainly(text)));
                 self.await_victims(&mut entry);
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
             }
             mode if overlaps || !fits => {
-                entry.verdict = waiting(if overlaps {
+                entry.verdict = waiting(Said::Plainly(if overlaps {
                     "Workload has overlapping preemption targets with another workload"
                 } else {
                     "Workload no longer fits after processing another workload"
-                });
+                }));
                 if mode == Mode::Preempt {
                     *report.skipped_preemptions.entry(entry.queue).or_default() += 1;
                 }
@@ -290,8 +332,8 @@ impl World {
                 self.evict(&entry, run, report);
                 entry.requeue = Requeue::PendingPreemption;
                 self.await_victims(&mut entry);
-                let text = format!("{message}. Pending the preemption of {count} workload(s)");
-                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, text));
+                let unfit = entry.assignment.take_unfit(Some(count));
+                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, unfit));
             }
             Mode::Fit => {
                 entry.requeue = Requeue::Admitted;
@@ -369,7 +411,7 @@ impl World {
 
     pub(crate) fn put_back(&mut self, entry: Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
-            report.verdicts.remove(&entry.workload);
+            report.findings.remove(&entry.workload);
             return;
         }
         let Entry { queue, workload: id, assignment, requeue, verdict, .. } = entry;
@@ -377,9 +419,6 @@ impl World {
         let is_strict = self.store.queues[queue].is_strict();
         let Some(workload) = self.store.workload_mut(id) else { return };
         let class = workload.class;
-        let verdict = verdict.inspect(|(reason, message)| {
-            workload.verdict = Some((*reason, Arc::from(message.as_str())));
-        });
         // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
         let missed = assignment.resumed && requeue == Requeue::NoRoom;
         let has_pending_flavors = assignment.progress.has_pending_flavors() || missed;
@@ -393,14 +432,14 @@ impl World {
             };
         match requeue {
             _ if stays => {
-                self.push(queue, id);
+                self.stay(queue, id);
                 if has_pending_flavors {
                     let flavors = self.store.queues[queue].groups.iter().map(|group| group.flavors.len()).max();
                     report.scanning.insert(root, flavors.unwrap_or(0) + 1);
                 }
             }
             Requeue::NoRoom => {
-                self.push(queue, id);
+                self.stay(queue, id);
                 let reason = verdict.as_ref().map_or(PendingReason::WaitingForQuota, |(reason, _)| *reason);
                 // One by one: appending a whole set would rebuild all notices, whoever they are for.
                 let told = self.store.queues[queue].pending.park(class, reason);
@@ -418,17 +457,14 @@ impl World {
             }
         }
         self.changed_queues.insert(queue);
-        if let (Some((reason, message)), Some(workload)) = (verdict, self.store.workload(id)) {
-            let verdict = Verdict { uid: workload.uid.to_string(), reason, message, leading: true };
-            report.verdicts.insert(id, verdict);
+        if let Some(finding) = verdict {
+            report.findings.insert(id, finding);
             report.leading.push(id);
         }
     }
 
     fn set_aside(&mut self, queue: QueueId, id: WorkloadId, place: Place, root: NodeId, report: &mut Report) {
-        if let Some(workload) = self.store.workload_mut(id) {
-            workload.phase = Phase::Pending(place);
-        }
+        self.take_out(queue, id, place);
         let pending = &mut self.store.queues[queue].pending;
         if place == Place::Mismatched {
             pending.mismatched.insert(id);

@@ -7,7 +7,7 @@ use crate::balance::{INF, Usage, plus};
 use crate::cycle::{Entry, Report};
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
-use crate::store::Held;
+use crate::store::{Held, Place};
 use crate::world::World;
 
 /// State of one cycle.
@@ -81,6 +81,7 @@ impl World {
     }
 
     pub(crate) fn admit(&mut self, entry: &Entry, now: Millis, report: &mut Report) {
+        self.take_out(entry.queue, entry.workload, Place::InFlight);
         let queue = &mut self.store.queues[entry.queue];
         let checks = queue.spec.as_ref().map(|spec| spec.admission_checks.clone()).unwrap_or_default();
         queue.pending.total = queue.pending.total.saturating_sub(1);
@@ -89,8 +90,9 @@ impl World {
         let node = queue.node;
         let Some(workload) = self.store.workload(entry.workload) else { return };
         let (uid, local_queue) = (workload.uid.to_string(), workload.local_queue);
-        self.store.local_queues[local_queue].pending.remove(&entry.workload);
-        let pod_sets = entry.assignment.given(&self.store);
+        let asked = &self.store.classes[workload.class].pod_sets;
+        let pod_sets = entry.assignment.given(&self.store, asked);
+        let flavors_considered = entry.assignment.considered(&self.store, asked);
         let applies = |flavors: &BTreeSet<String>| {
             flavors.is_empty() || pod_sets.iter().any(|given| given.flavors.values().any(|f| flavors.contains(f)))
         };
@@ -100,10 +102,11 @@ impl World {
             uid,
             cluster_queue,
             admission_checks,
-            flavors_considered: entry.assignment.considered(&self.store),
+            flavors_considered,
             pod_sets,
         });
         report.moved.insert(self.tree.root(node));
+        self.store.local_queues[local_queue].pending.remove(&entry.workload);
         let usage = entry.assignment.usage.clone();
         self.charge(entry.queue, entry.workload, &usage);
         self.hold(entry.workload, Held { queue: entry.queue, usage, at: now, evicted: false, assumed: true });

@@ -270,9 +270,9 @@ impl World {
 
     /// Objects whose figures or readiness changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
-        let cluster_queues = std::mem::take(&mut self.changed_queues);
-        let local_queues = std::mem::take(&mut self.changed_local_queues);
-        let cohorts = std::mem::take(&mut self.changed_cohorts);
+        let cluster_queues = self.changed_queues.take();
+        let local_queues = self.changed_local_queues.take();
+        let cohorts = self.changed_cohorts.take();
         Changed {
             cluster_queues: cluster_queues.into_iter().map(|id| self.store.queues[id].name.clone()).collect(),
             local_queues: local_queues.into_iter().map(|id| self.store.local_queue_names.key(id).clone()).collect(),

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use crate::assignment::{Assignment, Attempt, Choice, Granular, Mode, PodSetResult, PreemptionPossibility};
-use crate::balance::{INF, Units, accumulate, amount, in_usage};
+use crate::balance::{INF, Units, accumulate, in_usage};
 use crate::ids::{CellId, FlavorId, ResourceId};
 use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
 use crate::model::{FlavorFungibility, FlavorSpec, Fungibility, PendingReason, PreemptionPolicy};
 use crate::store::{Group, PodSet, Progress, Queue, Store};
 use crate::tree::Tree;
+use crate::why::Why;
 
 /// Search for victims for one cell: quantity wanted there, giving the possibility and the borrowing level afterwards.
 pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (PreemptionPossibility, u32) + 'o;
@@ -75,15 +76,6 @@ fn more_severe(a: Option<PendingReason>, b: Option<PendingReason>) -> Option<Pen
     if severity(a) >= severity(b) { a } else { b }
 }
 
-/// Text of an amount in messages.
-pub(crate) fn shown(store: &Store, resource: ResourceId, value: Units) -> String {
-    if value >= INF {
-        "<unlimited>".to_owned()
-    } else {
-        berth_quantity::format(store.resource(resource), amount(value))
-    }
-}
-
 /// Requests of `count` pods, with `pods` where the queue covers it, by resource name.
 pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i64) -> Vec<(ResourceId, Units)> {
     let mut requests: Vec<(ResourceId, Units)> =
@@ -133,7 +125,6 @@ fn assign_pod_set(
 ) -> PodSetResult {
     let Some(pod_set) = request.pod_sets.get(index) else { return PodSetResult::default() };
     let mut result = PodSetResult {
-        name: pod_set.spec.name.clone(),
         count,
         requests: requests(store, request.queue, pod_set, count),
         ..PodSetResult::default()
@@ -145,7 +136,7 @@ fn assign_pod_set(
             }
             result.choices.clear();
             result.attempts.clear();
-            result.reasons = vec![format!("resource {} unavailable in ClusterQueue", store.resource(resource))];
+            result.reasons = vec![Why::Uncovered(resource)];
             break;
         };
         if result.flavor_of(resource).is_some() {
@@ -162,7 +153,7 @@ fn assign_pod_set(
             result.reasons = found.reasons;
             break;
         }
-        merge_attempts(store, &mut result.attempts, found.attempts, group, resource);
+        merge_attempts(&mut result.attempts, found.attempts, group, resource);
         result.choices.extend(found.choices);
         result.reasons.extend(found.reasons);
     }
@@ -201,7 +192,7 @@ struct Scan<'a> {
 #[derive(Default)]
 struct Found {
     choices: Vec<Choice>,
-    reasons: Vec<String>,
+    reasons: Vec<Why>,
     attempts: Vec<Attempt>,
 }
 
@@ -215,18 +206,15 @@ impl Scan<'_> {
         let mut last = None;
         for (at, flavor) in self.group.flavors.iter().copied().enumerate().skip(self.start) {
             last = Some(at);
-            let name = self.store.flavor(flavor);
             if !self.is_pinned(flavor) {
-                let resource = self.store.resource(self.resource);
-                found.reasons.push(format!(
-                    "skipping flavor {name} as it is not found in the nomination mapping for resource {resource}"
-                ));
+                found.reasons.push(Why::Unpinned(flavor, self.resource));
                 continue;
             }
             if self.request.allowed.is_some_and(|allowed| !allowed.contains(&flavor)) {
                 continue;
             }
             if let Some(reason) = self.mismatch(flavor) {
+                let reason = Why::Mismatch(reason.into_boxed_str());
                 found.reasons.push(reason.clone());
                 found.attempts.push(Attempt {
                     flavor,
@@ -323,8 +311,8 @@ impl Scan<'_> {
         let mut choices = Vec::with_capacity(wanted.len());
         for (resource, value) in wanted.iter().copied() {
             let (mode, borrow, reason) = self.quota(tree, flavor, resource, value, oracle);
-            if let Some((text, no_fit)) = reason {
-                attempt.reasons.push(text);
+            if let Some((why, no_fit)) = reason {
+                attempt.reasons.push(why);
                 attempt.no_fit = more_severe(attempt.no_fit, no_fit);
             }
             attempt.borrow = attempt.borrow.max(borrow);
@@ -340,7 +328,6 @@ impl Scan<'_> {
         }
         attempt.mode = level.0.mode();
         attempt.possibility = level.0.possibility();
-        attempt.reasons.sort();
         (level, choices, attempt)
     }
 
@@ -351,35 +338,22 @@ impl Scan<'_> {
         resource: ResourceId,
         value: Units,
         oracle: &mut Oracle<'_>,
-    ) -> (Granular, u32, Option<(String, Option<PendingReason>)>) {
+    ) -> (Granular, u32, Option<(Why, Option<PendingReason>)>) {
         let (store, queue) = (self.store, self.request.queue);
         let Some(cell) = store.find_cell(flavor, resource) else { return (Granular::NoFit, 0, None) };
         let assumed = in_usage(self.assumed, cell);
         let total = assumed + value;
-        let names = (store.resource(resource), store.flavor(flavor));
         let potential = tree.potential(queue.node, cell);
         if total > potential {
-            let text = format!(
-                "insufficient quota for {} in flavor {}, previously considered podsets requests ({}) + current podset request ({}) > maximum capacity ({})",
-                names.0,
-                names.1,
-                shown(store, resource, assumed),
-                shown(store, resource, value),
-                shown(store, resource, potential),
-            );
-            return (Granular::NoFit, 0, Some((text, Some(PendingReason::ExceedsMaxQuota))));
+            let why = Why::Exceeds(flavor, resource, [assumed, value, potential]);
+            return (Granular::NoFit, 0, Some((why, Some(PendingReason::ExceedsMaxQuota))));
         }
         let (borrow, may_reclaim) = tree.height_that_fits(queue.node, cell, total);
         let available = tree.available(queue.node, cell);
         if total <= available {
             return (Granular::Fit, borrow, None);
         }
-        let text = format!(
-            "insufficient unused quota for {} in flavor {}, {} more needed",
-            names.0,
-            names.1,
-            shown(store, resource, total - available),
-        );
+        let why = Why::Lacks(flavor, resource, total - available);
         if tree.cell(queue.node, cell).nominal >= total || may_reclaim || self.can_preempt_while_borrowing() {
             let (possibility, borrow) = oracle(store, tree, cell, total);
             let mode = match possibility {
@@ -387,9 +361,9 @@ impl Scan<'_> {
                 PreemptionPossibility::Preempt => Granular::Preempt,
                 PreemptionPossibility::Reclaim => Granular::Reclaim,
             };
-            return (mode, borrow, Some((text, None)));
+            return (mode, borrow, Some((why, None)));
         }
-        (Granular::NoFit, borrow, Some((text, Some(PendingReason::WaitingForQuota))))
+        (Granular::NoFit, borrow, Some((why, Some(PendingReason::WaitingForQuota))))
     }
 
     fn can_preempt_while_borrowing(&self) -> bool {
@@ -401,7 +375,7 @@ impl Scan<'_> {
 }
 
 /// Folds the attempts for one resource into those of the pod set: per flavor the worst of all.
-fn merge_attempts(store: &Store, into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
+fn merge_attempts(into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
     if new.is_empty() {
         return;
     }
@@ -418,23 +392,15 @@ fn merge_attempts(store: &Store, into: &mut Vec<Attempt>, new: Vec<Attempt>, gro
             (a, b) => a.or(b),
         };
         old.no_fit = more_severe(old.no_fit, attempt.no_fit);
-        add_reasons(old, attempt.reasons);
+        old.reasons.extend(attempt.reasons);
     }
     for old in into.iter_mut() {
         if group.flavors.contains(&old.flavor) && !present.contains(&old.flavor) {
-            let text =
-                format!("flavor {} does not provide resource {}", store.flavor(old.flavor), store.resource(resource));
             old.mode = Mode::NoFit;
             old.no_fit = Some(PendingReason::NoMatchingFlavor);
-            add_reasons(old, vec![text]);
+            old.reasons.push(Why::NotProvided(old.flavor, resource));
         }
     }
-}
-
-fn add_reasons(attempt: &mut Attempt, reasons: Vec<String>) {
-    attempt.reasons.extend(reasons);
-    attempt.reasons.sort();
-    attempt.reasons.dedup();
 }
 
 /// Over the flavors of a group the mildest reason counts, over groups and pod sets the most severe.

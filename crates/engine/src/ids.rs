@@ -129,3 +129,44 @@ impl<I: Id, K: Clone + Eq + Hash> Interner<I, K> {
         &self.keys[id]
     }
 }
+
+/// Ids that were marked, each once.
+#[derive(Debug)]
+pub(crate) struct Marks<I> {
+    is_marked: Vec<bool>,
+    marked: Vec<I>,
+}
+
+impl<I: Id + Ord> Marks<I> {
+    pub(crate) const fn new() -> Self {
+        Self { is_marked: Vec::new(), marked: Vec::new() }
+    }
+
+    pub(crate) fn insert(&mut self, id: I) {
+        if self.is_marked.len() <= id.index() {
+            self.is_marked.resize(id.index() + 1, false);
+        }
+        if let Some(is_marked) = self.is_marked.get_mut(id.index())
+            && !*is_marked
+        {
+            *is_marked = true;
+            self.marked.push(id);
+        }
+    }
+
+    pub(crate) fn extend(&mut self, ids: impl IntoIterator<Item = I>) {
+        for id in ids {
+            self.insert(id);
+        }
+    }
+
+    /// Takes all marks off.
+    pub(crate) fn take(&mut self) -> Vec<I> {
+        for id in &self.marked {
+            if let Some(is_marked) = self.is_marked.get_mut(id.index()) {
+                *is_marked = false;
+            }
+        }
+        std::mem::take(&mut self.marked)
+    }
+}

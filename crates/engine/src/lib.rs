@@ -38,6 +38,7 @@ mod steps_preempt;
 mod steps_queue;
 mod store;
 mod tree;
+mod why;
 mod workloads;
 mod world;
 

@@ -22,7 +22,7 @@ pub struct FlavorResource {
 }
 
 /// Effect of a taint; `PreferNoSchedule` never decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaintEffect {
     /// `NoSchedule`.
     NoSchedule,
@@ -44,7 +44,7 @@ pub struct Taint {
 }
 
 /// A toleration of a pod or flavor. `key` empty with `exists` tolerates everything.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Toleration {
     /// Taint key; empty matches every key.
     pub key: String,
@@ -57,7 +57,7 @@ pub struct Toleration {
 }
 
 /// Operators of label selectors and node selector terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SelectorOp {
     /// Value is one of.
     In,
@@ -74,7 +74,7 @@ pub enum SelectorOp {
 }
 
 /// One requirement on labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     /// Label key.
     pub key: String,
@@ -334,7 +334,7 @@ pub struct LocalQueueSpec {
 }
 
 /// One pod set of a workload, reduced to what decides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSetSpec {
     /// Name.
     pub name: String,

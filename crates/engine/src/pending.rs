@@ -152,6 +152,13 @@ impl Pending {
         }
     }
 
+    /// A member was looked at and stays.
+    pub(crate) fn stay(&mut self, class: ClassId, workload: WorkloadId) {
+        if let Some(queue) = self.classes.get_mut(&class) {
+            queue.unannounced.insert(workload);
+        }
+    }
+
     /// Takes a member out of its class.
     pub(crate) fn take(&mut self, class: ClassId, lane: u32, key: Key, workload: WorkloadId) {
         let Some(queue) = self.classes.get_mut(&class) else { return };

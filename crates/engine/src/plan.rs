@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::assignment::Mode;
 use crate::cycle::Report;
 use crate::ids::{NodeId, QueueId, WorkloadId};
-use crate::model::{Limits, Millis, Plan, Verdict};
+use crate::model::{Limits, Millis, PendingReason, Plan, Verdict};
 use crate::nominate::Nominator;
 use crate::store::{Phase, Place};
 use crate::world::World;
@@ -28,9 +28,10 @@ impl World {
         let mut done = 0;
         // Cycles in a row in which a tree only went on scanning flavors.
         let mut idle: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut lines = self.lines();
         while !self.live.is_empty() && done < cycles && report.admissions.len() < limits.max_admissions {
             let room = limits.max_admissions - report.admissions.len();
-            self.run_cycle(now, room, &mut report);
+            self.run_cycle(now, room, &mut lines, &mut report);
             done += 1;
             self.live.retain(|root| {
                 if report.moved.contains(root) {
@@ -41,6 +42,7 @@ impl World {
                 *scans += 1;
                 report.scanning.get(root).is_some_and(|bound| *scans <= *bound)
             });
+            lines.retain(|(root, _)| self.live.contains(root));
         }
         let verdicts = self.collect_verdicts(&mut report);
         let skipped = std::mem::take(&mut report.skipped_preemptions);
@@ -63,12 +65,10 @@ impl World {
     }
 
     fn has_heads(&self, root: NodeId) -> bool {
-        self.tree.bottom_up(root).iter().any(|node| {
-            self.store.queue_of_node.get(node).is_some_and(|queue| {
-                let queue = &self.store.queues[*queue];
-                let is_stale = queue.pending.epoch != self.tree.nodes[root].epoch;
-                queue.active && (queue.pending.has_heads() || (is_stale && queue.pending.total > 0))
-            })
+        self.tree.nodes[root].queues.iter().any(|queue| {
+            let queue = &self.store.queues[*queue];
+            let is_stale = queue.pending.epoch != self.tree.nodes[root].epoch;
+            queue.active && (queue.pending.has_heads() || (is_stale && queue.pending.total > 0))
         })
     }
 
@@ -84,17 +84,32 @@ impl World {
     }
 
     fn collect_verdicts(&mut self, report: &mut Report) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
-        for id in std::mem::take(&mut report.leading) {
-            verdicts.extend(report.verdicts.remove(&id));
-        }
+        let mut verdicts = self.tell_heads(report);
         for id in std::mem::take(&mut self.notices) {
             let Some((reason, message)) = self.standing_verdict(id) else { continue };
-            let Some(workload) = self.store.workload_mut(id) else { continue };
-            workload.verdict = Some((reason, Arc::from(message.as_str())));
-            verdicts.push(Verdict { uid: workload.uid.to_string(), reason, message, leading: false });
+            verdicts.extend(self.tell(id, reason, message, false));
         }
         verdicts
+    }
+
+    /// The verdicts on the heads that were not admitted.
+    pub(crate) fn tell_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for id in std::mem::take(&mut report.leading) {
+            let Some((reason, said)) = report.findings.remove(&id) else { continue };
+            let Some(workload) = self.store.workload(id) else { continue };
+            let pod_sets = &self.store.classes[workload.class].pod_sets;
+            let name = |at: usize| pod_sets.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
+            let message = said.text(&self.store, name);
+            verdicts.extend(self.tell(id, reason, message, true));
+        }
+        verdicts
+    }
+
+    fn tell(&mut self, id: WorkloadId, reason: PendingReason, message: String, leading: bool) -> Option<Verdict> {
+        let workload = self.store.workload_mut(id)?;
+        workload.verdict = Some((reason, Arc::from(message.as_str())));
+        Some(Verdict { uid: workload.uid.to_string(), reason, message, leading })
     }
 
     /// The slow alarm: counts parked workloads (a class of equals once) that would fit although nothing woke them, and

@@ -9,8 +9,9 @@ use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason};
 use crate::nominate::Nominator;
 use crate::preempt::{self, Ask};
-use crate::store::{Phase, Place, Progress, Store};
+use crate::store::{Phase, Place, PodSet, Progress, Store};
 use crate::tree::{Tree, Trial};
+use crate::why::{distinct_texts, texts};
 use crate::world::World;
 
 /// One flavor that was looked at.
@@ -136,7 +137,7 @@ impl World {
                 flavors::assign(&self.store, &mut self.tree, &request, &mut oracle)
             }
         };
-        Some(report(&self.store, &assignment))
+        Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
     }
 
     /// The victims of [`World::victims`] as evictions, with the paths of both sides. Changes nothing.
@@ -231,11 +232,11 @@ impl World {
     }
 }
 
-fn report(store: &Store, assignment: &Assignment) -> AssignmentReport {
+fn report(store: &Store, asked: &[PodSet], assignment: &Assignment) -> AssignmentReport {
     let named =
         |(resource, value): &(crate::ids::ResourceId, Units)| (store.resource(*resource).to_owned(), amount(*value));
-    let pod_sets = assignment.pod_sets.iter().map(|pod_set| PodSetReport {
-        name: pod_set.name.clone(),
+    let pod_sets = assignment.named(asked).map(|(name, pod_set)| PodSetReport {
+        name: name.to_owned(),
         count: pod_set.count,
         requests: pod_set.requests.iter().map(named).collect(),
         flavors: pod_set
@@ -247,7 +248,7 @@ fn report(store: &Store, assignment: &Assignment) -> AssignmentReport {
                 (store.resource(choice.resource).to_owned(), report)
             })
             .collect(),
-        reasons: pod_set.reasons.clone(),
+        reasons: texts(store, &pod_set.reasons),
         attempts: pod_set
             .attempts
             .iter()
@@ -256,7 +257,7 @@ fn report(store: &Store, assignment: &Assignment) -> AssignmentReport {
                 mode: attempt.mode,
                 borrow: attempt.borrow,
                 possibility: attempt.possibility,
-                reasons: attempt.reasons.clone(),
+                reasons: distinct_texts(store, &attempt.reasons),
                 no_fit: attempt.no_fit,
             })
             .collect(),
@@ -271,7 +272,7 @@ fn report(store: &Store, assignment: &Assignment) -> AssignmentReport {
         mode: assignment.mode(),
         borrowing: assignment.borrowing,
         no_fit: assignment.no_fit,
-        message: assignment.message(),
+        message: assignment.message(store, asked),
         pod_sets: pod_sets.collect(),
         usage: assignment.usage.iter().map(cell).collect(),
     }

@@ -8,6 +8,7 @@ use crate::cycle::{Entry, Report, Requeue};
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Millis, PendingReason};
 use crate::store::{Phase, Place, Progress};
+use crate::why::Said;
 use crate::world::World;
 
 /// What came of a head in its cycle: decides where it waits.
@@ -108,9 +109,11 @@ impl World {
             assignment: Assignment { progress, ..Assignment::default() },
             targets: Vec::new(),
             requeue,
-            verdict: Some((reason, String::new())),
+            verdict: Some((reason, Said::Plainly(""))),
         };
-        self.put_back(entry, &mut Report::default());
+        let mut report = Report::default();
+        self.put_back(entry, &mut report);
+        self.tell_heads(&mut report);
         true
     }
 

@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -73,21 +72,10 @@ pub(crate) struct Class {
     pub(crate) allowed: Option<Vec<FlavorId>>,
 }
 
-/// Hashes what is formatted, without keeping the text.
-struct Digest(FxHasher);
-
-impl Write for Digest {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
-    }
-}
-
 fn digest(priority: i32, pod_sets: &[PodSetSpec]) -> u64 {
-    let mut digest = Digest(FxHasher::default());
-    // Hashing can not fail.
-    let _never = write!(digest, "{priority} {pod_sets:?}");
-    digest.0.finish()
+    let mut hasher = FxHasher::default();
+    (priority, pod_sets).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Order in a queue: higher priority, older, smaller uid.

@@ -1,10 +1,12 @@
 //! The cohort forest: queues are leaves, cohorts inner nodes. Quotas are rebuilt per tree when an object changes; usage is
 //! kept per change, O(depth).
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::balance::{Cell, INF, Units, left, plus};
-use crate::ids::{Arena, CellId, NodeId, ResourceId};
+use crate::ids::{Arena, CellId, NodeId, QueueId, ResourceId};
 use crate::model::WEIGHT_ONE;
 
 /// A queue or a cohort.
@@ -17,6 +19,8 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     /// Sorted by key.
     pub(crate) cells: Vec<Cell>,
+    /// At a root: the queues of its tree; kept by `World::rebuild`.
+    pub(crate) queues: Arc<[QueueId]>,
     /// What may be lent below a cohort, by resource; kept by `World::rebuild`.
     pub(crate) lendable: Vec<(ResourceId, Units)>,
     /// Fair weight in nano units.
@@ -73,6 +77,7 @@ impl Tree {
             parent: None,
             children: Vec::new(),
             cells: Vec::new(),
+            queues: Arc::new([]),
             lendable: Vec::new(),
             weight: WEIGHT_ONE,
             cyclic: false,

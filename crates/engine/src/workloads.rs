@@ -40,15 +40,14 @@ impl World {
             && old.refused.as_deref() == spec.refused.as_deref();
         let (old_class, was_queue) = (old.class, old.local_queue);
         let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
-        self.store.release_class(class);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
+            self.store.release_class(class);
             if let Some(workload) = self.store.workload_mut(id) {
                 workload.name = spec.name;
             }
             return;
         }
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
-        let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
         let priority_fell = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
         let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
         self.detach_quietly(id, stays);
@@ -177,16 +176,15 @@ impl World {
     fn detach_quietly(&mut self, id: WorkloadId, quiet: bool) {
         let Some(workload) = self.store.workload_mut(id) else { return };
         let local_queue = workload.local_queue;
-        let Phase::Held(held) = &mut workload.phase else {
-            self.unplace(id);
-            self.store.local_queues[local_queue].pending.remove(&id);
-            return;
+        let held = match std::mem::replace(&mut workload.phase, Phase::Pending(Place::Nowhere)) {
+            Phase::Held(held) => held,
+            pending @ Phase::Pending(_) => {
+                workload.phase = pending;
+                self.unplace(id);
+                self.store.local_queues[local_queue].pending.remove(&id);
+                return;
+            }
         };
-        let held = std::mem::replace(
-            held,
-            Box::new(Held { queue: held.queue, usage: Usage::new(), at: held.at, evicted: false, assumed: false }),
-        );
-        workload.phase = Phase::Pending(Place::Nowhere);
         let rank = workload.rank(id, held.at);
         let node = self.store.queues[held.queue].node;
         self.tree.remove(node, &held.usage);

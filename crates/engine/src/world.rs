@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::balance::{INF, units};
 use crate::feuds::Feuds;
-use crate::ids::{LocalQueueId, NodeId, QueueId, WorkloadId};
+use crate::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
 use crate::pending::Pending;
@@ -42,9 +42,9 @@ pub struct World {
     pub(crate) settled_at: Option<Millis>,
     /// A ledger has something to settle when the sampling interval is over.
     pub(crate) unsettled: bool,
-    pub(crate) changed_queues: BTreeSet<QueueId>,
-    pub(crate) changed_local_queues: BTreeSet<LocalQueueId>,
-    pub(crate) changed_cohorts: BTreeSet<NodeId>,
+    pub(crate) changed_queues: Marks<QueueId>,
+    pub(crate) changed_local_queues: Marks<LocalQueueId>,
+    pub(crate) changed_cohorts: Marks<NodeId>,
 }
 
 impl Default for World {
@@ -70,9 +70,9 @@ impl World {
             feuds: Feuds::default(),
             settled_at: None,
             unsettled: false,
-            changed_queues: BTreeSet::new(),
-            changed_local_queues: BTreeSet::new(),
-            changed_cohorts: BTreeSet::new(),
+            changed_queues: Marks::new(),
+            changed_local_queues: Marks::new(),
+            changed_cohorts: Marks::new(),
         }
     }
 
@@ -219,11 +219,16 @@ impl World {
 
     fn rebuild(&mut self, around: NodeId) {
         self.tree.rebuild(around);
-        for node in self.tree.bottom_up(self.tree.root(around)) {
-            if !self.tree.nodes[node].is_queue {
+        let root = self.tree.root(around);
+        let mut queues = Vec::new();
+        for node in self.tree.bottom_up(root) {
+            if self.tree.nodes[node].is_queue {
+                queues.extend(self.store.queue_of_node.get(&node).copied());
+            } else {
                 self.tree.nodes[node].lendable = crate::share::lendable(&self.store, &self.tree, node);
             }
         }
+        self.tree.nodes[root].queues = queues.into();
     }
 
     fn set_cluster_queue(&mut self, spec: ClusterQueueSpec) {

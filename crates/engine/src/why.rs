@@ -1,0 +1,123 @@
+//! Why a flavor is no plain fit: kept as what was found, and put into words (Kueue's) only where somebody reads it.
+
+use crate::balance::{INF, Units, amount};
+use crate::ids::{FlavorId, ResourceId};
+use crate::model::PendingReason;
+use crate::store::Store;
+
+/// One reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// More than could ever be had: assumed by earlier pod sets, asked for, the maximum.
+    Exceeds(FlavorId, ResourceId, [Units; 3]),
+    /// This much more than what is free.
+    Lacks(FlavorId, ResourceId, Units),
+    /// No resource group of the queue covers the resource.
+    Uncovered(ResourceId),
+    /// A repeated assignment is held to another flavor.
+    Unpinned(FlavorId, ResourceId),
+    /// The flavor is in no group with the resource.
+    NotProvided(FlavorId, ResourceId),
+    /// The pods can not run on the flavor.
+    Mismatch(Box<str>),
+}
+
+/// Text of an amount in messages.
+pub(crate) fn shown(store: &Store, resource: ResourceId, value: Units) -> String {
+    if value >= INF {
+        "<unlimited>".to_owned()
+    } else {
+        berth_quantity::format(store.resource(resource), amount(value))
+    }
+}
+
+impl Why {
+    pub(crate) fn text(&self, store: &Store) -> String {
+        match self {
+            Self::Exceeds(flavor, resource, amounts) => {
+                let [assumed, value, maximum] = amounts.map(|amount| shown(store, *resource, amount));
+                format!(
+                    "insufficient quota for {} in flavor {}, previously considered podsets requests ({assumed}) + current podset request ({value}) > maximum capacity ({maximum})",
+                    store.resource(*resource),
+                    store.flavor(*flavor),
+                )
+            }
+            Self::Lacks(flavor, resource, more) => format!(
+                "insufficient unused quota for {} in flavor {}, {} more needed",
+                store.resource(*resource),
+                store.flavor(*flavor),
+                shown(store, *resource, *more),
+            ),
+            Self::Uncovered(resource) => {
+                format!("resource {} unavailable in ClusterQueue", store.resource(*resource))
+            }
+            Self::Unpinned(flavor, resource) => format!(
+                "skipping flavor {} as it is not found in the nomination mapping for resource {}",
+                store.flavor(*flavor),
+                store.resource(*resource),
+            ),
+            Self::NotProvided(flavor, resource) => {
+                format!("flavor {} does not provide resource {}", store.flavor(*flavor), store.resource(*resource))
+            }
+            Self::Mismatch(text) => text.to_string(),
+        }
+    }
+}
+
+/// In words and in order.
+pub(crate) fn texts(store: &Store, reasons: &[Why]) -> Vec<String> {
+    let mut texts: Vec<String> = reasons.iter().map(|why| why.text(store)).collect();
+    texts.sort_unstable();
+    texts
+}
+
+/// In words and in order, each once.
+pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
+    let mut texts = texts(store, reasons);
+    texts.dedup();
+    texts
+}
+
+/// What a head is told that was not admitted.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Plainly(&'static str),
+    AtLength(String),
+    /// The reasons of each pod set (by index) that is no plain fit; when it preempts: how many have to leave first.
+    Unfit(Vec<(usize, Vec<Why>)>, Option<usize>),
+}
+
+/// Code and words of a verdict.
+pub(crate) type Finding = (PendingReason, Said);
+
+impl Said {
+    /// In words; `name` gives the names of pod sets.
+    pub(crate) fn text<'s>(&self, store: &Store, name: impl Fn(usize) -> &'s str) -> String {
+        match self {
+            Self::Plainly(text) => (*text).to_owned(),
+            Self::AtLength(text) => text.clone(),
+            Self::Unfit(pod_sets, leaving) => {
+                let mut text = unfit(store, pod_sets.iter().map(|(at, reasons)| (name(*at), reasons.as_slice())));
+                if let Some(count) = leaving {
+                    text.push_str(&format!(". Pending the preemption of {count} workload(s)"));
+                }
+                text
+            }
+        }
+    }
+}
+
+/// Why pod sets got no flavors.
+pub(crate) fn unfit<'s>(store: &Store, pod_sets: impl Iterator<Item = (&'s str, &'s [Why])>) -> String {
+    let mut all = String::new();
+    for (name, reasons) in pod_sets.filter(|(_, reasons)| !reasons.is_empty()) {
+        if !all.is_empty() {
+            all.push_str("; ");
+        }
+        all.push_str("couldn't assign flavors to pod set ");
+        all.push_str(name);
+        all.push_str(": ");
+        all.push_str(&texts(store, reasons).join(", "));
+    }
+    all
+}
