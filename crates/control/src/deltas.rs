@@ -355,7 +355,7 @@ pub(crate) fn reservation(
 /// The engine's admission as `status.admission`.
 pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
     api::Admission {
-        cluster_queue: Some(plan.cluster_queue.clone()),
+        cluster_queue: Some(plan.cluster_queue.to_string()),
         pod_set_assignments: plan
             .pod_sets
             .iter()

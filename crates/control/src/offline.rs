@@ -116,7 +116,7 @@ impl Offline {
 
     /// Writes a reason to wait as if the engine had given it with its last plan.
     pub fn tell(&mut self, uid: &str, reason: engine::PendingReason, message: &str) {
-        let verdict = engine::Verdict { uid: uid.to_owned(), reason, message: message.to_owned(), leading: true };
+        let verdict = engine::Verdict { uid: uid.into(), reason, message: message.into(), leading: true };
         self.control.tell(verdict, self.now);
         self.rest(0);
     }

@@ -27,9 +27,9 @@ impl Control {
             let (active, _) = self.world.pending(queue);
             let Some(uid) = active.into_iter().next() else { continue };
             heads.push(engine::Verdict {
-                uid,
+                uid: uid.into(),
                 reason: engine::PendingReason::WaitingForPodsReady,
-                message: "waiting for all admitted workloads to be in PodsReady condition".to_owned(),
+                message: "waiting for all admitted workloads to be in PodsReady condition".into(),
                 leading: true,
             });
         }
@@ -92,7 +92,7 @@ impl Control {
             self.ration.admitted(&admission.uid, now);
             if let Some(name) = self.view.workloads.name_of(&admission.uid) {
                 self.dirty.insert(key(Kind::Workload, name));
-                self.planned.insert(admission.uid.clone(), admission);
+                self.planned.insert(admission.uid.to_string(), admission);
             }
         }
         for eviction in plan.evictions {

@@ -2,6 +2,7 @@
 //! admissions; and never more than a steady rate.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use berth_engine::model::Verdict;
 use jiff::{SignedDuration, Timestamp};
@@ -22,13 +23,13 @@ const WRITE: i64 = 1_000;
 /// What is known of the reasons and still to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
-    verdicts: FxHashMap<String, (Verdict, Place)>,
+    verdicts: FxHashMap<Arc<str>, (Verdict, Place)>,
     /// When the last text of a workload was written.
-    written: FxHashMap<String, Timestamp>,
+    written: FxHashMap<Arc<str>, Timestamp>,
     /// Waiting to be written: (not leading, uid).
-    queue: BTreeSet<(bool, String)>,
+    queue: BTreeSet<(bool, Arc<str>)>,
     /// Texts that differ but are young: written at that time.
-    later: BTreeSet<(Timestamp, String)>,
+    later: BTreeSet<(Timestamp, Arc<str>)>,
     /// In thousandths of a write.
     tokens: i64,
     filled_at: Option<Timestamp>,
@@ -56,7 +57,7 @@ fn worth(verdict: &Verdict, workload: &WorkloadView, written: Option<Timestamp>,
     if condition.status != "False" || condition.reason != verdict.reason.as_str() {
         return Worth::Now;
     }
-    if condition.message == verdict.message {
+    if *condition.message == *verdict.message {
         return Worth::Never;
     }
     let due = written
@@ -173,7 +174,7 @@ mod tests {
                 ration.admitted("other", now);
             }
             for index in 0..3 {
-                ration.queue.insert((true, format!("{step}-{index}")));
+                ration.queue.insert((true, format!("{step}-{index}").into()));
             }
             while !ration.queue.is_empty() {
                 let left = ration.queue.len();

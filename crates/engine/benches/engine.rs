@@ -115,7 +115,7 @@ fn drain(world: &mut World) -> (usize, u64) {
         }
         total += plan.admissions.len();
         for admission in plan.admissions {
-            world.apply(Delta::RemoveWorkload(admission.uid)).expect("an admitted workload");
+            world.apply(Delta::RemoveWorkload(admission.uid.to_string())).expect("an admitted workload");
         }
     }
 }
@@ -203,18 +203,19 @@ fn events() {
     let _ = black_box(world.plan(NOW, ALL));
     let (mut arrivals, mut finishes, mut evictions) = (Vec::new(), Vec::new(), Vec::new());
     for (number, admission) in admitted.iter().enumerate().take(3000) {
-        let spec = workload(format!("new{number}"), admission.cluster_queue.clone(), 50, 1_000_000, 1000);
+        let spec = workload(format!("new{number}"), admission.cluster_queue.to_string(), 50, 1_000_000, 1000);
         timed(&mut arrivals, || {
             world.apply(Delta::Workload(spec)).expect("a workload");
             let _ = black_box(world.plan(NOW, ALL));
         });
         if number % 2 == 0 {
             timed(&mut finishes, || {
-                world.apply(Delta::RemoveWorkload(admission.uid.clone())).expect("a workload");
+                world.apply(Delta::RemoveWorkload(admission.uid.to_string())).expect("a workload");
                 let _ = black_box(world.plan(NOW, ALL));
             });
         } else {
-            let mut spec = workload(admission.uid.clone(), admission.cluster_queue.clone(), 40, 2_000_000, 1000);
+            let mut spec =
+                workload(admission.uid.to_string(), admission.cluster_queue.to_string(), 40, 2_000_000, 1000);
             spec.revision = 2;
             timed(&mut evictions, || {
                 world.apply(Delta::Workload(spec)).expect("a workload");

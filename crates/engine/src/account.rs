@@ -136,7 +136,7 @@ impl World {
         let local = &self.store.local_queues[workload.local_queue];
         let queue = held.map_or(local.queue, |(queue, _)| Some(queue));
         let queue = queue.filter(|queue| self.store.queues[*queue].spec.is_some());
-        let cluster_queue = queue.map(|queue| self.store.queues[queue].name.clone());
+        let cluster_queue = queue.map(|queue| self.store.queues[queue].name.to_string());
         let (not_before, waits) = (workload.not_before, matches!(workload.phase, Phase::Pending(Place::Class)));
         let ahead = cluster_queue.as_deref().filter(|_| waits).map(|name| {
             let (active, parked) = self.pending(name);
@@ -270,7 +270,7 @@ impl World {
                 };
                 holders.push(Holding {
                     uid: candidate.uid.to_string(),
-                    cluster_queue: self.store.queues[other_queue].name.clone(),
+                    cluster_queue: self.store.queues[other_queue].name.to_string(),
                     amount: amount(value),
                     priority: candidate.priority,
                     right,

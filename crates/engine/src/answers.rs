@@ -1,6 +1,7 @@
 //! What the engine answers: refusals, plans, figures. Part of [`crate::model`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::model::{Amount, Millis, PodSetAssignment};
 
@@ -57,11 +58,11 @@ impl PendingReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Workload UID.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// ClusterQueue.
-    pub cluster_queue: String,
-    /// Assignment per pod set.
-    pub pod_sets: Vec<PodSetAssignment>,
+    pub cluster_queue: Arc<str>,
+    /// Assignment per pod set; equal workloads that are given the same share it.
+    pub pod_sets: Arc<[PodSetAssignment]>,
     /// Names of admission checks that apply; empty means admitted at once.
     pub admission_checks: Vec<String>,
     /// Text of the considered flavors, when more than one was tried (kueue.md 2.6).
@@ -87,11 +88,11 @@ pub struct Eviction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Workload UID.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// Reason code.
     pub reason: PendingReason,
     /// Message in Kueue's wording.
-    pub message: String,
+    pub message: Arc<str>,
     /// It was the head of its queue or the first of its class of equals: write its reason first.
     pub leading: bool,
 }

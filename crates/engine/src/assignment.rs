@@ -1,6 +1,7 @@
 //! What flavor assignment found for one workload, and its texts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::balance::{Units, Usage, amount};
 use crate::ids::{FlavorId, ResourceId};
@@ -112,6 +113,9 @@ pub(crate) struct Attempt {
     pub(crate) no_fit: Option<PendingReason>,
 }
 
+/// What a pod set is given: count, and flavor and amount by resource.
+pub(crate) type Given = (i64, Vec<(ResourceId, FlavorId, Units)>);
+
 /// Result for one pod set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSetResult {
@@ -129,6 +133,14 @@ impl PodSetResult {
             return Mode::Fit;
         }
         self.choices.iter().map(|choice| choice.mode).min().unwrap_or(Mode::NoFit)
+    }
+
+    /// Resource, flavor and amount.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (ResourceId, FlavorId, Units)> {
+        self.choices.iter().map(|choice| {
+            let requested = self.requests.iter().find(|(resource, _)| *resource == choice.resource);
+            (choice.resource, choice.flavor, requested.map_or(0, |(_, value)| *value))
+        })
     }
 
     pub(crate) fn flavor_of(&self, resource: ResourceId) -> Option<FlavorId> {
@@ -192,15 +204,45 @@ impl Assignment {
         (!parts.is_empty()).then(|| parts.join(" | "))
     }
 
+    /// The scan goes on with further flavors.
+    pub(crate) fn has_pending_flavors(&self) -> bool {
+        let progress = &self.progress;
+        let is_open = |choice: &Choice| choice.tried != -1;
+        progress.has_pending_flavors()
+            || (!progress.waits && self.pod_sets.iter().flat_map(|pod_set| &pod_set.choices).any(is_open))
+    }
+
+    /// How far the scan got.
+    pub(crate) fn take_progress(&mut self) -> Progress {
+        let mut progress = std::mem::take(&mut self.progress);
+        if progress.tried.is_empty() && !progress.waits {
+            let tried = |pod_set: &PodSetResult| pod_set.choices.iter().map(|c| (c.resource, c.tried)).collect();
+            progress.tried = self.pod_sets.iter().map(tried).collect();
+        }
+        progress
+    }
+
+    /// Whether it gives the same as another to a workload of the same class.
+    pub(crate) fn gives_as(&self, other: &[Given]) -> bool {
+        let is_same = |(own, (count, given)): (&PodSetResult, &Given)| {
+            own.count == *count && own.given().eq(given.iter().copied())
+        };
+        self.pod_sets.len() == other.len() && self.pod_sets.iter().zip(other).all(is_same)
+    }
+
+    /// What is given, by id.
+    pub(crate) fn given_ids(&self) -> Vec<Given> {
+        self.pod_sets.iter().map(|pod_set| (pod_set.count, pod_set.given().collect())).collect()
+    }
+
     /// What `status.admission` gets.
-    pub(crate) fn given(&self, store: &Store, asked: &[PodSet]) -> Vec<PodSetAssignment> {
+    pub(crate) fn given(&self, store: &Store, asked: &[PodSet]) -> Arc<[PodSetAssignment]> {
         let given = |(name, pod_set): (&str, &PodSetResult)| {
             let mut flavors = BTreeMap::new();
             let mut usage = BTreeMap::new();
-            for choice in &pod_set.choices {
-                let resource = store.resource(choice.resource).to_owned();
-                let requested = pod_set.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
-                flavors.insert(resource.clone(), store.flavor(choice.flavor).to_owned());
+            for (resource, flavor, requested) in pod_set.given() {
+                let resource = store.resource(resource).to_owned();
+                flavors.insert(resource.clone(), store.flavor(flavor).to_owned());
                 usage.insert(resource, amount(requested));
             }
             PodSetAssignment { name: name.to_owned(), count: pod_set.count, flavors, usage }

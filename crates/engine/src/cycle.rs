@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::assignment::{Assignment, Choice, Mode};
+use crate::assignment::{Assignment, Choice, Given, Mode};
 use crate::effects::Run;
 use crate::flavors::Pins;
-use crate::ids::{NodeId, QueueId, WorkloadId};
-use crate::model::{Admission, Eviction, Millis, PendingReason};
+use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
@@ -60,6 +60,8 @@ pub(crate) struct Report {
     pub(crate) moved: BTreeSet<NodeId>,
     /// Roots where a head goes on with the next flavor, and how many flavors it has.
     pub(crate) scanning: BTreeMap<NodeId, usize>,
+    /// What a class was given last, in words.
+    pub(crate) given: FxHashMap<ClassId, (Vec<Given>, Arc<[PodSetAssignment]>)>,
     /// Heads that lost against others with their victims: skips per queue, for metrics.
     pub(crate) skipped_preemptions: BTreeMap<QueueId, u32>,
     /// Searches repeated because victims were taken already: queue and result.
@@ -82,34 +84,43 @@ impl World {
             });
         }
         let mut entries = Vec::with_capacity(heads.len());
-        let mut finished = Vec::with_capacity(heads.len());
+        // Entries are large: what is sorted and passed on is where they are.
+        let (mut open, mut done) = (Vec::with_capacity(heads.len()), Vec::with_capacity(heads.len()));
         for (queue, workload) in heads {
             report.heads += 1;
-            match self.refusal(queue, workload) {
-                Some((requeue, verdict)) => finished.push(Entry {
-                    queue,
-                    workload,
-                    assignment: Assignment::default(),
-                    targets: Vec::new(),
-                    requeue,
-                    verdict: Some(verdict),
-                }),
-                None => entries.extend(self.nominate(queue, workload)),
-            }
+            let entry = match self.refusal(queue, workload) {
+                Some((requeue, verdict)) => {
+                    done.push(entries.len());
+                    let (assignment, targets) = (Assignment::default(), Vec::new());
+                    Some(Entry { queue, workload, assignment, targets, requeue, verdict: Some(verdict) })
+                }
+                None => {
+                    let entry = self.nominate(queue, workload);
+                    open.extend(entry.as_ref().map(|_| entries.len()));
+                    entry
+                }
+            };
+            entries.extend(entry);
         }
         let mut run = Run { victims: BTreeSet::new(), booked: Vec::new(), room: report.admissions.len() + room };
         if self.options.fair_sharing.is_some() {
-            let heads = entries.into_iter().map(|entry| {
-                let (nominee, queue, usage) = (self.nominee(&entry), entry.queue, entry.assignment.usage.clone());
-                (entry, nominee, queue, usage)
+            let heads = open.into_iter().filter_map(|at| {
+                let entry: &Entry = entries.get(at)?;
+                Some((at, self.nominee(entry), entry.queue, entry.assignment.usage.clone()))
             });
             let mut tournament = Tournament::new(&self.store, &self.tree, heads.collect());
-            while let Some(entry) = tournament.next(&self.store, &mut self.tree, &self.options.gates) {
-                finished.push(self.process(entry, now, &mut run, report));
+            while let Some(at) = tournament.next(&self.store, &mut self.tree, &self.options.gates) {
+                if let Some(entry) = entries.get_mut(at) {
+                    self.process(entry, now, &mut run, report);
+                }
+                done.push(at);
             }
         } else {
-            for entry in self.in_order(entries) {
-                finished.push(self.process(entry, now, &mut run, report));
+            for at in self.in_order(open, &entries) {
+                if let Some(entry) = entries.get_mut(at) {
+                    self.process(entry, now, &mut run, report);
+                }
+                done.push(at);
             }
         }
         // What the cycle only kept free for others is given back in reverse order.
@@ -117,8 +128,10 @@ impl World {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
         }
-        for entry in finished {
-            self.put_back(entry, report);
+        for at in done {
+            if let Some(entry) = entries.get_mut(at) {
+                self.put_back(entry, report);
+            }
         }
     }
 
@@ -278,24 +291,23 @@ impl World {
         }
     }
 
-    fn in_order(&self, entries: Vec<Entry>) -> Vec<Entry> {
-        if entries.len() < 2 {
-            return entries;
+    fn in_order(&self, open: Vec<usize>, entries: &[Entry]) -> Vec<usize> {
+        if open.len() < 2 {
+            return open;
         }
-        // Entries are large: only what decides is sorted.
-        let mut order: Vec<(Nominee, usize)> = entries.iter().map(|entry| self.nominee(entry)).zip(0..).collect();
-        order.sort_unstable_by(|a, b| a.0.compare(&b.0, &self.options.gates));
-        let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
-        order.into_iter().filter_map(|(_, at)| entries.get_mut(at)?.take()).collect()
+        let keyed = open.into_iter().filter_map(|at| Some((self.nominee(entries.get(at)?), at)));
+        let mut keyed: Vec<(Nominee, usize)> = keyed.collect();
+        keyed.sort_unstable_by(|a, b| a.0.compare(&b.0, &self.options.gates));
+        keyed.into_iter().map(|(_, at)| at).collect()
     }
 
-    fn process(&mut self, mut entry: Entry, now: Millis, run: &mut Run, report: &mut Report) -> Entry {
+    fn process(&mut self, entry: &mut Entry, now: Millis, run: &mut Run, report: &mut Report) {
         if report.admissions.len() >= run.room {
             // The plan is full: the head stays where it is, untouched.
             entry.assignment = Assignment::default();
-            return entry;
+            return;
         }
-        let fits = self.refresh(&mut entry, run, report);
+        let fits = self.refresh(entry, run, report);
         let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
         let waiting = |said: Said| Some((PendingReason::WaitingForQuota, said));
         match entry.assignment.mode() {
@@ -306,14 +318,14 @@ impl World {
             }
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = Requeue::NoRoom;
-                self.reserve(&entry, run);
+                self.reserve(entry, run);
                 entry.verdict = waiting(entry.assignment.take_unfit(None));
             }
             Mode::DeferredFit => {
                 let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";
                 entry.requeue = Requeue::PendingPreemption;
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, Said::Plainly(text)));
-                self.await_victims(&mut entry);
+                self.await_victims(entry);
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
             }
             mode if overlaps || !fits => {
@@ -329,18 +341,17 @@ impl World {
             Mode::Preempt => {
                 let count = entry.targets.len();
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
-                self.evict(&entry, run, report);
+                self.evict(entry, run, report);
                 entry.requeue = Requeue::PendingPreemption;
-                self.await_victims(&mut entry);
+                self.await_victims(entry);
                 let unfit = entry.assignment.take_unfit(Some(count));
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, unfit));
             }
             Mode::Fit => {
                 entry.requeue = Requeue::Admitted;
-                self.admit(&entry, now, report);
+                self.admit(entry, now, report);
             }
         }
-        entry
     }
 
     fn await_victims(&self, entry: &mut Entry) {
@@ -379,8 +390,7 @@ impl World {
         let (mut assignment, targets) = nominator.nominate(workload, entry.queue, None, Some(&pins));
         drop(trial);
         assignment.is_deferred = assignment.mode() == Mode::Fit;
-        let tried = std::mem::take(&mut assignment.progress.tried);
-        assignment.progress = Progress { tried, ..entry.assignment.progress };
+        assignment.progress = std::mem::take(&mut entry.assignment.progress);
         report.recomputed(entry.queue, assignment.mode(), targets.is_empty());
         entry.assignment = assignment;
         entry.targets = targets;
@@ -409,21 +419,22 @@ impl World {
         trial.tree().fits(node, &entry.assignment.usage)
     }
 
-    pub(crate) fn put_back(&mut self, entry: Entry, report: &mut Report) {
+    pub(crate) fn put_back(&mut self, entry: &mut Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
             report.findings.remove(&entry.workload);
             return;
         }
         let Entry { queue, workload: id, assignment, requeue, verdict, .. } = entry;
+        let (queue, id, requeue, verdict) = (*queue, *id, *requeue, verdict.take());
         let root = self.tree.root(self.store.queues[queue].node);
         let is_strict = self.store.queues[queue].is_strict();
         let Some(workload) = self.store.workload_mut(id) else { return };
         let class = workload.class;
         // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
         let missed = assignment.resumed && requeue == Requeue::NoRoom;
-        let has_pending_flavors = assignment.progress.has_pending_flavors() || missed;
+        let has_pending_flavors = assignment.has_pending_flavors() || missed;
         let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
-        workload.progress = keeps.then(|| Box::new(assignment.progress));
+        workload.progress = keeps.then(|| Box::new(assignment.take_progress()));
         let stays = has_pending_flavors
             || match requeue {
                 Requeue::Retry | Requeue::PendingPreemption => true,

@@ -1,6 +1,7 @@
 //! What a decision on a head does to the books: bookings for the rest of the cycle, evictions, admissions.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::assignment::Assignment;
 use crate::balance::{INF, Usage, plus};
@@ -80,34 +81,34 @@ impl World {
         }
     }
 
-    pub(crate) fn admit(&mut self, entry: &Entry, now: Millis, report: &mut Report) {
+    pub(crate) fn admit(&mut self, entry: &mut Entry, now: Millis, report: &mut Report) {
         self.take_out(entry.queue, entry.workload, Place::InFlight);
         let queue = &mut self.store.queues[entry.queue];
-        let checks = queue.spec.as_ref().map(|spec| spec.admission_checks.clone()).unwrap_or_default();
         queue.pending.total = queue.pending.total.saturating_sub(1);
         queue.pending.forget_preemptor(entry.workload);
-        let cluster_queue = queue.name.clone();
+        let cluster_queue = Arc::clone(&queue.name);
         let node = queue.node;
         let Some(workload) = self.store.workload(entry.workload) else { return };
-        let (uid, local_queue) = (workload.uid.to_string(), workload.local_queue);
-        let asked = &self.store.classes[workload.class].pod_sets;
-        let pod_sets = entry.assignment.given(&self.store, asked);
+        let (uid, local_queue, class) = (Arc::clone(&workload.uid), workload.local_queue, workload.class);
+        let asked = &self.store.classes[class].pod_sets;
+        let pod_sets = match report.given.get(&class) {
+            Some((known, pod_sets)) if entry.assignment.gives_as(known) => Arc::clone(pod_sets),
+            _ => {
+                let pod_sets = entry.assignment.given(&self.store, asked);
+                report.given.insert(class, (entry.assignment.given_ids(), Arc::clone(&pod_sets)));
+                pod_sets
+            }
+        };
         let flavors_considered = entry.assignment.considered(&self.store, asked);
         let applies = |flavors: &BTreeSet<String>| {
             flavors.is_empty() || pod_sets.iter().any(|given| given.flavors.values().any(|f| flavors.contains(f)))
         };
-        let admission_checks =
-            checks.into_iter().filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name).collect();
-        report.admissions.push(Admission {
-            uid,
-            cluster_queue,
-            admission_checks,
-            flavors_considered,
-            pod_sets,
-        });
+        let checks = self.store.queues[entry.queue].spec.iter().flat_map(|spec| &spec.admission_checks);
+        let admission_checks = checks.filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name.clone()).collect();
+        report.admissions.push(Admission { uid, cluster_queue, admission_checks, flavors_considered, pod_sets });
         report.moved.insert(self.tree.root(node));
         self.store.local_queues[local_queue].pending.remove(&entry.workload);
-        let usage = entry.assignment.usage.clone();
+        let usage = std::mem::take(&mut entry.assignment.usage);
         self.charge(entry.queue, entry.workload, &usage);
         self.hold(entry.workload, Held { queue: entry.queue, usage, at: now, evicted: false, assumed: true });
     }

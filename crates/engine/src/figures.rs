@@ -1,5 +1,7 @@
 //! Questions to the world: readiness, figures, explanations, what changed.
 
+use std::sync::Arc;
+
 use crate::balance::{amount, units};
 use crate::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
@@ -7,7 +9,7 @@ use crate::store::{Phase, Place};
 use crate::world::{Changed, World};
 
 const TERMINATING: &str = "Can't admit new workloads; clusterQueue is terminating";
-const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
+pub(crate) const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
 const UNEVALUATED: &str = "Workload is pending evaluation in the scheduling queue";
 
 impl World {
@@ -231,41 +233,42 @@ impl World {
         let id = self.store.by_uid.get(uid).copied()?;
         let workload = self.store.workload(id)?;
         let Phase::Pending(place) = workload.phase else { return None };
-        let last = || workload.verdict.as_ref().map(|(reason, message)| (*reason, message.to_string()));
-        let fresh = || (PendingReason::PendingEvaluation, UNEVALUATED.to_owned());
+        let last = || workload.verdict.as_ref().map(|(reason, message)| (*reason, Arc::clone(message)));
+        let fresh = || (PendingReason::PendingEvaluation, Arc::from(UNEVALUATED));
         let (reason, message) = match place {
             Place::Until(time) if time > now => last().unwrap_or_else(fresh),
             _ => self.standing_verdict(id).or_else(last).unwrap_or_else(fresh),
         };
-        Some(Verdict { uid: uid.to_owned(), reason, message, leading: true })
+        Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading: true })
     }
 
     /// The reason to wait that follows from where a workload is, without looking at quota.
-    pub(crate) fn standing_verdict(&self, id: WorkloadId) -> Option<(PendingReason, String)> {
+    pub(crate) fn standing_verdict(&self, id: WorkloadId) -> Option<(PendingReason, Arc<str>)> {
         let workload = self.store.workload(id)?;
         let Phase::Pending(place) = workload.phase else { return None };
         let (_, name) = self.store.local_queue_names.key(workload.local_queue);
         let local_queue = &self.store.local_queues[workload.local_queue];
         let Some(spec) = &local_queue.spec else {
-            return Some((PendingReason::Misconfigured, format!("LocalQueue {name} doesn't exist")));
+            return Some((PendingReason::Misconfigured, format!("LocalQueue {name} doesn't exist").into()));
         };
         let queue = local_queue.queue.map(|queue| &self.store.queues[queue]).filter(|queue| queue.spec.is_some());
         let Some(queue) = queue else {
-            return Some((PendingReason::Misconfigured, format!("ClusterQueue {} doesn't exist", spec.cluster_queue)));
+            let text = format!("ClusterQueue {} doesn't exist", spec.cluster_queue);
+            return Some((PendingReason::Misconfigured, text.into()));
         };
         if spec.stop != StopPolicy::None {
-            return Some((PendingReason::Suspended, format!("LocalQueue {name} is stopped")));
+            return Some((PendingReason::Suspended, format!("LocalQueue {name} is stopped").into()));
         }
         if queue.spec.as_ref().is_some_and(|spec| spec.stop != StopPolicy::None) {
-            return Some((PendingReason::Suspended, format!("ClusterQueue {} is stopped", queue.name)));
+            return Some((PendingReason::Suspended, format!("ClusterQueue {} is stopped", queue.name).into()));
         }
         if !queue.active {
-            return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive", queue.name)));
+            return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive", queue.name).into()));
         }
         let class = queue.pending.classes.get(&workload.class)?;
         let told = workload.verdict.as_ref().map(|(reason, _)| *reason);
         let reason = class.parked.filter(|reason| place == Place::Class && told != Some(*reason))?;
-        Some((reason, BYPASSED.to_owned()))
+        Some((reason, Arc::clone(&self.store.bypassed)))
     }
 
     /// Objects whose figures or readiness changed since the last call.
@@ -274,7 +277,7 @@ impl World {
         let local_queues = self.changed_local_queues.take();
         let cohorts = self.changed_cohorts.take();
         Changed {
-            cluster_queues: cluster_queues.into_iter().map(|id| self.store.queues[id].name.clone()).collect(),
+            cluster_queues: cluster_queues.into_iter().map(|id| self.store.queues[id].name.to_string()).collect(),
             local_queues: local_queues.into_iter().map(|id| self.store.local_queue_names.key(id).clone()).collect(),
             cohorts: cohorts.into_iter().map(|id| self.tree.nodes[id].name.clone()).collect(),
         }

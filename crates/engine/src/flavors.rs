@@ -90,11 +90,12 @@ pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i6
 
 /// Assigns flavors to all pod sets. Costs flavors × resources, and a search per cell that needs preemption.
 pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, oracle: &mut Oracle<'_>) -> Assignment {
-    let mut assignment = Assignment::default();
+    let mut assignment = Assignment { pod_sets: Vec::with_capacity(request.pod_sets.len()), ..Assignment::default() };
     for (index, pod_set) in request.pod_sets.iter().enumerate() {
         let count = request.counts.and_then(|c| c.get(index)).copied().unwrap_or(pod_set.spec.count);
         let result = assign_pod_set(store, tree, request, index, count, &mut assignment, oracle);
         let failed = result.mode() == Mode::NoFit && result.choices.is_empty();
+        assignment.usage.reserve_exact(result.choices.len());
         for choice in &result.choices {
             assignment.borrowing = assignment.borrowing.max(choice.borrow);
             if let Some(cell) = store.find_cell(choice.flavor, choice.resource) {
@@ -102,7 +103,6 @@ pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, orac
                 accumulate(&mut assignment.usage, cell, value);
             }
         }
-        assignment.progress.tried.push(result.choices.iter().map(|c| (c.resource, c.tried)).collect());
         assignment.pod_sets.push(result);
         if failed {
             break;
@@ -124,12 +124,10 @@ fn assign_pod_set(
     oracle: &mut Oracle<'_>,
 ) -> PodSetResult {
     let Some(pod_set) = request.pod_sets.get(index) else { return PodSetResult::default() };
-    let mut result = PodSetResult {
-        count,
-        requests: requests(store, request.queue, pod_set, count),
-        ..PodSetResult::default()
-    };
-    for (resource, quantity) in result.requests.clone() {
+    let mut result =
+        PodSetResult { count, requests: requests(store, request.queue, pod_set, count), ..PodSetResult::default() };
+    for index_of_request in 0..result.requests.len() {
+        let Some((resource, quantity)) = result.requests.get(index_of_request).copied() else { break };
         let Some(group) = request.queue.group_of(resource) else {
             if quantity == 0 || request.ignore_undeclared {
                 continue;
@@ -154,11 +152,20 @@ fn assign_pod_set(
             break;
         }
         merge_attempts(&mut result.attempts, found.attempts, group, resource);
-        result.choices.extend(found.choices);
-        result.reasons.extend(found.reasons);
+        append(&mut result.choices, found.choices);
+        append(&mut result.reasons, found.reasons);
     }
     result.attempts.sort_by(|a, b| store.flavor(a.flavor).cmp(store.flavor(b.flavor)));
     result
+}
+
+/// Appends without copying where there is nothing yet.
+fn append<T>(into: &mut Vec<T>, new: Vec<T>) {
+    if into.is_empty() {
+        *into = new;
+    } else {
+        into.extend(new);
+    }
 }
 
 /// Why a pod set can not run on a flavor of a group, whatever the quota.
@@ -199,9 +206,8 @@ struct Found {
 impl Scan<'_> {
     fn run(&self, tree: &mut Tree, requests: &[(ResourceId, Units)], oracle: &mut Oracle<'_>) -> Found {
         let policy = self.request.queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
-        let wanted: Vec<(ResourceId, Units)> =
-            requests.iter().filter(|(resource, _)| self.group.covered.contains(resource)).copied().collect();
-        let mut found = Found::default();
+        let flavors = self.group.flavors.len().saturating_sub(self.start);
+        let mut found = Found { attempts: Vec::with_capacity(flavors.min(4)), ..Found::default() };
         let mut best: Level = (Granular::NoFit, u32::MAX);
         let mut last = None;
         for (at, flavor) in self.group.flavors.iter().copied().enumerate().skip(self.start) {
@@ -226,7 +232,7 @@ impl Scan<'_> {
                 });
                 continue;
             }
-            let (level, choices, attempt) = self.try_flavor(tree, flavor, &wanted, &policy, oracle);
+            let (level, choices, attempt) = self.try_flavor(tree, flavor, requests, &policy, oracle);
             found.reasons.extend(attempt.reasons.iter().cloned());
             found.attempts.push(attempt);
             let (stop, is_better) = if self.request.fungible {
@@ -301,15 +307,16 @@ impl Scan<'_> {
         &self,
         tree: &mut Tree,
         flavor: FlavorId,
-        wanted: &[(ResourceId, Units)],
+        requests: &[(ResourceId, Units)],
         policy: &FlavorFungibility,
         oracle: &mut Oracle<'_>,
     ) -> (Level, Vec<Choice>, Attempt) {
         let mut level: Level = (Granular::Fit, 0);
         let mut attempt =
             Attempt { flavor, mode: Mode::Fit, borrow: 0, possibility: None, reasons: Vec::new(), no_fit: None };
-        let mut choices = Vec::with_capacity(wanted.len());
-        for (resource, value) in wanted.iter().copied() {
+        let mut choices = Vec::with_capacity(requests.len());
+        for (resource, value) in requests.iter().copied().filter(|(resource, _)| self.group.covered.contains(resource))
+        {
             let (mode, borrow, reason) = self.quota(tree, flavor, resource, value, oracle);
             if let Some((why, no_fit)) = reason {
                 attempt.reasons.push(why);
@@ -376,6 +383,10 @@ impl Scan<'_> {
 
 /// Folds the attempts for one resource into those of the pod set: per flavor the worst of all.
 fn merge_attempts(into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
+    if into.is_empty() {
+        *into = new;
+        return;
+    }
     if new.is_empty() {
         return;
     }

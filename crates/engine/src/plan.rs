@@ -46,10 +46,10 @@ impl World {
         }
         let verdicts = self.collect_verdicts(&mut report);
         let skipped = std::mem::take(&mut report.skipped_preemptions);
-        let name = |(queue, count): (crate::ids::QueueId, u32)| (self.store.queues[queue].name.clone(), count);
+        let name = |(queue, count): (crate::ids::QueueId, u32)| (self.store.queues[queue].name.to_string(), count);
         let recomputed = std::mem::take(&mut report.recomputed);
         let by_result = |((queue, result), count): ((crate::ids::QueueId, &'static str), u32)| {
-            ((self.store.queues[queue].name.clone(), result), count)
+            ((self.store.queues[queue].name.to_string(), result), count)
         };
         Plan {
             recomputed_targets: recomputed.into_iter().map(by_result).collect(),
@@ -100,16 +100,16 @@ impl World {
             let Some(workload) = self.store.workload(id) else { continue };
             let pod_sets = &self.store.classes[workload.class].pod_sets;
             let name = |at: usize| pod_sets.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
-            let message = said.text(&self.store, name);
+            let message = Arc::from(said.text(&self.store, name));
             verdicts.extend(self.tell(id, reason, message, true));
         }
         verdicts
     }
 
-    fn tell(&mut self, id: WorkloadId, reason: PendingReason, message: String, leading: bool) -> Option<Verdict> {
+    fn tell(&mut self, id: WorkloadId, reason: PendingReason, message: Arc<str>, leading: bool) -> Option<Verdict> {
         let workload = self.store.workload_mut(id)?;
-        workload.verdict = Some((reason, Arc::from(message.as_str())));
-        Some(Verdict { uid: workload.uid.to_string(), reason, message, leading })
+        workload.verdict = Some((reason, Arc::clone(&message)));
+        Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading })
     }
 
     /// The slow alarm: counts parked workloads (a class of equals once) that would fit although nothing woke them, and

@@ -49,7 +49,8 @@ impl World {
 
     /// Takes the head of every ClusterQueue that is active, by name of the queue.
     pub fn pop_all_heads(&mut self, now: Millis) -> Vec<(String, String)> {
-        let active = self.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.clone());
+        let active =
+            self.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.to_string());
         let mut names: Vec<String> = active.collect();
         names.sort();
         let heads = names.into_iter().filter_map(|name| self.pop_head(&name, now).map(|uid| (name, uid)));
@@ -103,7 +104,7 @@ impl World {
             Outcome::NamespaceMismatch => (Requeue::Mismatch, PendingReason::Misconfigured),
             Outcome::PendingPreemption => (Requeue::PendingPreemption, PendingReason::WaitingForPreemptedWorkloads),
         };
-        let entry = Entry {
+        let mut entry = Entry {
             queue,
             workload: id,
             assignment: Assignment { progress, ..Assignment::default() },
@@ -112,7 +113,7 @@ impl World {
             verdict: Some((reason, Said::Plainly(""))),
         };
         let mut report = Report::default();
-        self.put_back(entry, &mut report);
+        self.put_back(&mut entry, &mut report);
         self.tell_heads(&mut report);
         true
     }

@@ -206,7 +206,6 @@ impl Progress {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Arc<str>,
-    pub(crate) name: String,
     pub(crate) local_queue: LocalQueueId,
     pub(crate) priority: i32,
     pub(crate) queued_at: Millis,
@@ -248,7 +247,7 @@ pub(crate) struct Group {
 /// A ClusterQueue.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) node: NodeId,
     pub(crate) spec: Option<ClusterQueueSpec>,
     pub(crate) groups: Vec<Group>,
@@ -301,6 +300,8 @@ pub(crate) struct Store {
     pub(crate) class_ids: FxHashMap<u64, Vec<ClassId>>,
     pub(crate) free_classes: Vec<ClassId>,
     pub(crate) pods: ResourceId,
+    /// What equals of a workload without room are told.
+    pub(crate) bypassed: Arc<str>,
 }
 
 impl Store {
@@ -325,6 +326,7 @@ impl Store {
             class_ids: FxHashMap::default(),
             free_classes: Vec::new(),
             pods,
+            bypassed: Arc::from(crate::figures::BYPASSED),
         }
     }
 

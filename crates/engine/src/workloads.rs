@@ -15,7 +15,6 @@ impl World {
             let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
             let id = self.store.insert_workload(Workload {
                 uid: Arc::from(spec.uid.as_str()),
-                name: spec.name,
                 local_queue,
                 priority: spec.priority,
                 queued_at: spec.queued_at,
@@ -42,9 +41,6 @@ impl World {
         let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
             self.store.release_class(class);
-            if let Some(workload) = self.store.workload_mut(id) {
-                workload.name = spec.name;
-            }
             return;
         }
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
@@ -53,7 +49,6 @@ impl World {
         self.detach_quietly(id, stays);
         self.store.release_class(old_class);
         if let Some(workload) = self.store.workload_mut(id) {
-            workload.name = spec.name;
             workload.local_queue = local_queue;
             workload.priority = spec.priority;
             workload.queued_at = spec.queued_at;
@@ -97,7 +92,7 @@ impl World {
     fn stays(&self, held: Option<&Held>, state: &WorkloadState) -> bool {
         match (held, state) {
             (Some(held), WorkloadState::Reserved(reservation)) => {
-                self.store.queues[held.queue].name == reservation.cluster_queue
+                *self.store.queues[held.queue].name == *reservation.cluster_queue
                     && self.usage_known(&reservation.pod_sets).as_ref() == Some(&held.usage)
             }
             _ => false,
@@ -157,14 +152,15 @@ impl World {
         let local_queue = workload.local_queue;
         workload.progress = None;
         workload.verdict = None;
-        let usage = held.usage.clone();
-        workload.phase = Phase::Held(Box::new(held));
         self.notices.remove(&id);
         self.changed_local_queues.insert(local_queue);
         let local_queue = &mut self.store.local_queues[local_queue];
         local_queue.held += 1;
-        for (cell, value) in usage {
-            *local_queue.usage.entry(cell).or_default() += value;
+        for (cell, value) in &held.usage {
+            *local_queue.usage.entry(*cell).or_default() += value;
+        }
+        if let Some(workload) = self.store.workload_mut(id) {
+            workload.phase = Phase::Held(Box::new(held));
         }
     }
 

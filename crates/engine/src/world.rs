@@ -1,6 +1,7 @@
 //! The world: deltas in, books kept. Cycles are in `cycle`, questions in `figures`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::balance::{INF, units};
 use crate::feuds::Feuds;
@@ -152,7 +153,7 @@ impl World {
         }
         let node = self.tree.add_node(name, true);
         let id = self.store.queues.push(Queue {
-            name: name.to_owned(),
+            name: Arc::from(name),
             node,
             spec: None,
             groups: Vec::new(),

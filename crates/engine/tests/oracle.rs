@@ -18,10 +18,10 @@ fn fast(objects: &Objects) -> Decided {
     let mut decided = Decided::default();
     for admission in plan.admissions {
         let flavors: BTreeMap<String, String> = admission.pod_sets[0].flavors.clone();
-        decided.admitted.insert(admission.uid, flavors);
+        decided.admitted.insert(admission.uid.to_string(), flavors);
     }
     decided.evicted = plan.evictions.into_iter().map(|e| (e.uid, e.preemptor, e.reason)).collect::<BTreeSet<_>>();
-    decided.waiting = plan.verdicts.into_iter().filter(|v| v.leading).map(|v| (v.uid, v.reason)).collect();
+    decided.waiting = plan.verdicts.into_iter().filter(|v| v.leading).map(|v| (v.uid.to_string(), v.reason)).collect();
     decided
 }
 

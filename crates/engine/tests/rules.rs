@@ -58,7 +58,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
             return Err(format!("books: {faults:?}"));
         }
         for admission in &plan.admissions {
-            let spec = specs.get_mut(&admission.uid).unwrap();
+            let spec = specs.get_mut(&*admission.uid).unwrap();
             let whole = admission.pod_sets.iter().zip(&spec.pod_sets).all(|(given, set)| {
                 given.name == set.name
                     && given.count >= set.min_count.unwrap_or(set.count)
@@ -69,8 +69,8 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
                 return Err(format!("not all or nothing: {admission:?}"));
             }
             let held = Reservation {
-                cluster_queue: admission.cluster_queue.clone(),
-                pod_sets: admission.pod_sets.clone(),
+                cluster_queue: admission.cluster_queue.to_string(),
+                pod_sets: admission.pod_sets.to_vec(),
                 at: Millis(NOW.0 + round),
                 evicted: false,
             };
@@ -131,7 +131,7 @@ fn a_plan_puts_no_queue_over_its_quota() {
             let usage = given.usage.iter().map(|(resource, value)| {
                 ((given.flavors[resource].clone(), resource.clone()), i128::from(value.get()))
             });
-            after.booked.push((admission.cluster_queue.clone(), usage.collect()));
+            after.booked.push((admission.cluster_queue.to_string(), usage.collect()));
         }
         for queue in after.queues.keys() {
             for fr in after.all_frs() {
@@ -301,9 +301,10 @@ fn more_quota_takes_nothing_away() {
                 quota.nominal = Amount::new(quota.nominal.get() + dice.below(3) as i64);
             }
         }
-        let after: BTreeSet<String> = objects.world().plan(NOW, ALL).admissions.into_iter().map(|a| a.uid).collect();
+        let after: BTreeSet<String> =
+            objects.world().plan(NOW, ALL).admissions.into_iter().map(|a| a.uid.to_string()).collect();
         for admission in before.admissions {
-            assert!(after.contains(&admission.uid), "seed {seed}: {} is out\n{}", admission.uid, objects.describe());
+            assert!(after.contains(&*admission.uid), "seed {seed}: {} is out\n{}", admission.uid, objects.describe());
         }
     }
 }

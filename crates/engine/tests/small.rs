@@ -123,7 +123,7 @@ fn quick_laws(objects: &Objects, world: &mut World) -> Result<(), String> {
 
 fn decided(world: &mut World) -> (BTreeSet<String>, BTreeSet<(String, String, &'static str)>) {
     let plan = world.plan_cycles(NOW, ALL, 1);
-    let admitted = plan.admissions.into_iter().map(|admission| admission.uid).collect();
+    let admitted = plan.admissions.into_iter().map(|admission| admission.uid.to_string()).collect();
     (admitted, plan.evictions.into_iter().map(|e| (e.uid, e.preemptor, e.reason)).collect())
 }
 

@@ -200,7 +200,7 @@ fn decisions(offline: &mut Offline) -> Vec<Decision> {
             && let Some(verdict) = offline.control().world().explain(&uid, now)
         {
             decision.reason = verdict.reason.as_str().to_owned();
-            decision.message = verdict.message;
+            decision.message = verdict.message.to_string();
         }
     }
     found

@@ -16,7 +16,7 @@ pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: T
         edit.pending(reason, &verdict.message);
         edit.status.resource_requests = requests_of(workload);
     });
-    draft.notices.push(notice(workload, EventType::Warning, reason, verdict.message.clone(), SCHEDULER));
+    draft.notices.push(notice(workload, EventType::Warning, reason, verdict.message.to_string(), SCHEDULER));
     draft
 }
 
