@@ -76,6 +76,8 @@ night: test ## What is wide and slow
 	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked -p berth-engine -- --nocapture
 	$(call say,a million objects that nobody meant)
 	BERTH_FUZZ=1000000 $(CARGO) test --locked -p berth-control --test fuzz -- --nocapture
+	$(call say,50000 malformed reviews and TLS byte streams)
+	BERTH_FLOOD=50000 $(CARGO) test --locked -p berth-e2e --test webhook load_and_floods -- --nocapture
 	$(call say,end-to-end tests again, five times)
 	for i in 1 2 3 4 5; do $(CARGO) test --locked -p berth-e2e --tests || exit 1; done
 

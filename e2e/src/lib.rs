@@ -26,4 +26,5 @@ pub mod quickstart;
 pub mod quota_tree;
 pub mod scenario;
 pub mod wait;
+pub mod webhooks;
 pub mod world;

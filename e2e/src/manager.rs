@@ -34,6 +34,8 @@ pub struct ManagerOptions {
     pub config: Option<String>,
     /// Address of the API server when it is not the control plane's own, for example a proxy with faults.
     pub url: Option<String>,
+    /// Port of its webhooks; `None` switches them off.
+    pub webhooks: Option<u16>,
     /// Further arguments.
     pub args: Vec<String>,
     /// Further environment.
@@ -48,6 +50,7 @@ impl Default for ManagerOptions {
             name: "berth".to_owned(),
             config: None,
             url: None,
+            webhooks: None,
             args: Vec::new(),
             env: Vec::new(),
             restarts: false,
@@ -188,6 +191,8 @@ impl Manager {
             format!("127.0.0.1:{metrics_port}"),
             "--health-probe-bind-address".to_owned(),
             format!("127.0.0.1:{health_port}"),
+            "--webhook-bind-address".to_owned(),
+            options.webhooks.map_or_else(|| "0".to_owned(), |port| format!("127.0.0.1:{port}")),
         ];
         if let Some(text) = &options.config {
             let path = folder.join(format!("{}-config.yaml", options.name));

@@ -36,6 +36,7 @@ pub mod settings;
 mod shape;
 mod slim;
 mod status;
+pub mod surroundings;
 mod transitions;
 mod view;
 mod workloads;

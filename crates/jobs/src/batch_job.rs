@@ -4,12 +4,15 @@
 //! start is one write (unsuspend and placement together), and a stop is a sequence: suspend, wait for the pods, clear the
 //! start time if the Job controller has not done it, restore the template.
 
+mod rules;
+
 use crate::kind::{Finish, JobKind, annotation};
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
 use crate::template::TemplateParts;
 use crate::unsupported::{unsupported_metadata, unsupported_template};
+use berth_api::validation::FieldError;
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, ReclaimablePod, labels};
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -107,6 +110,14 @@ impl JobKind for BatchJob {
             .map(|manager| format!("spec.managedBy: {manager:?} is not supported yet"))
             .or_else(|| unsupported_metadata(&job.metadata))
             .or_else(|| unsupported_template("spec.template", &spec.template))
+    }
+
+    fn invalid(job: &Job) -> Vec<FieldError> {
+        rules::invalid(job)
+    }
+
+    fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
+        rules::invalid_change(old, new)
     }
 
     fn suspend_patch(job: &Job) -> Value {

@@ -2,6 +2,7 @@
 
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
+use berth_api::validation::FieldError;
 use berth_api::{PodSet, ReclaimablePod, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -55,6 +56,14 @@ pub trait JobKind {
     fn pod_priority_class(job: &Self::Object) -> Option<&str>;
     /// The field that decides whether or where it may run and that Berth does not act on yet.
     fn unsupported(job: &Self::Object) -> Option<String>;
+    /// What is wrong with a job, beyond what every kind keeps in its metadata.
+    fn invalid(_: &Self::Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+    /// What is wrong with a change of a job, beyond what [`JobKind::invalid`] says about the new one.
+    fn invalid_change(_: &Self::Object, _: &Self::Object) -> Vec<FieldError> {
+        Vec::new()
+    }
 
     /// Suspends a job that Berth did not start: its template is the user's.
     fn suspend_patch(job: &Self::Object) -> Value;
@@ -76,7 +85,8 @@ pub trait JobKind {
     fn start_patch(job: &Self::Object, placements: &[Placement]) -> Result<Value, PlacementError>;
 }
 
-fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+/// A non-empty label.
+pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
 }
 

@@ -9,6 +9,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
 )]
 
+mod admission;
 mod batch_job;
 mod build;
 mod equivalence;
@@ -25,6 +26,7 @@ mod template;
 mod transform;
 mod unsupported;
 
+pub use admission::{DEFAULT_NAME, Defaults, Facts, job_defaults, validate_job, validate_job_update};
 pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
 pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};

@@ -1,6 +1,10 @@
 //! Kueue's configuration file, read strictly: an unknown key is an error with its line, a setting that has no effect yet is
 //! a warning that names it, and everything else becomes settings.
 
+mod webhook;
+
+pub(crate) use webhook::Webhook;
+
 use crate::duration::GoDuration;
 use crate::gates::Gates;
 use crate::schema::{self, Configuration, Header, LeaderElection, Marked};
@@ -31,6 +35,8 @@ pub(crate) struct Loaded {
     pub(crate) burst: f64,
     /// Namespace of the manager.
     pub(crate) namespace: String,
+    /// `webhook` and `internalCertManagement`.
+    pub(crate) webhook: Webhook,
     /// What has no effect yet, one sentence each.
     pub(crate) warnings: Vec<String>,
 }
@@ -133,6 +139,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         qps: (qps > 0.0).then_some(qps),
         burst: f64::from(file.client_connection.burst.filter(|burst| *burst > 0).unwrap_or(500)),
         namespace,
+        webhook: Webhook::of(&file)?,
         warnings,
     })
 }
@@ -212,11 +219,9 @@ fn unsupported(file: &Configuration) -> Vec<String> {
     let resources = &file.resources;
     let selector = metrics.local_queue_metrics.as_ref().filter(|block| block.value.local_queue_selector.is_some());
     let blocks = [
-        ("webhook", line(&file.webhook)),
         ("pprofBindAddress", line(&file.pprof_bind_address)),
         ("controller", line(&file.controller)),
         ("tls", line(&file.tls)),
-        ("internalCertManagement", line(&file.internal_cert_management)),
         ("metrics.customLabels", line(&metrics.custom_labels)),
         ("metrics.localQueueMetrics.localQueueSelector", selector.map(|block| block.referenced.line())),
         ("multiKueue", line(&file.multi_kueue)),

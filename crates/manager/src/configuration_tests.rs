@@ -149,10 +149,27 @@ fn bad_values_name_field_and_what_is_allowed() {
 }
 
 #[test]
+fn webhooks_are_where_the_file_says() {
+    let plain = body("").unwrap().webhook;
+    assert_eq!((plain.address.as_str(), plain.folder), (":9443", None));
+    assert_eq!((plain.service.as_str(), plain.secret.as_str()), ("berth-webhook-service", "berth-webhook-server-cert"));
+    let text = "webhook:\n  port: 1234\n  host: \"::1\"\n  certDir: /certs\ninternalCertManagement:\n  \
+                webhookServiceName: s\n  webhookSecretName: t\n";
+    let given = body(text).unwrap();
+    assert!(given.warnings.is_empty());
+    let given = given.webhook;
+    assert_eq!((given.address.as_str(), given.folder), ("[::1]:1234", None));
+    assert_eq!((given.service.as_str(), given.secret.as_str()), ("s", "t"));
+    let external = body(&format!("{text}  enable: false\n")).unwrap().webhook;
+    assert_eq!(external.folder.as_deref(), Some("/certs"));
+    refused("webhook:\n  port: 70000\n", &["webhook.port", "65535"]);
+}
+
+#[test]
 fn what_has_no_effect_is_named() {
-    let loaded = body("webhook:\n  port: 9443\ntls:\n  minVersion: VersionTLS12\n").unwrap();
+    let loaded = body("controller:\n  cacheSyncTimeout: 1m\ntls:\n  minVersion: VersionTLS12\n").unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
-    assert!(loaded.warnings[0].contains("`webhook`") && loaded.warnings[1].contains("`tls`"));
+    assert!(loaded.warnings[0].contains("`controller`") && loaded.warnings[1].contains("`tls`"));
     let loaded = body("integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob\n").unwrap();
     assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains("ray.io/rayjob"));
     let loaded = body("featureGates: {VisibilityOnDemand: false}\n").unwrap();

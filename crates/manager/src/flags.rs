@@ -33,6 +33,12 @@ pub(crate) struct ManagerFlags {
     /// Address of the probes; "0" switches them off [default: the file's, else :8081]
     #[arg(long)]
     pub(crate) health_probe_bind_address: Option<String>,
+    /// Address of the webhooks; "0" switches them off [default: the file's, else :9443]
+    #[arg(long)]
+    pub(crate) webhook_bind_address: Option<String>,
+    /// Pause between telling the API server about a new authority and using it, as 90s; ten times as long it is kept after
+    #[arg(long, default_value = "1m")]
+    pub(crate) webhook_ca_margin: String,
     /// Namespace of the manager [default: the file's, else the service account's, else kueue-system]
     #[arg(long)]
     pub(crate) namespace: Option<String>,

@@ -12,16 +12,20 @@ mod flags;
 mod gates;
 mod logging;
 mod schema;
+mod webhooks;
 
 use anyhow::{Context, anyhow};
 use berth_control::Control;
-use berth_runtime::{Options, server};
+use berth_runtime::metrics::Metrics;
+use berth_runtime::{Beside, Options, server};
 use clap::Parser;
 use configuration::{Given, Loaded};
 use flags::{Cli, Command, ManagerFlags};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::process::ExitCode;
+use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
+use webhooks::Webhooks;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -69,7 +73,21 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
             }
         };
         let settings = loaded.settings.clone();
-        berth_runtime::run(config, options, move || Control::new(settings.clone()), shutdown).await?;
+        let metrics = Arc::new(Metrics::new(&options.version));
+        let webhooks = Webhooks::start(flags, &loaded, &config, &metrics)?;
+        let (tap, missing) = webhooks.as_ref().map(|webhooks| (webhooks.tap(), webhooks.missing())).unzip();
+        let beside = Beside { metrics, tap, missing };
+        let shutdown = async {
+            tokio::select! {
+                () = shutdown => {}
+                () = webhooks::ended(webhooks.as_ref()) => tracing::error!("the webhooks ended unexpectedly"),
+            }
+        };
+        let done = berth_runtime::run(config, options, move || Control::new(settings.clone()), beside, shutdown).await;
+        if let Some(webhooks) = webhooks {
+            webhooks.stop();
+        }
+        done?;
         Ok(())
     })
 }

@@ -27,7 +27,7 @@ pub(crate) struct Configuration {
     #[serde(rename = "kind")]
     pub(crate) _kind: Option<String>,
     pub(crate) namespace: Option<String>,
-    pub(crate) webhook: Marked<Webhook>,
+    pub(crate) webhook: Webhook,
     pub(crate) leader_election: LeaderElection,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
@@ -36,7 +36,7 @@ pub(crate) struct Configuration {
     pub(crate) tls: Marked<Tls>,
     pub(crate) manage_jobs_without_queue_name: bool,
     pub(crate) managed_jobs_namespace_selector: Option<LabelSelector>,
-    pub(crate) internal_cert_management: Marked<InternalCertManagement>,
+    pub(crate) internal_cert_management: InternalCertManagement,
     pub(crate) wait_for_pods_ready: Option<WaitForPodsReady>,
     pub(crate) client_connection: ClientConnection,
     pub(crate) integrations: Integrations,
@@ -77,6 +77,16 @@ macro_rules! unread {
 }
 
 blocks! {
+    Webhook {
+        port: Option<i32>,
+        host: Option<String>,
+        cert_dir: Option<String>,
+    }
+    InternalCertManagement {
+        enable: Option<bool>,
+        webhook_service_name: Option<String>,
+        webhook_secret_name: Option<String>,
+    }
     LeaderElection {
         leader_elect: Option<bool>,
         lease_duration: Option<GoDuration>,
@@ -179,14 +189,8 @@ blocks! {
 }
 
 unread! {
-    Webhook { port: Option<i32>, host: Option<String>, cert_dir: Option<String> }
     Controller { group_kind_concurrency: BTreeMap<String, i32>, cache_sync_timeout: Option<GoDuration> }
     Tls { min_version: Option<String>, cipher_suites: Vec<String>, curve_preferences: Vec<i32> }
-    InternalCertManagement {
-        enable: Option<bool>,
-        webhook_service_name: Option<String>,
-        webhook_secret_name: Option<String>,
-    }
     PodOptions { namespace_selector: Option<LabelSelector>, pod_selector: Option<LabelSelector> }
     NamedFramework { name: String }
     ClusterProfile { access_providers: Vec<AccessProvider>, credentials_providers: Vec<AccessProvider> }

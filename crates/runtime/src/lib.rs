@@ -32,4 +32,4 @@ pub mod writer;
 
 pub use brain::{Brain, Step};
 pub use options::{Election, Options};
-pub use run::{Error, run};
+pub use run::{Beside, Error, run};

@@ -27,6 +27,8 @@ enum Shape {
     Waits(u16),
     /// Histogram with the default buckets of the Prometheus clients.
     Short,
+    /// Histogram for what takes far less than a millisecond.
+    Brief,
 }
 
 struct Definition {
@@ -106,6 +108,9 @@ const TABLE: &[Definition] = &[
     metric("berth_watch_errors", Shape::Counter, "Failures of watches, by resource"),
     metric("berth_undecodable_objects", Shape::Counter, "Objects passed over because they do not decode"),
     metric("berth_step_duration_seconds", Shape::Short, "Time control took for one step"),
+    metric("berth_webhook_duration_seconds", Shape::Brief, "Time from the bytes of a review to its answer"),
+    metric("berth_webhook_refused", Shape::Counter, "Connections and requests that were turned away, by reason"),
+    metric("berth_webhook_certificate_expiry_timestamp_seconds", Shape::Gauge, "When the served certificate ends"),
 ];
 
 /// Names under which control counts finished workloads and that the exposition already uses for a gauge: OpenMetrics
@@ -149,13 +154,19 @@ pub struct Metrics {
     series: Mutex<BTreeMap<&'static str, BTreeMap<Labels, Series>>>,
     role: AtomicU8,
     version: String,
+    held: Mutex<BTreeMap<&'static str, f64>>,
 }
 
 impl Metrics {
     /// An empty registry of a binary of that version.
     #[must_use]
     pub fn new(version: &str) -> Self {
-        Self { series: Mutex::default(), role: AtomicU8::new(Role::Follower as u8), version: version.to_owned() }
+        Self {
+            series: Mutex::default(),
+            role: AtomicU8::new(Role::Follower as u8),
+            version: version.to_owned(),
+            held: Mutex::default(),
+        }
     }
 
     /// Sets the role that all of Kueue's series carry from now on.
@@ -176,7 +187,10 @@ impl Metrics {
 
     /// Puts a value into a histogram.
     pub fn observe(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let Some(definition) = defined(name, |shape| matches!(shape, Shape::Waits(_) | Shape::Short)) else { return };
+        let Some(definition) = defined(name, |shape| matches!(shape, Shape::Waits(_) | Shape::Short | Shape::Brief))
+        else {
+            return;
+        };
         let labels = self.complete(definition.name, owned(labels));
         let mut all = self.lock();
         let series = all
@@ -187,6 +201,11 @@ impl Metrics {
         if let Series::Histogram(histogram) = series {
             histogram.observe(value);
         }
+    }
+
+    /// Sets a gauge without labels that control does not know.
+    pub fn hold(&self, name: &'static str, value: f64) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value);
     }
 
     /// Removes every series that has all of these labels: called when a queue is deleted.
@@ -201,6 +220,9 @@ impl Metrics {
     /// The exposition in the OpenMetrics text format.
     #[must_use]
     pub fn encode(self: &Arc<Self>, mut gauges: Gauges) -> String {
+        for (name, value) in &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+            gauges.set(name, &[], *value);
+        }
         gauges.set(
             "kueue_build_info",
             &[
@@ -267,6 +289,9 @@ fn histogram(shape: Shape) -> Histogram {
     match shape {
         Shape::Waits(count) => {
             Histogram::new(std::iter::once(1.0).chain(exponential_buckets(2.5, 2.0, count.saturating_sub(1))))
+        }
+        Shape::Brief => {
+            Histogram::new([0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 1.0])
         }
         Shape::Short | Shape::Counter | Shape::Gauge => {
             Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])

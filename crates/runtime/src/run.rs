@@ -9,8 +9,8 @@ use crate::leadership::{Leadership, State};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::rate::Bucket;
-use crate::server::{self, Context, Fresh};
-use crate::watches;
+use crate::server::{self, Context, Fresh, Missing};
+use crate::watches::{self, Tap};
 use crate::{pool, writer::Writer};
 use berth_control::write::Term;
 use futures::FutureExt;
@@ -37,6 +37,16 @@ pub enum Error {
     Ended(&'static str),
 }
 
+/// What runs beside the loop in the same process, for example the webhooks, and what it shares with it.
+pub struct Beside {
+    /// Figures of all.
+    pub metrics: Arc<Metrics>,
+    /// Told what the watches see before the loop is.
+    pub tap: Option<Tap>,
+    /// Asked whether the process is ready.
+    pub missing: Option<Missing>,
+}
+
 /// Observations that may wait for the loop: whole objects, so few; the watches wait meanwhile, as they should.
 const SEEN_QUEUE: usize = 512;
 /// Outcomes that may wait for the loop.
@@ -55,9 +65,10 @@ pub async fn run<B: Brain>(
     config: Config,
     options: Options,
     make: impl Fn() -> B + Send + Sync + 'static,
+    beside: Beside,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let metrics = Arc::new(Metrics::new(&options.version));
+    let Beside { metrics, tap, missing } = beside;
     let clients = Clients::new(config, &options.version, &metrics).map_err(Error::Client)?;
     let (state, leadership) = Leadership::new(options.write_deadline());
     let identity = elector::identity();
@@ -75,6 +86,7 @@ pub async fn run<B: Brain>(
         metrics: Arc::clone(&metrics),
         pulse: Arc::clone(&pulse),
         fresh: fresh(clients.rpc.clone(), Arc::clone(&make)),
+        missing,
         last: Arc::default(),
     };
     let mut servers = serve(&options, &context).await?;
@@ -104,6 +116,7 @@ pub async fn run<B: Brain>(
         seen: seen_in,
         epoch,
         metrics: Arc::clone(&metrics),
+        tap,
     });
     let (mut elector, keep) = match &options.election {
         Some(election) => (Some(Elector::spawn(clients.rpc.clone(), election, identity, state)), None),

@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Makes a digest from fresh lists, or says why it could not.
 pub type Fresh = Arc<dyn Fn() -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
 
+/// Says what a part beside the loop still lacks.
+pub type Missing = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// What the handlers need.
 #[derive(Clone)]
 pub struct Context {
@@ -34,6 +37,8 @@ pub struct Context {
     pub pulse: Arc<Pulse>,
     /// Digest from fresh lists.
     pub fresh: Fresh,
+    /// What else must be ready.
+    pub missing: Option<Missing>,
     /// Gauges of the last scrape, shown when the loop is too busy to answer.
     pub last: Arc<Mutex<Gauges>>,
 }
@@ -123,10 +128,13 @@ async fn healthz(State(context): State<Context>) -> Response {
 }
 
 async fn readyz(State(context): State<Context>) -> Response {
-    if context.pulse.ready() {
-        return "ok\n".into_response();
+    if !context.pulse.ready() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "objects are not listed yet, or shutting down\n").into_response();
     }
-    (StatusCode::SERVICE_UNAVAILABLE, "objects are not listed yet, or shutting down\n").into_response()
+    match context.missing.as_ref().and_then(|missing| missing()) {
+        Some(missing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response(),
+        None => "ok\n".into_response(),
+    }
 }
 
 #[cfg(test)]

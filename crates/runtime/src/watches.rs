@@ -113,6 +113,9 @@ fn decode<K: Resource + DeserializeOwned>(
     }))
 }
 
+/// Somebody beside the loop who wants to know what the watches see; it must not wait for anything.
+pub type Tap = Arc<dyn Fn(&Observation) + Send + Sync>;
+
 /// What every watch needs.
 #[derive(Clone)]
 pub struct Context {
@@ -124,6 +127,8 @@ pub struct Context {
     pub epoch: channel::Receiver<u64>,
     /// Figures.
     pub metrics: Arc<Metrics>,
+    /// Told first.
+    pub tap: Option<Tap>,
 }
 
 /// Starts the watches of all kinds. They end when the set is dropped or aborted.
@@ -213,6 +218,9 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                 None => break,
             };
             let Some(observation) = observation else { continue };
+            if let Some(tap) = &context.tap {
+                tap(&observation);
+            }
             let listed = ends.then_some((index, epoch));
             if context.seen.send(Seen { observation, listed }).await.is_err() {
                 return;

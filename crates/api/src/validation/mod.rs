@@ -9,13 +9,16 @@ mod metadata;
 mod names;
 mod resource_flavor;
 mod workload;
+mod workload_update;
 
 use std::fmt;
 
 pub use cluster_queue::{validate_cluster_queue, validate_cohort};
 pub use metadata::admission_gates;
+pub use names::{label_value, qualified_name, subdomain};
 pub use resource_flavor::validate_resource_flavor;
 pub use workload::{validate_beside_pod_sets, validate_pod_sets, validate_workload};
+pub use workload_update::{validate_admission_gates_update, validate_workload_update};
 
 /// One broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +32,8 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    fn new(field: impl Into<String>, value: impl Into<String>, message: impl Into<String>) -> Self {
+    /// An error about a field with that value.
+    pub fn new(field: impl Into<String>, value: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), value: value.into(), message: message.into() }
     }
 }
@@ -47,6 +51,11 @@ impl fmt::Display for FieldError {
 /// The errors in one line for a condition message, `; ` between them.
 pub fn summary(errors: &[FieldError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The errors that an object did not have before: what was stored under older rules may stay as it is.
+pub fn newly_broken(errors: Vec<FieldError>, before: &[FieldError]) -> Vec<FieldError> {
+    errors.into_iter().filter(|error| !before.contains(error)).collect()
 }
 
 /// Not supported value, with the supported ones.

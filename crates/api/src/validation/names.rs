@@ -4,7 +4,7 @@ const NAME_SHAPE: &str = "must consist of alphanumeric characters, '-', '_' or '
                           alphanumeric character";
 
 /// A lower-case DNS subdomain of at most 253 characters.
-pub(super) fn subdomain(text: &str) -> Option<String> {
+pub fn subdomain(text: &str) -> Option<String> {
     if text.len() > 253 {
         return Some("must be no more than 253 characters".into());
     }
@@ -20,7 +20,7 @@ pub(super) fn subdomain(text: &str) -> Option<String> {
 }
 
 /// A label key: an optional DNS subdomain and a slash, then a name of at most 63 characters.
-pub(super) fn qualified_name(text: &str) -> Option<String> {
+pub fn qualified_name(text: &str) -> Option<String> {
     let name = match text.split_once('/') {
         Some(("", _)) => return Some("prefix part must not be empty".into()),
         Some((prefix, name)) => {
@@ -41,7 +41,7 @@ pub(super) fn qualified_name(text: &str) -> Option<String> {
 }
 
 /// A label value: empty, or like a name of at most 63 characters.
-pub(super) fn label_value(text: &str) -> Option<String> {
+pub fn label_value(text: &str) -> Option<String> {
     if text.len() > 63 {
         return Some("must be no more than 63 characters".into());
     }

@@ -34,7 +34,7 @@ struct Rule {
 /// A client, a runtime, or a second way to do what the runtime does.
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     Rule { name: "quantity", ours: &[], others: Others::Only(&["thiserror"]) },
     Rule { name: "api", ours: &["quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "engine", ours: &["quantity"], others: Others::Only(&["rustc-hash", "thiserror"]) },
@@ -50,7 +50,13 @@ const RULES: [Rule; 10] = [
     },
     // It performs; what decides is reached through control alone.
     Rule { name: "runtime", ours: &["api", "control"], others: Others::AllBut(&[]) },
-    Rule { name: "manager", ours: &["control", "engine", "quantity", "runtime"], others: Others::AllBut(&[]) },
+    // It is asked by the API server: nothing that waits for a watch or for a decision.
+    Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
+    Rule {
+        name: "manager",
+        ours: &["control", "engine", "jobs", "quantity", "runtime", "webhook"],
+        others: Others::AllBut(&[]),
+    },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "xtask", ours: &["api"], others: Others::AllBut(CLIENTS) },
     // It looks from outside, with names and manifests of its own: a wrong constant of ours cannot hide itself.

@@ -1,0 +1,195 @@
+//! Rules about changes of a Workload, from the stored object to the new one.
+
+use std::collections::BTreeMap;
+
+use super::{FieldError, admission_gates, supported};
+use crate::conditions::{is_true, types};
+use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB};
+use crate::{Admission, Workload, WorkloadStatus};
+
+/// What holds quota stays what it was when it got it: pod sets, admission, and the demands of checks that are ready; pods
+/// that were given back stay given back, and nothing is gated after the fact.
+pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let none = WorkloadStatus::default();
+    let (before, after) = (old.status.as_ref().unwrap_or(&none), new.status.as_ref().unwrap_or(&none));
+    let reserved = |status: &WorkloadStatus| is_true(&status.conditions, types::QUOTA_RESERVED);
+    if reserved(before) && !same_pod_sets(old, new) {
+        errors.push(FieldError::new("spec.podSets", "", "is immutable while quota is reserved"));
+    }
+    if reserved(before) && reserved(after) {
+        reclaimable(before, after, &mut errors);
+    }
+    if let (Some(before), Some(after)) = (&before.admission, &after.admission)
+        && fixed(before) != fixed(after)
+    {
+        errors.push(FieldError::new("status.admission", "", "is immutable, except that it may be set and cleared"));
+    }
+    ready_checks(before, after, &mut errors);
+    if let (None, Some(name)) = (&before.cluster_name, &after.cluster_name)
+        && !before.nominated_cluster_names.contains(name)
+    {
+        let nominated = before.nominated_cluster_names.iter().map(String::as_str);
+        errors.push(supported("status.clusterName".to_owned(), name, nominated));
+    }
+    let none = BTreeMap::new();
+    let annotations = |workload: &Workload| workload.metadata.annotations.clone().unwrap_or_else(|| none.clone());
+    errors.extend(validate_admission_gates_update(&annotations(old), &annotations(new)));
+    errors
+}
+
+/// The names that keep a workload out of scheduling may only become fewer. What cannot be read is somebody else's error.
+pub fn validate_admission_gates_update(
+    old: &BTreeMap<String, String>,
+    new: &BTreeMap<String, String>,
+) -> Option<FieldError> {
+    let before = admission_gates(old).unwrap_or_default();
+    let after = admission_gates(new).ok()?;
+    let added = after.iter().find(|name| !before.contains(name))?;
+    let message = format!("{added:?} must not be added after creation; names may only be removed");
+    let value = new.get(ADMISSION_GATED_BY).cloned().unwrap_or_default();
+    Some(FieldError::new(format!("metadata.annotations[{ADMISSION_GATED_BY}]"), value, message))
+}
+
+/// Equal, but for the counts of an elastic job, which may go down.
+fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
+    let elastic = |workload: &Workload| {
+        let annotations = workload.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true")
+    };
+    if !(elastic(old) && elastic(new)) {
+        return old.spec.pod_sets == new.spec.pod_sets;
+    }
+    old.spec.pod_sets.len() == new.spec.pod_sets.len()
+        && old.spec.pod_sets.iter().zip(&new.spec.pod_sets).all(|(old, new)| {
+            let mut same = new.clone();
+            same.count = old.count;
+            same == *old && new.effective_count() <= old.effective_count()
+        })
+}
+
+fn reclaimable(before: &WorkloadStatus, after: &WorkloadStatus, errors: &mut Vec<FieldError>) {
+    for old in &before.reclaimable_pods {
+        let path = format!("status.reclaimablePods[{}].count", old.name);
+        match after.reclaimable_pods.iter().find(|pods| pods.name == old.name) {
+            None => errors.push(FieldError::new(path, "", "must not be removed while quota is reserved")),
+            Some(new) if new.count < old.count => {
+                let message = format!("must not become less than {} while quota is reserved", old.count);
+                errors.push(FieldError::new(path, new.count.to_string(), message));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// An admission without what is decided about it later: the place of its pods.
+fn fixed(admission: &Admission) -> Admission {
+    let mut fixed = admission.clone();
+    for assignment in &mut fixed.pod_set_assignments {
+        assignment.topology_assignment = None;
+        assignment.delayed_topology_request = None;
+    }
+    fixed
+}
+
+fn ready_checks(before: &WorkloadStatus, after: &WorkloadStatus, errors: &mut Vec<FieldError>) {
+    for (index, check) in after.admission_checks.iter().enumerate().filter(|(_, check)| check.state == "Ready") {
+        let old = before.admission_checks.iter().find(|old| old.name == check.name && old.state == "Ready");
+        if old.is_some_and(|old| old.pod_set_updates != check.pod_set_updates) {
+            let path = format!("status.admissionChecks[{index}].podSetUpdates");
+            errors.push(FieldError::new(path, "", "is immutable while the check stays Ready"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn workload(count: i32, status: Value, annotations: Value) -> Workload {
+        let set = json!({"name": "main", "count": count, "template": {"spec": {"containers": [{"name": "c"}]}}});
+        serde_json::from_value(json!({
+            "metadata": {"annotations": annotations}, "spec": {"podSets": [set]}, "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn reserved(more: Value) -> Value {
+        let mut status = json!({
+            "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "admission": {"clusterQueue": "q", "podSetAssignments": [{"name": "main", "count": 3}]},
+        });
+        for (key, value) in more.as_object().unwrap() {
+            status[key] = value.clone();
+        }
+        status
+    }
+
+    fn fields(old: &Workload, new: &Workload) -> Vec<String> {
+        validate_workload_update(old, new).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn pod_sets_stay_while_quota_is_held() {
+        let none = json!({});
+        let (held, free) = (workload(3, reserved(json!({})), none.clone()), workload(3, json!({}), none.clone()));
+        assert_eq!(fields(&held, &workload(2, reserved(json!({})), none.clone())), ["spec.podSets"]);
+        assert_eq!(fields(&free, &workload(2, json!({}), none.clone())), [""; 0]);
+        // Quota and pod sets may not be given up in one go either: the job that runs is described by the old ones.
+        assert_eq!(fields(&held, &workload(2, json!({}), none)), ["spec.podSets"]);
+        let elastic = json!({ELASTIC_JOB: "true"});
+        let old = workload(3, reserved(json!({})), elastic.clone());
+        assert_eq!(fields(&old, &workload(2, reserved(json!({})), elastic.clone())), [""; 0]);
+        assert_eq!(fields(&old, &workload(4, reserved(json!({})), elastic)), ["spec.podSets"]);
+    }
+
+    #[test]
+    fn admissions_are_set_and_cleared_but_not_changed() {
+        let none = json!({});
+        let held = workload(3, reserved(json!({})), none.clone());
+        let other = json!({"admission": {"clusterQueue": "other"}});
+        assert_eq!(fields(&held, &workload(3, reserved(other), none.clone())), ["status.admission"]);
+        assert_eq!(fields(&held, &workload(3, json!({}), none.clone())), [""; 0]);
+        assert_eq!(fields(&workload(3, json!({}), none.clone()), &held), [""; 0]);
+        let placed = json!({"admission": {"clusterQueue": "q", "podSetAssignments": [
+            {"name": "main", "count": 3, "delayedTopologyRequest": "Ready"}]}});
+        assert_eq!(fields(&held, &workload(3, reserved(placed), none)), [""; 0]);
+    }
+
+    #[test]
+    fn pods_given_back_stay_given_back() {
+        let pods = |count: i32| reserved(json!({"reclaimablePods": [{"name": "main", "count": count}]}));
+        let none = json!({});
+        let old = workload(3, pods(2), none.clone());
+        let field = "status.reclaimablePods[main].count";
+        assert_eq!(fields(&old, &workload(3, pods(1), none.clone())), [field]);
+        assert_eq!(fields(&old, &workload(3, reserved(json!({})), none.clone())), [field]);
+        assert_eq!(fields(&old, &workload(3, pods(3), none.clone())), [""; 0]);
+        assert_eq!(fields(&old, &workload(3, json!({}), none)), [""; 0]);
+    }
+
+    #[test]
+    fn ready_checks_clusters_and_gates() {
+        let none = json!({});
+        let check = |state: &str, value: &str| {
+            let updates = json!([{"name": "main", "labels": {"a": value}}]);
+            let check = json!({"name": "c", "state": state, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "podSetUpdates": updates});
+            workload(3, json!({"admissionChecks": [check]}), none.clone())
+        };
+        let field = "status.admissionChecks[0].podSetUpdates";
+        assert_eq!(fields(&check("Ready", "x"), &check("Ready", "y")), [field]);
+        assert_eq!(fields(&check("Pending", "x"), &check("Ready", "y")), [""; 0]);
+        let nominated = workload(3, json!({"nominatedClusterNames": ["a"]}), none.clone());
+        assert_eq!(fields(&nominated, &workload(3, json!({"clusterName": "a"}), none.clone())), [""; 0]);
+        assert_eq!(fields(&nominated, &workload(3, json!({"clusterName": "b"}), none.clone())), ["status.clusterName"]);
+        let gated = |names: &str| workload(3, json!({}), json!({ADMISSION_GATED_BY: names}));
+        let field = format!("metadata.annotations[{ADMISSION_GATED_BY}]");
+        assert_eq!(fields(&gated("a.io/x,a.io/y"), &gated("a.io/y")), [""; 0]);
+        assert_eq!(fields(&gated("a.io/x"), &gated("a.io/x,a.io/y")), [field.as_str()]);
+        assert_eq!(fields(&workload(3, json!({}), none), &gated("a.io/y")), [field]);
+    }
+}

@@ -1,0 +1,274 @@
+//! What an admission review must know about the cluster beside the object under review. Kept apart from the view so that a
+//! review never waits for a decision.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::LocalQueue;
+use berth_engine::model::{Selector, SelectorOp};
+use berth_jobs::DEFAULT_NAME;
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::{Value, json};
+
+use crate::deltas;
+use crate::event::{Change, Observation};
+use crate::settings::Settings;
+
+/// Label by which namespaces are selected by name.
+const NAME: &str = berth_api::labels::NAMESPACE_NAME;
+/// Never the name of a namespace, since it has dots: an empty list of names is not allowed.
+const NOWHERE: &str = "none.berth.dev";
+
+/// Namespaces, and which of them have a default LocalQueue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surroundings {
+    managed: Selector,
+    without_queue_name: bool,
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    default_queues: BTreeSet<String>,
+    default_priority_class: bool,
+    /// Namespaces and LocalQueues have been listed.
+    listed: (bool, bool),
+}
+
+impl Surroundings {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            managed: settings.managed_namespaces.clone(),
+            without_queue_name: settings.manage_jobs_without_queue_name,
+            ..Self::default()
+        }
+    }
+
+    /// Whether an observation can matter at all, so that most of them need no lock.
+    #[must_use]
+    pub const fn concerns(observation: &Observation) -> bool {
+        matches!(
+            observation,
+            Observation::Namespace(_) | Observation::LocalQueue(_) | Observation::WorkloadPriorityClass(_)
+        )
+    }
+
+    /// Takes note of what a watch saw; true when [`Surroundings::opted_in`] may have changed.
+    pub fn observe(&mut self, observation: &Observation) -> bool {
+        match observation {
+            Observation::Namespace(change) => {
+                let first = !self.listed.0 && is_list(change);
+                self.listed.0 |= first;
+                self.namespace(change) || first
+            }
+            Observation::LocalQueue(change) => {
+                let first = !self.listed.1 && is_list(change);
+                self.listed.1 |= first;
+                self.local_queue(change) || first
+            }
+            Observation::WorkloadPriorityClass(change) => {
+                match change {
+                    Change::Apply(class) if class.name() == DEFAULT_NAME => self.default_priority_class = true,
+                    Change::Delete(class) if class.name() == DEFAULT_NAME => self.default_priority_class = false,
+                    Change::Apply(_) | Change::Delete(_) => {}
+                    Change::Reset(classes) => {
+                        self.default_priority_class = classes.iter().any(|class| class.name() == DEFAULT_NAME);
+                    }
+                    Change::Only(names) => {
+                        self.default_priority_class &= names.iter().any(|(_, name)| name == DEFAULT_NAME);
+                    }
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn local_queue(&mut self, change: &Change<Box<LocalQueue>>) -> bool {
+        match change {
+            Change::Apply(queue) if queue.name() == DEFAULT_NAME => {
+                self.default_queues.insert(queue.namespace().to_owned())
+            }
+            Change::Delete(queue) if queue.name() == DEFAULT_NAME => self.default_queues.remove(queue.namespace()),
+            Change::Apply(_) | Change::Delete(_) => false,
+            Change::Reset(queues) => {
+                let named = queues.iter().filter(|queue| queue.name() == DEFAULT_NAME);
+                self.default_queues = named.map(|queue| queue.namespace().to_owned()).collect();
+                true
+            }
+            Change::Only(names) => {
+                let named = names.iter().filter(|(_, name)| name == DEFAULT_NAME);
+                let left: BTreeSet<&String> = named.map(|(namespace, _)| namespace).collect();
+                let before = self.default_queues.len();
+                self.default_queues.retain(|namespace| left.contains(namespace));
+                before != self.default_queues.len()
+            }
+        }
+    }
+
+    fn namespace(&mut self, change: &Change<Box<Namespace>>) -> bool {
+        let read = |namespace: &Namespace| {
+            let name = namespace.metadata.name.clone().unwrap_or_default();
+            (name, namespace.metadata.labels.clone().unwrap_or_default())
+        };
+        match change {
+            Change::Apply(namespace) => {
+                let (name, labels) = read(namespace);
+                self.namespaces.insert(name, labels.clone()) != Some(labels)
+            }
+            Change::Delete(namespace) => self.namespaces.remove(&read(namespace).0).is_some(),
+            Change::Reset(namespaces) => {
+                self.namespaces = namespaces.iter().map(|one| read(one)).collect();
+                true
+            }
+            Change::Only(names) => {
+                let left: BTreeSet<&String> = names.iter().map(|(_, name)| name).collect();
+                let before = self.namespaces.len();
+                self.namespaces.retain(|name, _| left.contains(name));
+                before != self.namespaces.len()
+            }
+        }
+    }
+
+    /// What a job of that namespace meets there. Of a namespace that no watch has shown yet, the name is known.
+    #[must_use]
+    pub fn facts(&self, namespace: &str) -> berth_jobs::Facts {
+        berth_jobs::Facts {
+            managed_namespace: self.manages(namespace),
+            without_queue_name: self.without_queue_name,
+            default_queue: self.default_queues.contains(namespace),
+            default_priority_class: self.default_priority_class,
+            governed: false,
+        }
+    }
+
+    fn manages(&self, namespace: &str) -> bool {
+        match self.namespaces.get(namespace) {
+            Some(labels) => deltas::matches(&self.managed, labels),
+            None => deltas::matches(&self.managed, &BTreeMap::from([(NAME.to_owned(), namespace.to_owned())])),
+        }
+    }
+
+    /// The label selector of the namespaces whose jobs are asked about although they name no queue: all that are managed where
+    /// the configuration says so, else those that have a default LocalQueue. `None` before all are listed.
+    #[must_use]
+    pub fn opted_in(&self) -> Option<Value> {
+        (self.listed == (true, true)).then(|| self.selector())
+    }
+
+    fn selector(&self) -> Value {
+        if self.without_queue_name {
+            let terms = self.managed.0.iter().map(|term| {
+                let operator = match term.op {
+                    SelectorOp::In => "In",
+                    SelectorOp::NotIn => "NotIn",
+                    SelectorOp::Exists => "Exists",
+                    SelectorOp::DoesNotExist => "DoesNotExist",
+                    // A label selector cannot say it, and the configuration cannot either.
+                    SelectorOp::Gt | SelectorOp::Lt => {
+                        return json!({"key": NAME, "operator": "In", "values": [NOWHERE]});
+                    }
+                };
+                if term.values.is_empty() {
+                    json!({"key": term.key, "operator": operator})
+                } else {
+                    json!({"key": term.key, "operator": operator, "values": term.values})
+                }
+            });
+            return json!({"matchExpressions": terms.collect::<Vec<_>>()});
+        }
+        let mut names: Vec<&str> =
+            self.default_queues.iter().map(String::as_str).filter(|namespace| self.manages(namespace)).collect();
+        if names.is_empty() {
+            names.push(NOWHERE);
+        }
+        json!({"matchExpressions": [{"key": NAME, "operator": "In", "values": names}]})
+    }
+}
+
+/// Whether a list was completed.
+const fn is_list<T>(change: &Change<T>) -> bool {
+    matches!(change, Change::Reset(_) | Change::Only(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_engine::model::Requirement;
+    use serde_json::from_value;
+
+    use super::*;
+
+    fn not_system() -> Selector {
+        Selector(vec![Requirement {
+            key: NAME.to_owned(),
+            op: SelectorOp::NotIn,
+            values: vec!["kube-system".to_owned()],
+        }])
+    }
+
+    fn fresh(without_queue_name: bool) -> Surroundings {
+        Surroundings::new(&Settings {
+            managed_namespaces: not_system(),
+            manage_jobs_without_queue_name: without_queue_name,
+            ..Settings::default()
+        })
+    }
+
+    fn queue(namespace: &str, name: &str) -> Box<berth_api::LocalQueue> {
+        from_value(json!({"metadata": {"namespace": namespace, "name": name}})).expect("queue")
+    }
+
+    fn names(surroundings: &Surroundings) -> Value {
+        surroundings.selector()["matchExpressions"][0]["values"].clone()
+    }
+
+    #[test]
+    fn default_queues_opt_their_namespaces_in() {
+        let mut all = fresh(false);
+        assert_eq!(names(&all), json!([NOWHERE]));
+        let queue_of = |namespace: &str| Observation::LocalQueue(Change::Apply(queue(namespace, "default")));
+        all.observe(&queue_of("b"));
+        all.observe(&queue_of("a"));
+        all.observe(&queue_of("kube-system"));
+        all.observe(&Observation::LocalQueue(Change::Apply(queue("c", "other"))));
+        assert_eq!(names(&all), json!(["a", "b"]));
+        assert!(all.facts("a").default_queue && !all.facts("c").default_queue);
+        assert!(!all.facts("kube-system").managed_namespace);
+        all.observe(&Observation::LocalQueue(Change::Only(vec![
+            ("b".into(), "default".into()),
+            ("a".into(), "x".into()),
+        ])));
+        assert_eq!(names(&all), json!(["b"]));
+        all.observe(&Observation::LocalQueue(Change::Delete(queue("b", "default"))));
+        assert_eq!(names(&all), json!([NOWHERE]));
+    }
+
+    #[test]
+    fn where_every_job_is_managed_the_configured_selector_is_told() {
+        let all = fresh(true);
+        assert_eq!(
+            all.selector(),
+            json!({"matchExpressions": [{"key": NAME, "operator": "NotIn", "values": ["kube-system"]}]})
+        );
+        assert!(all.facts("x").without_queue_name);
+        assert_eq!(all.opted_in(), None, "nothing is listed yet");
+        let mut all = all;
+        assert!(all.observe(&Observation::Namespace(Change::Only(vec![]))));
+        assert!(all.opted_in().is_none() && all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
+        assert!(all.opted_in().is_some() && !all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
+    }
+
+    #[test]
+    fn labels_of_namespaces_and_the_default_class_are_followed() {
+        let select = Selector(vec![Requirement { key: "team".into(), op: SelectorOp::Exists, values: vec![] }]);
+        let mut all = Surroundings::new(&Settings { managed_namespaces: select, ..Settings::default() });
+        let namespace = |labels: Value| from_value(json!({"metadata": {"name": "n", "labels": labels}})).expect("it");
+        assert!(!all.facts("n").managed_namespace);
+        all.observe(&Observation::Namespace(Change::Apply(namespace(json!({"team": "x"})))));
+        assert!(all.facts("n").managed_namespace);
+        all.observe(&Observation::Namespace(Change::Apply(namespace(json!({})))));
+        assert!(!all.facts("n").managed_namespace);
+        let class = || from_value(json!({"metadata": {"name": "default"}, "value": 1})).expect("class");
+        all.observe(&Observation::WorkloadPriorityClass(Change::Apply(class())));
+        assert!(all.facts("n").default_priority_class);
+        all.observe(&Observation::WorkloadPriorityClass(Change::Only(vec![])));
+        assert!(!all.facts("n").default_priority_class);
+    }
+}

@@ -1,0 +1,135 @@
+//! What an admission webhook says about a job: what is filled in at its creation, and what is refused then and later.
+//!
+//! Both are functions of the job and of a few facts about the cluster. Whatever slips past them, because no webhook was
+//! asked, is found by control: it suspends what runs without admission and tells what it cannot read.
+
+mod topology;
+
+pub(crate) use topology::topology_rules;
+
+use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, queue_name, workload_priority_class};
+use berth_api::labels;
+use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+
+/// Name of the LocalQueue and of the WorkloadPriorityClass that jobs get which name none.
+pub const DEFAULT_NAME: &str = "default";
+
+/// What is to be known of the cluster beside the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The job's namespace is among those whose jobs are managed.
+    pub managed_namespace: bool,
+    /// Jobs without a queue name are managed too (`manageJobsWithoutQueueName`).
+    pub without_queue_name: bool,
+    /// The namespace has a LocalQueue of the name [`DEFAULT_NAME`].
+    pub default_queue: bool,
+    /// A WorkloadPriorityClass of the name [`DEFAULT_NAME`] exists.
+    pub default_priority_class: bool,
+    /// What owns the job is managed itself, and decides when the job runs.
+    pub governed: bool,
+}
+
+/// What a job gets at its creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// The queue name [`DEFAULT_NAME`].
+    pub queue_name: bool,
+    /// The priority class [`DEFAULT_NAME`].
+    pub priority_class: bool,
+    /// It is suspended.
+    pub suspend: bool,
+}
+
+/// What is filled in when a job is created.
+#[must_use]
+pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
+    let metadata = K::metadata(job);
+    if facts.governed || !facts.managed_namespace {
+        return Defaults::default();
+    }
+    let named = queue_name(metadata).is_some();
+    let given = !named && facts.default_queue;
+    let managed = named || given || facts.without_queue_name;
+    Defaults {
+        queue_name: given,
+        priority_class: managed && facts.default_priority_class && workload_priority_class(metadata).is_none(),
+        suspend: managed && !K::is_suspended(job),
+    }
+}
+
+/// What is wrong with a job by itself.
+#[must_use]
+pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
+    let metadata = K::metadata(job);
+    let mut errors = Vec::new();
+    let queue = queue_name(metadata).and_then(|name| Some((name, subdomain(name)?)));
+    errors.extend(queue.map(|(name, wrong)| FieldError::new(label_path(labels::QUEUE_NAME), name, wrong)));
+    if let Some(text) = label(metadata, labels::MAX_EXEC_TIME_SECONDS)
+        && !text.parse::<i32>().is_ok_and(|seconds| seconds > 0)
+    {
+        let path = label_path(labels::MAX_EXEC_TIME_SECONDS);
+        errors.push(FieldError::new(path, text, "must be a whole number of seconds greater than 0"));
+    }
+    errors.extend(metadata.annotations.as_ref().and_then(|annotations| admission_gates(annotations).err()));
+    errors.extend(K::invalid(job));
+    errors
+}
+
+/// What is wrong with a change of a job. Errors that it had before are no reason to refuse.
+#[must_use]
+pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
+    let (before, after) = (K::metadata(old), K::metadata(new));
+    let suspended = K::is_suspended(new);
+    let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
+    let (was, is) = (queue_name(before), queue_name(after));
+    if !suspended && was != is {
+        errors.push(running(labels::QUEUE_NAME, is));
+    } else if default_queue && was.is_some() && is.is_none() {
+        let message = "must not be removed in a namespace that has a LocalQueue called default";
+        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), "", message));
+    }
+    for (key, read) in [
+        (labels::PREBUILT_WORKLOAD_NAME, prebuilt_workload_name as fn(&ObjectMeta) -> Option<&str>),
+        (labels::MAX_EXEC_TIME_SECONDS, |metadata| label(metadata, labels::MAX_EXEC_TIME_SECONDS)),
+    ] {
+        if !suspended && read(before) != read(after) {
+            errors.push(running(key, read(after)));
+        }
+    }
+    match (workload_priority_class(before), workload_priority_class(after)) {
+        (Some(_), None) => {
+            let message = "must not be removed; change it to another WorkloadPriorityClass";
+            errors.push(FieldError::new(label_path(labels::PRIORITY_CLASS), "", message));
+        }
+        (None, Some(class)) if !suspended => errors.push(running(labels::PRIORITY_CLASS, Some(class))),
+        _ => {}
+    }
+    if annotation(before, labels::ELASTIC_JOB) != annotation(after, labels::ELASTIC_JOB) {
+        let value = annotation(after, labels::ELASTIC_JOB).unwrap_or_default();
+        errors.push(FieldError::new(annotation_path(labels::ELASTIC_JOB), value, "is immutable"));
+    }
+    let none = BTreeMap::new();
+    let annotations = |metadata: &ObjectMeta| metadata.annotations.clone().unwrap_or_else(|| none.clone());
+    errors.extend(validate_admission_gates_update(&annotations(before), &annotations(after)));
+    errors.extend(K::invalid_change(old, new));
+    errors
+}
+
+fn running(key: &str, value: Option<&str>) -> FieldError {
+    FieldError::new(label_path(key), value.unwrap_or_default(), "is immutable while the job is not suspended")
+}
+
+/// Path of a label, as `kubectl` shows it.
+pub(crate) fn label_path(key: &str) -> String {
+    format!("metadata.labels[{key}]")
+}
+
+/// Path of an annotation, as `kubectl` shows it.
+pub(crate) fn annotation_path(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
+}
+
+#[cfg(test)]
+mod tests;

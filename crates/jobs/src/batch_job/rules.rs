@@ -1,0 +1,64 @@
+//! What is refused of a batch Job when it is created or changed.
+
+use super::{BatchJob, is_indexed, pod_count};
+use crate::admission::{annotation_path, topology_rules};
+use crate::kind::{JobKind, annotation};
+use berth_api::labels;
+use berth_api::validation::FieldError;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+
+/// Annotations that make fewer pods possible, and those about topology.
+pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
+    let Some(spec) = &job.spec else { return Vec::new() };
+    let count = pod_count(spec);
+    let mut errors = Vec::new();
+    let key = labels::JOB_MIN_PARALLELISM;
+    if let Some(text) = annotation(&job.metadata, key)
+        && !text.parse::<i32>().is_ok_and(|least| (1..count).contains(&least))
+    {
+        let message = format!("must be a whole number greater than 0 and less than {count}, the number of pods");
+        errors.push(FieldError::new(annotation_path(key), text, message));
+    }
+    errors.extend(following_completions(job, spec));
+    errors.extend(topology_rules("spec.template", &spec.template, count));
+    errors
+}
+
+/// Completions that follow the parallelism must be equal to it and be able to change.
+fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
+    let key = labels::JOB_COMPLETIONS_EQUAL_PARALLELISM;
+    let text = annotation(&job.metadata, key)?;
+    let refuse = |message: String| Some(FieldError::new(annotation_path(key), text, message));
+    match text.parse::<bool>() {
+        Err(_) => refuse("must be true or false".to_owned()),
+        Ok(false) => None,
+        Ok(true) if !is_indexed(spec) => refuse("needs spec.completionMode Indexed".to_owned()),
+        Ok(true) => {
+            let (parallelism, completions) = (spec.parallelism.unwrap_or(1), spec.completions.unwrap_or(1));
+            if parallelism == completions {
+                return None;
+            }
+            refuse(format!("needs spec.completions, {completions}, equal to spec.parallelism, {parallelism}"))
+        }
+    }
+}
+
+/// While a job runs with the number of pods it was admitted with, that number is not the user's.
+pub(super) fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if BatchJob::is_suspended(old) {
+        return errors;
+    }
+    let parallelism = |job: &Job| job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1);
+    let key = labels::JOB_MIN_PARALLELISM;
+    let (was, is) = (annotation(&old.metadata, key), annotation(&new.metadata, key));
+    if was.is_some() && parallelism(old) != parallelism(new) {
+        let message = format!("must not change while the job runs and has the annotation {key}");
+        errors.push(FieldError::new("spec.parallelism", parallelism(new).to_string(), message));
+    }
+    if was != is && !BatchJob::is_suspended(new) {
+        let value = is.unwrap_or_default();
+        errors.push(FieldError::new(annotation_path(key), value, "is immutable while the job is not suspended"));
+    }
+    errors
+}

@@ -1,0 +1,164 @@
+//! Wiring of the admission server: its address, its certificates, what it knows of the cluster, where its figures go.
+
+use crate::configuration::Loaded;
+use crate::duration::GoDuration;
+use crate::flags::ManagerFlags;
+use anyhow::{Context, anyhow};
+use berth_control::surroundings;
+use berth_jobs::Facts;
+use berth_runtime::clients::Clients;
+use berth_runtime::metrics::Metrics;
+use berth_runtime::server::Missing;
+use berth_runtime::watches::Tap;
+use berth_webhook::certs::keeper::{Keeper, Source};
+use berth_webhook::certs::rotate::Policy;
+use berth_webhook::certs::served::Served;
+use berth_webhook::server::Handler;
+use berth_webhook::{Meter, Surroundings};
+use jiff::SignedDuration;
+use serde_json::Value;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+/// How often it is looked whether the server still runs.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// The running webhooks.
+pub(crate) struct Webhooks {
+    known: Arc<Known>,
+    changed: Arc<Notify>,
+    served: Arc<Served>,
+    stop: watch::Sender<bool>,
+    thread: Arc<JoinHandle<()>>,
+    keeper: AbortHandle,
+}
+
+impl Webhooks {
+    /// Starts them; `None` when they are switched off. Must be called within a runtime, which keeps the certificates.
+    pub(crate) fn start(
+        flags: &ManagerFlags,
+        loaded: &Loaded,
+        config: &kube::Config,
+        metrics: &Arc<Metrics>,
+    ) -> anyhow::Result<Option<Self>> {
+        let wanted = &loaded.webhook;
+        let given = flags.webhook_bind_address.as_deref().unwrap_or(&wanted.address);
+        let Some(address) = berth_runtime::server::address(given) else { return Ok(None) };
+        let margin = GoDuration::parse(&flags.webhook_ca_margin)
+            .map_err(|error| anyhow!("--webhook-ca-margin: {error}"))?
+            .length();
+        let listener =
+            std::net::TcpListener::bind(&address).with_context(|| format!("webhooks: listening on {address}"))?;
+        let known = Arc::new(Known(RwLock::new(surroundings::Surroundings::new(&loaded.settings))));
+        let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::clone(metrics)));
+        let served = Arc::new(Served::default());
+        let changed = Arc::new(Notify::new());
+        let margin = SignedDuration::try_from(margin).context("--webhook-ca-margin")?;
+        let source = match &wanted.folder {
+            Some(folder) => Source::Folder(folder.into()),
+            None => Source::Own {
+                secret: wanted.secret.clone(),
+                policy: Policy::new(names(&wanted.service, &loaded.namespace), margin),
+            },
+        };
+        let keeper = Keeper {
+            client: Clients::new(config.clone(), env!("CARGO_PKG_VERSION"), metrics)
+                .context("webhooks: API client")?
+                .rpc,
+            namespace: loaded.namespace.clone(),
+            service: wanted.service.clone(),
+            source,
+            served: Arc::clone(&served),
+            surroundings: Arc::clone(&known) as Arc<dyn Surroundings>,
+            meter: Arc::clone(&figures),
+            changed: Arc::clone(&changed),
+            converted: Vec::new(),
+        };
+        let partial = loaded.settings.engine.partial_admission;
+        let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, partial));
+        let (stop, stopped) = watch::channel(false);
+        let tls = served.tls().context("webhooks: TLS")?;
+        let thread = berth_webhook::server::spawn(listener, tls, handler, stopped).context("webhooks")?;
+        let keeper = tokio::spawn(keeper.run()).abort_handle();
+        tracing::info!(address, "serving webhooks");
+        Ok(Some(Self { known, changed, served, stop, thread: Arc::new(thread), keeper }))
+    }
+
+    /// Takes note of what the watches see.
+    pub(crate) fn tap(&self) -> Tap {
+        let (known, changed) = (Arc::clone(&self.known), Arc::clone(&self.changed));
+        Arc::new(move |observation| {
+            if surroundings::Surroundings::concerns(observation)
+                && known.0.write().unwrap_or_else(PoisonError::into_inner).observe(observation)
+            {
+                changed.notify_one();
+            }
+        })
+    }
+
+    /// What keeps reviews from arriving.
+    pub(crate) fn missing(&self) -> Missing {
+        let (served, thread) = (Arc::clone(&self.served), Arc::clone(&self.thread));
+        Arc::new(move || if thread.is_finished() { Some("the webhooks ended".to_owned()) } else { served.trouble() })
+    }
+
+    /// Answers what is under way and ends.
+    pub(crate) fn stop(self) {
+        self.keeper.abort();
+        self.stop.send_replace(true);
+        // The thread ends by itself within its grace.
+        while !self.thread.is_finished() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Ends when the server does, which it must not before it is told to.
+pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
+    let Some(webhooks) = webhooks else { return std::future::pending().await };
+    while !webhooks.thread.is_finished() {
+        tokio::time::sleep(CHECK).await;
+    }
+}
+
+/// Names by which the API server may call us: as a Service, and on its own machine.
+fn names(service: &str, namespace: &str) -> Vec<String> {
+    let mut names: Vec<String> =
+        ["svc", "svc.cluster.local"].iter().map(|suffix| format!("{service}.{namespace}.{suffix}")).collect();
+    names.extend(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    names
+}
+
+/// The cluster as control's surroundings know it.
+struct Known(RwLock<surroundings::Surroundings>);
+
+impl Surroundings for Known {
+    fn facts(&self, namespace: &str) -> Facts {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).facts(namespace)
+    }
+
+    fn opted_in(&self) -> Option<Value> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).opted_in()
+    }
+}
+
+/// The runtime's registry.
+struct Figures(Arc<Metrics>);
+
+impl Meter for Figures {
+    fn answered(&self, endpoint: &'static str, outcome: &'static str, seconds: f64) {
+        self.0.observe("berth_webhook_duration_seconds", &[("endpoint", endpoint), ("outcome", outcome)], seconds);
+    }
+
+    fn refused(&self, why: &'static str) {
+        self.0.count("berth_webhook_refused", &[("reason", why)], 1);
+    }
+
+    fn expires(&self, at: i64) {
+        // Seconds since 1970 are far below what a float holds exactly.
+        self.0.hold("berth_webhook_certificate_expiry_timestamp_seconds", at as f64);
+    }
+}

@@ -1,0 +1,126 @@
+//! What the webhook configurations must say: whom to trust, and which namespaces are asked about jobs without a queue. Pure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// Marks, in a webhook's name, the one for jobs that name no queue: its namespaces are ours to choose.
+pub const OPTED_IN: &str = "-opted-in.";
+
+/// What is to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted<'a> {
+    /// Authorities as PEM; `None` when somebody else takes care of them.
+    pub bundle: Option<&'a str>,
+    /// Selector of the namespaces that opt in; `None` leaves it as it is.
+    pub opted_in: Option<&'a Value>,
+    /// Our Service: what points elsewhere is not ours.
+    pub service: (&'a str, &'a str),
+}
+
+/// The merge patch that makes a webhook configuration say it; `None` when it does.
+#[must_use]
+pub fn configuration_patch(configuration: &Value, wanted: &Wanted<'_>) -> Option<Value> {
+    let webhooks = configuration.get("webhooks")?.as_array()?;
+    let mut new = webhooks.clone();
+    for webhook in new.iter_mut().filter(|webhook| is_ours(webhook.get("clientConfig"), wanted)) {
+        let name = webhook.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let Some(fields) = webhook.as_object_mut() else { continue };
+        if let Some(selector) = wanted.opted_in.filter(|_| name.contains(OPTED_IN)) {
+            fields.insert("namespaceSelector".to_owned(), selector.clone());
+        }
+        if let (Some(bundle), Some(Value::Object(client))) = (wanted.bundle, fields.get_mut("clientConfig")) {
+            client.insert("caBundle".to_owned(), json!(STANDARD.encode(bundle)));
+        }
+    }
+    (new != *webhooks).then(|| json!({"metadata": version(configuration), "webhooks": new}))
+}
+
+/// The merge patch that makes a CRD's conversion trust the bundle; `None` when it does, or has no conversion of ours.
+#[must_use]
+pub fn conversion_patch(definition: &Value, wanted: &Wanted<'_>) -> Option<Value> {
+    let client = definition.pointer("/spec/conversion/webhook/clientConfig");
+    let bundle = STANDARD.encode(wanted.bundle?);
+    if !is_ours(client, wanted) || client?.get("caBundle").and_then(Value::as_str) == Some(&bundle) {
+        return None;
+    }
+    let conversion = json!({"webhook": {"clientConfig": {"caBundle": bundle}}});
+    Some(json!({"metadata": version(definition), "spec": {"conversion": conversion}}))
+}
+
+/// The bundles that an object holds for our webhooks, as PEM.
+#[must_use]
+pub fn bundles(object: &Value, wanted: &Wanted<'_>) -> Vec<String> {
+    let webhooks = object.get("webhooks").and_then(Value::as_array).into_iter().flatten();
+    let clients = webhooks.filter_map(|webhook| webhook.get("clientConfig"));
+    let clients = clients.chain(object.pointer("/spec/conversion/webhook/clientConfig"));
+    clients
+        .filter(|client| is_ours(Some(client), wanted))
+        .map(|client| {
+            let text = client.get("caBundle").and_then(Value::as_str).unwrap_or_default();
+            STANDARD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+        })
+        .collect()
+}
+
+fn version(object: &Value) -> Value {
+    json!({"resourceVersion": object.pointer("/metadata/resourceVersion")})
+}
+
+/// A client configuration that leads to our Service, or to an address written out (a manager outside the cluster).
+fn is_ours(client: Option<&Value>, wanted: &Wanted<'_>) -> bool {
+    let Some(client) = client else { return false };
+    let of = |field: &str| client.pointer(field).and_then(Value::as_str);
+    (of("/service/namespace"), of("/service/name")) == (Some(wanted.service.0), Some(wanted.service.1))
+        || of("/url").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(bundle: &str, service: &str) -> Value {
+        let client = json!({"service": {"namespace": "ns", "name": service, "path": "/p"}, "caBundle": bundle});
+        let other = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+        json!({"metadata": {"resourceVersion": "7"}, "webhooks": [
+            {"name": "mjob.berth.dev", "clientConfig": client, "namespaceSelector": other},
+            {"name": "mjob-opted-in.berth.dev", "clientConfig": client},
+        ]})
+    }
+
+    #[test]
+    fn bundle_and_namespaces_are_put_in_once() {
+        let namespaces = json!({"matchExpressions": []});
+        let wanted = Wanted { bundle: Some("PEM"), opted_in: Some(&namespaces), service: ("ns", "berth") };
+        let patch = configuration_patch(&configuration("", "berth"), &wanted).unwrap();
+        assert_eq!(patch["metadata"]["resourceVersion"], json!("7"));
+        assert_eq!(patch["webhooks"][0]["clientConfig"]["caBundle"], json!("UEVN"));
+        assert_eq!(patch["webhooks"][0]["clientConfig"]["service"]["path"], json!("/p"));
+        assert_eq!(patch["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["key"], json!("a"));
+        assert_eq!(patch["webhooks"][1]["namespaceSelector"], namespaces);
+        let after = json!({"metadata": {}, "webhooks": patch["webhooks"]});
+        assert_eq!(configuration_patch(&after, &wanted), None);
+        assert_eq!(bundles(&after, &wanted), ["PEM", "PEM"]);
+        // Certificates of others are left alone, the namespaces are not.
+        let theirs = Wanted { bundle: None, ..wanted.clone() };
+        let patch = configuration_patch(&configuration("eA==", "berth"), &theirs).unwrap();
+        assert_eq!(patch["webhooks"][1]["clientConfig"]["caBundle"], json!("eA=="));
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_not_ours() {
+        let namespaces = json!({});
+        let wanted = Wanted { bundle: Some("PEM"), opted_in: Some(&namespaces), service: ("ns", "berth") };
+        assert_eq!(configuration_patch(&configuration("", "kueue-webhook-service"), &wanted), None);
+        assert!(bundles(&configuration("", "kueue-webhook-service"), &wanted).is_empty());
+        assert_eq!(configuration_patch(&json!({"webhooks": "text"}), &wanted), None);
+        let conversion = |name: &str| {
+            json!({"metadata": {"resourceVersion": "7"}, "spec": {"conversion": {"strategy": "Webhook", "webhook": {
+                "clientConfig": {"service": {"namespace": "ns", "name": name}}}}}})
+        };
+        assert_eq!(conversion_patch(&conversion("kueue-webhook-service"), &wanted), None);
+        assert_eq!(conversion_patch(&json!({"spec": {"conversion": {"strategy": "None"}}}), &wanted), None);
+        let patch = conversion_patch(&conversion("berth"), &wanted).unwrap();
+        assert_eq!(patch["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"], json!("UEVN"));
+    }
+}

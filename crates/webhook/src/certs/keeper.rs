@@ -1,0 +1,306 @@
+//! Keeps certificates and webhook configurations as `rotate` and `inject` say, and loads what is to be served.
+
+use super::inject::{Wanted, bundles, configuration_patch, conversion_patch};
+use super::issue::{self, Pair, is_signed_by_one_of, validity};
+use super::rotate::{self, Policy, Step};
+use super::served::Served;
+use super::store::Stored;
+use crate::{Meter, Surroundings};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::core::ApiResource;
+use kube::{Api, Client};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// Name of both webhook configurations.
+pub const CONFIGURATIONS: [&str; 2] =
+    ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
+/// Name of our writes.
+const MANAGER: &str = "berth-webhook";
+/// Between two looks when nothing tells of a change.
+const PERIOD: Duration = Duration::from_secs(60);
+/// Between two looks while something is missing.
+const HURRY: Duration = Duration::from_secs(1);
+/// Changes that come within this time are looked at together.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Steps in one look: an end to a quarrel with somebody who writes the same Secret.
+const STEPS: usize = 8;
+
+/// Where certificates come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Made by ourselves and kept in a Secret.
+    Own {
+        /// Name of the Secret.
+        secret: String,
+        /// Lifetimes and names.
+        policy: Policy,
+    },
+    /// `tls.crt` and `tls.key` in a folder; who puts them there also tells the API server.
+    Folder(PathBuf),
+}
+
+/// Everything the keeper needs.
+pub struct Keeper {
+    /// For calls that end.
+    pub client: Client,
+    /// Namespace of the Secret and the Service.
+    pub namespace: String,
+    /// Name of the Service.
+    pub service: String,
+    /// Where certificates come from.
+    pub source: Source,
+    /// What is served.
+    pub served: Arc<Served>,
+    /// The cluster.
+    pub surroundings: Arc<dyn Surroundings>,
+    /// Figures.
+    pub meter: Arc<dyn Meter>,
+    /// Told when the surroundings have changed.
+    pub changed: Arc<Notify>,
+    /// CRDs whose conversion is ours.
+    pub converted: Vec<String>,
+}
+
+/// Why a look failed.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("{0}: {1}")]
+    Api(String, #[source] kube::Error),
+    #[error(transparent)]
+    Issue(#[from] issue::Error),
+    #[error("certificate: {0}")]
+    Load(#[from] rustls::Error),
+    #[error("{0}: {1}")]
+    File(String, #[source] std::io::Error),
+    #[error("the Secret changes under every write")]
+    Quarrel,
+}
+
+impl Keeper {
+    /// Keeps until it is dropped.
+    pub async fn run(self) {
+        let stirred = Arc::new(Notify::new());
+        let mut watching = JoinSet::new();
+        for (resource, name) in self.watched() {
+            let api = if resource.plural == "secrets" {
+                Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+            } else {
+                Api::all_with(self.client.clone(), &resource)
+            };
+            watching.spawn(follow(api, name, Arc::clone(&stirred)));
+        }
+        let mut failing = false;
+        // Namespaces are told after a change of our own knowledge and now and then, and not because somebody else told others:
+        // two replicas of which one lags would contradict each other for ever.
+        let mut namespaces = true;
+        loop {
+            let pause = match self.look(namespaces).await {
+                Ok(pause) => {
+                    failing = false;
+                    namespaces = false;
+                    pause
+                }
+                Err(error) => {
+                    if !failing {
+                        tracing::error!(%error, "keeping the webhooks' certificates and configurations failed");
+                    }
+                    failing = true;
+                    HURRY * 5
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => namespaces |= pause == PERIOD,
+                () = stirred.notified() => tokio::time::sleep(SETTLE).await,
+                () = self.changed.notified() => {
+                    namespaces = true;
+                    tokio::time::sleep(SETTLE).await;
+                }
+            }
+        }
+    }
+
+    fn watched(&self) -> Vec<(ApiResource, String)> {
+        let [mutating, validating] = configurations();
+        let mut all = vec![(mutating, CONFIGURATIONS[0].to_owned()), (validating, CONFIGURATIONS[1].to_owned())];
+        if let Source::Own { secret, .. } = &self.source {
+            all.push((ApiResource::erase::<Secret>(&()), secret.clone()));
+        }
+        all
+    }
+
+    /// One look at everything, and what follows from it; how long it may be until the next.
+    async fn look(&self, namespaces: bool) -> Result<Duration, Error> {
+        match &self.source {
+            Source::Own { secret, policy } => {
+                for _ in 0..STEPS {
+                    let found = self.secret(secret).await?;
+                    let stored = found.as_ref().map(Stored::read).unwrap_or_default();
+                    let now = Timestamp::now();
+                    let served = stored.leaf.as_ref().is_some_and(|leaf| self.load(leaf).is_ok());
+                    let bundle = stored.bundle();
+                    let told = if served { self.tell(Some(&bundle), namespaces).await? } else { Vec::new() };
+                    let all_told = told.iter().all(|known| *known == bundle);
+                    let step = rotate::next(&stored, all_told, policy, now);
+                    let Some(new) = rotate::after(&stored, step, policy, now)? else {
+                        self.judge(&told);
+                        return Ok(pause(step, now, self.served.trouble().is_some()));
+                    };
+                    tracing::info!(?step, "certificates of the webhooks");
+                    self.store(secret, found, &new).await?;
+                }
+                Err(Error::Quarrel)
+            }
+            Source::Folder(folder) => {
+                let read = |name: &str| {
+                    let path = folder.join(name);
+                    std::fs::read_to_string(&path).map_err(|error| Error::File(path.display().to_string(), error))
+                };
+                self.load(&Pair { certificate: read("tls.crt")?, key: read("tls.key")? })?;
+                let told = self.tell(None, namespaces).await?;
+                self.judge(&told);
+                Ok(PERIOD)
+            }
+        }
+    }
+
+    fn load(&self, leaf: &Pair) -> Result<(), rustls::Error> {
+        if self.served.load(leaf)? {
+            tracing::info!("a new certificate is served to the API server");
+        }
+        if let Some(valid) = validity(&leaf.certificate) {
+            self.meter.expires(valid.until.as_second());
+        }
+        Ok(())
+    }
+
+    /// Says whether reviews can arrive: the API server trusts what is served, wherever it has been told to ask us.
+    fn judge(&self, told: &[String]) {
+        let trouble = match self.served.pair() {
+            None => Some("the webhooks have no certificate yet".to_owned()),
+            Some(pair) => told
+                .iter()
+                .any(|bundle| !is_signed_by_one_of(&pair.certificate, bundle))
+                .then(|| "the API server does not trust the webhooks' certificate yet".to_owned()),
+        };
+        // What others put into a configuration, others must put right: without it we are as ready as we can be.
+        let external = matches!(self.source, Source::Folder(_));
+        self.served.set_trouble(trouble.filter(|_| !external || self.served.pair().is_none()));
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Secret>, Error> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        api.get_opt(name).await.map_err(|error| Error::Api(format!("reading Secret {}/{name}", self.namespace), error))
+    }
+
+    /// Writes the Secret if it still is what was read; if not, the next look shows what it is now.
+    async fn store(&self, name: &str, found: Option<Secret>, stored: &Stored) -> Result<(), Error> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let there = found.is_some();
+        let mut secret = found.unwrap_or_default();
+        stored.write(&mut secret);
+        secret.metadata.name = Some(name.to_owned());
+        let written =
+            if there { api.replace(name, &params, &secret).await } else { api.create(&params, &secret).await };
+        match written {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            other => {
+                other.map(drop).map_err(|error| Error::Api(format!("writing Secret {}/{name}", self.namespace), error))
+            }
+        }
+    }
+
+    /// Makes every configuration that exists say what it must; the bundles that they hold now.
+    async fn tell(&self, bundle: Option<&str>, namespaces: bool) -> Result<Vec<String>, Error> {
+        let opted_in = if namespaces { self.surroundings.opted_in() } else { None };
+        let wanted = Wanted { bundle, opted_in: opted_in.as_ref(), service: (&self.namespace, &self.service) };
+        let mut known = Vec::new();
+        for (resource, name) in configurations().into_iter().zip(CONFIGURATIONS) {
+            known.extend(self.amend(&resource, name, &wanted, configuration_patch).await?);
+        }
+        let definitions = resource("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions");
+        for name in self.converted.iter().filter(|_| bundle.is_some()) {
+            known.extend(self.amend(&definitions, name, &wanted, conversion_patch).await?);
+        }
+        Ok(known)
+    }
+
+    async fn amend(
+        &self,
+        resource: &ApiResource,
+        name: &str,
+        wanted: &Wanted<'_>,
+        patch: fn(&Value, &Wanted<'_>) -> Option<Value>,
+    ) -> Result<Vec<String>, Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
+        let failed = |what: &str, error| Error::Api(format!("{what} {} {name}", resource.kind), error);
+        let Some(object) = api.get_opt(name).await.map_err(|error| failed("reading", error))? else {
+            return Ok(Vec::new());
+        };
+        let value = serde_json::to_value(&object).unwrap_or_default();
+        let Some(body) = patch(&value, wanted) else { return Ok(bundles(&value, wanted)) };
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        match api.patch(name, &params, &Patch::Merge(&body)).await {
+            Ok(object) => {
+                tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
+                Ok(bundles(&serde_json::to_value(&object).unwrap_or_default(), wanted))
+            }
+            // Somebody else was faster, perhaps the other replica.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(bundles(&value, wanted)),
+            Err(error) => Err(failed("patching", error)),
+        }
+    }
+}
+
+/// How long nothing need be done.
+fn pause(step: Step, now: Timestamp, trouble: bool) -> Duration {
+    match step {
+        Step::Rest(until) if !trouble => {
+            let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+            left.clamp(Duration::from_millis(100), PERIOD)
+        }
+        _ => HURRY,
+    }
+}
+
+fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
+    let kind = kube::core::GroupVersionKind::gvk(group, "v1", kind);
+    ApiResource::from_gvk_with_plural(&kind, plural)
+}
+
+fn configurations() -> [ApiResource; 2] {
+    let group = "admissionregistration.k8s.io";
+    [
+        resource(group, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+        resource(group, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+    ]
+}
+
+/// Tells of every change of one object, for ever.
+async fn follow(api: Api<DynamicObject>, name: String, changed: Arc<Notify>) {
+    let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
+    loop {
+        // From "0" on: the state of now comes first, from the server's cache.
+        match api.watch(&params, "0").await {
+            Ok(events) => {
+                let mut events = pin!(events);
+                while let Some(Ok(event)) = events.next().await {
+                    if matches!(event, WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_)) {
+                        changed.notify_one();
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(name, %error, "watch failed"),
+        }
+        tokio::time::sleep(HURRY * 2).await;
+    }
+}

@@ -1,0 +1,148 @@
+//! What is to be done about the certificates next: a function of what is stored, of whether the API server has been told,
+//! and of the time.
+//!
+//! ```text
+//! a new authority:   next is stored -> told to the API server -> margin -> it signs, the old one is previous -> linger -> gone
+//! a new leaf:        signed by the present authority, which the API server knows
+//! ```
+//! So at every moment each leaf that a replica may serve is signed by an authority that the API server has been told.
+
+use super::issue::{self, Pair, Validity, authority_validity, leaf_validity, validity};
+use super::store::Stored;
+use jiff::{SignedDuration, Timestamp};
+
+/// Lifetimes and pauses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Life of an authority.
+    pub ca_life: SignedDuration,
+    /// Life of a leaf.
+    pub leaf_life: SignedDuration,
+    /// From telling the API server to using an authority: every API server must have heard of it.
+    pub margin: SignedDuration,
+    /// From using an authority to forgetting the one before: every replica must have loaded the new leaf.
+    pub linger: SignedDuration,
+    /// Names that a leaf is for.
+    pub names: Vec<String>,
+}
+
+impl Policy {
+    /// Ten years and one, renewed after two thirds.
+    #[must_use]
+    pub fn new(names: Vec<String>, margin: SignedDuration) -> Self {
+        Self {
+            ca_life: SignedDuration::from_hours(24 * 3650),
+            leaf_life: SignedDuration::from_hours(24 * 365),
+            margin,
+            linger: margin * 10,
+            names,
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing before that moment.
+    Rest(Timestamp),
+    /// Nothing until the API server has been told.
+    Tell,
+    /// There is no authority that can sign: a new one signs at once.
+    Begin,
+    /// A new leaf of the present authority.
+    Leaf,
+    /// A new authority, not used yet.
+    Next,
+    /// The next authority is known from now on.
+    Published,
+    /// The next authority signs.
+    Switch,
+    /// The previous authority is forgotten.
+    Forget,
+}
+
+/// Decides the next step. `told` is whether the API server knows the whole bundle.
+#[must_use]
+pub fn next(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
+    let sound = |pair: &Option<Pair>| pair.as_ref().and_then(authority_validity).filter(|valid| valid.holds(now));
+    let Some(ca) = sound(&stored.ca) else { return Step::Begin };
+    let Some(leaf) = leaf_of(stored, policy).filter(|valid| valid.holds(now)) else { return Step::Leaf };
+    if stored.next.is_some() {
+        return if sound(&stored.next).is_none() { Step::Next } else { towards_switch(stored, told, policy, now) };
+    }
+    if stored.asked || ca.due() <= now {
+        return Step::Next;
+    }
+    if leaf.due() <= now {
+        return Step::Leaf;
+    }
+    let again = leaf.due().min(ca.due());
+    match &stored.previous {
+        None if told => Step::Rest(again),
+        None => Step::Tell,
+        Some(_) => {
+            let end = stored.switched_at.and_then(|at| at.checked_add(policy.linger).ok()).unwrap_or(now);
+            match (end <= now, told) {
+                (true, _) => Step::Forget,
+                (false, true) => Step::Rest(end.min(again)),
+                (false, false) => Step::Tell,
+            }
+        }
+    }
+}
+
+fn leaf_of(stored: &Stored, policy: &Policy) -> Option<Validity> {
+    leaf_validity(stored.leaf.as_ref()?, &stored.ca.as_ref()?.certificate, &policy.names)
+}
+
+fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
+    match (stored.published_at, told) {
+        (_, false) => Step::Tell,
+        (None, true) => Step::Published,
+        (Some(at), true) => match at.checked_add(policy.margin) {
+            Ok(end) if end > now => Step::Rest(end),
+            _ => Step::Switch,
+        },
+    }
+}
+
+/// What is stored after a step; `None` when a step stores nothing.
+///
+/// # Errors
+/// When a certificate cannot be made.
+pub fn after(stored: &Stored, step: Step, policy: &Policy, now: Timestamp) -> Result<Option<Stored>, issue::Error> {
+    let mut new = stored.clone();
+    match step {
+        Step::Rest(_) | Step::Tell => return Ok(None),
+        Step::Begin => {
+            let ca = issue::authority(now, policy.ca_life)?;
+            new.leaf = Some(issue::leaf(&ca, &policy.names, now, policy.leaf_life)?);
+            // Replicas may serve a leaf of the old one for a moment, if it still holds.
+            let old = new.ca.take().map(|pair| pair.certificate);
+            new.previous = old.filter(|text| validity(text).is_some_and(|valid| valid.holds(now)));
+            new = Stored { ca: Some(ca), next: None, published_at: None, switched_at: Some(now), asked: false, ..new };
+        }
+        Step::Leaf => {
+            if let Some(ca) = &new.ca {
+                new.leaf = Some(issue::leaf(ca, &policy.names, now, policy.leaf_life)?);
+            }
+        }
+        Step::Next => {
+            new.next = Some(issue::authority(now, policy.ca_life)?);
+            new.published_at = None;
+        }
+        Step::Published => new.published_at = Some(now),
+        Step::Switch => {
+            if let Some(next) = new.next.take() {
+                new.leaf = Some(issue::leaf(&next, &policy.names, now, policy.leaf_life)?);
+                new.previous = new.ca.take().map(|pair| pair.certificate);
+                new = Stored { ca: Some(next), published_at: None, switched_at: Some(now), asked: false, ..new };
+            }
+        }
+        Step::Forget => new = Stored { previous: None, switched_at: None, ..new },
+    }
+    Ok(Some(new))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use super::*;
+use proptest::prelude::*;
+
+fn start() -> Timestamp {
+    "2026-06-01T00:00:00Z".parse().unwrap()
+}
+
+fn policy() -> Policy {
+    Policy::new(vec!["a.b.svc".to_owned(), "127.0.0.1".to_owned()], SignedDuration::from_secs(60))
+}
+
+/// A step and what it stores.
+fn go(stored: &Stored, told: bool, now: Timestamp) -> (Step, Stored) {
+    let step = next(stored, told, &policy(), now);
+    let new = after(stored, step, &policy(), now).unwrap();
+    (step, new.unwrap_or_else(|| stored.clone()))
+}
+
+fn settled() -> Stored {
+    let (step, stored) = go(&Stored::default(), false, start());
+    assert_eq!(step, Step::Begin);
+    assert_eq!(next(&stored, false, &policy(), start()), Step::Tell);
+    stored
+}
+
+fn later(hours: i64) -> Timestamp {
+    start() + SignedDuration::from_hours(hours)
+}
+
+#[test]
+fn a_settled_secret_rests_until_its_leaf_is_due() {
+    let stored = settled();
+    let Step::Rest(until) = next(&stored, true, &policy(), start()) else { panic!("it rests") };
+    let days = until.duration_since(start()).as_hours() / 24;
+    assert_eq!(days, 243);
+    let (step, renewed) = go(&stored, true, until);
+    assert_eq!(step, Step::Leaf);
+    assert_eq!((&renewed.ca, renewed.leaf == stored.leaf), (&stored.ca, false));
+    assert!(matches!(next(&renewed, true, &policy(), until), Step::Rest(_)));
+}
+
+#[test]
+fn a_new_authority_is_told_before_it_signs_and_the_old_one_is_kept_after() {
+    let old = settled();
+    let mut asked = old.clone();
+    asked.asked = true;
+    let now = later(1);
+    let (step, with_next) = go(&asked, true, now);
+    assert_eq!((step, &with_next.ca, &with_next.leaf), (Step::Next, &old.ca, &old.leaf));
+    assert_eq!(next(&with_next, false, &policy(), now), Step::Tell);
+    let (step, published) = go(&with_next, true, now);
+    assert_eq!(step, Step::Published);
+    let soon = now + SignedDuration::from_secs(59);
+    assert_eq!(next(&published, true, &policy(), soon), Step::Rest(now + SignedDuration::from_secs(60)));
+    let then = now + SignedDuration::from_secs(60);
+    // Somebody took it out of the configuration again.
+    assert_eq!(next(&published, false, &policy(), then), Step::Tell);
+    let (step, switched) = go(&published, true, then);
+    assert_eq!(step, Step::Switch);
+    assert_eq!(switched.bundle(), published.bundle());
+    assert_eq!(switched.previous.as_deref(), old.ca.as_ref().map(|pair| pair.certificate.as_str()));
+    assert!(!switched.asked && switched.is_trusted_by(&published.bundle()));
+    assert!(old.is_trusted_by(&switched.bundle()), "a replica that has not looked yet serves the old leaf");
+    assert_eq!(next(&switched, true, &policy(), then), Step::Rest(then + SignedDuration::from_secs(600)));
+    let (step, done) = go(&switched, true, then + SignedDuration::from_secs(600));
+    assert_eq!(step, Step::Forget);
+    assert_eq!(done.previous, None);
+    assert!(matches!(next(&done, true, &policy(), then), Step::Rest(_)));
+}
+
+#[test]
+fn an_authority_is_replaced_after_two_thirds_of_its_life() {
+    let stored = settled();
+    let now = later(24 * 2434);
+    // Its leaf ran out long ago, as after years in a drawer: that comes first.
+    let (step, stored) = go(&stored, true, now);
+    assert_eq!(step, Step::Leaf);
+    assert_eq!(next(&stored, true, &policy(), now), Step::Next);
+}
+
+#[test]
+fn what_is_missing_expired_foreign_or_rubbish_is_made_anew() {
+    let good = settled();
+    let other = settled();
+    let rubbish = || Some(Pair { certificate: "x".into(), key: "y".into() });
+    let step = |stored: Stored| next(&stored, true, &policy(), start());
+    assert_eq!(step(Stored { ca: None, ..good.clone() }), Step::Begin);
+    assert_eq!(step(Stored { ca: rubbish(), ..good.clone() }), Step::Begin);
+    assert_eq!(next(&good, true, &policy(), later(24 * 3651)), Step::Begin);
+    assert_eq!(step(Stored { leaf: None, ..good.clone() }), Step::Leaf);
+    assert_eq!(step(Stored { leaf: rubbish(), ..good.clone() }), Step::Leaf);
+    assert_eq!(step(Stored { leaf: other.leaf.clone(), ..good.clone() }), Step::Leaf);
+    assert_eq!(step(Stored { ca: other.ca.clone(), ..good.clone() }), Step::Leaf);
+    assert_eq!(step(Stored { next: rubbish(), ..good.clone() }), Step::Next);
+    let elsewhere = Policy { names: vec!["c.d.svc".to_owned()], ..policy() };
+    assert_eq!(next(&good, true, &elsewhere, start()), Step::Leaf);
+    // A clock that was set back: a certificate from the future is none.
+    assert_eq!(next(&good, true, &policy(), later(-2)), Step::Begin);
+    // What replaces an authority that still holds keeps it for a while.
+    let keyless = Stored { ca: good.ca.clone().map(|ca| Pair { key: "y".into(), ..ca }), ..good.clone() };
+    let (step, begun) = go(&keyless, true, start());
+    assert_eq!(step, Step::Begin);
+    assert!(good.is_trusted_by(&begun.bundle()) && begun.is_trusted_by(&begun.bundle()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever happens when, an API server that believes what it was last told accepts what any replica serves, the
+    /// beginning aside; and things come to rest.
+    #[test]
+    fn what_is_served_is_always_trusted(
+        moves in proptest::collection::vec((0_u8..5, 1_i64..2000), 1..60),
+    ) {
+        let mut stored = settled();
+        let mut believed = stored.bundle();
+        // Replicas: what each has loaded, and when it last looked.
+        let mut loaded = [stored.clone(), stored.clone()];
+        let mut looked = [start(); 2];
+        let mut now = start();
+        for (what, seconds) in moves {
+            match what {
+                0 => stored.asked = true,
+                1 => believed = stored.bundle(),
+                2 => now += SignedDuration::from_secs(seconds / 20),
+                3 => now += SignedDuration::from_secs(seconds),
+                _ => {}
+            }
+            // A replica looks at least every minute, which is a tenth of the linger.
+            for (index, (loaded, looked)) in loaded.iter_mut().zip(&mut looked).enumerate() {
+                if now.duration_since(*looked).as_secs() > 40 + 20 * i64::try_from(index).unwrap() {
+                    loaded.clone_from(&stored);
+                    *looked = now;
+                }
+            }
+            let told = believed == stored.bundle();
+            stored = go(&stored, told, now).1;
+            for one in &loaded {
+                prop_assert!(one.is_trusted_by(&believed));
+            }
+        }
+        for _ in 0..10 {
+            believed = stored.bundle();
+            now += SignedDuration::from_secs(601);
+            stored = go(&stored, true, now).1;
+        }
+        prop_assert_eq!(stored.bundle().matches("BEGIN").count(), 1);
+        prop_assert!(stored.is_trusted_by(&believed));
+    }
+}

@@ -1,0 +1,81 @@
+//! Reviews of jobs, for every kind that `berth_jobs` knows.
+
+use crate::Surroundings;
+use crate::review::{Answer, Request, Unreadable};
+use berth_api::labels;
+use berth_jobs::{DEFAULT_NAME, Defaults, JobKind, job_defaults, validate_job, validate_job_update};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Fills in the queue and the class, and suspends what is managed. `suspend` is the path of that field.
+pub(crate) fn mutate<K>(request: &Request, around: &dyn Surroundings, suspend: &str) -> Result<Answer, Unreadable>
+where
+    K: JobKind<Object: DeserializeOwned>,
+{
+    if request.operation != "CREATE" {
+        return Ok(Answer::Allow);
+    }
+    let job: K::Object = request.object()?;
+    let defaults = job_defaults::<K>(&job, around.facts(&request.namespace));
+    Ok(Answer::Change(operations(K::metadata(&job), defaults, suspend)))
+}
+
+/// Refuses what cannot be meant, and changes that come too late.
+pub(crate) fn validate<K>(request: &Request, around: &dyn Surroundings) -> Result<Answer, Unreadable>
+where
+    K: JobKind<Object: DeserializeOwned>,
+{
+    let job: K::Object = request.object()?;
+    let errors = match request.old_object::<K::Object>()? {
+        None => validate_job::<K>(&job),
+        Some(old) => {
+            let default_queue = around.facts(&request.namespace).default_queue;
+            validate_job_update::<K>(&old, &job, default_queue)
+        }
+    };
+    Ok(Answer::of(errors))
+}
+
+/// Operations on the object as it came, so that fields our types do not know are left alone.
+fn operations(metadata: &ObjectMeta, defaults: Defaults, suspend: &str) -> Vec<Value> {
+    let mut operations = Vec::new();
+    let mut add = |path: &str, value: Value| operations.push(json!({"op": "add", "path": path, "value": value}));
+    if (defaults.queue_name || defaults.priority_class) && metadata.labels.is_none() {
+        add("/metadata/labels", json!({}));
+    }
+    for (wanted, key) in [(defaults.queue_name, labels::QUEUE_NAME), (defaults.priority_class, labels::PRIORITY_CLASS)]
+    {
+        if wanted {
+            add(&format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1")), json!(DEFAULT_NAME));
+        }
+    }
+    if defaults.suspend {
+        // Of a member that is there, "add" replaces the value.
+        add(suspend, json!(true));
+    }
+    operations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(labels: Value, defaults: Defaults) -> Vec<String> {
+        let metadata: ObjectMeta = serde_json::from_value(json!({"labels": labels})).unwrap();
+        let operations = operations(&metadata, defaults, "/spec/suspend");
+        operations.iter().map(|operation| operation["path"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn only_what_is_missing_is_added() {
+        let all = Defaults { queue_name: true, priority_class: true, suspend: true };
+        let (queue, class) =
+            ("/metadata/labels/kueue.x-k8s.io~1queue-name", "/metadata/labels/kueue.x-k8s.io~1priority-class");
+        assert_eq!(paths(Value::Null, all), ["/metadata/labels", queue, class, "/spec/suspend"]);
+        assert_eq!(paths(json!({"a": "b"}), all), [queue, class, "/spec/suspend"]);
+        let suspend = Defaults { suspend: true, ..Defaults::default() };
+        assert_eq!(paths(Value::Null, suspend), ["/spec/suspend"]);
+        assert!(paths(Value::Null, Defaults::default()).is_empty());
+    }
+}

@@ -1,0 +1,54 @@
+//! Reviews of Kueue's own kinds: what their schemas cannot say.
+
+use crate::review::{Answer, Request, Unreadable};
+use berth_api::validation::{
+    FieldError, newly_broken, validate_cluster_queue, validate_cohort, validate_resource_flavor, validate_workload,
+    validate_workload_update,
+};
+use berth_api::{ClusterQueue, Cohort, ResourceFlavor, Workload};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub(crate) fn cluster_queue(request: &Request) -> Result<Answer, Unreadable> {
+    validate::<ClusterQueue>(request, validate_cluster_queue, |_, _| Vec::new())
+}
+
+pub(crate) fn cohort(request: &Request) -> Result<Answer, Unreadable> {
+    validate::<Cohort>(request, validate_cohort, |_, _| Vec::new())
+}
+
+pub(crate) fn resource_flavor(request: &Request) -> Result<Answer, Unreadable> {
+    validate::<ResourceFlavor>(request, validate_resource_flavor, |_, _| Vec::new())
+}
+
+pub(crate) fn workload(request: &Request) -> Result<Answer, Unreadable> {
+    validate::<Workload>(request, validate_workload, validate_workload_update)
+}
+
+/// Without partial admission, the fewest pods with which a workload could run mean nothing and are dropped.
+pub(crate) fn drop_min_counts(request: &Request, partial_admission: bool) -> Result<Answer, Unreadable> {
+    if partial_admission || request.operation != "CREATE" {
+        return Ok(Answer::Allow);
+    }
+    // The schema has not been asked yet: whatever it says must not fail here.
+    let object: Value = request.object()?;
+    let sets = object.pointer("/spec/podSets").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let with = sets.iter().enumerate().filter(|(_, set)| set.get("minCount").is_some());
+    Ok(Answer::Change(
+        with.map(|(index, _)| json!({"op": "remove", "path": format!("/spec/podSets/{index}/minCount")})).collect(),
+    ))
+}
+
+/// An object by itself and, of an update, the change. An error that the stored object has already is no reason to refuse.
+fn validate<T: DeserializeOwned>(
+    request: &Request,
+    alone: fn(&T) -> Vec<FieldError>,
+    change: fn(&T, &T) -> Vec<FieldError>,
+) -> Result<Answer, Unreadable> {
+    let object: T = request.object()?;
+    // What is stored and does not decode any more may only get better.
+    let Some(old) = request.old_object::<T>().ok().flatten() else { return Ok(Answer::of(alone(&object))) };
+    let mut errors = newly_broken(alone(&object), &alone(&old));
+    errors.extend(change(&old, &object));
+    Ok(Answer::of(errors))
+}

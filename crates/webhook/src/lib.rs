@@ -1,0 +1,41 @@
+//! The admission server: it answers the API server's reviews over HTTPS, on every replica, and keeps its own certificates.
+//!
+//! What it never does: call the API server while it answers a review (what it must know beside the object comes from
+//! [`Surroundings`]), decide an admission, or wait for the control loop: it has a thread of its own. The rules themselves are
+//! in `berth_api::validation` and `berth_jobs`; here they are asked.
+//!
+//! Where to start reading: [`routes`] says which path does what, [`review`] turns bytes into a review and an answer into
+//! bytes, [`server`] has the limits, and [`certs`] the life of the certificates, decided in `certs/rotate.rs`.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
+
+pub mod certs;
+mod jobs;
+mod kinds;
+pub mod review;
+pub mod routes;
+pub mod server;
+
+use berth_jobs::Facts;
+use serde_json::Value;
+
+/// What a review must know about the cluster; answered from memory, at once.
+pub trait Surroundings: Send + Sync + 'static {
+    /// What a job of that namespace meets there.
+    fn facts(&self, namespace: &str) -> Facts;
+    /// Label selector of the namespaces whose jobs are asked about although they name no queue; `None` while it is not known.
+    fn opted_in(&self) -> Option<Value>;
+}
+
+/// Where figures go.
+pub trait Meter: Send + Sync + 'static {
+    /// A review was answered: its path's name, `allowed`, `denied` or `error`, and the seconds from its bytes to its answer.
+    fn answered(&self, endpoint: &'static str, outcome: &'static str, seconds: f64);
+    /// A connection or request was turned away, and why.
+    fn refused(&self, why: &'static str);
+    /// Seconds since 1970 at which the served certificate ends.
+    fn expires(&self, at: i64);
+}

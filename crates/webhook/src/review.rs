@@ -1,0 +1,302 @@
+//! AdmissionReview of `admission.k8s.io/v1`: bytes to a request, an answer to bytes. Pure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use berth_api::validation::FieldError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+/// Errors that one answer tells: more than that nobody reads, and a status is limited in size.
+const TOLD: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Request>,
+}
+
+/// What the API server asks.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// Repeated in the answer.
+    pub uid: String,
+    /// Kind of the object.
+    #[serde(default)]
+    pub kind: GroupVersionKind,
+    /// Name, empty when the server is to make one.
+    #[serde(default)]
+    pub name: String,
+    /// Namespace, empty for cluster-scoped kinds.
+    #[serde(default)]
+    pub namespace: String,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: String,
+    /// The object as it is to be stored.
+    pub object: Option<Box<RawValue>>,
+    /// The stored object, of an update.
+    pub old_object: Option<Box<RawValue>>,
+}
+
+/// Group, version and kind.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionKind {
+    /// API group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// Why bytes are no review, or an object none of its kind.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// The body is no review at all, so that there is nothing to answer to.
+    #[error("the body is no {KIND} of {API_VERSION}: {0}")]
+    Review(String),
+    /// An object in the review cannot be decoded.
+    #[error("{0}: {1}")]
+    Object(&'static str, String),
+}
+
+/// What is answered.
+#[derive(Debug, PartialEq)]
+pub enum Answer {
+    /// As it is.
+    Allow,
+    /// With changes, as operations of a JSON patch; without any it is the same as [`Answer::Allow`].
+    Change(Vec<Value>),
+    /// Not at all, because of these fields.
+    Deny(Vec<FieldError>),
+}
+
+impl Answer {
+    /// Denied when there is an error.
+    #[must_use]
+    pub fn of(errors: Vec<FieldError>) -> Self {
+        if errors.is_empty() { Self::Allow } else { Self::Deny(errors) }
+    }
+}
+
+/// Reads a review.
+///
+/// # Errors
+/// When the bytes are none of this version, or carry no request.
+pub fn read(bytes: &[u8]) -> Result<Request, Unreadable> {
+    let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| Unreadable::Review(error.to_string()))?;
+    if envelope.api_version != API_VERSION || envelope.kind != KIND {
+        return Err(Unreadable::Review(format!("it is {:?} of {:?}", envelope.kind, envelope.api_version)));
+    }
+    envelope.request.ok_or_else(|| Unreadable::Review("it has no request".to_owned()))
+}
+
+impl Request {
+    /// The new object.
+    ///
+    /// # Errors
+    /// When there is none or it is none of that kind.
+    pub fn object<T: DeserializeOwned>(&self) -> Result<T, Unreadable> {
+        decode("object", self.object.as_deref())
+    }
+
+    /// The stored object; `None` for a creation.
+    ///
+    /// # Errors
+    /// When it is none of that kind.
+    pub fn old_object<T: DeserializeOwned>(&self) -> Result<Option<T>, Unreadable> {
+        if self.old_object.is_none() {
+            return Ok(None);
+        }
+        decode("oldObject", self.old_object.as_deref()).map(Some)
+    }
+
+    /// Whether the object is on its way out: then nothing of ours may hold it up.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Head {
+            metadata: Metadata,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Metadata {
+            deletion_timestamp: Option<Value>,
+        }
+        let head: Result<Head, _> = decode("object", self.object.as_deref());
+        head.is_ok_and(|head| head.metadata.deletion_timestamp.is_some())
+    }
+}
+
+fn decode<T: DeserializeOwned>(what: &'static str, raw: Option<&RawValue>) -> Result<T, Unreadable> {
+    let raw = raw.ok_or_else(|| Unreadable::Object(what, "is missing".to_owned()))?;
+    serde_json::from_str(raw.get()).map_err(|error| Unreadable::Object(what, error.to_string()))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reply<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Value>,
+}
+
+/// The review that answers a request.
+#[must_use]
+pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> {
+    let mut response = Response { uid: &request.uid, allowed: true, patch_type: None, patch: None, status: None };
+    match answer {
+        Ok(Answer::Allow) => {}
+        Ok(Answer::Change(operations)) if operations.is_empty() => {}
+        Ok(Answer::Change(operations)) => {
+            response.patch_type = Some("JSONPatch");
+            response.patch = serde_json::to_vec(operations).ok().map(|bytes| STANDARD.encode(bytes));
+        }
+        Ok(Answer::Deny(errors)) => {
+            response.allowed = false;
+            response.status = Some(invalid(request, errors));
+        }
+        Err(unreadable) => {
+            response.allowed = false;
+            response.status = Some(json!({
+                "status": "Failure", "code": 400, "reason": "BadRequest",
+                "message": format!("Berth cannot read the {}: {unreadable}", request.kind.kind),
+            }));
+        }
+    }
+    serde_json::to_vec(&Reply { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
+}
+
+/// The status that makes kubectl print every field: reason, code, and a cause each.
+fn invalid(request: &Request, errors: &[FieldError]) -> Value {
+    let causes: Vec<Value> = errors
+        .iter()
+        .take(TOLD)
+        .map(|error| {
+            let message = if error.value.is_empty() {
+                error.message.clone()
+            } else {
+                format!("Invalid value: {:?}: {}", error.value, error.message)
+            };
+            json!({"reason": "FieldValueInvalid", "field": error.field, "message": message})
+        })
+        .collect();
+    let told: Vec<String> = errors.iter().take(TOLD).map(ToString::to_string).collect();
+    let more = errors.len().saturating_sub(told.len());
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    json!({
+        "status": "Failure", "code": 422, "reason": "Invalid",
+        "message": format!("{} {:?} is invalid: {}{more}", request.kind.kind, request.name, told.join("; ")),
+        "details": {
+            "name": request.name, "group": request.kind.group, "kind": request.kind.kind, "causes": causes,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(object: &Value) -> Vec<u8> {
+        json!({
+            "apiVersion": API_VERSION, "kind": KIND,
+            "request": {
+                "uid": "u1", "operation": "CREATE", "name": "n", "namespace": "ns", "object": object, "oldObject": null,
+                "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+            },
+        })
+        .to_string()
+        .into_bytes()
+    }
+
+    fn answered(answer: Result<Answer, Unreadable>) -> Value {
+        let request = read(&request(&json!({"a": 1}))).unwrap();
+        serde_json::from_slice(&write(&request, &answer)).unwrap()
+    }
+
+    #[test]
+    fn bytes_become_a_request_or_say_why_not() {
+        let request = read(&request(&json!({"a": 1}))).unwrap();
+        assert_eq!((request.uid.as_str(), request.namespace.as_str()), ("u1", "ns"));
+        assert_eq!(request.object::<Value>().unwrap(), json!({"a": 1}));
+        assert!(request.old_object::<Value>().unwrap().is_none());
+        assert!(request.object::<Vec<u8>>().unwrap_err().to_string().starts_with("object: "));
+        for (bytes, word) in [
+            ("", "EOF"),
+            ("[]", "invalid"),
+            ("{}", "it is"),
+            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "no request"),
+            (r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}"#, "v1beta1"),
+            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}"#, "uid"),
+        ] {
+            let error = read(bytes.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(word), "{bytes}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_being_deleted_is_known() {
+        let leaving = |metadata: Value| read(&request(&json!({"metadata": metadata}))).unwrap().is_leaving();
+        assert!(leaving(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})));
+        assert!(!leaving(json!({"deletionTimestamp": null})));
+        assert!(!leaving(json!({})) && !read(&request(&json!("text"))).unwrap().is_leaving());
+    }
+
+    #[test]
+    fn answers_are_reviews() {
+        let allowed = answered(Ok(Answer::Allow));
+        assert_eq!(allowed["response"], json!({"uid": "u1", "allowed": true}));
+        assert_eq!(answered(Ok(Answer::Change(Vec::new()))), allowed);
+        let changed = answered(Ok(Answer::Change(vec![json!({"op": "add", "path": "/a", "value": 1})])));
+        let patch = STANDARD.decode(changed["response"]["patch"].as_str().unwrap()).unwrap();
+        let patch: Value = serde_json::from_slice(&patch).unwrap();
+        assert_eq!(
+            (patch[0]["path"].as_str(), changed["response"]["patchType"].as_str()),
+            (Some("/a"), Some("JSONPatch"))
+        );
+    }
+
+    #[test]
+    fn refusals_name_their_fields() {
+        let errors = vec![FieldError::new("spec.a", "x", "must be y"), FieldError::new("spec.b", "", "is missing")];
+        let response = answered(Ok(Answer::of(errors)))["response"].clone();
+        assert_eq!(response["allowed"], json!(false));
+        let status = &response["status"];
+        assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
+        assert_eq!(status["details"]["causes"][0]["field"], json!("spec.a"));
+        assert_eq!(status["details"]["causes"][1]["message"], json!("is missing"));
+        assert_eq!((&status["details"]["kind"], &status["details"]["name"]), (&json!("Job"), &json!("n")));
+        let message = status["message"].as_str().unwrap();
+        assert!(message.contains("spec.a: Invalid value: \"x\": must be y") && message.contains("spec.b"), "{message}");
+        let many = (0..100).map(|at| FieldError::new(format!("f{at}"), "", "bad")).collect();
+        let status = answered(Ok(Answer::of(many)))["response"]["status"].clone();
+        assert_eq!(status["details"]["causes"].as_array().unwrap().len(), TOLD);
+        assert!(status["message"].as_str().unwrap().ends_with("; and 36 more"));
+        let unreadable = answered(Err(Unreadable::Object("object", "no".into())))["response"]["status"].clone();
+        assert_eq!(unreadable["code"], json!(400));
+        assert!(unreadable["message"].as_str().unwrap().contains("Berth"));
+    }
+}

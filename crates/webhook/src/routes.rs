@@ -1,0 +1,93 @@
+//! Which path does what. Paths are those of Kueue's controller runtime, so that a configuration can be carried over.
+
+use crate::review::{self, Answer, Request, Unreadable};
+use crate::{Surroundings, jobs, kinds};
+use berth_jobs::BatchJob;
+
+/// What a route is told beside the request.
+pub struct Around<'a> {
+    /// The cluster.
+    pub surroundings: &'a dyn Surroundings,
+    /// Gate `PartialAdmission`.
+    pub partial_admission: bool,
+}
+
+type Handle = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
+
+/// One path.
+pub struct Route {
+    /// Path of the request.
+    pub path: &'static str,
+    /// Short name, for figures.
+    pub name: &'static str,
+    handle: Handle,
+}
+
+/// Every admission path. A new kind of job is two lines here.
+pub const ROUTES: &[Route] = &[
+    Route {
+        path: "/mutate-batch-v1-job",
+        name: "mutate-job",
+        handle: |request, around| jobs::mutate::<BatchJob>(request, around.surroundings, "/spec/suspend"),
+    },
+    Route {
+        path: "/validate-batch-v1-job",
+        name: "validate-job",
+        handle: |request, around| jobs::validate::<BatchJob>(request, around.surroundings),
+    },
+    Route {
+        path: "/mutate-kueue-x-k8s-io-v1beta2-workload",
+        name: "mutate-workload",
+        handle: |request, around| kinds::drop_min_counts(request, around.partial_admission),
+    },
+    Route {
+        path: "/validate-kueue-x-k8s-io-v1beta2-workload",
+        name: "validate-workload",
+        handle: |request, _| kinds::workload(request),
+    },
+    Route {
+        path: "/validate-kueue-x-k8s-io-v1beta2-clusterqueue",
+        name: "validate-clusterqueue",
+        handle: |request, _| kinds::cluster_queue(request),
+    },
+    Route {
+        path: "/validate-kueue-x-k8s-io-v1beta2-cohort",
+        name: "validate-cohort",
+        handle: |request, _| kinds::cohort(request),
+    },
+    Route {
+        path: "/validate-kueue-x-k8s-io-v1beta2-resourceflavor",
+        name: "validate-resourceflavor",
+        handle: |request, _| kinds::resource_flavor(request),
+    },
+];
+
+/// The route of a path.
+#[must_use]
+pub fn route(path: &str) -> Option<&'static Route> {
+    ROUTES.iter().find(|route| route.path == path)
+}
+
+impl Route {
+    /// Answers a review: the body of the answer, and `allowed`, `denied` or `error`.
+    ///
+    /// # Errors
+    /// When the bytes are no review, so that there is nothing to answer to.
+    pub fn answer(&self, bytes: &[u8], around: &Around<'_>) -> Result<(Vec<u8>, &'static str), Unreadable> {
+        let request = review::read(bytes)?;
+        let answer = if matches!(request.operation.as_str(), "CREATE" | "UPDATE") && !request.is_leaving() {
+            (self.handle)(&request, around)
+        } else {
+            Ok(Answer::Allow)
+        };
+        let outcome = match &answer {
+            Ok(Answer::Deny(_)) => "denied",
+            Ok(_) => "allowed",
+            Err(_) => "error",
+        };
+        Ok((review::write(&request, &answer), outcome))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+use super::*;
+use berth_jobs::Facts;
+use serde_json::{Value, json};
+
+struct World(Facts);
+
+impl Surroundings for World {
+    fn facts(&self, _: &str) -> Facts {
+        self.0
+    }
+
+    fn opted_in(&self) -> Option<Value> {
+        None
+    }
+}
+
+fn ask_in(path: &str, request: Value, facts: Facts) -> Value {
+    let mut whole = json!({"uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns",
+        "kind": {"group": "g", "version": "v", "kind": "K"}});
+    for (key, value) in request.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole});
+    let around = Around { surroundings: &World(facts), partial_admission: false };
+    let (answer, _) = route(path).unwrap().answer(review.to_string().as_bytes(), &around).unwrap();
+    serde_json::from_slice::<Value>(&answer).unwrap()["response"].clone()
+}
+
+fn ask(path: &str, request: Value) -> Value {
+    ask_in(path, request, Facts { managed_namespace: true, ..Facts::default() })
+}
+
+fn patch(response: &Value) -> Value {
+    use base64::Engine as _;
+    let text = response["patch"].as_str().unwrap_or_default();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+    serde_json::from_slice(&bytes).unwrap_or(Value::Null)
+}
+
+fn job(queue: &str, suspend: bool) -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {"suspend": suspend, "template": {"spec": {"containers": [{"name": "c"}]}}}})
+}
+
+fn denied_fields(response: &Value) -> Vec<String> {
+    let causes = response["status"]["details"]["causes"].as_array().cloned().unwrap_or_default();
+    causes.iter().map(|cause| cause["field"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_job_with_a_queue_is_suspended_at_its_creation_only() {
+    let path = "/mutate-batch-v1-job";
+    let response = ask(path, json!({"object": job("q", false)}));
+    assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": true}]));
+    let started = json!({"operation": "UPDATE", "object": job("q", false), "oldObject": job("q", true)});
+    assert_eq!(ask(path, started), json!({"uid": "u", "allowed": true}));
+    assert_eq!(ask(path, json!({"object": job("q", true)})), json!({"uid": "u", "allowed": true}));
+    let plain = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+    assert_eq!(ask(path, json!({"object": plain})), json!({"uid": "u", "allowed": true}));
+    let facts = Facts { managed_namespace: true, default_queue: true, ..Facts::default() };
+    let operations = patch(&ask_in(path, json!({"object": plain}), facts));
+    assert_eq!(operations[1]["value"], json!("default"));
+    assert_eq!(operations.as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn a_change_of_queue_waits_for_suspension_and_deletion_waits_for_nothing() {
+    let path = "/validate-batch-v1-job";
+    let change =
+        |suspend: bool| json!({"operation": "UPDATE", "object": job("b", suspend), "oldObject": job("a", suspend)});
+    assert_eq!(denied_fields(&ask(path, change(false))), ["metadata.labels[kueue.x-k8s.io/queue-name]"]);
+    assert_eq!(ask(path, change(true))["allowed"], json!(true));
+    let mut leaving = change(false);
+    leaving["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(ask(path, leaving)["allowed"], json!(true));
+    assert_eq!(
+        ask(path, json!({"operation": "DELETE", "object": null, "oldObject": job("a", false)}))["allowed"],
+        json!(true)
+    );
+}
+
+#[test]
+fn kueues_kinds_are_refused_by_field_and_stored_faults_are_not_held_against_them() {
+    let path = "/validate-kueue-x-k8s-io-v1beta2-clusterqueue";
+    let queue = |limit: Option<&str>, stop: &str| {
+        let mut quota = json!({"name": "cpu", "nominalQuota": "1"});
+        if let Some(limit) = limit {
+            quota["borrowingLimit"] = json!(limit);
+        }
+        json!({"metadata": {"name": "q"}, "spec": {"stopPolicy": stop, "resourceGroups": [
+            {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]}})
+    };
+    let field = "spec.resourceGroups[0].flavors[0].resources[0].borrowingLimit";
+    assert_eq!(denied_fields(&ask(path, json!({"object": queue(Some("1"), "None")}))), [field]);
+    assert_eq!(ask(path, json!({"object": queue(None, "None")}))["allowed"], json!(true));
+    let update = |old: Value, new: Value| ask(path, json!({"operation": "UPDATE", "object": new, "oldObject": old}));
+    assert_eq!(update(queue(Some("1"), "None"), queue(Some("1"), "Hold"))["allowed"], json!(true));
+    assert_eq!(denied_fields(&update(queue(None, "None"), queue(Some("1"), "None"))), [field]);
+    let flavor = json!({"metadata": {"name": "f"}, "spec": {"nodeLabels": {"a b": "c"}}});
+    let path = "/validate-kueue-x-k8s-io-v1beta2-resourceflavor";
+    assert_eq!(denied_fields(&ask(path, json!({"object": flavor}))), ["spec.nodeLabels"]);
+    let cohort = json!({"metadata": {"name": "c"}, "spec": {"fairSharing": {"weight": "-1"}}});
+    let path = "/validate-kueue-x-k8s-io-v1beta2-cohort";
+    assert_eq!(denied_fields(&ask(path, json!({"object": cohort}))), ["spec.fairSharing.weight"]);
+}
+
+#[test]
+fn workloads_lose_what_is_switched_off_and_keep_what_holds_quota() {
+    let set = |name: &str, count: i32| json!({"name": name, "count": count, "minCount": 1, "template": {"spec": {"containers": [{"name": "c"}]}}});
+    let workload = |count: i32| json!({"metadata": {"name": "w"}, "spec": {"podSets": [set("a", count), set("b", 1)]}});
+    let response = ask("/mutate-kueue-x-k8s-io-v1beta2-workload", json!({"object": workload(2)}));
+    assert_eq!(patch(&response)[1], json!({"op": "remove", "path": "/spec/podSets/1/minCount"}));
+    let odd = ask("/mutate-kueue-x-k8s-io-v1beta2-workload", json!({"object": {"spec": {"podSets": "text"}}}));
+    assert_eq!(odd["allowed"], json!(true), "what the schema refuses is not ours to fail on");
+    let path = "/validate-kueue-x-k8s-io-v1beta2-workload";
+    assert_eq!(denied_fields(&ask(path, json!({"object": workload(2)}))), ["spec.podSets"]);
+    let undecodable = ask(path, json!({"object": {"spec": {"podSets": "text"}}}));
+    assert_eq!((&undecodable["allowed"], &undecodable["status"]["code"]), (&json!(false), &json!(400)));
+}
+
+#[test]
+fn paths_and_names_are_unique() {
+    for (index, one) in ROUTES.iter().enumerate() {
+        assert!(!ROUTES[..index].iter().any(|other| other.path == one.path || other.name == one.name));
+    }
+    assert!(route("/mutate-batch-v1-job/").is_none() && route("/").is_none());
+}
+
+#[test]
+fn nothing_that_a_body_holds_makes_a_route_panic() {
+    let around = Around { surroundings: &World(Facts::default()), partial_admission: false };
+    let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "operation": "UPDATE", "object": job("q", false), "oldObject": job("q", true)}})
+    .to_string();
+    let mut state: u64 = 1;
+    for round in 0..3000_usize {
+        let mut bytes = good.clone().into_bytes();
+        for _ in 0..=round % 5 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = usize::try_from(state >> 33).unwrap() % bytes.len();
+            match round % 3 {
+                0 => bytes[at] = u8::try_from(state >> 24 & 0xff).unwrap(),
+                1 => bytes.truncate(at.max(1)),
+                _ => {
+                    bytes.remove(at);
+                }
+            }
+        }
+        for route in ROUTES {
+            if let Ok((answer, _)) = route.answer(&bytes, &around) {
+                serde_json::from_slice::<Value>(&answer).unwrap();
+            }
+        }
+    }
+}

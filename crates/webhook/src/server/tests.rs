@@ -1,0 +1,203 @@
+use super::*;
+use crate::certs::issue::{authority, leaf};
+use crate::certs::served::Served;
+use berth_jobs::Facts;
+use jiff::{SignedDuration, Timestamp};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+struct Nothing;
+
+impl Surroundings for Nothing {
+    fn facts(&self, _: &str) -> Facts {
+        Facts { managed_namespace: true, ..Facts::default() }
+    }
+
+    fn opted_in(&self) -> Option<Value> {
+        None
+    }
+}
+
+#[derive(Default)]
+struct Counted {
+    answered: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Meter for Counted {
+    fn answered(&self, _: &'static str, _: &'static str, _: f64) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn refused(&self, _: &'static str) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn expires(&self, _: i64) {}
+}
+
+struct Running {
+    port: u16,
+    trust: Arc<ClientConfig>,
+    counted: Arc<Counted>,
+    stop: watch::Sender<bool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+fn start() -> Running {
+    let now = Timestamp::now();
+    let life = SignedDuration::from_hours(2);
+    let ca = authority(now, life).unwrap();
+    let served = Arc::new(Served::default());
+    served.load(&leaf(&ca, &["localhost".to_owned()], now, life).unwrap()).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let counted = Arc::new(Counted::default());
+    let handler = Handler::new(Arc::new(Nothing), Arc::clone(&counted) as Arc<dyn Meter>, true);
+    let (stop, stopped) = watch::channel(false);
+    let thread = spawn(listener, served.tls().unwrap(), Arc::new(handler), stopped).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.certificate.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let trust = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let trust = Arc::new(trust.with_root_certificates(roots).with_no_client_auth());
+    Running { port, trust, counted, stop, thread }
+}
+
+impl Running {
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let tcp = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::clone(&self.trust)).connect(name, tcp).await.unwrap()
+    }
+
+    /// Status line and body of the answer to what is written; the server or we close the connection.
+    async fn exchange(&self, request: &[u8]) -> (u16, String) {
+        let mut stream = self.connect().await;
+        let _ = stream.write_all(request).await;
+        let _ = stream.flush().await;
+        let mut bytes = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let code = text.split_whitespace().nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        (code, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    async fn post(&self, path: &str, body: &[u8]) -> (u16, String) {
+        let head = format!(
+            "POST {path}?timeout=5s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        self.exchange(&[head.as_bytes(), body].concat()).await
+    }
+
+    fn end(self) {
+        self.stop.send_replace(true);
+        self.thread.join().unwrap();
+    }
+}
+
+fn review() -> Vec<u8> {
+    let job = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+    let request = json!({"uid": "u", "operation": "CREATE", "namespace": "n", "object": job});
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string().into_bytes()
+}
+
+const PATH: &str = "/mutate-batch-v1-job";
+
+#[tokio::test]
+async fn reviews_are_answered_and_everything_else_is_told_why_not() {
+    let running = start();
+    let (code, body) = running.post(PATH, &review()).await;
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, &answer["response"]["uid"]), (200, &json!("u")));
+    assert!(answer["response"]["patch"].is_string());
+    for (path, body, code, word) in [
+        ("/nothing", review(), 404, "nothing"),
+        (PATH, b"{".to_vec(), 400, "AdmissionReview"),
+        (PATH, Vec::new(), 400, "AdmissionReview"),
+    ] {
+        let (answered, text) = running.post(path, &body).await;
+        assert!(answered == code && text.contains(word) && text.contains("Berth"), "{path}: {answered} {text}");
+    }
+    let get = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(running.exchange(get.as_bytes()).await.0, 405);
+    let large = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", BODY + 1);
+    assert_eq!(running.exchange(large.as_bytes()).await.0, 413);
+    assert_eq!(running.counted.answered.load(Ordering::Relaxed), 1);
+    assert_eq!(running.counted.refused.load(Ordering::Relaxed), 5);
+    running.end();
+}
+
+#[tokio::test]
+async fn a_review_of_sixteen_mebibytes_is_answered() {
+    let running = start();
+    let mut body = review();
+    let end = body.len() - 1;
+    let filler = format!(",\"more\":\"{}\"", "x".repeat(BODY - body.len() - 10));
+    body.splice(end..end, filler.into_bytes());
+    assert_eq!(body.len(), BODY);
+    assert_eq!(running.post(PATH, &body).await.0, 200);
+    running.end();
+}
+
+#[tokio::test]
+async fn bytes_that_mean_nothing_do_not_keep_others_from_being_answered() {
+    let running = start();
+    let mut state: u64 = 7;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let mut idle = Vec::new();
+    for round in 0..600 {
+        let mut tcp = TcpStream::connect(("127.0.0.1", running.port)).await.unwrap();
+        let mut bytes: Vec<u8> = (0..random(300)).map(|_| u8::try_from(random(256)).unwrap()).collect();
+        if round % 2 == 0 {
+            // A handshake that begins well.
+            bytes.splice(0..0, [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
+        }
+        let _ = tcp.write_all(&bytes).await;
+        if round % 10 == 0 {
+            idle.push(tcp);
+        }
+    }
+    for round in 0..100 {
+        let mut stream = running.connect().await;
+        let bytes: Vec<u8> = (0..random(300)).map(|_| u8::try_from(random(256)).unwrap()).collect();
+        let _ = stream.write_all(&bytes).await;
+        if round % 10 == 0 {
+            idle.push(stream.into_inner().0);
+        }
+    }
+    assert_eq!(running.post(PATH, &review()).await.0, 200);
+    drop(idle);
+    running.end();
+}
+
+#[tokio::test]
+async fn what_is_under_way_is_answered_before_the_end() {
+    let running = start();
+    let mut stream = running.connect().await;
+    let body = review();
+    let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    running.stop.send_replace(true);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(TcpStream::connect(("127.0.0.1", running.port)).await.is_ok(), "the kernel may still queue it");
+    stream.write_all(&body).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    assert!(String::from_utf8_lossy(&bytes).starts_with("HTTP/1.1 200"), "{}", String::from_utf8_lossy(&bytes));
+    running.thread.join().unwrap();
+}

@@ -1,0 +1,89 @@
+//! The chart's webhook configurations with the manager's address written out in place of its Service: the API server of a test
+//! has no cluster network.
+
+use std::fs;
+
+use anyhow::{Context, Result, anyhow};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::binaries::repository;
+use crate::kinds::{self, Kind};
+use crate::manager::{NAMESPACE, SERVICE_ACCOUNT};
+use crate::process::free_ports;
+
+/// MutatingWebhookConfiguration.
+pub const MUTATING: Kind = configuration("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
+/// ValidatingWebhookConfiguration.
+pub const VALIDATING: Kind = configuration("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
+/// Secret with the certificates.
+pub const SECRET: Kind = Kind { api_version: "v1", kind: "Secret", plural: "secrets", namespaced: true };
+/// Name of that Secret.
+pub const SECRET_NAME: &str = "berth-webhook-server-cert";
+/// Names of the two configurations.
+pub const NAMES: [&str; 2] = ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
+
+const fn configuration(kind: &'static str, plural: &'static str) -> Kind {
+    Kind { api_version: "admissionregistration.k8s.io/v1", kind, plural, namespaced: false }
+}
+
+/// A free port for the webhooks of one manager.
+///
+/// # Errors
+/// When the machine has none.
+pub fn port() -> Result<u16> {
+    let [port] = free_ports()?;
+    Ok(port)
+}
+
+/// Applies both configurations of the chart for a manager that serves webhooks on that port.
+///
+/// # Errors
+/// When a file cannot be read or the API server refuses.
+pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result<()> {
+    for (kind, name, file) in
+        [(MUTATING, NAMES[0], "mutating-webhooks.yaml"), (VALIDATING, NAMES[1], "validating-webhooks.yaml")]
+    {
+        let object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name},
+            "webhooks": webhooks(file, port, failure_policy)?});
+        kinds::apply(client, &object).await?;
+    }
+    Ok(())
+}
+
+/// The list in one of the chart's files, with what Helm would fill in.
+fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
+    let path = repository().join("charts/berth/files").join(file);
+    let mut text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    for (expression, value) in [
+        (".Release.Namespace", NAMESPACE),
+        (".Values.serviceAccount.name", SERVICE_ACCOUNT),
+        (".Values.webhook.failurePolicy", failure_policy),
+        (".Values.webhook.timeoutSeconds", "5"),
+    ] {
+        text = text.replace(&format!("{{{{ {expression} }}}}"), value);
+    }
+    let mut list: Value = serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))?;
+    for webhook in list.as_array_mut().context("a list of webhooks")? {
+        let path = kinds::text(webhook, "/clientConfig/service/path").to_owned();
+        webhook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}{path}")});
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_charts_files_need_nothing_else_filled_in() {
+        for file in ["mutating-webhooks.yaml", "validating-webhooks.yaml"] {
+            let list = webhooks(file, 1, "Fail").unwrap();
+            assert!(!list.to_string().contains("{{"), "{list}");
+            for webhook in list.as_array().unwrap() {
+                assert!(kinds::text(webhook, "/clientConfig/url").starts_with("https://127.0.0.1:1/"), "{webhook}");
+                assert!(kinds::text(webhook, "/name").ends_with(".berth.dev"), "{webhook}");
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Kueue's own kinds: what their schemas cannot say is refused by field, as kubectl prints it.
+
+use anyhow::{Context, Result, bail, ensure};
+use berth_e2e::kinds::{self, WORKLOAD, text};
+use berth_e2e::manifest::{self, cluster_queue, cohort, flavor, group, quota};
+use berth_e2e::scenario::{Scenario, Stage};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    if let Some(at) = object.pointer_mut(pointer) {
+        *at = value;
+    }
+    object
+}
+
+/// Objects, and the field that the refusal names.
+fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str)> {
+    let cpu = |quota: manifest::Quota<'_>| group(&[("f", &[quota])]);
+    let queue = |groups: &[Value], more: &Value| cluster_queue(&s.name("bad"), groups, more);
+    let one = || cpu(quota("cpu", "1"));
+    let two = || group(&[("f", &[quota("cpu", "1"), quota("memory", "1Gi")])]);
+    let swapped = with(two(), "/flavors/0/resources/0/name", json!("memory"));
+    let swapped = with(swapped, "/flavors/0/resources/1/name", json!("cpu"));
+    let set = |name: &str, requests: Value| {
+        json!({"name": name, "count": 2, "template": {"spec": {"restartPolicy": "Never", "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": requests}}]}}})
+    };
+    let workload = |sets: Value, annotations: Value| {
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+            "metadata": {"namespace": s.namespace, "name": "bad", "annotations": annotations},
+            "spec": {"queueName": "queue", "podSets": sets}})
+    };
+    let fewer = |name: &str| with_member(set(name, json!({"cpu": "1"})), "minCount", json!(1));
+    let taints = |spec: Value| with_member(flavor(&s.name("bad"), &[]), "spec", spec);
+    vec![
+        (queue(&[cpu(quota("cpu", "1").lending("2"))], &json!({"cohortName": "c"})), "resources[0].lendingLimit"),
+        (queue(&[one(), one()], &json!({})), "spec.resourceGroups[1]"),
+        (queue(&[swapped], &json!({})), "spec.resourceGroups[0].flavors[0].resources[0].name"),
+        (queue(&[one()], &json!({"fairSharing": {"weight": "1n"}})), "spec.fairSharing.weight"),
+        (
+            queue(
+                &[one()],
+                &json!({"namespaceSelector": {"matchExpressions": [{"key": "a b", "operator": "Exists"}]}}),
+            ),
+            "spec.namespaceSelector.matchExpressions[0].key",
+        ),
+        (
+            queue(
+                &[one()],
+                &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "c", "onFlavors": ["x"]}]}}),
+            ),
+            "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]",
+        ),
+        (cohort(&s.name("bad"), "", &[cpu(quota("cpu", "1").lending("1"))]), "resources[0].lendingLimit"),
+        (flavor(&s.name("bad"), &[("a b", "c")]), "spec.nodeLabels"),
+        (
+            taints(json!({"nodeTaints": [{"key": "k", "effect": "NoSchedule", "value": "a"},
+                {"key": "k", "effect": "NoSchedule", "value": "b"}]})),
+            "spec.nodeTaints[1]",
+        ),
+        (taints(json!({"tolerations": [{"key": "a b", "operator": "Exists"}]})), "spec.tolerations[0].key"),
+        (workload(json!([fewer("a"), fewer("b")]), json!({})), "spec.podSets"),
+        (workload(json!([set("a", json!({"pods": "1"}))]), json!({})), "requests[pods]"),
+        (workload(json!([set("a", json!({"cpu": "-1"}))]), json!({})), "requests[cpu]"),
+        (
+            workload(json!([set("a", json!({"cpu": "1"}))]), json!({"kueue.x-k8s.io/admission-gated-by": "a.io/b,"})),
+            "metadata.annotations[kueue.x-k8s.io/admission-gated-by]",
+        ),
+    ]
+}
+
+fn with_member(mut object: Value, key: &str, value: Value) -> Value {
+    object[key] = value;
+    object
+}
+
+pub(crate) async fn refused(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("refused-kinds").await?;
+    let mut wrong = Vec::new();
+    for (object, field) in bad(&s) {
+        // Every field that is wrong is a cause of its own, and that is what kubectl prints.
+        match s.apply(&object).await {
+            Ok(_) => wrong.push(format!("accepted, {field}: {object}")),
+            Err(error) => {
+                let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() else { return Err(error) };
+                let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
+                ensure!(status.code == 422 && status.reason == "Invalid", "{status:?}");
+                let named = causes.iter().any(|cause| cause.field.contains(field));
+                if !named || !status.message.contains("berth.dev") {
+                    wrong.push(format!("{field} not among {causes:?} of {}", status.message));
+                }
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let path = stage.plane.folder().join("bad-flavor.json");
+    let bad = flavor(&s.name("bad"), &[("a b", "c")]);
+    std::fs::write(&path, bad.to_string())?;
+    let printed = match stage.plane.kubectl(&["apply", "-f", &path.display().to_string()]).await {
+        Ok(text) => bail!("kubectl says {text}"),
+        Err(error) => format!("{error:#}"),
+    };
+    ensure!(printed.contains("is invalid") && printed.contains("spec.nodeLabels"), "kubectl prints: {printed}");
+    // What is right is accepted, and what was right stays so when it is changed.
+    s.simple_queue("1", &json!({"cohortName": s.name("cohort")})).await?;
+    s.apply(&cohort(&s.name("cohort"), "", &[])).await?;
+    s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "Hold"})).await?;
+    let group = json!([group(&[("f", &[quota("cpu", "-1")])])]);
+    ensure!(s.edit_queue(&s.name("cq"), &json!({"resourceGroups": group})).await.is_err(), "a negative quota");
+    s.conclude().await
+}
+
+/// What holds quota keeps its pod sets and its books, whoever writes.
+pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("held-workloads").await?;
+    s.simple_queue("4", &json!({})).await?;
+    s.create(s.job("running").pods(2).endless()).await?;
+    let workload = s.admitted("running").await?;
+    let name = text(&workload, "/metadata/name").to_owned();
+    let mut sets = workload["spec"]["podSets"].clone();
+    sets[0]["count"] = json!(3);
+    let changed = WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"spec": {"podSets": sets}})).await;
+    let error = format!("{:#}", changed.err().context("pod sets of a running job were changed")?);
+    ensure!(error.contains("spec.podSets"), "{error}");
+    let api = WORKLOAD.api(&s.client, &s.namespace);
+    let params = PatchParams { field_manager: Some(kinds::USER.to_owned()), ..PatchParams::default() };
+    for (status, field) in [
+        (json!({"reclaimablePods": [{"name": "other", "count": 1}]}), "status.reclaimablePods[other].name"),
+        (json!({"reclaimablePods": [{"name": "main", "count": 9}]}), "status.reclaimablePods[main].count"),
+        (json!({"admission": null}), "status.admission"),
+        (json!({"admission": {"clusterQueue": "other"}}), "status.admission"),
+    ] {
+        let written = api.patch_status(&name, &params, &Patch::Merge(json!({"status": status}))).await;
+        let error = written.err().with_context(|| format!("accepted: {status}"))?.to_string();
+        ensure!(error.contains(field), "{field} not in {error}");
+    }
+    // A label is nobody's business.
+    WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
+    s.conclude().await
+}

@@ -1,0 +1,76 @@
+//! The webhooks on a real control plane: what they fill in and refuse, what becomes of jobs while they are down, certificates that
+//! are exchanged under traffic, and what a flood does to them.
+
+mod blast;
+mod jobs;
+mod kinds;
+mod load;
+mod rotation;
+
+use anyhow::Result;
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::scenario::{Run, Stage, run_all};
+use berth_e2e::webhooks;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+/// A stage whose manager serves webhooks, and the port of these.
+async fn stage(name: &str, args: &[&str]) -> Result<(Stage, u16)> {
+    let plane = ControlPlane::start(Options::with_crds(name)).await?;
+    let port = webhooks::port()?;
+    webhooks::install(&plane.client(), port, "Fail").await?;
+    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let options = ManagerOptions { webhooks: Some(port), args, ..ManagerOptions::default() };
+    Ok((Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand)], options).await?, port))
+}
+
+/// Runs one story on a stage of its own.
+async fn alone<F>(name: &'static str, args: &[&str], story: F) -> Result<()>
+where
+    F: for<'a> FnOnce(&'a mut Stage, u16) -> BoxFuture<'a, Result<()>>,
+{
+    let (mut stage, port) = stage(name, args).await?;
+    let outcome = match story(&mut stage, port).await {
+        Ok(()) => Ok(()),
+        Err(e) => Err(anyhow::anyhow!(stage.failure(name, &e).await)),
+    };
+    stage.stop().await;
+    outcome
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews() -> Result<()> {
+    let (stage, _) = stage("webhook", &[]).await?;
+    let s = &stage;
+    let runs: Vec<Run<'_>> = vec![
+        ("no-race", jobs::suspended_without_a_race(s).boxed()),
+        ("labels-locked", jobs::labels_of_a_running_job(s).boxed()),
+        ("default-queue", jobs::default_queue(s).boxed()),
+        ("refused-jobs", jobs::refused(s).boxed()),
+        ("refused-kinds", kinds::refused(s).boxed()),
+        ("held-workloads", kinds::workloads_that_hold_quota(s).boxed()),
+    ];
+    let outcome = run_all(&stage, runs).await;
+    stage.stop().await;
+    outcome
+}
+
+/// What nothing opts in does not notice that Berth is down; what is opted in waits for it, as the operator chose.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_blast_radius() -> Result<()> {
+    alone("blast", &[], |stage, port| blast::story(stage, port).boxed()).await
+}
+
+/// New authorities, new leaves and rubbish in the Secret, and no review fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_change_under_traffic() -> Result<()> {
+    alone("rotation", &["--webhook-ca-margin=1s"], |stage, port| rotation::story(stage, port).boxed()).await
+}
+
+/// 300 reviews a second, and then what was never meant as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn load_and_floods() -> Result<()> {
+    alone("webhook-load", &[], |stage, port| load::story(stage, port).boxed()).await
+}

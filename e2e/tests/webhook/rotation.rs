@@ -1,0 +1,127 @@
+//! Certificates are exchanged while reviews come in without a pause. Beside the API server, which keeps its connections, a
+//! client of our own makes a new handshake every few milliseconds and trusts what the configuration says at that moment.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{JOB, items, text};
+use berth_e2e::manager::NAMESPACE;
+use berth_e2e::scenario::Stage;
+use berth_e2e::wait::{self, Seen};
+use berth_e2e::webhooks::{NAMES, SECRET, SECRET_NAME, VALIDATING};
+use k8s_openapi::ByteString;
+use kube::Client;
+use kube::api::PostParams;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Reviews on their way at once.
+const CALLERS: usize = 4;
+
+/// Trusts what the API server is told to trust.
+pub(crate) async fn trust(client: &Client) -> Result<Arc<ClientConfig>> {
+    let configuration = VALIDATING.get(client, "", NAMES[1]).await?.context("the configuration")?;
+    let webhook = items(&configuration, "/webhooks").first().context("a webhook")?;
+    let bundle: ByteString = serde_json::from_value(webhook["clientConfig"]["caBundle"].clone())?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&bundle.0) {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// A handshake; the leaf that was shown.
+async fn handshake(client: &Client, port: u16) -> Result<Vec<u8>> {
+    let connector = TlsConnector::from(trust(client).await?);
+    let tcp = TcpStream::connect(("127.0.0.1", port)).await?;
+    let stream = connector.connect(ServerName::try_from("127.0.0.1")?, tcp).await.context("handshake")?;
+    let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first().cloned());
+    Ok(leaf.context("a certificate")?.to_vec())
+}
+
+/// A dry run of an unsuspended job in a queue: it must come out suspended.
+pub(crate) async fn review(client: &Client, namespace: &str, name: &str) -> Result<()> {
+    let job = berth_e2e::manifest::Job::new(namespace, name, "queue").spec(&json!({"suspend": false})).manifest();
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let created = JOB.api(client, namespace).create(&params, &serde_json::from_value(job)?).await?;
+    ensure!(created.data["spec"]["suspend"] == json!(true), "not suspended: {}", created.data["spec"]["suspend"]);
+    Ok(())
+}
+
+pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
+    let s = stage.scenario("rotation").await?;
+    let client = &s.client;
+    let over = AtomicBool::new(false);
+    let reviews = AtomicU64::new(0);
+    let callers = futures::future::try_join_all((0..CALLERS).map(|caller| {
+        let (over, reviews) = (&over, &reviews);
+        async move {
+            while !over.load(Ordering::Relaxed) {
+                let number = reviews.fetch_add(1, Ordering::Relaxed);
+                review(client, "rotation", "asked").await.with_context(|| format!("review {number} of {caller}"))?;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            anyhow::Ok(())
+        }
+    }));
+    let leaves = async {
+        let mut leaves = BTreeSet::new();
+        let mut count = 0_u64;
+        while !over.load(Ordering::Relaxed) {
+            leaves.insert(handshake(client, port).await.with_context(|| format!("handshake {count}"))?);
+            count += 1;
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+        anyhow::Ok((leaves.len(), count))
+    };
+    let changes = async {
+        let done = rotations(client).await;
+        over.store(true, Ordering::Relaxed);
+        done
+    };
+    let (_, (leaves, handshakes), ()) = futures::try_join!(callers, leaves, changes)?;
+    let reviews = reviews.load(Ordering::Relaxed);
+    println!("rotation: {reviews} reviews and {handshakes} handshakes, none failed; {leaves} leaves were served");
+    ensure!(leaves >= 4, "the first, two of new authorities, and one in place of rubbish: {leaves}");
+    ensure!(reviews > 200, "{reviews} reviews are no traffic");
+    s.conclude().await
+}
+
+async fn rotations(client: &Client) -> Result<()> {
+    let present = |key: &str, secret: &Value| text(secret, &format!("/data/{key}")).to_owned();
+    for round in 0..2 {
+        let old = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
+        let ask = json!({"metadata": {"annotations": {"berth.dev/rotate-ca": "now"}}});
+        SECRET.patch(client, NAMESPACE, SECRET_NAME, &ask).await?;
+        // One second until the new authority signs, ten more until the old one is forgotten.
+        wait::until(Duration::from_secs(40), &format!("authority {round} is replaced"), || async {
+            let new = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
+            let replaced = present("ca.crt", &new) != present("ca.crt", &old)
+                && present("tls.crt", &new) != present("tls.crt", &old)
+                && present("ca-next.crt", &new).is_empty()
+                && present("ca-previous.crt", &new).is_empty();
+            let annotations = new["metadata"]["annotations"].to_string();
+            Ok(Seen::when(replaced && !annotations.contains("rotate-ca"), || annotations))
+        })
+        .await?;
+    }
+    // Rubbish in place of a leaf: what is served is served on until there is a new one.
+    let rubbish = json!({"data": {"tls.crt": "cnViYmlzaA=="}});
+    SECRET.patch(client, NAMESPACE, SECRET_NAME, &rubbish).await?;
+    wait::until(wait::STEP, "the rubbish is replaced", || async {
+        let new = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
+        Ok(Seen::when(present("tls.crt", &new) != "cnViYmlzaA==", || "still there".to_owned()))
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(())
+}
