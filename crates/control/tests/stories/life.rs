@@ -313,7 +313,7 @@ fn a_flood_of_jobs_waits_in_the_view() {
     for number in 0..200 {
         cluster.put(Kind::Job, job(&format!("job-{number:03}"), "lq", "1", true));
     }
-    let mut creations = |cluster: &mut Cluster| -> Vec<WriteId> {
+    let creations = |cluster: &mut Cluster| -> Vec<WriteId> {
         let step = cluster.control.step(cluster.now);
         step.writes.iter().filter(|write| write.purpose == Purpose::CreateWorkload).map(|write| write.id).collect()
     };
