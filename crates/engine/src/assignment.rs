@@ -100,6 +100,8 @@ pub(crate) struct Choice {
     pub(crate) mode: Mode,
     pub(crate) borrow: u32,
     pub(crate) tried: i32,
+    /// It needs preemption, and the search for victims found nobody.
+    pub(crate) hopeless: bool,
 }
 
 /// One flavor that was looked at.

@@ -331,7 +331,8 @@ impl Scan<'_> {
                 choices.clear();
                 break;
             }
-            choices.push(Choice { resource, flavor, mode: mode.mode(), borrow, tried: -1 });
+            let hopeless = mode == Granular::NoCandidates;
+            choices.push(Choice { resource, flavor, mode: mode.mode(), borrow, tried: -1, hopeless });
         }
         attempt.mode = level.0.mode();
         attempt.possibility = level.0.possibility();

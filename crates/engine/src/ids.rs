@@ -48,34 +48,46 @@ ids! {
     ClassId,
 }
 
+/// Items per part of an arena: parts are never moved, and only the last has room to spare.
+const PART: usize = 256;
+
 /// Items by id.
 #[derive(Debug)]
 pub(crate) struct Arena<I, T> {
-    items: Vec<T>,
+    parts: Vec<Vec<T>>,
     marker: PhantomData<I>,
 }
 
 impl<I: Id, T> Arena<I, T> {
     pub(crate) const fn new() -> Self {
-        Self { items: Vec::new(), marker: PhantomData }
+        Self { parts: Vec::new(), marker: PhantomData }
     }
 
     pub(crate) fn push(&mut self, item: T) -> I {
-        let id = I::at(self.items.len());
-        self.items.push(item);
+        let id = I::at(self.len());
+        match self.parts.last_mut().filter(|part| part.len() < PART) {
+            Some(part) => part.push(item),
+            None => {
+                // Most arenas of small worlds stay small; one that fills its first part will fill more.
+                let mut part = Vec::with_capacity(if self.parts.is_empty() { 0 } else { PART });
+                part.push(item);
+                self.parts.push(part);
+            }
+        }
         id
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = I> + use<I, T> {
-        (0..self.items.len()).map(I::at)
+        (0..self.len()).map(I::at)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
-        self.items.iter().enumerate().map(|(i, item)| (I::at(i), item))
+        self.parts.iter().flatten().enumerate().map(|(i, item)| (I::at(i), item))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.items.len()
+        let before = self.parts.len().saturating_sub(1) * PART;
+        before + self.parts.last().map_or(0, Vec::len)
     }
 }
 
@@ -86,7 +98,7 @@ impl<I: Id, T> Arena<I, T> {
 impl<I: Id, T> Index<I> for Arena<I, T> {
     type Output = T;
     fn index(&self, id: I) -> &T {
-        &self.items[id.index()]
+        &self.parts[id.index() / PART][id.index() % PART]
     }
 }
 
@@ -96,7 +108,7 @@ impl<I: Id, T> Index<I> for Arena<I, T> {
 )]
 impl<I: Id, T> IndexMut<I> for Arena<I, T> {
     fn index_mut(&mut self, id: I) -> &mut T {
-        &mut self.items[id.index()]
+        &mut self.parts[id.index() / PART][id.index() % PART]
     }
 }
 

@@ -104,6 +104,13 @@ impl Nominator<'_> {
             .collect();
         needs.sort_unstable();
         needs.dedup();
+        // With one cell in all, the search for that cell was this very search.
+        if let ([pod_set], [_]) = (assignment.pod_sets.as_slice(), assignment.usage.as_slice())
+            && let [choice] = pod_set.choices.as_slice()
+            && choice.hopeless
+        {
+            return Vec::new();
+        }
         let usage: Usage = assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect();
         let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(workload, queue, self.gone, self.options) };
         preempt::targets(self.store, self.tree, self.options, &ask)

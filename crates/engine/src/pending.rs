@@ -63,6 +63,47 @@ impl Members {
     }
 }
 
+/// Members that have not been told something: mostly none or one.
+#[derive(Debug, Default)]
+pub(crate) enum Untold {
+    #[default]
+    Nobody,
+    One(WorkloadId),
+    #[expect(clippy::box_collection, reason = "rare, and it would make every class larger")]
+    Many(Box<BTreeSet<WorkloadId>>),
+}
+
+impl Untold {
+    fn insert(&mut self, workload: WorkloadId) {
+        match self {
+            Self::Nobody => *self = Self::One(workload),
+            Self::One(one) if *one == workload => {}
+            Self::One(one) => *self = Self::Many(Box::new(BTreeSet::from([*one, workload]))),
+            Self::Many(many) => {
+                many.insert(workload);
+            }
+        }
+    }
+
+    fn remove(&mut self, workload: WorkloadId) {
+        match self {
+            Self::One(one) if *one == workload => *self = Self::Nobody,
+            Self::Nobody | Self::One(_) => {}
+            Self::Many(many) => {
+                many.remove(&workload);
+            }
+        }
+    }
+
+    fn into_ids(self) -> Vec<WorkloadId> {
+        match self {
+            Self::Nobody => Vec::new(),
+            Self::One(one) => vec![one],
+            Self::Many(many) => many.into_iter().collect(),
+        }
+    }
+}
+
 /// Members of one class in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueue {
@@ -71,7 +112,7 @@ pub(crate) struct ClassQueue {
     /// Set while an equal workload was found not to fit and nothing changed since.
     pub(crate) parked: Option<PendingReason>,
     /// Members that have not been told that they were passed over.
-    pub(crate) unannounced: BTreeSet<WorkloadId>,
+    unannounced: Untold,
     /// Reason that was announced to all other members.
     pub(crate) announced: Option<PendingReason>,
 }
@@ -105,10 +146,8 @@ impl Heads {
 
     fn remove(&mut self, lane: u32, member: &Member) {
         if let Some(heads) = self.0.get_mut(&lane) {
+            // A lane without heads mostly gets some again.
             heads.remove(member);
-            if heads.is_empty() {
-                self.0.remove(&lane);
-            }
         }
     }
 }
@@ -171,7 +210,7 @@ impl Pending {
         {
             queue.lanes.remove(at);
         }
-        queue.unannounced.remove(&workload);
+        queue.unannounced.remove(workload);
         if queue.parked.is_none()
             && let Some(first) = queue.first(lane)
         {
@@ -195,7 +234,7 @@ impl Pending {
     }
 
     pub(crate) fn has_heads(&self) -> bool {
-        !self.heads.0.is_empty()
+        self.heads.0.values().any(|heads| !heads.is_empty())
     }
 
     /// Whether this member is in an active class.
@@ -204,17 +243,17 @@ impl Pending {
     }
 
     /// Parks a whole class. Returns the members that have not been told so with this reason.
-    pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> BTreeSet<WorkloadId> {
+    pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> Vec<WorkloadId> {
         let queue = self.classes.entry(class).or_default();
         for (lane, first) in queue.firsts() {
             self.heads.remove(lane, first);
         }
         queue.parked = Some(reason);
         if queue.announced == Some(reason) {
-            return std::mem::take(&mut queue.unannounced);
+            return std::mem::take(&mut queue.unannounced).into_ids();
         }
         queue.announced = Some(reason);
-        queue.unannounced.clear();
+        queue.unannounced = Untold::Nobody;
         queue.members().map(|(_, workload)| *workload).collect()
     }
 

@@ -69,7 +69,9 @@ pub(crate) struct Class {
     pub(crate) pod_sets: Arc<[PodSet]>,
     pub(crate) members: u32,
     /// The only flavors its members may get.
-    pub(crate) allowed: Option<Vec<FlavorId>>,
+    pub(crate) allowed: Option<Box<[FlavorId]>>,
+    /// Another class of the same digest.
+    next: Option<ClassId>,
 }
 
 fn digest(priority: i32, pod_sets: &[PodSetSpec]) -> u64 {
@@ -296,8 +298,8 @@ pub(crate) struct Store {
     pub(crate) free: Vec<WorkloadId>,
     pub(crate) by_uid: FxHashMap<Arc<str>, WorkloadId>,
     pub(crate) classes: Arena<ClassId, Class>,
-    /// Classes by digest; nearly always one.
-    pub(crate) class_ids: FxHashMap<u64, Vec<ClassId>>,
+    /// First class by digest; nearly always the only one.
+    pub(crate) class_ids: FxHashMap<u64, ClassId>,
     pub(crate) free_classes: Vec<ClassId>,
     pub(crate) pods: ResourceId,
     /// What equals of a workload without room are told.
@@ -413,22 +415,23 @@ impl Store {
 
     /// The class of a workload of that shape, with one more member.
     pub(crate) fn class(&mut self, priority: i32, pod_sets: &[PodSetSpec], allowed: Option<&[String]>) -> ClassId {
-        let allowed: Option<Vec<FlavorId>> =
+        let allowed: Option<Box<[FlavorId]>> =
             allowed.map(|names| names.iter().map(|name| self.flavor_names.intern(name)).collect());
         let digest = digest(priority, pod_sets);
-        let is_same = |id: &&ClassId| {
-            let class = &self.classes[**id];
+        let is_same = |id: &ClassId| {
+            let class = &self.classes[*id];
             class.priority == priority
                 && class.allowed == allowed
                 && class.pod_sets.len() == pod_sets.len()
                 && class.pod_sets.iter().zip(pod_sets).all(|(known, spec)| known.is_as(spec, &self.resources))
         };
-        if let Some(id) = self.class_ids.get(&digest).and_then(|ids| ids.iter().find(is_same)).copied() {
+        let first = self.class_ids.get(&digest).copied();
+        if let Some(id) = std::iter::successors(first, |id| self.classes[*id].next).find(is_same) {
             self.classes[id].members += 1;
             return id;
         }
         let pod_sets = pod_sets.iter().map(|spec| PodSet::of(spec, &mut self.resources)).collect();
-        let class = Class { digest, priority, pod_sets, members: 1, allowed };
+        let class = Class { digest, priority, pod_sets, members: 1, allowed, next: first };
         let id = match self.free_classes.pop() {
             Some(id) => {
                 self.classes[id] = class;
@@ -436,7 +439,7 @@ impl Store {
             }
             None => self.classes.push(class),
         };
-        self.class_ids.entry(digest).or_default().push(id);
+        self.class_ids.insert(digest, id);
         id
     }
 
@@ -444,11 +447,17 @@ impl Store {
         let class = &mut self.classes[id];
         class.members = class.members.saturating_sub(1);
         if class.members == 0 {
-            let digest = class.digest;
+            let (digest, next) = (class.digest, class.next.take());
             class.pod_sets = Arc::new([]);
-            if let Some(ids) = self.class_ids.get_mut(&digest) {
-                ids.retain(|known| *known != id);
-                if ids.is_empty() {
+            let first = self.class_ids.get(&digest).copied();
+            let before = std::iter::successors(first, |id| self.classes[*id].next)
+                .find(|known| self.classes[*known].next == Some(id));
+            match (before, next) {
+                (Some(before), _) => self.classes[before].next = next,
+                (None, Some(next)) => {
+                    self.class_ids.insert(digest, next);
+                }
+                (None, None) => {
                     self.class_ids.remove(&digest);
                 }
             }
