@@ -120,6 +120,13 @@ strings! {
     /// Mark on Workloads in memory, never stored: the stored object does not decode.
     UNREADABLE = "berth.dev/unreadable";
 
+    /// Label on what runs a TrainingJob: its name.
+    TRAINING_JOB = "berth.dev/training-job";
+    /// Label on what runs a TrainingJob: its uid.
+    TRAINING_JOB_UID = "berth.dev/training-job-uid";
+    /// Label on pods of a TrainingJob: their role.
+    TRAINING_ROLE = "berth.dev/training-role";
+
     /// Label of nodes: host name, the lowest topology level.
     HOSTNAME = "kubernetes.io/hostname";
     /// Label of namespaces: their own name.

@@ -1,4 +1,5 @@
-//! Berth API: the `kueue.x-k8s.io/v1beta2` kinds as Rust types, and the contract strings that go with them.
+//! Berth API: the `kueue.x-k8s.io/v1beta2` kinds and those of `berth.dev` as Rust types, and the contract strings that go
+//! with them.
 //!
 //! What it is for: decoding whatever the API server stores, writing it back unchanged in meaning, and being the one
 //! source from which `crds/` is generated (`cargo run -p berth-xtask -- crdgen`). What it never does: talk to a
@@ -26,6 +27,7 @@ mod topology_assignment;
 mod workload;
 mod workload_status;
 
+pub mod berth;
 pub mod conditions;
 pub mod conversion;
 pub mod labels;
@@ -46,9 +48,9 @@ pub use topology_assignment::*;
 pub use workload::*;
 pub use workload_status::*;
 
-/// API group of every kind in this crate.
+/// API group of Kueue's kinds; those of Berth itself are in [`berth`].
 pub const GROUP: &str = "kueue.x-k8s.io";
 /// Storage version, the only one Berth reads and writes.
 pub const VERSION: &str = "v1beta2";
-/// `apiVersion` of every object in this crate.
+/// `apiVersion` of every object of that group.
 pub const API_VERSION: &str = "kueue.x-k8s.io/v1beta2";

@@ -5,6 +5,13 @@
 /// Defines a root kind with `metadata`, `spec` and, when given, `status`.
 macro_rules! root_object {
     ($(#[$doc:meta])* $name:ident, $plural:literal, $scope:ident, spec: $spec:ty $(, status: $status:ty)?) => {
+        root_object! { @in (crate) $(#[$doc])* $name, $plural, $scope, spec: $spec $(, status: $status)? }
+    };
+    // Of the group whose constants stand in that module.
+    (
+        @in ($($home:tt)+)
+        $(#[$doc:meta])* $name:ident, $plural:literal, $scope:ident, spec: $spec:ty $(, status: $status:ty)?
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
         #[serde(default)]
@@ -23,7 +30,7 @@ macro_rules! root_object {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeStruct;
                 let mut out = serializer.serialize_struct(stringify!($name), 5)?;
-                out.serialize_field("apiVersion", crate::API_VERSION)?;
+                out.serialize_field("apiVersion", $($home)+::API_VERSION)?;
                 out.serialize_field("kind", stringify!($name))?;
                 out.serialize_field("metadata", &self.metadata)?;
                 out.serialize_field("spec", &self.spec)?;
@@ -37,13 +44,16 @@ macro_rules! root_object {
             }
         }
 
-        resource_identity!($name, $plural, $scope);
+        resource_identity!(@in ($($home)+) $name, $plural, $scope);
     };
 }
 
-/// Implements `kube_core::Resource` for a root kind of this group.
+/// Implements `kube_core::Resource` for a root kind of this group, or of that of a module.
 macro_rules! resource_identity {
     ($name:ident, $plural:literal, $scope:ident) => {
+        resource_identity!(@in (crate) $name, $plural, $scope);
+    };
+    (@in ($($home:tt)+) $name:ident, $plural:literal, $scope:ident) => {
         impl kube_core::Resource for $name {
             type DynamicType = ();
             type Scope = kube_core::$scope;
@@ -52,10 +62,10 @@ macro_rules! resource_identity {
                 stringify!($name).into()
             }
             fn group((): &()) -> std::borrow::Cow<'_, str> {
-                crate::GROUP.into()
+                $($home)+::GROUP.into()
             }
             fn version((): &()) -> std::borrow::Cow<'_, str> {
-                crate::VERSION.into()
+                $($home)+::VERSION.into()
             }
             fn plural((): &()) -> std::borrow::Cow<'_, str> {
                 $plural.into()

@@ -1,7 +1,6 @@
 //! One CustomResourceDefinition from one kind.
 
 use anyhow::{Context, Result};
-use berth_api::{GROUP, VERSION};
 use serde_json::{Map, Value, json};
 
 use crate::expand::expand;
@@ -20,16 +19,20 @@ pub(crate) fn yaml(kind: &Kind) -> Result<String> {
 /// The CustomResourceDefinition of a kind.
 pub(crate) fn definition(kind: &Kind) -> Result<Value> {
     let current = version(kind)?;
-    let older = v1beta1::version(kind, &current).context("v1beta1")?;
+    let mut versions = Vec::new();
+    if kind.is_kueues() {
+        versions.push(v1beta1::version(kind, &current).context("v1beta1")?);
+    }
+    versions.push(current);
     Ok(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": format!("{}.{GROUP}", kind.plural),
+            "name": format!("{}.{}", kind.plural, kind.group),
             "labels": {"app.kubernetes.io/part-of": "berth"},
         },
         "spec": {
-            "group": GROUP,
+            "group": kind.group,
             "names": {
                 "kind": kind.kind,
                 "listKind": format!("{}List", kind.kind),
@@ -39,7 +42,7 @@ pub(crate) fn definition(kind: &Kind) -> Result<Value> {
                 "categories": ["kueue"],
             },
             "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-            "versions": [older, current],
+            "versions": versions,
         },
     }))
 }
@@ -47,7 +50,7 @@ pub(crate) fn definition(kind: &Kind) -> Result<Value> {
 /// The storage version.
 fn version(kind: &Kind) -> Result<Value> {
     let mut version = json!({
-        "name": VERSION,
+        "name": kind.version,
         "served": true,
         "storage": true,
         "schema": {"openAPIV3Schema": newest(kind)?},
@@ -85,8 +88,7 @@ pub(crate) fn older_version(kind: &Kind, current: &Value) -> Value {
 
 fn newest(kind: &Kind) -> Result<Value> {
     let status = kind.status.map(|status| status());
-    let rules = if kind.kind == "Workload" { berth_api::workload_rules() } else { Vec::new() };
-    root(kind, &(kind.spec)(), status.as_ref(), &rules)
+    root(kind, &(kind.spec)(), status.as_ref(), &(kind.rules)())
 }
 
 /// The schema of the whole object from the documents of its parts and the rules over it: (rule, message).

@@ -1,4 +1,4 @@
-//! The eleven kinds: names, scope, schema sources, printer columns.
+//! Every kind: names, scope, schema sources, printer columns.
 
 use berth_api as api;
 use berth_api::v1beta1;
@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 
 /// Everything about a kind that is not in its Rust type.
 pub(crate) struct Kind {
+    /// API group.
+    pub(crate) group: &'static str,
+    /// Storage version.
+    pub(crate) version: &'static str,
     /// Kind in the singular, CamelCase.
     pub(crate) kind: &'static str,
     /// Lower-case plural, the resource name.
@@ -30,6 +34,15 @@ pub(crate) struct Kind {
     pub(crate) older: Option<Older>,
     /// v1beta1 warns its users.
     pub(crate) deprecated: bool,
+    /// Rules over the whole object: (rule, message).
+    pub(crate) rules: fn() -> Vec<(String, &'static str)>,
+}
+
+impl Kind {
+    /// Whether it is a kind of Kueue's group, with an older version beside the storage version.
+    pub(crate) fn is_kueues(&self) -> bool {
+        self.group == api::GROUP
+    }
 }
 
 /// Schema documents of the parts of an older version.
@@ -39,6 +52,8 @@ pub(crate) struct Older {
 }
 
 const PLAIN: Kind = Kind {
+    group: api::GROUP,
+    version: api::VERSION,
     kind: "",
     plural: "",
     short_names: &[],
@@ -50,7 +65,11 @@ const PLAIN: Kind = Kind {
     columns: &[],
     older: None,
     deprecated: true,
+    rules: Vec::new,
 };
+
+/// A kind of Berth's own group.
+const OWN: Kind = Kind { group: api::berth::GROUP, version: api::berth::VERSION, deprecated: false, ..PLAIN };
 
 /// All kinds, by plural.
 pub(crate) const ALL: &[Kind] = &[
@@ -159,6 +178,26 @@ pub(crate) const ALL: &[Kind] = &[
         ..PLAIN
     },
     Kind {
+        kind: "TrainingJob",
+        plural: "trainingjobs",
+        short_names: &["tj"],
+        namespaced: true,
+        description: "A distributed training that is queued, admitted, run and resumed as a whole.",
+        spec: document::<api::berth::TrainingJobSpec>,
+        status: Some(document::<api::berth::TrainingJobStatus>),
+        columns: &[
+            ("Type", "string", ".spec.jobType", 0),
+            ("Queue", "string", ".spec.schedulingConfig.queue", 0),
+            ("Phase", "string", ".status.phase", 0),
+            ("Workers", "string", ".status.workers", 0),
+            ("Tier", "string", ".status.capacityTier", 0),
+            ("Flavor", "string", ".status.flavors", 0),
+            ("Age", "date", ".metadata.creationTimestamp", 0),
+        ],
+        rules: api::berth::training_job_rules,
+        ..OWN
+    },
+    Kind {
         kind: "WorkloadPriorityClass",
         plural: "workloadpriorityclasses",
         short_names: &["wpc"],
@@ -183,6 +222,7 @@ pub(crate) const ALL: &[Kind] = &[
             ("Finished", "string", ".status.conditions[?(@.type=='Finished')].status", 0),
             ("Age", "date", ".metadata.creationTimestamp", 0),
         ],
+        rules: api::workload_rules,
         older: Some(Older { spec: document::<v1beta1::WorkloadSpec>, status: document::<v1beta1::WorkloadStatus> }),
         ..PLAIN
     },

@@ -79,7 +79,7 @@ fn repository_crds() -> PathBuf {
 fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
     let mut stale = Vec::new();
     for kind in kinds::ALL {
-        let name = format!("{}.{}.yaml", kind.plural, berth_api::GROUP);
+        let name = format!("{}.{}.yaml", kind.plural, kind.group);
         let wanted = crd::yaml(kind).with_context(|| format!("generate {}", kind.kind))?;
         if std::fs::read_to_string(folder.join(&name)).is_ok_and(|found| found == wanted) {
             continue;

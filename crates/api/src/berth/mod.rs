@@ -1,0 +1,16 @@
+//! Kinds of Berth's own group: what Kueue has no kind for.
+
+mod duration;
+mod training_job;
+mod training_status;
+
+pub use duration::{DURATION, duration_seconds};
+pub use training_job::*;
+pub use training_status::*;
+
+/// API group of Berth's own kinds.
+pub const GROUP: &str = "berth.dev";
+/// Their only version.
+pub const VERSION: &str = "v1alpha1";
+/// `apiVersion` of their objects.
+pub const API_VERSION: &str = "berth.dev/v1alpha1";

@@ -1,0 +1,97 @@
+//! What Berth says about a TrainingJob.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Observed state of a TrainingJob. It has no condition `Ready`: a job that waits in its queue is well.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct TrainingJobStatus {
+    /// Generation of the spec that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `Pending` (not queued yet, or admitted with pods that are still starting), `Queued`, `Running`, `Succeeded`, `Failed` or
+    /// `Suspended`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("enum" = ["Pending", "Queued", "Running", "Succeeded", "Failed", "Suspended"]))]
+    pub phase: String,
+    /// What it was given, while it is admitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_resources: Option<AllocatedResources>,
+    /// Flavors that it was given, separated by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flavors: Option<String>,
+    /// Capacity tier that it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_tier: Option<String>,
+    /// Ready workers of those it was given, for example `3/4`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<String>,
+    /// Pods by role.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub replica_statuses: BTreeMap<String, ReplicaStatus>,
+    /// Pods of the present run that failed and were started again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<i32>,
+    /// `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`, `Stalled`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// What happened lately, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub events: Vec<TrainingEvent>,
+}
+
+/// Most events that a status keeps.
+pub const MAX_TRAINING_EVENTS: usize = 10;
+
+/// Sums over all pods of an admission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct AllocatedResources {
+    /// GPUs.
+    pub gpus: i64,
+    /// CPU.
+    pub cpu: Quantity,
+    /// Memory.
+    pub memory: Quantity,
+    /// Places for pods: one for each admitted pod.
+    pub nodes: i32,
+}
+
+/// Pods of one role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ReplicaStatus {
+    /// Ready.
+    pub running: i32,
+    /// Succeeded.
+    pub succeeded: i32,
+    /// Failed, and those that failed and were replaced.
+    pub failed: i32,
+    /// There and not ready.
+    pub pending: i32,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrainingEvent {
+    /// When.
+    pub time: Time,
+    /// One word.
+    #[schemars(length(max = 256))]
+    pub reason: String,
+    /// What happened.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+}
