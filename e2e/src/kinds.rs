@@ -50,6 +50,8 @@ pub const JOB: Kind = kind("batch/v1", "Job", "jobs", true);
 pub const POD: Kind = kind("v1", "Pod", "pods", true);
 /// Node.
 pub const NODE: Kind = kind("v1", "Node", "nodes", false);
+/// CustomResourceDefinition.
+pub const CRD: Kind = kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
 
 const KINDS: &[Kind] = &[
     FLAVOR,
@@ -80,7 +82,7 @@ const KINDS: &[Kind] = &[
     kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),
     kind("rbac.authorization.k8s.io/v1", "Role", "roles", true),
     kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true),
-    kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false),
+    CRD,
 ];
 
 impl Kind {
@@ -260,10 +262,9 @@ pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
     if names.is_empty() {
         bail!("{} holds no CRD: run `make crds`", folder.display());
     }
-    let crds = KINDS.iter().find(|k| k.kind == "CustomResourceDefinition").copied().context("kind of CRDs")?;
     for name in &names {
         wait::until(Duration::from_secs(20), &format!("{name} is Established"), || async {
-            let Some(crd) = crds.get(client, "", name).await? else { return Ok(Seen::NotYet("absent".to_owned())) };
+            let Some(crd) = CRD.get(client, "", name).await? else { return Ok(Seen::NotYet("absent".to_owned())) };
             Ok(Seen::when(condition(&crd, "Established") == "True", || "not established".to_owned()))
         })
         .await?;

@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::binaries::repository;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, CRD, Kind};
 use crate::manager::{NAMESPACE, SERVICE_ACCOUNT};
 use crate::process::free_ports;
 
@@ -47,6 +47,26 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
         let object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name},
             "webhooks": webhooks(file, port, failure_policy)?});
         kinds::apply(client, &object).await?;
+    }
+    Ok(())
+}
+
+/// Serves v1beta1 where it has other fields than v1beta2, as the chart does: converted by a manager that serves webhooks on that port.
+///
+/// # Errors
+/// When a CRD is not there or the API server refuses.
+pub async fn convert(client: &Client, port: u16) -> Result<()> {
+    for kind in ["clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"] {
+        let name = format!("{kind}.kueue.x-k8s.io");
+        let definition = CRD.get(client, "", &name).await?.with_context(|| format!("no CRD {name}"))?;
+        let mut versions = definition["spec"]["versions"].clone();
+        for version in versions.as_array_mut().context("versions")?.iter_mut() {
+            version["served"] = json!(true);
+        }
+        let url = format!("https://127.0.0.1:{port}/convert");
+        let webhook = json!({"clientConfig": {"url": url}, "conversionReviewVersions": ["v1"]});
+        let spec = json!({"conversion": {"strategy": "Webhook", "webhook": webhook}, "versions": versions});
+        CRD.patch(client, "", &name, &json!({"spec": spec})).await?;
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ impl Webhooks {
             surroundings: Arc::clone(&known) as Arc<dyn Surroundings>,
             meter: Arc::clone(&figures),
             changed: Arc::clone(&changed),
-            converted: Vec::new(),
+            converted: berth_webhook::routes::CONVERTED.map(str::to_owned).to_vec(),
         };
         let partial = loaded.settings.engine.partial_admission;
         let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, partial));

@@ -32,7 +32,8 @@ pub trait Surroundings: Send + Sync + 'static {
 
 /// Where figures go.
 pub trait Meter: Send + Sync + 'static {
-    /// A review was answered: its path's name, `allowed`, `denied` or `error`, and the seconds from its bytes to its answer.
+    /// A review was answered: its path's name, `allowed`, `denied`, `converted` or `error`, and the seconds from its bytes to its
+    /// answer.
     fn answered(&self, endpoint: &'static str, outcome: &'static str, seconds: f64);
     /// A connection or request was turned away, and why.
     fn refused(&self, why: &'static str);

@@ -64,6 +64,9 @@ pub enum Unreadable {
     /// The body is no review at all, so that there is nothing to answer to.
     #[error("the body is no {KIND} of {API_VERSION}: {0}")]
     Review(String),
+    /// The same, of a question about versions.
+    #[error("the body is no ConversionReview with a request: {0}")]
+    Conversion(String),
     /// An object in the review cannot be decoded.
     #[error("{0}: {1}")]
     Object(&'static str, String),

@@ -12,7 +12,26 @@ pub struct Around<'a> {
     pub partial_admission: bool,
 }
 
-type Handle = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
+type Rule = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
+
+/// What becomes of a body.
+enum Handle {
+    /// It is asked whether, and how, an object may be stored.
+    Admission(Rule),
+    /// It is asked how objects look in another version.
+    Conversion,
+}
+
+/// CRDs whose versions differ, so that the API server asks us at [`CONVERT`].
+pub const CONVERTED: [&str; 5] = [
+    "clusterqueues.kueue.x-k8s.io",
+    "cohorts.kueue.x-k8s.io",
+    "localqueues.kueue.x-k8s.io",
+    "multikueueclusters.kueue.x-k8s.io",
+    "workloads.kueue.x-k8s.io",
+];
+/// Path of conversions.
+pub const CONVERT: &str = "/convert";
 
 /// One path.
 pub struct Route {
@@ -23,43 +42,46 @@ pub struct Route {
     handle: Handle,
 }
 
-/// Every admission path. A new kind of job is two lines here.
+/// Every path. A new kind of job is two lines here.
 pub const ROUTES: &[Route] = &[
     Route {
         path: "/mutate-batch-v1-job",
         name: "mutate-job",
-        handle: |request, around| jobs::mutate::<BatchJob>(request, around.surroundings, "/spec/suspend"),
+        handle: Handle::Admission(|request, around| {
+            jobs::mutate::<BatchJob>(request, around.surroundings, "/spec/suspend")
+        }),
     },
     Route {
         path: "/validate-batch-v1-job",
         name: "validate-job",
-        handle: |request, around| jobs::validate::<BatchJob>(request, around.surroundings),
+        handle: Handle::Admission(|request, around| jobs::validate::<BatchJob>(request, around.surroundings)),
     },
     Route {
         path: "/mutate-kueue-x-k8s-io-v1beta2-workload",
         name: "mutate-workload",
-        handle: |request, around| kinds::drop_min_counts(request, around.partial_admission),
+        handle: Handle::Admission(|request, around| kinds::drop_min_counts(request, around.partial_admission)),
     },
     Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-workload",
         name: "validate-workload",
-        handle: |request, _| kinds::workload(request),
+        handle: Handle::Admission(|request, _| kinds::workload(request)),
     },
     Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-clusterqueue",
         name: "validate-clusterqueue",
-        handle: |request, _| kinds::cluster_queue(request),
+        handle: Handle::Admission(|request, _| kinds::cluster_queue(request)),
     },
     Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-cohort",
         name: "validate-cohort",
-        handle: |request, _| kinds::cohort(request),
+        handle: Handle::Admission(|request, _| kinds::cohort(request)),
     },
     Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-resourceflavor",
         name: "validate-resourceflavor",
-        handle: |request, _| kinds::resource_flavor(request),
+        handle: Handle::Admission(|request, _| kinds::resource_flavor(request)),
     },
+    Route { path: CONVERT, name: "convert", handle: Handle::Conversion },
 ];
 
 /// The route of a path.
@@ -69,14 +91,19 @@ pub fn route(path: &str) -> Option<&'static Route> {
 }
 
 impl Route {
-    /// Answers a review: the body of the answer, and `allowed`, `denied` or `error`.
+    /// Answers a review: the body of the answer, and `allowed`, `denied`, `converted` or `error`.
     ///
     /// # Errors
     /// When the bytes are no review, so that there is nothing to answer to.
     pub fn answer(&self, bytes: &[u8], around: &Around<'_>) -> Result<(Vec<u8>, &'static str), Unreadable> {
+        let Handle::Admission(rule) = &self.handle else {
+            let (body, converted) =
+                berth_api::conversion::respond(bytes).map_err(|error| Unreadable::Conversion(error.to_string()))?;
+            return Ok((body, if converted { "converted" } else { "error" }));
+        };
         let request = review::read(bytes)?;
         let answer = if matches!(request.operation.as_str(), "CREATE" | "UPDATE") && !request.is_leaving() {
-            (self.handle)(&request, around)
+            rule(&request, around)
         } else {
             Ok(Answer::Allow)
         };

@@ -2,6 +2,7 @@
 //! are exchanged under traffic, and what a flood does to them.
 
 mod blast;
+mod conversion;
 mod jobs;
 mod kinds;
 mod load;
@@ -21,6 +22,7 @@ async fn stage(name: &str, args: &[&str]) -> Result<(Stage, u16)> {
     let plane = ControlPlane::start(Options::with_crds(name)).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
+    webhooks::convert(&plane.client(), port).await?;
     let args = args.iter().map(|arg| (*arg).to_owned()).collect();
     let options = ManagerOptions { webhooks: Some(port), args, ..ManagerOptions::default() };
     Ok((Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand)], options).await?, port))
@@ -61,6 +63,12 @@ async fn reviews() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_blast_radius() -> Result<()> {
     alone("blast", &[], |stage, port| blast::story(stage, port).boxed()).await
+}
+
+/// Manifests of the older version work, and nothing is lost by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_versions() -> Result<()> {
+    alone("conversion", &[], |stage, port| conversion::story(stage, port).boxed()).await
 }
 
 /// New authorities, new leaves and rubbish in the Secret, and no review fails.

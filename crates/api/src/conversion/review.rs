@@ -36,14 +36,14 @@ struct Response {
     converted_objects: Vec<Value>,
 }
 
-/// Answers the body of a ConversionReview with the body of its answer.
+/// Answers the body of a ConversionReview: the body of the answer, and whether the objects were converted.
 ///
 /// One object that cannot be converted fails the whole review, with a message that names it; no content of an object of our
 /// kinds is such a reason.
 ///
 /// # Errors
 /// When the body is not a ConversionReview with a request; there is no uid to answer then.
-pub fn respond(body: &[u8]) -> serde_json::Result<Vec<u8>> {
+pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
     let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question>(body)?.request;
     let (result, converted_objects) = match converted(&desired_api_version, objects) {
         Ok(objects) => (json!({"status": "Success"}), objects),
@@ -51,8 +51,10 @@ pub fn respond(body: &[u8]) -> serde_json::Result<Vec<u8>> {
             (json!({"status": "Failure", "reason": "BadRequest", "code": 400, "message": message}), Vec::new())
         }
     };
+    let success = result["status"] == "Success";
     let response = Response { uid, result, converted_objects };
-    serde_json::to_vec(&Answer { api_version: "apiextensions.k8s.io/v1", kind: "ConversionReview", response })
+    let answer = Answer { api_version: "apiextensions.k8s.io/v1", kind: "ConversionReview", response };
+    Ok((serde_json::to_vec(&answer)?, success))
 }
 
 fn converted(desired: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, String> {

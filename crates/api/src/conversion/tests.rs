@@ -319,6 +319,7 @@ fn an_annotation_that_somebody_wrote_cannot_break_an_object() {
         r#"{"spec.preemptionGates": {"preemptionGates": "x"}}"#,
         r#"{"spec.preemptionGates": {"podSets": [{"name": "smuggled"}]}}"#,
         r#"{"metadata.annotations": {"x": "y"}}"#,
+        r#"{"metadata.annotations": {"berth.dev/not-in-v1beta1": 7}}"#,
     ] {
         let up = with(text);
         assert_eq!(
@@ -375,7 +376,9 @@ fn asked(desired: &str, objects: &Value) -> Value {
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
         "request": {"uid": "4711", "desiredAPIVersion": desired, "objects": objects},
     });
-    let answer: Value = serde_json::from_slice(&respond(review.to_string().as_bytes()).unwrap()).unwrap();
+    let (answer, converted) = respond(review.to_string().as_bytes()).unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(answer["response"]["result"]["status"] == "Success", converted);
     assert_eq!((&answer["apiVersion"], &answer["kind"]), (&review["apiVersion"], &review["kind"]));
     assert_eq!(answer["response"]["uid"], "4711");
     answer["response"].clone()

@@ -133,6 +133,7 @@ impl Keeper {
         let mut all = vec![(mutating, CONFIGURATIONS[0].to_owned()), (validating, CONFIGURATIONS[1].to_owned())];
         if let Source::Own { secret, .. } = &self.source {
             all.push((ApiResource::erase::<Secret>(&()), secret.clone()));
+            all.extend(self.converted.iter().map(|name| (definitions(), name.clone())));
         }
         all
     }
@@ -227,7 +228,7 @@ impl Keeper {
         for (resource, name) in configurations().into_iter().zip(CONFIGURATIONS) {
             known.extend(self.amend(&resource, name, &wanted, configuration_patch).await?);
         }
-        let definitions = resource("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions");
+        let definitions = definitions();
         for name in self.converted.iter().filter(|_| bundle.is_some()) {
             known.extend(self.amend(&definitions, name, &wanted, conversion_patch).await?);
         }
@@ -275,6 +276,10 @@ fn pause(step: Step, now: Timestamp, trouble: bool) -> Duration {
 fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     let kind = kube::core::GroupVersionKind::gvk(group, "v1", kind);
     ApiResource::from_gvk_with_plural(&kind, plural)
+}
+
+fn definitions() -> ApiResource {
+    resource("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
 }
 
 fn configurations() -> [ApiResource; 2] {

@@ -127,6 +127,24 @@ fn paths_and_names_are_unique() {
 }
 
 #[test]
+fn versions_are_converted() {
+    let around = Around { surroundings: &World(Facts::default()), partial_admission: false };
+    let ask = |kind: &str| {
+        let queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": "q"},
+            "spec": {"cohort": "c"}});
+        let request = json!({"uid": "u", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": [queue]});
+        let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
+        let (answer, outcome) = route(CONVERT).unwrap().answer(review.to_string().as_bytes(), &around).unwrap();
+        (serde_json::from_slice::<Value>(&answer).unwrap()["response"].clone(), outcome)
+    };
+    let (response, outcome) = ask("ClusterQueue");
+    assert_eq!((&response["convertedObjects"][0]["spec"], outcome), (&json!({"cohortName": "c"}), "converted"));
+    let (response, outcome) = ask("Job");
+    assert_eq!((&response["result"]["status"], outcome), (&json!("Failure"), "error"));
+    assert!(route(CONVERT).unwrap().answer(b"{}", &around).is_err());
+}
+
+#[test]
 fn nothing_that_a_body_holds_makes_a_route_panic() {
     let around = Around { surroundings: &World(Facts::default()), partial_admission: false };
     let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {

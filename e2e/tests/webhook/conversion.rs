@@ -1,0 +1,166 @@
+//! v1beta1 on the real API server: manifests that were written for it apply and work, nothing is lost by a write through it, objects
+//! stored in its form stay readable, and it can be switched off.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, CRD, Kind, WORKLOAD, condition, items, text};
+use berth_e2e::manifest::{self, cluster_queue, group, quota};
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, Seen};
+use serde_json::{Value, json};
+
+const OLDER: &str = "kueue.x-k8s.io/v1beta1";
+const OLDER_QUEUE: Kind = Kind { api_version: OLDER, ..CLUSTER_QUEUE };
+const OLDER_WORKLOAD: Kind = Kind { api_version: OLDER, ..WORKLOAD };
+const QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
+const CARRIES: &str = "berth.dev/not-in-v1beta1";
+/// The API server builds its handlers anew after a change of a CRD.
+const REBUILT: Duration = Duration::from_secs(30);
+
+pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
+    let s = stage.scenario("conversion").await?;
+    wait::until(REBUILT, "v1beta1 is served", || async {
+        OLDER_QUEUE.list(&s.client, "").await?;
+        OLDER_WORKLOAD.list(&s.client, "default").await?;
+        Ok(Seen::Yes(()))
+    })
+    .await?;
+    manifests_work(&s).await.context("the manifests of the scenario")?;
+    nothing_is_lost(&s).await.context("a write through v1beta1")?;
+    stored_in_the_older_form(&s, port).await.context("an object stored as v1beta1")?;
+    let (name, label) = ("berth_webhook_duration_seconds", ["endpoint=\"convert\""]);
+    let count = stage.manager.metric(&format!("{name}_count"), &label).await?.unwrap_or_default();
+    let sum = stage.manager.metric(&format!("{name}_sum"), &label).await?.unwrap_or_default();
+    println!("conversion: {count} reviews, {:.0} us each on average", sum / count.max(1.0) * 1e6);
+    ensure!(count >= 20.0, "{count} conversions are counted");
+    Ok(())
+}
+
+async fn manifests_work(s: &Scenario<'_>) -> Result<()> {
+    let apply = ["apply", "-f", "e2e/cases/v1beta1/scenario.yaml"];
+    let first = s.stage.plane.kubectl(&apply).await?;
+    ensure!(first.lines().filter(|line| line.ends_with(" created")).count() == 7, "{first}");
+    let again = s.stage.plane.kubectl(&apply).await?;
+    ensure!(again.lines().filter(|line| line.ends_with(" unchanged")).count() == 7, "not the same again: {again}");
+
+    let queue = CLUSTER_QUEUE.get(&s.client, "", "training").await?.context("the queue")?;
+    ensure!(queue["spec"]["cohortName"] == "research" && queue["spec"].get("cohort").is_none(), "{queue}");
+    let older = OLDER_QUEUE.list(&s.client, "").await?;
+    ensure!(older.iter().any(|queue| queue["spec"]["cohort"] == "research"), "{older:?}");
+    OLDER_QUEUE.patch(&s.client, "", "training", &json!({"spec": {"cohort": "science"}})).await?;
+    let queue = CLUSTER_QUEUE.get(&s.client, "", "training").await?.context("the queue")?;
+    ensure!(queue["spec"]["cohortName"] == "science", "a patch through v1beta1 has no effect: {queue}");
+
+    for team in ["team-a", "team-b"] {
+        kinds::apply(
+            &s.client,
+            &manifest::Job::new(team, "train", "main").requests(&[("nvidia.com/gpu", "2")]).manifest(),
+        )
+        .await?;
+        let what = format!("the job of {team} is admitted, as v1beta1 shows it");
+        wait::until(wait::STEP, &what, || async {
+            let found = OLDER_WORKLOAD.list(&s.client, team).await?;
+            let flavor = "/status/admission/podSetAssignments/0/flavors/nvidia.com~1gpu";
+            let admitted = found.iter().any(|w| condition(w, "Admitted") == "True" && text(w, flavor) == "gpu-a100");
+            Ok(Seen::when(admitted, || format!("{found:?}")))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn nothing_is_lost(s: &Scenario<'_>) -> Result<()> {
+    let gates = json!([{"name": "example.com/wait"}]);
+    let constraints = json!([{"topology": "rack", "size": 2}]);
+    let workload = json!({"apiVersion": WORKLOAD.api_version, "kind": "Workload",
+    "metadata": {"namespace": s.namespace, "name": "gated"},
+    "spec": {"queueName": "nowhere", "preemptionGates": gates, "priority": 5,
+        "priorityClassRef": {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"},
+        "podSets": [{"name": "main", "count": 2,
+            "topologyRequest": {"required": "block", "podsetSliceRequiredTopologyConstraints": constraints},
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}]}});
+    kinds::apply(&s.client, &workload).await?;
+    let older = OLDER_WORKLOAD.get(&s.client, &s.namespace, "gated").await?.context("the workload")?;
+    ensure!(older["spec"].get("preemptionGates").is_none(), "{older}");
+    ensure!(older["spec"]["priorityClassName"] == "high", "{older}");
+    ensure!(older["metadata"]["annotations"][CARRIES].is_string(), "{older}");
+    OLDER_WORKLOAD.patch(&s.client, &s.namespace, "gated", &json!({"metadata": {"labels": {"a": "b"}}})).await?;
+    let resource = "workloads.v1beta1.kueue.x-k8s.io/gated";
+    s.stage.plane.kubectl(&["-n", &s.namespace, "annotate", resource, "example.com/c=d"]).await?;
+    let stored = WORKLOAD.get(&s.client, &s.namespace, "gated").await?.context("the workload")?;
+    ensure!(stored["metadata"]["annotations"] == json!({"example.com/c": "d"}), "{}", stored["metadata"]);
+    ensure!(stored["metadata"]["labels"]["a"] == "b", "{}", stored["metadata"]);
+    for path in ["/spec/preemptionGates", "/spec/priorityClassRef", "/spec/podSets/0/topologyRequest"] {
+        ensure!(stored.pointer(path) == workload.pointer(path), "{path} is lost: {}", stored["spec"]);
+    }
+    OLDER_WORKLOAD.patch(&s.client, &s.namespace, "gated", &json!({"spec": {"priority": 6}})).await?;
+    // Server-side apply compares what was written through each version.
+    kinds::apply(&s.client, &workload).await?;
+    let stored = WORKLOAD.get(&s.client, &s.namespace, "gated").await?.context("the workload")?;
+    ensure!(stored["spec"]["priority"] == 5 && stored["spec"]["preemptionGates"] == gates, "{stored}");
+    WORKLOAD.delete(&s.client, &s.namespace, "gated").await
+}
+
+/// Stores a ClusterQueue while v1beta1 is the form of the store, as clusters have it that ran an older Kueue.
+async fn stored_in_the_older_form(s: &Scenario<'_>, port: u16) -> Result<()> {
+    change(s, |spec| store_as(spec, "v1beta1")).await?;
+    // Only an object that is written by the handlers of the new definition takes the old form.
+    let definition = CRD.get(&s.client, "", QUEUES).await?.context("the definition")?;
+    ensure!(items(&definition, "/status/storedVersions").contains(&json!("v1beta1")), "{}", definition["status"]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let queue = cluster_queue("old", &[group(&[("gpu-a100", &[quota("cpu", "1")])])], &json!({"cohortName": "c"}));
+    kinds::apply(&s.client, &queue).await?;
+    change(s, |spec| store_as(spec, "v1beta2")).await?;
+    reads(s, json!("c")).await.context("after the change of the stored version")?;
+    // The proof that it is stored in the old form: without conversion its cohort is not found.
+    change(s, |spec| {
+        serve(spec, false);
+        spec["conversion"] = json!({"strategy": "None", "webhook": null});
+    })
+    .await?;
+    reads(s, Value::Null).await.context("without conversion")?;
+    berth_e2e::webhooks::convert(&s.client, port).await?;
+    change(s, |spec| serve(spec, false)).await?;
+    reads(s, json!("c")).await.context("with v1beta1 switched off")?;
+    wait::until(REBUILT, "v1beta1 is not served", || async {
+        let served = OLDER_QUEUE.all(&s.client).list(&kube::api::ListParams::default()).await;
+        Ok(Seen::when(matches!(&served, Err(kube::Error::Api(status)) if status.code == 404), || {
+            format!("{:?}", served.map(|list| list.items.len()))
+        }))
+    })
+    .await?;
+    wait::until(wait::STEP, "Berth activates the old queue", || async {
+        let queue = CLUSTER_QUEUE.get(&s.client, "", "old").await?.context("the queue")?;
+        Ok(Seen::when(condition(&queue, "Active") == "True", || queue["status"].to_string()))
+    })
+    .await
+}
+
+async fn reads(s: &Scenario<'_>, cohort: Value) -> Result<()> {
+    wait::until(REBUILT, &format!("the cohort of the old queue is {cohort}"), || async {
+        let queue = CLUSTER_QUEUE.get(&s.client, "", "old").await?.context("the queue")?;
+        Ok(Seen::when(queue["spec"]["cohortName"] == cohort, || queue["spec"].to_string()))
+    })
+    .await
+}
+
+async fn change(s: &Scenario<'_>, edit: impl Fn(&mut Value)) -> Result<()> {
+    let definition = CRD.get(&s.client, "", QUEUES).await?.context("the definition")?;
+    let mut spec = json!({"versions": definition["spec"]["versions"]});
+    edit(&mut spec);
+    CRD.patch(&s.client, "", QUEUES, &json!({"spec": spec})).await?;
+    Ok(())
+}
+
+fn store_as(spec: &mut Value, version: &str) {
+    for entry in spec["versions"].as_array_mut().into_iter().flatten() {
+        entry["storage"] = json!(entry["name"] == version);
+    }
+}
+
+fn serve(spec: &mut Value, served: bool) {
+    for entry in spec["versions"].as_array_mut().into_iter().flatten().filter(|entry| entry["name"] == "v1beta1") {
+        entry["served"] = json!(served);
+    }
+}
