@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::conversion;
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
@@ -121,10 +122,10 @@ impl Offline {
         self.rest(0);
     }
 
-    /// Creates or replaces an object. An absent uid is made of namespace and name.
+    /// Creates or replaces an object, of whichever version. An absent uid is made of namespace and name.
     ///
     /// # Errors
-    /// Names what is wrong with an object of a known kind, or the unknown kind.
+    /// Names what is wrong with an object of a known kind, the unknown version or the unknown kind.
     pub fn put(&mut self, object: &Value) -> Result<Taken, String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
@@ -138,6 +139,9 @@ impl Offline {
             _ => return self.put_other(&kind, object),
         };
         let mut object = object.clone();
+        if let (true, Some(fields)) = (text("/apiVersion").starts_with("kueue.x-k8s.io/"), object.as_object_mut()) {
+            conversion::to_stored(fields)?;
+        }
         let key = object_key(written, &namespace, &name);
         let known = self.objects.get(&key).and_then(|old| old.pointer("/metadata/uid")).cloned();
         let fresh = || match written {

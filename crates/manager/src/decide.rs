@@ -124,25 +124,11 @@ const CLUSTER_WIDE: [&str; 9] = [
     "Topology",
 ];
 
-/// An object in the stored version, in a namespace where its kind has one.
-fn normalised(mut object: Value) -> Value {
-    let (kind, version) = (text(&object, "/kind"), text(&object, "/apiVersion"));
-    let old = version.starts_with("kueue.x-k8s.io/") && version != "kueue.x-k8s.io/v1beta2";
-    let Value::Object(map) = &mut object else { return object };
-    if let (false, Some(Value::Object(metadata))) = (CLUSTER_WIDE.contains(&kind.as_str()), map.get_mut("metadata")) {
+/// An object in a namespace, where its kind has one.
+fn placed(mut object: Value) -> Value {
+    let namespaced = !CLUSTER_WIDE.contains(&text(&object, "/kind").as_str());
+    if let (true, Some(Value::Object(metadata))) = (namespaced, object.get_mut("metadata")) {
         metadata.entry("namespace").or_insert_with(|| json!("default"));
-    }
-    if let (true, Some(Value::Object(spec))) = (old, map.get_mut("spec")) {
-        for (was, is) in [("cohort", "cohortName"), ("parent", "parentName")] {
-            if let Some(value) = spec.remove(was) {
-                spec.insert(is.to_owned(), value);
-            }
-        }
-        if let Some(Value::Array(checks)) = spec.remove("admissionChecks") {
-            let rules: Vec<Value> = checks.into_iter().map(|name| json!({"name": name})).collect();
-            spec.insert("admissionChecksStrategy".to_owned(), json!({"admissionChecks": rules}));
-        }
-        map.insert("apiVersion".to_owned(), json!("kueue.x-k8s.io/v1beta2"));
     }
     object
 }
@@ -158,7 +144,7 @@ fn answer(objects: &[Value], config: &str, now: Timestamp, output: Output) -> an
     // What is decided on comes after what it is decided by.
     for late in [false, true] {
         for object in objects {
-            let object = normalised(object.clone());
+            let object = placed(object.clone());
             let kind = text(&object, "/kind");
             if matches!(kind.as_str(), "Job" | "Workload") != late {
                 continue;
@@ -305,16 +291,15 @@ mod tests {
     }
 
     #[test]
-    fn older_versions_and_lists_are_read() {
+    fn lists_are_read_and_objects_have_a_namespace() {
         let objects = documents(
-            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: kueue.x-k8s.io/v1beta1, kind: ClusterQueue, \
-             metadata: {name: a}, spec: {cohort: c, admissionChecks: [x]}}\n---\n---\n{kind: LocalQueue, metadata: {name: q}}\n",
+            "apiVersion: v1\nkind: List\nitems:\n- {kind: ClusterQueue, metadata: {name: a}}\n---\n---\n\
+             {kind: LocalQueue, metadata: {name: q}}\n",
         )
         .unwrap();
-        let objects: Vec<Value> = objects.into_iter().map(normalised).collect();
-        assert_eq!(text(&objects[0], "/spec/cohortName"), "c");
-        assert_eq!(text(&objects[0], "/spec/admissionChecksStrategy/admissionChecks/0/name"), "x");
-        assert_eq!(text(&objects[1], "/metadata/namespace"), "default");
+        let objects: Vec<Value> = objects.into_iter().map(placed).collect();
+        assert_eq!(objects[0]["metadata"], json!({"name": "a"}));
+        assert_eq!(objects[1]["metadata"], json!({"name": "q", "namespace": "default"}));
         assert!(documents("- 1\n").is_err());
     }
 }

@@ -59,11 +59,10 @@ impl Version {
 /// A sentence for the user, without the object's name, when the apiVersion is of another group or version, or the kind is
 /// none of the five. No content of an object is an error.
 pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), String> {
-    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let from = Version::of(text("apiVersion"))
-        .ok_or_else(|| format!("apiVersion {:?} cannot be converted, {} can", text("apiVersion"), both()))?;
-    let units = units(text("kind")).ok_or_else(|| {
-        format!("kind {:?} has no conversion: its versions are alike, or it is not of this group", text("kind"))
+    let from = version_of(object)?;
+    let kind = text(object, "kind");
+    let units = units(kind).ok_or_else(|| {
+        format!("kind {kind:?} has no conversion: its versions are alike, or it is not of this group")
     })?;
     match (from, to) {
         (Version::V1beta2, Version::V1beta1) => down(object, units),
@@ -72,6 +71,29 @@ pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), Strin
     }
     object.insert("apiVersion".to_owned(), to.api_version().into());
     Ok(())
+}
+
+/// Brings an object of any kind of the group into the version that is stored. Where the versions are alike, only its
+/// `apiVersion` changes.
+///
+/// # Errors
+/// A sentence for the user when the apiVersion is of another group or version.
+pub fn to_stored(object: &mut Map<String, Value>) -> Result<(), String> {
+    if units(text(object, "kind")).is_some() {
+        return convert(object, Version::V1beta2);
+    }
+    version_of(object)?;
+    object.insert("apiVersion".to_owned(), Version::V1beta2.api_version().into());
+    Ok(())
+}
+
+fn text<'a>(object: &'a Fields, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn version_of(object: &Fields) -> Result<Version, String> {
+    let given = text(object, "apiVersion");
+    Version::of(given).ok_or_else(|| format!("apiVersion {given:?} cannot be converted, {} can", both()))
 }
 
 fn both() -> String {

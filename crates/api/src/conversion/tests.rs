@@ -353,6 +353,17 @@ fn annotations_come_back_as_they_were() {
 }
 
 #[test]
+fn every_kind_of_the_group_is_brought_into_the_stored_version() {
+    let stored = |mut object: Value| to_stored(object.as_object_mut().unwrap()).map(|()| object);
+    let flavor = json!({"spec": {"nodeLabels": {"a": "b"}}});
+    assert_eq!(stored(older("ResourceFlavor", flavor.clone())), Ok(newer("ResourceFlavor", flavor)));
+    let queue = older("ClusterQueue", json!({"spec": {"cohort": "c"}}));
+    assert_eq!(stored(queue), Ok(newer("ClusterQueue", json!({"spec": {"cohortName": "c"}}))));
+    let unknown = stored(json!({"apiVersion": "kueue.x-k8s.io/v1alpha1", "kind": "Topology"}));
+    assert!(unknown.unwrap_err().contains("v1alpha1\" cannot be converted"));
+}
+
+#[test]
 fn only_our_kinds_and_versions_are_converted() {
     let problem = |object: Value| {
         let mut object = object.as_object().unwrap().clone();
