@@ -11,7 +11,6 @@ use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, queue_name
 use berth_api::labels;
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::BTreeMap;
 
 /// Name of the LocalQueue and of the WorkloadPriorityClass that jobs get which name none.
 pub const DEFAULT_NAME: &str = "default";
@@ -110,9 +109,7 @@ pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default
         let value = annotation(after, labels::ELASTIC_JOB).unwrap_or_default();
         errors.push(FieldError::new(annotation_path(labels::ELASTIC_JOB), value, "is immutable"));
     }
-    let none = BTreeMap::new();
-    let annotations = |metadata: &ObjectMeta| metadata.annotations.clone().unwrap_or_else(|| none.clone());
-    errors.extend(validate_admission_gates_update(&annotations(before), &annotations(after)));
+    errors.extend(validate_admission_gates_update(before, after));
     errors.extend(K::invalid_change(old, new));
     errors
 }

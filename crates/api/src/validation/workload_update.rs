@@ -1,6 +1,6 @@
 //! Rules about changes of a Workload, from the stored object to the new one.
 
-use std::collections::BTreeMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{FieldError, admission_gates, supported};
 use crate::conditions::{is_true, types};
@@ -32,18 +32,14 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
         let nominated = before.nominated_cluster_names.iter().map(String::as_str);
         errors.push(supported("status.clusterName".to_owned(), name, nominated));
     }
-    let none = BTreeMap::new();
-    let annotations = |workload: &Workload| workload.metadata.annotations.clone().unwrap_or_else(|| none.clone());
-    errors.extend(validate_admission_gates_update(&annotations(old), &annotations(new)));
+    errors.extend(validate_admission_gates_update(&old.metadata, &new.metadata));
     errors
 }
 
 /// The names that keep a workload out of scheduling may only become fewer. What cannot be read is somebody else's error.
-pub fn validate_admission_gates_update(
-    old: &BTreeMap<String, String>,
-    new: &BTreeMap<String, String>,
-) -> Option<FieldError> {
-    let before = admission_gates(old).unwrap_or_default();
+pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Option<FieldError> {
+    let new = new.annotations.as_ref()?;
+    let before = old.annotations.as_ref().and_then(|old| admission_gates(old).ok()).unwrap_or_default();
     let after = admission_gates(new).ok()?;
     let added = after.iter().find(|name| !before.contains(name))?;
     let message = format!("{added:?} must not be added after creation; names may only be removed");
