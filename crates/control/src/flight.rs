@@ -79,6 +79,8 @@ pub(crate) struct Flights {
     creations: usize,
     /// Jobs that have none yet because too many others are being made, in the order in which they came.
     held_back: VecDeque<ObjectKey>,
+    /// The same jobs: whatever touches one of them meanwhile does not queue it again.
+    held: BTreeSet<ObjectKey>,
     last: u64,
 }
 
@@ -158,12 +160,16 @@ impl Flights {
 
     /// The job's turn comes when a creation ends.
     pub(crate) fn hold_back(&mut self, job: ObjectKey) {
-        self.held_back.push_back(job);
+        if self.held.insert(job.clone()) {
+            self.held_back.push_back(job);
+        }
     }
 
     /// The job whose turn it is now, if any.
     pub(crate) fn next_held_back(&mut self) -> Option<ObjectKey> {
-        if self.creations_full() { None } else { self.held_back.pop_front() }
+        let job = if self.creations_full() { None } else { self.held_back.pop_front() }?;
+        self.held.remove(&job);
+        Some(job)
     }
 
     /// The object must be seen at `version` or later before it is judged again.
