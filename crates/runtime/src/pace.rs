@@ -51,9 +51,7 @@ pub fn moderate(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::B
         // Nobody else takes it; one that panicked with it would have ended the thread.
         let Ok(mut pace) = pace.lock() else { return };
         let rest = pace.rest(origin.elapsed());
-        if !rest.is_zero() {
-            std::thread::sleep(rest);
-        }
+        std::thread::sleep(rest);
     })
 }
 
