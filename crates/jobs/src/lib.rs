@@ -23,6 +23,7 @@ mod pod_set;
 mod priority;
 mod requests;
 mod template;
+pub mod training;
 mod transform;
 mod unsupported;
 

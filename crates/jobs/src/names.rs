@@ -18,15 +18,24 @@ pub fn workload_name(kind: &str, group: &str, owner_name: &str, uid: &str) -> St
     }
     name.truncate(end);
     name.push('-');
-    let digest = Sha1::digest(format!("{kind}\n{group}\n{owner_name}\n{uid}"));
+    name.push_str(&hash(&format!("{kind}\n{group}\n{owner_name}\n{uid}")));
+    name
+}
+
+/// A short suffix that differs between objects of one name which are created one after the other.
+pub(crate) fn uid_suffix(uid: &str) -> String {
+    hash(uid)
+}
+
+fn hash(text: &str) -> String {
+    let digest = Sha1::digest(text);
     let mut hex = String::with_capacity(HASH_DIGITS + 1);
     for byte in digest.iter().take(HASH_DIGITS.div_ceil(2)) {
         // Writing into a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
     hex.truncate(HASH_DIGITS);
-    name.push_str(&hex);
-    name
+    hex
 }
 
 /// Whether `text` may be the value of a label.

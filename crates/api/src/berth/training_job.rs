@@ -264,7 +264,7 @@ pub struct MpiConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
     pub ssh_auth_secret: Option<String>,
-    /// Where the Secret is mounted: the `.ssh` folder of the user of the image.
+    /// Where the Secret is mounted, for example the `.ssh` folder of the user of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub ssh_auth_mount_path: Option<String>,

@@ -1,0 +1,180 @@
+//! The objects that run an admitted TrainingJob: a headless Service for the names of its pods, the host file of an MPIJob,
+//! and one Indexed Job per role.
+//!
+//! Jobs are called `<name>-<role>`, so that users find them. Service and ConfigMap carry a hash of the TrainingJob's uid:
+//! nobody else's object has such a name, and one of an earlier TrainingJob of the same name is not taken for this one's.
+
+use berth_api::berth::{API_VERSION, GROUP, TrainingJob};
+use berth_api::labels;
+use berth_api::validation::{FieldError, summary};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Map, Value, json};
+
+use super::rendezvous::{Party, prepare};
+use super::roles::{Cards, Role, roles};
+use crate::names::uid_suffix;
+use crate::placement::{Placement, PlacementError};
+use crate::template::TemplateParts;
+
+const KIND: &str = "TrainingJob";
+/// Restarts of the pod of one place, where none are given.
+const BACKOFF_LIMIT: i32 = 3;
+
+/// Kinds of children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildKind {
+    /// Names of the pods.
+    Service,
+    /// Host file of an MPIJob.
+    ConfigMap,
+    /// The pods of one role.
+    Job,
+}
+
+/// An object that a start creates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Child {
+    /// Kind.
+    pub kind: ChildKind,
+    /// Name.
+    pub name: String,
+    /// The whole object.
+    pub body: Value,
+}
+
+/// Why an admitted TrainingJob cannot be started. This does not pass with time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// Its spec makes no pods.
+    #[error("{}", summary(.0))]
+    Invalid(Vec<FieldError>),
+    /// Its pods cannot be placed as it was admitted.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+}
+
+/// Name of the Job that runs a role.
+#[must_use]
+pub fn child_job_name(training_job: &str, role: &str) -> String {
+    format!("{training_job}-{role}")
+}
+
+/// The TrainingJob that controls an object.
+#[must_use]
+pub fn training_owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    (group == GROUP && owner.kind == KIND).then_some(owner)
+}
+
+/// Whether a TrainingJob governs an object: then the object is not queued by itself.
+#[must_use]
+pub fn is_training_child(metadata: &ObjectMeta) -> bool {
+    training_owner(metadata).is_some()
+}
+
+/// Everything that a start creates, in the order of creation: the Jobs come last.
+///
+/// # Errors
+/// [`RunError`]: it can never start as it was admitted.
+pub fn children(job: &TrainingJob, cards: &Cards, placements: &[Placement]) -> Result<Vec<Child>, RunError> {
+    let mut roles = roles(job, cards).map_err(RunError::Invalid)?;
+    let mismatch = PlacementError::PodSets { given: placements.len(), wanted: roles.len() };
+    if placements.len() != roles.len() {
+        return Err(mismatch.into());
+    }
+    for role in &mut roles {
+        let place = placements.iter().find(|place| place.pod_set == role.name).ok_or_else(|| mismatch.clone())?;
+        role.count = place.count;
+        place_in(&mut role.template, place)?;
+    }
+    let suffix = uid_suffix(job.uid());
+    let service = format!("{}-{suffix}", job.name());
+    let party = Party::new(job, &service, &roles, cards);
+    let mut all = vec![child(job, ChildKind::Service, &service, service_spec(job))];
+    if let Some(hosts) = party.host_file() {
+        all.push(child(job, ChildKind::ConfigMap, &party.host_map(), json!({"data": hosts})));
+    }
+    for role in roles {
+        let name = child_job_name(job.name(), &role.name);
+        let body = json!({"spec": job_spec(job, prepare(&party, role))});
+        all.push(child(job, ChildKind::Job, &name, body));
+    }
+    Ok(all)
+}
+
+fn place_in(template: &mut PodTemplateSpec, place: &Placement) -> Result<(), PlacementError> {
+    let parts = place.apply(&TemplateParts::of(template, place.count))?;
+    let metadata = template.metadata.get_or_insert_default();
+    metadata.labels = Some(parts.labels);
+    metadata.annotations = Some(parts.annotations).filter(|annotations| !annotations.is_empty());
+    let spec = template.spec.get_or_insert_default();
+    spec.node_selector = Some(parts.node_selector).filter(|selector| !selector.is_empty());
+    spec.tolerations = Some(parts.tolerations).filter(|tolerations| !tolerations.is_empty());
+    spec.affinity = parts.affinity;
+    if !parts.scheduling_gates.is_empty() {
+        let gate = |name| k8s_openapi::api::core::v1::PodSchedulingGate { name };
+        spec.scheduling_gates = Some(parts.scheduling_gates.into_iter().map(gate).collect());
+    }
+    Ok(())
+}
+
+/// Labels of everything that belongs to a TrainingJob.
+fn own_labels(job: &TrainingJob) -> [(&'static str, &str); 2] {
+    [(labels::TRAINING_JOB, job.name()), (labels::TRAINING_JOB_UID, job.uid())]
+}
+
+fn child(job: &TrainingJob, kind: ChildKind, name: &str, more: Value) -> Child {
+    let (api_version, kind_name) = match kind {
+        ChildKind::Service => ("v1", "Service"),
+        ChildKind::ConfigMap => ("v1", "ConfigMap"),
+        ChildKind::Job => ("batch/v1", "Job"),
+    };
+    let labels: Map<String, Value> =
+        own_labels(job).into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+    let mut body = json!({
+        "apiVersion": api_version,
+        "kind": kind_name,
+        "metadata": {
+            "name": name,
+            "namespace": job.namespace(),
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": API_VERSION, "kind": KIND, "name": job.name(), "uid": job.uid(),
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+    });
+    if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
+        body.extend(more);
+    }
+    Child { kind, name: name.to_owned(), body }
+}
+
+fn service_spec(job: &TrainingJob) -> Value {
+    // Pods look for each other before any of them is ready.
+    json!({"spec": {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": true,
+        "selector": {labels::TRAINING_JOB_UID: job.uid()},
+    }})
+}
+
+fn job_spec(job: &TrainingJob, role: Role) -> Value {
+    let mut template = role.template;
+    let own = template.metadata.get_or_insert_default().labels.get_or_insert_default();
+    own.extend(own_labels(job).map(|(key, value)| (key.to_owned(), value.to_owned())));
+    own.insert(labels::TRAINING_ROLE.to_owned(), role.name);
+    json!({
+        "completionMode": "Indexed",
+        "completions": role.count,
+        "parallelism": role.count,
+        "backoffLimitPerIndex": job.spec.backoff_limit.unwrap_or(BACKOFF_LIMIT),
+        // One place that is given up ends the training: the others wait for it.
+        "maxFailedIndexes": 0,
+        // A pod that still terminates holds its place, and its quota.
+        "podReplacementPolicy": "Failed",
+        "template": template,
+    })
+}

@@ -1,0 +1,145 @@
+//! From the template of a role to its pod: resources, card, place, shared memory. What the template says already may not
+//! say something else.
+
+use berth_api::berth::{ReplicaResources, TrainingJob};
+use berth_api::labels;
+use berth_api::validation::FieldError;
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, EmptyDirVolumeSource, PodAffinity, PodAffinityTerm, PodSpec, PodTemplateSpec, Volume,
+    VolumeMount, WeightedPodAffinityTerm,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use std::collections::BTreeMap;
+
+use super::roles::{Cards, LAUNCHER};
+
+const SHARED_MEMORY_PATH: &str = "/dev/shm";
+const SHARED_MEMORY_VOLUME: &str = "berth-shared-memory";
+/// Weight of a preferred place: the highest that there is.
+const WEIGHT: i32 = 100;
+
+/// The pod of a role.
+pub(super) fn compose(
+    job: &TrainingJob,
+    role: &str,
+    (template, path): (&PodTemplateSpec, &str),
+    resources: Option<&ReplicaResources>,
+    cards: &Cards,
+) -> Result<PodTemplateSpec, Vec<FieldError>> {
+    let mut composed = template.clone();
+    let spec = composed.spec.get_or_insert_default();
+    let mut errors = Vec::new();
+    let Some((main, _)) = spec.containers.split_first_mut() else {
+        let message = "must have a container; the first one runs the training";
+        return Err(vec![FieldError::new(format!("{path}.spec.containers"), "", message)]);
+    };
+    if let Some(resources) = resources {
+        errors.extend(put_resources(main, resources, cards, path));
+    }
+    errors.extend(put_shared_memory(job, spec, path));
+    match spec.restart_policy.as_deref() {
+        None | Some("" | "Never") => spec.restart_policy = Some("Never".to_owned()),
+        Some(other) => errors.push(FieldError::new(
+            format!("{path}.spec.restartPolicy"),
+            other,
+            "must be Never or absent: pods are started again up to spec.backoffLimit",
+        )),
+    }
+    if let Some(name) = &job.spec.scheduling_config.scheduler_name {
+        let given = spec.scheduler_name.get_or_insert_with(|| name.clone());
+        if given != name {
+            errors.push(FieldError::new(
+                format!("{path}.spec.schedulerName"),
+                given.clone(),
+                format!("must be {name:?} as spec.schedulingConfig.schedulerName, or absent"),
+            ));
+        }
+    }
+    if role != LAUNCHER {
+        errors.extend(put_card(job, spec, cards, path));
+    }
+    put_place(job, spec);
+    if errors.is_empty() { Ok(composed) } else { Err(errors) }
+}
+
+fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let gpus = wanted.gpu.filter(|count| *count > 0).map(|count| Quantity(count.to_string()));
+    let resources = main.resources.get_or_insert_default();
+    let mut put = |list: &str, into: &mut Option<BTreeMap<String, Quantity>>, name: &str, amount: &Quantity| {
+        let given = into.get_or_insert_default().entry(name.to_owned()).or_insert_with(|| amount.clone());
+        if given != amount {
+            errors.push(FieldError::new(
+                format!("{path}.spec.containers[0].resources.{list}[{name}]"),
+                given.0.clone(),
+                format!("must be {} as in replicaResources, or absent", amount.0),
+            ));
+        }
+    };
+    for (name, amount) in [("cpu", &wanted.cpu), ("memory", &wanted.memory), (cards.resource.as_str(), &gpus)] {
+        let Some(amount) = amount else { continue };
+        put("requests", &mut resources.requests, name, amount);
+        if name == cards.resource {
+            // Extended resources cannot be overcommitted: the API server wants both to be equal.
+            put("limits", &mut resources.limits, name, amount);
+        }
+    }
+    errors
+}
+
+fn put_shared_memory(job: &TrainingJob, spec: &mut PodSpec, path: &str) -> Option<FieldError> {
+    let size = job.spec.shared_memory.as_ref()?;
+    let (main, _) = spec.containers.split_first_mut()?;
+    let mounts = main.volume_mounts.get_or_insert_default();
+    if mounts.iter().any(|mount| mount.mount_path.trim_end_matches('/') == SHARED_MEMORY_PATH) {
+        let message = "the first container of the template mounts /dev/shm already; leave one of them out";
+        return Some(FieldError::new("spec.sharedMemory", size.0.clone(), format!("{path}: {message}")));
+    }
+    mounts.push(VolumeMount {
+        name: SHARED_MEMORY_VOLUME.to_owned(),
+        mount_path: SHARED_MEMORY_PATH.to_owned(),
+        ..VolumeMount::default()
+    });
+    spec.volumes.get_or_insert_default().push(Volume {
+        name: SHARED_MEMORY_VOLUME.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit: Some(size.clone()) }),
+        ..Volume::default()
+    });
+    None
+}
+
+fn put_card(job: &TrainingJob, spec: &mut PodSpec, cards: &Cards, path: &str) -> Option<FieldError> {
+    let wanted = job.spec.resources.gpu_type.as_ref()?;
+    let selector = spec.node_selector.get_or_insert_default();
+    let given = selector.entry(cards.type_label.clone()).or_insert_with(|| wanted.clone());
+    (given != wanted).then(|| {
+        FieldError::new(
+            "spec.resources.gpuType",
+            wanted.clone(),
+            format!("{path}.spec.nodeSelector wants {}={given}; leave one of them out", cards.type_label),
+        )
+    })
+}
+
+/// All pods of the job in one domain: required of a gang, else preferred.
+fn put_place(job: &TrainingJob, spec: &mut PodSpec) {
+    let Some(key) = &job.spec.resources.topology_constraint else { return };
+    let name = job.metadata.name.clone().unwrap_or_default();
+    let term = PodAffinityTerm {
+        label_selector: Some(LabelSelector {
+            match_labels: Some(BTreeMap::from([(labels::TRAINING_JOB.to_owned(), name)])),
+            match_expressions: None,
+        }),
+        topology_key: key.clone(),
+        ..PodAffinityTerm::default()
+    };
+    let affinity: &mut Affinity = spec.affinity.get_or_insert_default();
+    let place: &mut PodAffinity = affinity.pod_affinity.get_or_insert_default();
+    if job.spec.scheduling_config.gang_scheduling.unwrap_or(true) {
+        place.required_during_scheduling_ignored_during_execution.get_or_insert_default().push(term);
+    } else {
+        let term = WeightedPodAffinityTerm { weight: WEIGHT, pod_affinity_term: term };
+        place.preferred_during_scheduling_ignored_during_execution.get_or_insert_default().push(term);
+    }
+}

@@ -1,0 +1,40 @@
+//! What decides about a TrainingJob apart from its pods.
+
+use berth_api::berth::{TrainingJob, duration_seconds};
+
+use crate::kind::{queue_name, workload_priority_class};
+
+/// Time in which all pods of a gang must be ready, where none is given.
+const SCHEDULING_TIMEOUT_SECONDS: i64 = 600;
+
+/// Queue, priority and patience of a TrainingJob, with defaults filled in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrainingFacts {
+    /// LocalQueue, empty when none is named.
+    pub queue: String,
+    /// WorkloadPriorityClass.
+    pub priority_class: Option<String>,
+    /// It waits for its user.
+    pub suspended: bool,
+    /// Longest time in the queue, in seconds.
+    pub max_wait_seconds: Option<i64>,
+    /// Time in which all pods must be ready, in seconds; `None` for what is no gang.
+    pub scheduling_timeout_seconds: Option<i64>,
+}
+
+/// Reads them; what cannot be read counts as absent, and is told by the validation.
+#[must_use]
+pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
+    let scheduling = &job.spec.scheduling_config;
+    let seconds = |text: &Option<String>| text.as_deref().and_then(duration_seconds);
+    let gang = scheduling.gang_scheduling.unwrap_or(true);
+    let timeout = seconds(&scheduling.scheduling_timeout).unwrap_or(SCHEDULING_TIMEOUT_SECONDS);
+    let or_label = |field: &Option<String>, label: Option<&str>| field.clone().or_else(|| label.map(str::to_owned));
+    TrainingFacts {
+        queue: or_label(&scheduling.queue, queue_name(&job.metadata)).unwrap_or_default(),
+        priority_class: or_label(&scheduling.priority, workload_priority_class(&job.metadata)),
+        suspended: job.spec.suspend.unwrap_or(false),
+        max_wait_seconds: seconds(&scheduling.max_wait_time),
+        scheduling_timeout_seconds: gang.then_some(timeout),
+    }
+}

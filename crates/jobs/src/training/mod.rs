@@ -1,0 +1,19 @@
+//! TrainingJob: what it asks for, the objects that run it, and what their states say about it.
+//!
+//! Unlike other kinds, a TrainingJob has no pods before it is admitted: a start creates its children, a stop deletes them. So
+//! placement is put in at creation, and nothing has to be restored. Start reading at [`roles`] (who takes part, with which
+//! pod), then [`children`] (what a start creates); `rendezvous` has what each framework documents.
+
+mod children;
+mod compose;
+mod facts;
+mod rendezvous;
+mod roles;
+mod rules;
+mod states;
+
+pub use children::{Child, ChildKind, RunError, child_job_name, children, is_training_child, training_owner};
+pub use facts::{TrainingFacts, training_facts};
+pub use roles::{Cards, Role, deciding_role, role_names, roles, training_pod_sets};
+pub use rules::invalid_training_job;
+pub use states::{RoleState, role_state, training_finish};

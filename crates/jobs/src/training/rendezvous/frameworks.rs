@@ -1,0 +1,101 @@
+//! Variables of the frameworks whose workers are equal, and TensorFlow's.
+
+use serde_json::{Map, Value};
+
+use super::{Party, index};
+use crate::training::roles::WORKER;
+
+/// Names and values.
+pub(super) type Variables = Vec<(&'static str, String)>;
+
+const TORCH_PORT: u16 = 29500;
+const TENSORFLOW_PORT: u16 = 2222;
+const XGBOOST_PORT: u16 = 9999;
+const PADDLE_PORT: u16 = 36543;
+const JAX_PORT: u16 = 6666;
+
+/// PyTorch: what `env://` reads in a process per pod, and what `torchrun` takes in place of its flags (`PET_`).
+pub(super) fn torch(party: &Party<'_>) -> Variables {
+    let (leader, workers, port) = (party.leader(), party.count(WORKER).to_string(), TORCH_PORT.to_string());
+    let mut variables = vec![
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+        ("MASTER_ADDR", leader.clone()),
+        ("MASTER_PORT", port.clone()),
+        ("WORLD_SIZE", workers.clone()),
+        ("RANK", index()),
+        ("PET_NPROC_PER_NODE", party.gpus.max(1).to_string()),
+        ("PET_NODE_RANK", index()),
+    ];
+    match party.elastic() {
+        Some((least, most)) => variables.extend([
+            ("PET_NNODES", format!("{least}:{most}")),
+            ("PET_RDZV_BACKEND", "c10d".to_owned()),
+            ("PET_RDZV_ENDPOINT", format!("{leader}:{port}")),
+            ("PET_RDZV_ID", party.job.uid().to_owned()),
+        ]),
+        None => variables.extend([("PET_NNODES", workers), ("PET_MASTER_ADDR", leader), ("PET_MASTER_PORT", port)]),
+    }
+    variables
+}
+
+/// TensorFlow: `TF_CONFIG` with cluster and task. An evaluator has a task and is no part of the cluster.
+pub(super) fn tensorflow(party: &Party<'_>, role: &str) -> Variables {
+    let cluster: Map<String, Value> = party
+        .roles
+        .iter()
+        .filter(|(name, _)| name != "evaluator")
+        .map(|(name, _)| {
+            let hosts = party.hosts(name).into_iter().map(|host| format!("{host}:{TENSORFLOW_PORT}").into());
+            (name.clone(), Value::Array(hosts.collect()))
+        })
+        .collect();
+    // The index is filled in by the kubelet, as a number.
+    let config = format!(r#"{{"cluster":{},"task":{{"type":"{role}","index":{}}}}}"#, Value::Object(cluster), index());
+    vec![("PYTHONUNBUFFERED", "1".to_owned()), ("TF_CONFIG", config)]
+}
+
+/// XGBoost: address, size and rank, and the names under which Rabit's workers look for their tracker.
+pub(super) fn xgboost(party: &Party<'_>) -> Variables {
+    let (leader, workers, port) = (party.leader(), party.count(WORKER).to_string(), XGBOOST_PORT.to_string());
+    let others: Vec<String> = party.hosts(WORKER).into_iter().skip(1).collect();
+    vec![
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+        ("MASTER_ADDR", leader.clone()),
+        ("MASTER_PORT", port.clone()),
+        ("WORLD_SIZE", workers.clone()),
+        ("RANK", index()),
+        ("WORKER_ADDRS", others.join(",")),
+        ("WORKER_PORT", port.clone()),
+        ("DMLC_TRACKER_URI", leader),
+        ("DMLC_TRACKER_PORT", port),
+        ("DMLC_NUM_WORKER", workers),
+        ("DMLC_TASK_ID", index()),
+    ]
+}
+
+/// Paddle: what `paddle.distributed.launch` takes in place of its flags.
+pub(super) fn paddle(party: &Party<'_>) -> Variables {
+    vec![
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+        ("PADDLE_JOB_ID", party.job.name().to_owned()),
+        ("PADDLE_MASTER", format!("{}:{PADDLE_PORT}", party.leader())),
+        ("PADDLE_NNODES", party.count(WORKER).to_string()),
+        ("PADDLE_RANK", index()),
+        ("PADDLE_NPROC_PER_NODE", party.gpus.max(1).to_string()),
+    ]
+}
+
+/// JAX: coordinator, number of processes and process id, under the names of Kubeflow's JAXJob and under JAX's own.
+pub(super) fn jax(party: &Party<'_>) -> Variables {
+    let (leader, processes) = (party.leader(), party.count(WORKER).to_string());
+    vec![
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+        ("COORDINATOR_ADDRESS", leader.clone()),
+        ("COORDINATOR_PORT", JAX_PORT.to_string()),
+        ("NUM_PROCESSES", processes.clone()),
+        ("PROCESS_ID", index()),
+        ("JAX_COORDINATOR_ADDRESS", format!("{leader}:{JAX_PORT}")),
+        ("JAX_NUM_PROCESSES", processes),
+        ("JAX_PROCESS_ID", index()),
+    ]
+}

@@ -1,0 +1,75 @@
+//! MPI: a launcher starts processes on workers that it finds in a host file, over SSH.
+
+use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, SecretVolumeSource, Volume, VolumeMount};
+use serde_json::{Value, json};
+
+use super::Party;
+use super::frameworks::Variables;
+use crate::training::roles::{LAUNCHER, Role, WORKER};
+
+const HOST_FILE: &str = "hostfile";
+const HOST_FOLDER: &str = "/etc/mpi";
+const HOST_VOLUME: &str = "berth-mpi-hosts";
+const SSH_VOLUME: &str = "berth-mpi-ssh";
+/// Owner may read: what ssh asks of a private key.
+const SSH_MODE: i32 = 0o400;
+
+/// The host file: one line per worker with the processes that it takes.
+pub(super) fn host_file(party: &Party<'_>) -> Value {
+    let given = party.job.spec.mpi.as_ref().and_then(|mpi| mpi.slots_per_worker);
+    let slots = given.unwrap_or_else(|| party.gpus.max(1));
+    let lines: Vec<String> = party.hosts(WORKER).into_iter().map(|host| format!("{host} slots={slots}\n")).collect();
+    json!({HOST_FILE: lines.concat()})
+}
+
+/// Where Open MPI, Intel MPI and MPICH look for their hosts; only the launcher does.
+pub(super) fn variables(role: &str) -> Variables {
+    if role != LAUNCHER {
+        return Vec::new();
+    }
+    let file = || format!("{HOST_FOLDER}/{HOST_FILE}");
+    vec![
+        ("OMPI_MCA_orte_default_hostfile", file()),
+        ("OMPI_MCA_orte_keep_fqdn_hostnames", "true".to_owned()),
+        ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10 -o StrictHostKeyChecking=no".to_owned()),
+        ("I_MPI_HYDRA_HOST_FILE", file()),
+        ("I_MPI_HYDRA_BOOTSTRAP", "ssh".to_owned()),
+        ("HYDRA_HOST_FILE", file()),
+    ]
+}
+
+/// Mounts the host file and the keys; a worker that has nothing else to do serves SSH.
+pub(super) fn mount(party: &Party<'_>, role: &mut Role) {
+    let spec = role.template.spec.get_or_insert_default();
+    let mut volumes = Vec::new();
+    let mut mounts = Vec::new();
+    let mut put = |volume: Volume, path: &str| {
+        let name = volume.name.clone();
+        mounts.push(VolumeMount { name, mount_path: path.to_owned(), read_only: Some(true), ..VolumeMount::default() });
+        volumes.push(volume);
+    };
+    if role.name == LAUNCHER {
+        let source = ConfigMapVolumeSource { name: party.host_map(), ..ConfigMapVolumeSource::default() };
+        let volume = Volume { name: HOST_VOLUME.to_owned(), config_map: Some(source), ..Volume::default() };
+        put(volume, HOST_FOLDER);
+    }
+    let mpi = party.job.spec.mpi.clone().unwrap_or_default();
+    if let (Some(secret), Some(path)) = (mpi.ssh_auth_secret, mpi.ssh_auth_mount_path) {
+        let source =
+            SecretVolumeSource { secret_name: Some(secret), default_mode: Some(SSH_MODE), items: None, optional: None };
+        let volume = Volume { name: SSH_VOLUME.to_owned(), secret: Some(source), ..Volume::default() };
+        put(volume, &path);
+    }
+    if !volumes.is_empty() {
+        spec.volumes.get_or_insert_default().append(&mut volumes);
+    }
+    if let Some((main, _)) = spec.containers.split_first_mut() {
+        if !mounts.is_empty() {
+            main.volume_mounts.get_or_insert_default().append(&mut mounts);
+        }
+        let idle = main.command.as_ref().is_none_or(Vec::is_empty) && main.args.as_ref().is_none_or(Vec::is_empty);
+        if role.name == WORKER && idle {
+            main.command = Some(vec!["/usr/sbin/sshd".to_owned(), "-De".to_owned()]);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What is wrong with a TrainingJob. The schema refuses most of it; stored objects may be older than the schema, and a
+//! webhook and control ask here.
+
+use berth_api::berth::{MAX_TRAINING_JOB_NAME, ReplicaResources, TrainingJob, duration_seconds};
+use berth_api::validation::{FieldError, subdomain};
+use berth_api::{berth, labels};
+use berth_quantity::parse_quantity;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeSet;
+
+use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
+use crate::kind::{queue_name, workload_priority_class};
+
+const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
+const PREEMPTION_POLICIES: [&str; 3] = ["Never", "PreemptLower", "PreemptAlways"];
+const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
+const MOST_RESTARTS: i32 = 100;
+
+/// Everything that is wrong with a TrainingJob: field, value, and what is allowed.
+#[must_use]
+pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    errors.extend(name(job));
+    errors.extend(one_of("spec.jobType", &job.spec.job_type, &JOB_TYPES));
+    counts(job, &mut errors);
+    amounts(job, &mut errors);
+    scheduling(job, &mut errors);
+    role_list(job, &mut errors);
+    if job.spec.mpi.is_some() && job.spec.job_type != "MPIJob" {
+        errors.push(FieldError::new(
+            "spec.mpi",
+            "",
+            format!("only an MPIJob may have it, not a {}", job.spec.job_type),
+        ));
+    }
+    let mpi = job.spec.mpi.clone().unwrap_or_default();
+    if mpi.ssh_auth_secret.is_some() != mpi.ssh_auth_mount_path.is_some() {
+        let given = mpi.ssh_auth_secret.or(mpi.ssh_auth_mount_path).unwrap_or_default();
+        errors.push(FieldError::new("spec.mpi", given, "sshAuthSecret and sshAuthMountPath go together"));
+    }
+    if let Err(more) = roles(job, cards) {
+        errors.extend(more);
+    }
+    errors
+}
+
+fn name(job: &TrainingJob) -> Option<FieldError> {
+    let name = job.name();
+    let bad = |message: String| Some(FieldError::new("metadata.name", name, message));
+    if name.len() > MAX_TRAINING_JOB_NAME {
+        return bad(format!("must be no more than {MAX_TRAINING_JOB_NAME} characters, so that host names of pods fit"));
+    }
+    // An object that the server is still to name has none.
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let begins = name.bytes().next().is_none_or(|first| first.is_ascii_lowercase());
+    if !begins || name.ends_with('-') || !name.bytes().all(plain) {
+        return bad("must begin with a lower case letter and consist of lower case letters, digits and '-'".to_owned());
+    }
+    None
+}
+
+fn one_of(field: &str, value: &str, allowed: &[&str]) -> Option<FieldError> {
+    (!allowed.contains(&value))
+        .then(|| FieldError::new(field, value, format!("supported values: {}", allowed.join(", "))))
+}
+
+fn counts(job: &TrainingJob, errors: &mut Vec<FieldError>) {
+    let resources = &job.spec.resources;
+    let elastic = job.spec.elastic_config.clone().unwrap_or_default();
+    for (field, given) in [
+        ("spec.resources.minReplicas", resources.min_replicas),
+        ("spec.resources.maxReplicas", resources.max_replicas),
+        ("spec.elasticConfig.minWorkers", elastic.min_workers),
+        ("spec.elasticConfig.maxWorkers", elastic.max_workers),
+    ] {
+        if let Some(given) = given.filter(|given| *given < 1) {
+            errors.push(FieldError::new(field, given.to_string(), "must be 1 or more"));
+        }
+    }
+    let most = resources.max_replicas.or(resources.min_replicas).unwrap_or(1);
+    let least = resources.min_replicas.unwrap_or(most);
+    if least > most {
+        let message = format!("must not be greater than maxReplicas, which is {most}");
+        errors.push(FieldError::new("spec.resources.minReplicas", least.to_string(), message));
+    }
+    let (fewest, wanted) = worker_bounds(job);
+    if elastic.enabled == Some(true) {
+        let between = format!("must be from resources.minReplicas, {least}, to resources.maxReplicas, {most}");
+        for (field, given) in [("minWorkers", fewest), ("maxWorkers", wanted)] {
+            if !(least..=most).contains(&given) {
+                errors.push(FieldError::new(format!("spec.elasticConfig.{field}"), given.to_string(), between.clone()));
+            }
+        }
+        if fewest > wanted {
+            let message = format!("must not be greater than maxWorkers, which is {wanted}");
+            errors.push(FieldError::new("spec.elasticConfig.minWorkers", fewest.to_string(), message));
+        }
+    }
+    if let Some(limit) = job.spec.backoff_limit.filter(|limit| !(0..=MOST_RESTARTS).contains(limit)) {
+        let message = format!("must be from 0 to {MOST_RESTARTS}");
+        errors.push(FieldError::new("spec.backoffLimit", limit.to_string(), message));
+    }
+}
+
+fn amounts(job: &TrainingJob, errors: &mut Vec<FieldError>) {
+    let mut check = |path: &str, resources: &Option<ReplicaResources>| {
+        let Some(resources) = resources else { return };
+        if let Some(gpu) = resources.gpu.filter(|gpu| *gpu < 0) {
+            errors.push(FieldError::new(format!("{path}.gpu"), gpu.to_string(), "must be 0 or more"));
+        }
+        for (field, amount) in [("cpu", &resources.cpu), ("memory", &resources.memory)] {
+            errors.extend(amount.as_ref().and_then(|amount| quantity(format!("{path}.{field}"), amount, 0)));
+        }
+    };
+    check("spec.resources.replicaResources", &job.spec.resources.replica_resources);
+    for (index, role) in job.spec.roles.iter().enumerate() {
+        check(&format!("spec.roles[{index}].replicaResources"), &role.replica_resources);
+    }
+    let shared = job.spec.shared_memory.as_ref();
+    errors.extend(shared.and_then(|size| quantity("spec.sharedMemory".to_owned(), size, 1)));
+}
+
+fn quantity(field: String, given: &Quantity, least: i128) -> Option<FieldError> {
+    match parse_quantity(&given.0) {
+        Ok(amount) if amount.0 >= least => None,
+        Ok(_) if least > 0 => Some(FieldError::new(field, given.0.clone(), "must be greater than 0")),
+        Ok(_) => Some(FieldError::new(field, given.0.clone(), "must be 0 or more")),
+        Err(_) => Some(FieldError::new(field, given.0.clone(), "must be an amount such as 500m, 8 or 64Gi")),
+    }
+}
+
+fn scheduling(job: &TrainingJob, errors: &mut Vec<FieldError>) {
+    let config = &job.spec.scheduling_config;
+    let metadata = &job.metadata;
+    for (field, given, key, label) in [
+        ("queue", &config.queue, labels::QUEUE_NAME, queue_name(metadata)),
+        ("priority", &config.priority, labels::PRIORITY_CLASS, workload_priority_class(metadata)),
+    ] {
+        let field = format!("spec.schedulingConfig.{field}");
+        match (given, label) {
+            (Some(given), Some(label)) if given != label => {
+                let message = format!("the label {key} says {label:?}; leave one of them out or let them agree");
+                errors.push(FieldError::new(field, given.clone(), message));
+            }
+            (None, None) if key == labels::QUEUE_NAME => {
+                let message = format!("must name a LocalQueue of the namespace, or the label {key} must");
+                errors.push(FieldError::new(field, "", message));
+            }
+            (Some(given), _) => {
+                errors.extend(subdomain(given).map(|wrong| FieldError::new(field, given.clone(), wrong)));
+            }
+            _ => {}
+        }
+    }
+    let policy = job.spec.elastic_config.as_ref().and_then(|elastic| elastic.scale_policy.clone()).unwrap_or_default();
+    let checkpoint = job.spec.checkpoint.clone().unwrap_or_default();
+    for (field, text) in [
+        ("spec.schedulingConfig.maxWaitTime", &config.max_wait_time),
+        ("spec.schedulingConfig.schedulingTimeout", &config.scheduling_timeout),
+        ("spec.elasticConfig.scalePolicy.scaleUpCooldown", &policy.scale_up_cooldown),
+        ("spec.elasticConfig.scalePolicy.scaleDownCooldown", &policy.scale_down_cooldown),
+        ("spec.checkpoint.interval", &checkpoint.interval),
+    ] {
+        if let Some(text) = text.as_ref().filter(|text| duration_seconds(text).is_none_or(|seconds| seconds < 1)) {
+            errors.push(FieldError::new(
+                field,
+                text.clone(),
+                "must be a time such as 90s, 10m or 1h30m, longer than 0",
+            ));
+        }
+    }
+    let preemption = config.preemption_policy.as_deref();
+    errors.extend(
+        preemption.and_then(|policy| one_of("spec.schedulingConfig.preemptionPolicy", policy, &PREEMPTION_POLICIES)),
+    );
+    let mut seen = BTreeSet::new();
+    for (index, tier) in job.spec.capacity_tiers.iter().enumerate() {
+        let field = format!("spec.capacityTiers[{index}]");
+        errors.extend(one_of(&field, tier, &TIERS));
+        if !seen.insert(tier) {
+            errors.push(FieldError::new(field, tier.clone(), "must be unique"));
+        }
+    }
+}
+
+/// Names of the roles that a framework may have beside its workers.
+fn allowed_roles(job_type: &str) -> &'static [&'static str] {
+    match job_type {
+        "TFJob" => &[CHIEF, "ps", "evaluator"],
+        "MPIJob" => &[LAUNCHER],
+        _ => &[],
+    }
+}
+
+fn role_list(job: &berth::TrainingJob, errors: &mut Vec<FieldError>) {
+    let allowed = allowed_roles(&job.spec.job_type);
+    let mut seen = BTreeSet::new();
+    for (index, role) in job.spec.roles.iter().enumerate() {
+        let field = format!("spec.roles[{index}].name");
+        if !allowed.contains(&role.name.as_str()) {
+            let message = match allowed {
+                [] => format!("a {} has no roles beside its {WORKER}s", job.spec.job_type),
+                names => format!("supported values: {}", names.join(", ")),
+            };
+            errors.push(FieldError::new(field, role.name.clone(), message));
+        } else if !seen.insert(&role.name) {
+            errors.push(FieldError::new(field, role.name.clone(), "must be unique"));
+        }
+        let replicas = role.replicas.unwrap_or(1);
+        let single = [LAUNCHER, CHIEF].contains(&role.name.as_str());
+        if replicas < 1 || (single && replicas != 1) {
+            let message = if single { "must be 1" } else { "must be 1 or more" };
+            errors.push(FieldError::new(format!("spec.roles[{index}].replicas"), replicas.to_string(), message));
+        }
+    }
+}

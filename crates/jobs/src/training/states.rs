@@ -1,0 +1,62 @@
+//! What the states of its children say about a TrainingJob.
+
+use k8s_openapi::api::batch::v1::Job;
+use std::collections::BTreeMap;
+
+use super::roles::deciding_role;
+use crate::batch_job::BatchJob;
+use crate::kind::{Finish, JobKind};
+
+/// State of the pods of one role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoleState {
+    /// Pods that are wanted.
+    pub wanted: i32,
+    /// Ready pods.
+    pub ready: i32,
+    /// Pods that are there and not ready.
+    pub pending: i32,
+    /// Pods that succeeded.
+    pub succeeded: i32,
+    /// Pods that failed.
+    pub failed: i32,
+    /// How it ended, when it did.
+    pub finish: Option<Finish>,
+}
+
+impl RoleState {
+    /// Every pod is ready or has succeeded.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.ready.saturating_add(self.succeeded) >= self.wanted
+    }
+}
+
+/// State of the role that a child Job runs.
+#[must_use]
+pub fn role_state(job: &Job) -> RoleState {
+    let status = job.status.clone().unwrap_or_default();
+    let ready = status.ready.unwrap_or_default();
+    RoleState {
+        wanted: job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or_default(),
+        ready,
+        pending: status.active.unwrap_or_default().saturating_sub(ready).max(0),
+        succeeded: status.succeeded.unwrap_or_default(),
+        failed: status.failed.unwrap_or_default(),
+        finish: BatchJob::finished(job),
+    }
+}
+
+/// How a TrainingJob ended: failed as soon as one role has, succeeded when the role has that decides about it.
+#[must_use]
+pub fn training_finish(roles: &BTreeMap<String, RoleState>) -> Option<Finish> {
+    let failed = roles.iter().find_map(|(name, state)| {
+        let finish = state.finish.as_ref().filter(|finish| !finish.success)?;
+        Some(Finish { success: false, message: format!("{name}: {}", finish.message) })
+    });
+    let decides = deciding_role(roles.keys().map(String::as_str));
+    failed.or_else(|| {
+        let finish = roles.get(decides)?.finish.as_ref()?;
+        Some(Finish { success: true, message: format!("{decides}: {}", finish.message) })
+    })
+}

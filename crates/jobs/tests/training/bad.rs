@@ -1,0 +1,187 @@
+//! Every field with a value that it must not have: the message names field, value, and what is allowed.
+
+use super::{job, run};
+use berth_jobs::training::{Cards, invalid_training_job};
+use serde_json::{Value, json};
+
+#[test]
+fn good_jobs_have_no_errors() {
+    for job_type in ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"] {
+        let job = job(job_type, json!({}));
+        assert_eq!(invalid_training_job(&job, &Cards::default()), [], "{job_type}");
+        assert!(run(&job).len() >= 2);
+    }
+}
+
+#[test]
+fn every_field_is_named_with_value_and_choice() {
+    let container = |more: Value| {
+        let mut container = json!({"name": "c", "image": "i"});
+        super::merge(&mut container, &more);
+        json!({"spec": {"containers": [container]}})
+    };
+    let cases: Vec<(&str, Value, &str, &str, &str)> = vec![
+        ("CaffeJob", json!({}), "spec.jobType", "CaffeJob", "JAXJob"),
+        ("PyTorchJob", json!({"resources": {"minReplicas": 0}}), "spec.resources.minReplicas", "0", "1 or more"),
+        ("PyTorchJob", json!({"resources": {"maxReplicas": -1}}), "spec.resources.maxReplicas", "-1", "1 or more"),
+        ("PyTorchJob", json!({"resources": {"minReplicas": 4}}), "spec.resources.minReplicas", "4", "which is 3"),
+        ("PyTorchJob", resources(json!({"gpu": -1})), "spec.resources.replicaResources.gpu", "-1", "0 or more"),
+        ("PyTorchJob", resources(json!({"cpu": "many"})), "spec.resources.replicaResources.cpu", "many", "500m"),
+        ("PyTorchJob", resources(json!({"memory": "-1"})), "spec.resources.replicaResources.memory", "-1", "0 or more"),
+        ("PyTorchJob", json!({"sharedMemory": "0"}), "spec.sharedMemory", "0", "greater than 0"),
+        ("PyTorchJob", json!({"sharedMemory": "big"}), "spec.sharedMemory", "big", "64Gi"),
+        (
+            "PyTorchJob",
+            json!({"sharedMemory": "1Gi", "template": container(json!({"volumeMounts": [{"name": "x", "mountPath": "/dev/shm/"}]}))}),
+            "spec.sharedMemory",
+            "1Gi",
+            "mounts /dev/shm already",
+        ),
+        (
+            "PyTorchJob",
+            json!({"resources": {"gpuType": "A100"}, "template": {"spec": {"nodeSelector": {"nvidia.com/gpu.product": "H100"}}}}),
+            "spec.resources.gpuType",
+            "A100",
+            "nvidia.com/gpu.product=H100",
+        ),
+        ("PyTorchJob", scheduling(json!({"queue": null})), "spec.schedulingConfig.queue", "", "must name a LocalQueue"),
+        ("PyTorchJob", scheduling(json!({"queue": "A_b"})), "spec.schedulingConfig.queue", "A_b", "lower case"),
+        ("PyTorchJob", scheduling(json!({"priority": "A_b"})), "spec.schedulingConfig.priority", "A_b", "lower case"),
+        ("PyTorchJob", scheduling(json!({"maxWaitTime": "1d"})), "spec.schedulingConfig.maxWaitTime", "1d", "1h30m"),
+        (
+            "PyTorchJob",
+            scheduling(json!({"maxWaitTime": "0s"})),
+            "spec.schedulingConfig.maxWaitTime",
+            "0s",
+            "longer than 0",
+        ),
+        (
+            "PyTorchJob",
+            scheduling(json!({"schedulingTimeout": "soon"})),
+            "spec.schedulingConfig.schedulingTimeout",
+            "soon",
+            "10m",
+        ),
+        (
+            "PyTorchJob",
+            scheduling(json!({"preemptionPolicy": "Maybe"})),
+            "spec.schedulingConfig.preemptionPolicy",
+            "Maybe",
+            "Never, PreemptLower, PreemptAlways",
+        ),
+        (
+            "PyTorchJob",
+            json!({"schedulingConfig": {"schedulerName": "a"}, "template": {"spec": {"schedulerName": "b"}}}),
+            "spec.template.spec.schedulerName",
+            "b",
+            "\"a\"",
+        ),
+        ("PyTorchJob", elastic(json!({"minWorkers": 0})), "spec.elasticConfig.minWorkers", "0", "1 or more"),
+        ("PyTorchJob", elastic(json!({"maxWorkers": 9})), "spec.elasticConfig.maxWorkers", "9", "maxReplicas, 3"),
+        (
+            "PyTorchJob",
+            elastic(json!({"minWorkers": 3, "maxWorkers": 2})),
+            "spec.elasticConfig.minWorkers",
+            "3",
+            "which is 2",
+        ),
+        (
+            "PyTorchJob",
+            elastic(json!({"scalePolicy": {"scaleUpCooldown": "x"}})),
+            "spec.elasticConfig.scalePolicy.scaleUpCooldown",
+            "x",
+            "90s",
+        ),
+        (
+            "PyTorchJob",
+            elastic(json!({"scalePolicy": {"scaleDownCooldown": "-1s"}})),
+            "spec.elasticConfig.scalePolicy.scaleDownCooldown",
+            "-1s",
+            "90s",
+        ),
+        ("PyTorchJob", json!({"checkpoint": {"interval": "1.5h"}}), "spec.checkpoint.interval", "1.5h", "1h30m"),
+        (
+            "PyTorchJob",
+            json!({"capacityTiers": ["cheap"]}),
+            "spec.capacityTiers[0]",
+            "cheap",
+            "reserved, on-demand, spot",
+        ),
+        ("PyTorchJob", json!({"capacityTiers": ["spot", "spot"]}), "spec.capacityTiers[1]", "spot", "unique"),
+        ("PyTorchJob", json!({"backoffLimit": 101}), "spec.backoffLimit", "101", "from 0 to 100"),
+        ("PyTorchJob", json!({"roles": [{"name": "ps"}]}), "spec.roles[0].name", "ps", "no roles beside its workers"),
+        ("TFJob", json!({"roles": [{"name": "boss"}]}), "spec.roles[0].name", "boss", "chief, ps, evaluator"),
+        ("TFJob", json!({"roles": [{"name": "ps"}, {"name": "ps"}]}), "spec.roles[1].name", "ps", "unique"),
+        ("TFJob", json!({"roles": [{"name": "chief", "replicas": 2}]}), "spec.roles[0].replicas", "2", "must be 1"),
+        ("TFJob", json!({"roles": [{"name": "ps", "replicas": 0}]}), "spec.roles[0].replicas", "0", "1 or more"),
+        ("PyTorchJob", json!({"mpi": {"slotsPerWorker": 2}}), "spec.mpi", "", "only an MPIJob"),
+        ("MPIJob", json!({"mpi": {"sshAuthSecret": "keys"}}), "spec.mpi", "keys", "go together"),
+        (
+            "PyTorchJob",
+            json!({"template": {"spec": {"containers": []}}}),
+            "spec.template.spec.containers",
+            "",
+            "a container",
+        ),
+        (
+            "PyTorchJob",
+            json!({"template": {"spec": {"restartPolicy": "OnFailure"}}}),
+            "spec.template.spec.restartPolicy",
+            "OnFailure",
+            "Never",
+        ),
+        (
+            "PyTorchJob",
+            json!({"template": container(json!({"resources": {"requests": {"cpu": "1"}}}))}),
+            "spec.template.spec.containers[0].resources.requests[cpu]",
+            "1",
+            "32",
+        ),
+    ];
+    for (job_type, more, field, value, allowed) in cases {
+        let errors = invalid_training_job(&job(job_type, more.clone()), &Cards::default());
+        let found = errors.iter().find(|error| error.field == field && error.value == value);
+        let found = found.unwrap_or_else(|| panic!("{more}: no error of {field} {value:?} in {errors:?}"));
+        assert!(found.message.contains(allowed), "{field}: {}", found.message);
+    }
+}
+
+#[test]
+fn names_make_host_names() {
+    for (name, wrong) in
+        [("a", None), ("a-1", None), ("1a", Some("begin")), ("a.b", Some("begin")), ("a-", Some("begin"))]
+    {
+        let mut job = job("PyTorchJob", json!({}));
+        job.metadata.name = Some(name.to_owned());
+        let errors = invalid_training_job(&job, &Cards::default());
+        let found = errors.iter().find(|error| error.field == "metadata.name");
+        assert_eq!(found.is_some(), wrong.is_some(), "{name}");
+        assert!(found.is_none_or(|found| found.message.contains(wrong.unwrap())));
+    }
+    let mut long = job("PyTorchJob", json!({}));
+    long.metadata.name = Some("a".repeat(44));
+    let errors = invalid_training_job(&long, &Cards::default());
+    assert!(errors.iter().any(|error| error.field == "metadata.name" && error.message.contains("43")));
+}
+
+#[test]
+fn a_label_that_says_something_else_is_an_error() {
+    let mut job = job("PyTorchJob", json!({}));
+    job.metadata.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), "other".to_owned())].into());
+    let errors = invalid_training_job(&job, &Cards::default());
+    assert!(errors.iter().any(|e| e.field == "spec.schedulingConfig.queue" && e.message.contains("\"other\"")));
+}
+
+fn resources(more: Value) -> Value {
+    json!({"resources": {"replicaResources": more}})
+}
+
+fn scheduling(more: Value) -> Value {
+    json!({ "schedulingConfig": more })
+}
+
+fn elastic(more: Value) -> Value {
+    let mut config = json!({"enabled": true});
+    super::merge(&mut config, &more);
+    json!({"resources": {"minReplicas": 1}, "elasticConfig": config})
+}

@@ -1,0 +1,141 @@
+//! The variables that each framework documents, one by one, for the pod of index 2.
+
+use super::{container, job, run, variable};
+use serde_json::{Value, json};
+
+fn check(job_type: &str, more: Value, role: &str, expected: &[(&str, &str)]) {
+    let all = run(&job(job_type, more));
+    let service = &all[0].name;
+    let container = container(&all, role);
+    for (name, value) in expected {
+        let value = value.replace("LEADER", &format!("gpt-worker-0.{service}")).replace("SERVICE", service);
+        assert_eq!(variable(&container, name, 2).as_deref(), Some(value.as_str()), "{job_type}: {name}");
+    }
+}
+
+#[test]
+fn torchrun() {
+    let both = [("MASTER_ADDR", "LEADER"), ("MASTER_PORT", "29500"), ("WORLD_SIZE", "3"), ("RANK", "2")];
+    let fixed = [
+        ("PET_NNODES", "3"),
+        ("PET_NPROC_PER_NODE", "8"),
+        ("PET_NODE_RANK", "2"),
+        ("PET_MASTER_ADDR", "LEADER"),
+        ("PET_MASTER_PORT", "29500"),
+    ];
+    check("PyTorchJob", json!({}), "worker", &[both.as_slice(), &fixed].concat());
+    let elastic = json!({"resources": {"minReplicas": 2}, "elasticConfig": {"enabled": true}});
+    let expected = [("PET_NNODES", "2:3"), ("PET_RDZV_BACKEND", "c10d"), ("PET_RDZV_ENDPOINT", "LEADER:29500")];
+    check("PyTorchJob", elastic, "worker", &expected);
+}
+
+#[test]
+fn tensorflow() {
+    let roles = json!({"roles": [{"name": "chief"}, {"name": "ps", "replicas": 2}, {"name": "evaluator"}]});
+    let all = run(&job("TFJob", roles));
+    let service = &all[0].name;
+    let config = |role: &str, index: usize| -> Value {
+        serde_json::from_str(&variable(&container(&all, role), "TF_CONFIG", index).unwrap()).unwrap()
+    };
+    let host = |role: &str, index: usize| format!("gpt-{role}-{index}.{service}:2222");
+    let cluster = json!({
+        "chief": [host("chief", 0)],
+        "ps": [host("ps", 0), host("ps", 1)],
+        "worker": [host("worker", 0), host("worker", 1), host("worker", 2)],
+    });
+    for (role, index) in [("chief", 0), ("ps", 1), ("worker", 2), ("evaluator", 0)] {
+        let expected = json!({"cluster": cluster, "task": {"type": role, "index": index}});
+        assert_eq!(config(role, index), expected, "{role}");
+    }
+}
+
+#[test]
+fn xgboost() {
+    check(
+        "XGBoostJob",
+        json!({}),
+        "worker",
+        &[
+            ("MASTER_ADDR", "LEADER"),
+            ("MASTER_PORT", "9999"),
+            ("WORLD_SIZE", "3"),
+            ("RANK", "2"),
+            ("WORKER_ADDRS", "gpt-worker-1.SERVICE,gpt-worker-2.SERVICE"),
+            ("WORKER_PORT", "9999"),
+            ("DMLC_TRACKER_URI", "LEADER"),
+            ("DMLC_TRACKER_PORT", "9999"),
+            ("DMLC_NUM_WORKER", "3"),
+            ("DMLC_TASK_ID", "2"),
+        ],
+    );
+}
+
+#[test]
+fn paddle() {
+    check(
+        "PaddleJob",
+        json!({}),
+        "worker",
+        &[
+            ("PADDLE_JOB_ID", "gpt"),
+            ("PADDLE_MASTER", "LEADER:36543"),
+            ("PADDLE_NNODES", "3"),
+            ("PADDLE_RANK", "2"),
+            ("PADDLE_NPROC_PER_NODE", "8"),
+        ],
+    );
+}
+
+#[test]
+fn jax() {
+    check(
+        "JAXJob",
+        json!({}),
+        "worker",
+        &[
+            ("COORDINATOR_ADDRESS", "LEADER"),
+            ("COORDINATOR_PORT", "6666"),
+            ("NUM_PROCESSES", "3"),
+            ("PROCESS_ID", "2"),
+            ("JAX_COORDINATOR_ADDRESS", "LEADER:6666"),
+            ("JAX_NUM_PROCESSES", "3"),
+            ("JAX_PROCESS_ID", "2"),
+        ],
+    );
+}
+
+#[test]
+fn mpi() {
+    let ssh = json!({"mpi": {"sshAuthSecret": "keys", "sshAuthMountPath": "/etc/mpi-keys"}});
+    let all = run(&job("MPIJob", ssh));
+    let service = &all[0].name;
+    let lines: Vec<String> = (0..3).map(|index| format!("gpt-worker-{index}.{service} slots=8\n")).collect();
+    assert_eq!(all[1].body["data"]["hostfile"], json!(lines.concat()));
+    let launcher = container(&all, "launcher");
+    for name in ["OMPI_MCA_orte_default_hostfile", "I_MPI_HYDRA_HOST_FILE", "HYDRA_HOST_FILE"] {
+        assert_eq!(variable(&launcher, name, 0).as_deref(), Some("/etc/mpi/hostfile"), "{name}");
+    }
+    assert_eq!(variable(&launcher, "OMPI_MCA_orte_keep_fqdn_hostnames", 0).as_deref(), Some("true"));
+    let mounts = |container: &Value| -> Vec<String> {
+        let all = container["volumeMounts"].as_array().unwrap();
+        all.iter().map(|mount| mount["mountPath"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(mounts(&launcher), ["/etc/mpi", "/etc/mpi-keys"]);
+    let worker = container(&all, "worker");
+    assert_eq!(mounts(&worker), ["/etc/mpi-keys"]);
+    assert_eq!(worker["command"], json!(["train"]), "the user's own command stays");
+    let idle = job("MPIJob", json!({"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}));
+    assert_eq!(container(&run(&idle), "worker")["command"], json!(["/usr/sbin/sshd", "-De"]));
+    assert_eq!(launcher["resources"]["limits"], Value::Null, "a launcher needs no cards");
+}
+
+#[test]
+fn a_variable_of_the_user_stays() {
+    let env = json!([{"name": "MASTER_PORT", "value": "1234"}, {"name": "MINE", "value": "$(RANK)"}]);
+    let own = json!({"template": {"spec": {"containers": [{"name": "c", "image": "i", "env": env}]}}});
+    let container = container(&run(&job("PyTorchJob", own)), "worker");
+    assert_eq!(variable(&container, "MASTER_PORT", 0).as_deref(), Some("1234"));
+    let names: Vec<&str> = container["env"].as_array().unwrap().iter().map(|v| v["name"].as_str().unwrap()).collect();
+    assert_eq!(names.iter().filter(|name| **name == "MASTER_PORT").count(), 1);
+    assert_eq!(names.last(), Some(&"MINE"), "it may refer to ours");
+}

@@ -1,0 +1,102 @@
+//! Roles, pod sets and the parts of a pod that a TrainingJob's fields become.
+
+use super::{admitted, container, job, run};
+use berth_api::berth::TrainingJob;
+use berth_jobs::training::{
+    Cards, ChildKind, RunError, children, is_training_child, role_names, training_facts, training_pod_sets,
+};
+use serde_json::{Value, json};
+
+/// Name, count and fewest pods of every pod set.
+fn sets(job: &TrainingJob) -> Vec<(String, i32, Option<i32>)> {
+    let sets = training_pod_sets(job, &Cards::default()).unwrap();
+    sets.into_iter().map(|set| (set.name.unwrap(), set.count.unwrap(), set.min_count)).collect()
+}
+
+#[test]
+fn pod_sets_follow_roles_and_bounds() {
+    let worker = |count, least| vec![("worker".to_owned(), count, least)];
+    let replicas = |resources: Value| sets(&job("PyTorchJob", json!({"resources": resources})));
+    assert_eq!(replicas(json!({})), worker(3, None));
+    assert_eq!(replicas(json!({"minReplicas": 2})), worker(3, Some(2)));
+    assert_eq!(replicas(json!({"minReplicas": 3})), worker(3, None));
+    assert_eq!(replicas(json!({"maxReplicas": null, "minReplicas": 5})), worker(5, None));
+    let elastic = json!({"resources": {"minReplicas": 1, "maxReplicas": 9},
+        "elasticConfig": {"enabled": true, "minWorkers": 2, "maxWorkers": 8}});
+    assert_eq!(sets(&job("JAXJob", elastic)), worker(8, Some(2)));
+    let mpi = job("MPIJob", json!({}));
+    assert_eq!(sets(&mpi), [("worker".to_owned(), 3, None), ("launcher".to_owned(), 1, None)]);
+    assert_eq!(role_names(&mpi), ["worker", "launcher"]);
+}
+
+#[test]
+fn a_gang_is_placed_strictly_and_others_if_possible() {
+    for (gang, term) in [
+        (json!(true), "requiredDuringSchedulingIgnoredDuringExecution"),
+        (json!(null), "requiredDuringSchedulingIgnoredDuringExecution"),
+        (json!(false), "preferredDuringSchedulingIgnoredDuringExecution"),
+    ] {
+        let more = json!({"resources": {"topologyConstraint": "rack"}, "schedulingConfig": {"gangScheduling": gang}});
+        let all = run(&job("PyTorchJob", more));
+        let affinity = &all[1].body["spec"]["template"]["spec"]["affinity"]["podAffinity"];
+        let text = affinity[term].to_string();
+        assert!(
+            text.contains(r#""topologyKey":"rack""#) && text.contains(r#""berth.dev/training-job":"gpt""#),
+            "{text}"
+        );
+        assert_eq!(affinity.as_object().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn fewer_admitted_workers_are_what_the_pods_are_told() {
+    let job = job("PyTorchJob", json!({"resources": {"minReplicas": 2}}));
+    let mut places = admitted(&job);
+    places[0].count = 2;
+    let all = children(&job, &Cards::default(), &places).unwrap();
+    assert_eq!((&all[1].body["spec"]["completions"], &all[1].body["spec"]["parallelism"]), (&json!(2), &json!(2)));
+    let world = super::variable(&container(&all, "worker"), "WORLD_SIZE", 0);
+    assert_eq!(world.as_deref(), Some("2"));
+}
+
+#[test]
+fn an_admission_for_other_roles_starts_nothing() {
+    let one = job("PyTorchJob", json!({}));
+    let two = job("MPIJob", json!({}));
+    for (job, places) in [(&one, admitted(&two)), (&two, admitted(&one))] {
+        let error = children(job, &Cards::default(), &places).unwrap_err();
+        assert!(matches!(error, RunError::Placement(_)), "{error}");
+    }
+}
+
+#[test]
+fn children_belong_to_their_job_and_to_no_queue() {
+    let all = run(&job("MPIJob", json!({})));
+    let kinds: Vec<ChildKind> = all.iter().map(|child| child.kind).collect();
+    assert_eq!(kinds, [ChildKind::Service, ChildKind::ConfigMap, ChildKind::Job, ChildKind::Job]);
+    for child in &all {
+        let metadata = serde_json::from_value(child.body["metadata"].clone()).unwrap();
+        assert!(is_training_child(&metadata), "{}", child.name);
+        assert!(!child.body["metadata"]["labels"].to_string().contains("kueue.x-k8s.io/queue-name"));
+    }
+    let other = run(&serde_json::from_value(json!({"metadata": {"name": "gpt", "uid": "other"},
+        "spec": serde_json::to_value(job("MPIJob", json!({})).spec).unwrap()}))
+    .unwrap());
+    assert_ne!(all[0].name, other[0].name, "a namesake has a Service of its own");
+    assert_eq!(all[2].name, other[2].name);
+}
+
+#[test]
+fn labels_stand_in_for_queue_and_priority() {
+    let mut labelled = job("PyTorchJob", json!({"schedulingConfig": {"queue": null, "maxWaitTime": "1h"}}));
+    labelled.metadata.labels = Some(
+        [("kueue.x-k8s.io/queue-name", "q"), ("kueue.x-k8s.io/priority-class", "high")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+    );
+    let facts = training_facts(&labelled);
+    assert_eq!((facts.queue.as_str(), facts.priority_class.as_deref()), ("q", Some("high")));
+    assert_eq!((facts.max_wait_seconds, facts.scheduling_timeout_seconds), (Some(3600), Some(600)));
+    let loose = json!({"schedulingConfig": {"gangScheduling": false, "schedulingTimeout": "5s"}});
+    assert_eq!(training_facts(&job("PyTorchJob", loose)).scheduling_timeout_seconds, None);
+}
