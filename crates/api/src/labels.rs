@@ -113,6 +113,10 @@ strings! {
     CONSUME_PROVISIONING_REQUEST = "autoscaling.x-k8s.io/consume-provisioning-request";
     /// Annotation on pods: provisioning class (the autoscaler's key).
     PROVISIONING_CLASS_NAME = "autoscaling.x-k8s.io/provisioning-class-name";
+    /// Label on ResourceFlavors, Berth's own: how the capacity is bought, `reserved`, `on-demand` or `spot`.
+    CAPACITY_TIER = "berth.dev/capacity-tier";
+    /// Annotation on jobs and Workloads, Berth's own: the capacity tiers that are accepted, best first.
+    CAPACITY_TIERS = "berth.dev/capacity-tiers";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
     /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.

@@ -13,6 +13,7 @@
 #[macro_use]
 mod object;
 mod admission_check;
+mod capacity;
 mod cluster_queue;
 mod cohort;
 mod local_queue;
@@ -35,6 +36,7 @@ pub mod v1beta1;
 pub mod validation;
 
 pub use admission_check::*;
+pub use capacity::{CapacityTier, parse_tiers};
 pub use cluster_queue::*;
 pub use cohort::*;
 pub use local_queue::*;

@@ -155,6 +155,7 @@ impl Control {
             queued_at: millis(workload.queued_at(by_creation, !self.settings.engine.gates.priority_sorting)),
             pod_sets,
             allowed_flavors: workload.allowed_flavors.clone(),
+            tiers: workload.tiers.as_ref().and_then(|wish| wish.tiers.clone().ok()),
             refused: workload.shape.refused.clone(),
             state,
             revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::World;
 use berth_engine::model as engine;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::decide;
 use crate::flight::{Decision, Draft, Flight, Flights};
+use crate::ladder::{Answer, Ladder};
 use crate::measure::Measure;
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
@@ -48,6 +49,7 @@ pub struct Control {
     pub(crate) pods_gone: BTreeSet<String>,
     /// Jobs that were seen to have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
+    pub(crate) ladder: Ladder,
     /// What users were told last of objects for which nothing can be done.
     pub(crate) told: BTreeMap<ObjectKey, String>,
     pub(crate) next_sweep: Option<Timestamp>,
@@ -62,9 +64,6 @@ pub struct Control {
     /// Reasons that follow from how queues are set up are not written.
     pub(crate) heads_only: bool,
 }
-
-/// Pause between two sweeps over parked workloads.
-const SWEEP_MS: i64 = 30_000;
 
 impl Control {
     /// Control with an empty view.
@@ -85,6 +84,7 @@ impl Control {
             evictions: BTreeMap::new(),
             pods_gone: BTreeSet::new(),
             at_rest: BTreeSet::new(),
+            ladder: Ladder::default(),
             told: BTreeMap::new(),
             next_sweep: None,
             sweep_found: 0,
@@ -207,6 +207,12 @@ impl Control {
                     self.flights.expect(object, version);
                 }
             }
+            Outcome::Stuck(stuck) => {
+                self.flights.succeeded(&object);
+                if let Some(uid) = self.uid_of(&object) {
+                    self.ladder.answers.insert(uid, Answer { at: now, stuck });
+                }
+            }
             Outcome::Conflict | Outcome::AlreadyExists => {
                 let until = self.flights.failed(&object, now, 0);
                 self.wait(object.clone(), until);
@@ -236,7 +242,7 @@ impl Control {
                 self.refused(&object, &text);
                 self.wait(object, until);
             }
-            Outcome::Busy(after) if flight.purpose == Purpose::ProbePods => {
+            Outcome::Busy(after) if matches!(flight.purpose, Purpose::ProbePods | Purpose::FindStuckPods) => {
                 let until = self.flights.pause(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
                 self.wait(object, until);
             }
@@ -367,21 +373,6 @@ impl Control {
                 self.touch(object);
             }
         }
-    }
-
-    fn sweep(&mut self, now: Timestamp) {
-        let due = self.next_sweep.is_none_or(|at| at <= now);
-        if !due {
-            return;
-        }
-        if self.next_sweep.is_some() {
-            let found = self.world.sweep(millis(now));
-            if found > 0 {
-                self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
-                self.replan = true;
-            }
-        }
-        self.next_sweep = now.checked_add(SignedDuration::from_millis(SWEEP_MS)).ok();
     }
 
     /// Queues whose figures changed get their status written in due time.

@@ -45,6 +45,12 @@ pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
 
 pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::FlavorSpec {
     let spec = &object.spec;
+    let told = object.metadata.labels.as_ref().and_then(|labels| labels.get(api::labels::CAPACITY_TIER));
+    let tier = told.map(|word| word.parse::<api::CapacityTier>());
+    let no_tier = match &tier {
+        Some(Err(problem)) => Some(format!("label {}: {problem}", api::labels::CAPACITY_TIER)),
+        _ => None,
+    };
     let annotations = object.metadata.annotations.as_ref();
     let forbidden = annotations.and_then(|annotations| annotations.get(api::labels::FORBIDDEN_NODE_LABELS));
     let (forbidden, unusable) = match forbidden.map(|text| berth_jobs::parse_forbidden(text)) {
@@ -61,7 +67,19 @@ pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::Flav
         tolerations: spec.tolerations.iter().map(toleration).collect(),
         topology: spec.topology_name.clone(),
         forbidden,
-        unusable: unusable.or_else(|| refused(&api::validation::validate_resource_flavor(object)).filter(|_| strict)),
+        tier: tier.and_then(Result::ok).map(self::tier),
+        unusable: no_tier
+            .or(unusable)
+            .or_else(|| refused(&api::validation::validate_resource_flavor(object)).filter(|_| strict)),
+    }
+}
+
+/// A tier in the engine's words.
+pub(crate) fn tier(tier: api::CapacityTier) -> engine::Tier {
+    match tier {
+        api::CapacityTier::Reserved => engine::Tier::Reserved,
+        api::CapacityTier::OnDemand => engine::Tier::OnDemand,
+        api::CapacityTier::Spot => engine::Tier::Spot,
     }
 }
 
@@ -261,6 +279,7 @@ pub(crate) fn cluster_queue(
             .admission_scope
             .as_ref()
             .is_some_and(|scope| scope.admission_mode == "UsageBasedAdmissionFairSharing"),
+        tiers: Vec::new(),
         inactive,
         problems: checks::problems(spec, checks),
         admission_checks: checks::of_queue(spec),

@@ -26,6 +26,7 @@ pub mod event;
 mod figures;
 mod flight;
 mod job_view;
+mod ladder;
 pub mod measure;
 mod observe;
 pub mod offline;

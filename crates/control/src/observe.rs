@@ -14,6 +14,7 @@ use crate::core::{Control, cluster_key, key};
 use crate::deltas;
 use crate::event::{Change, Observation};
 use crate::job_view::JobView;
+use crate::ladder::{Pods, stock_out_between};
 use crate::view::{Name, WorkloadView, name_of};
 use crate::write::Kind;
 
@@ -21,7 +22,7 @@ impl Control {
     /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
-            Observation::Job(change) => self.observe_jobs(change),
+            Observation::Job(change) => self.observe_jobs(change, now),
             Observation::Workload(change) => self.observe_workloads(change, now),
             Observation::ClusterQueue(change) => {
                 let known = known(&change, self.view.cluster_queues.keys());
@@ -133,7 +134,7 @@ impl Control {
         }
     }
 
-    fn engine(&mut self, delta: engine::Delta) {
+    pub(crate) fn engine(&mut self, delta: engine::Delta) {
         // A refusal means the engine does not know the object: nothing is booked for it.
         let _ = self.world.apply(delta);
         self.replan();
@@ -299,12 +300,12 @@ impl Control {
         }
     }
 
-    fn observe_jobs(&mut self, change: Change<Box<Job>>) {
+    fn observe_jobs(&mut self, change: Change<Box<Job>>, now: Timestamp) {
         let known = known(&change, self.view.jobs.keys());
-        self.each_namespaced(change, known, |me, name, object| me.put_job(name, object));
+        self.each_namespaced(change, known, |me, name, object| me.put_job(name, object, now));
     }
 
-    fn put_job(&mut self, name: Name, object: Option<Box<Job>>) {
+    fn put_job(&mut self, name: Name, object: Option<Box<Job>>, now: Timestamp) {
         let object_key = key(Kind::Job, &name);
         let Some(job) = object else {
             // Those it owned are looked at before the name is forgotten.
@@ -313,6 +314,7 @@ impl Control {
             self.told.remove(&object_key);
             if let Some(old) = self.view.jobs.remove(&name) {
                 self.at_rest.remove(&old.uid);
+                self.ladder.lost.remove(&old.uid);
             }
             return;
         };
@@ -332,6 +334,8 @@ impl Control {
             self.at_rest.insert(view.uid.clone());
         }
         let unsupported = view.unsupported.is_some();
+        let before = self.view.jobs.get(&name).filter(|old| old.uid == view.uid).map(Pods::of);
+        self.note_capacity(&view.uid, before, Pods::of(&view), now);
         let owned: Vec<Name> = self.view.workloads.owned_by(&view.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(name.clone(), view);
         self.view.shed_job(&name);
@@ -366,6 +370,7 @@ impl Control {
             self.evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
             self.ration.forget(&old.uid);
+            self.ladder.answers.remove(&old.uid);
             self.mark_queues(&old, now);
         }
     }
@@ -391,6 +396,9 @@ impl Control {
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
+            }
+            if let Some(at) = self.view.workloads.get(&name).and_then(|new| stock_out_between(&old, new)) {
+                self.note_stock_out(&old, at);
             }
             self.shapes.release(&old.shape);
             self.mark_queues(&old, now);

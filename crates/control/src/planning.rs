@@ -1,13 +1,32 @@
 //! Asking the engine for a plan, and taking it in.
 
 use berth_engine::model as engine;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::core::{Control, key, millis};
 use crate::measure::Measure;
 use crate::write::Kind;
 
+/// Pause between two sweeps over parked workloads.
+const SWEEP_MS: i64 = 30_000;
+
 impl Control {
+    /// Looks for parked workloads that nothing woke although they would fit.
+    pub(crate) fn sweep(&mut self, now: Timestamp) {
+        let due = self.next_sweep.is_none_or(|at| at <= now);
+        if !due {
+            return;
+        }
+        if self.next_sweep.is_some() {
+            let found = self.world.sweep(millis(now));
+            if found > 0 {
+                self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
+                self.replan = true;
+            }
+        }
+        self.next_sweep = now.checked_add(SignedDuration::from_millis(SWEEP_MS)).ok();
+    }
+
     /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads.all_reserving();

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::core::{Control, key};
 use crate::settings::Settings;
 use crate::shape::Surroundings;
-use crate::view::{Name, Owner, View, WorkloadView};
+use crate::view::{Name, Owner, TierWish, View, WorkloadView};
 use crate::write::Kind;
 
 impl Control {
@@ -53,6 +53,7 @@ impl Control {
             gated_by: annotations.get("kueue.x-k8s.io/admission-gated-by").cloned().unwrap_or_default(),
             queue: spec.queue_name.unwrap_or_default(),
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
+            tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
             active: spec.active.unwrap_or(true),
             // Beyond 32 bits only the order of equals at the very ends would differ.
             priority: clamp(priority),

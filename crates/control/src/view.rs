@@ -30,6 +30,23 @@ pub(crate) struct Owner {
     pub(crate) uid: String,
 }
 
+/// The annotation that names the accepted capacity tiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TierWish {
+    /// As it is written.
+    pub(crate) text: String,
+    /// The tiers, best first, or what is wrong with it.
+    pub(crate) tiers: Result<Vec<berth_engine::model::Tier>, String>,
+}
+
+impl TierWish {
+    pub(crate) fn of(text: &str) -> Self {
+        let tiers = api::parse_tiers(text).map(|tiers| tiers.into_iter().map(crate::deltas::tier).collect());
+        let tiers = tiers.map_err(|problem| format!("annotation {}: {problem}", api::labels::CAPACITY_TIERS));
+        Self { text: text.to_owned(), tiers }
+    }
+}
+
 /// A Workload, slim.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadView {
@@ -50,6 +67,8 @@ pub(crate) struct WorkloadView {
     pub(crate) active: bool,
     /// The only flavors that it may get, where its annotation names them and the gate lets it.
     pub(crate) allowed_flavors: Option<Vec<String>>,
+    /// The capacity tiers that it accepts, where its annotation names them.
+    pub(crate) tiers: Option<Box<TierWish>>,
     pub(crate) priority: i32,
     pub(crate) priority_class: Option<api::PriorityClassRef>,
     pub(crate) max_execution_seconds: Option<i32>,
@@ -86,7 +105,8 @@ impl WorkloadView {
     /// Why it may not be admitted at all: a field Berth does not act on, or one that is not legal.
     pub(crate) fn refused(&self) -> Option<&str> {
         let unreadable = self.unreadable.then_some("the stored object does not decode");
-        unreadable.or(self.shape.illegal.as_deref()).or(self.unsupported.as_deref())
+        let tiers = self.tiers.as_ref().and_then(|wish| wish.tiers.as_ref().err()).map(String::as_str);
+        unreadable.or(self.shape.illegal.as_deref()).or(self.unsupported.as_deref()).or(tiers)
     }
 
     /// Holds quota.

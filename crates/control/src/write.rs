@@ -129,6 +129,8 @@ pub enum Purpose {
     DeleteJob,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
+    /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
+    FindStuckPods,
 }
 
 /// How urgent a write is: what the runtime sends first when not all can go at once.
@@ -170,7 +172,8 @@ impl Purpose {
             | Self::RemoveFinalizer
             | Self::DeleteWorkload
             | Self::DeleteJob
-            | Self::ProbePods => Urgency::Soon,
+            | Self::ProbePods
+            | Self::FindStuckPods => Urgency::Soon,
             Self::ExplainPending => Urgency::Told,
             Self::QueueStatus | Self::LetFinishedGo => Urgency::Whenever,
         }
@@ -215,6 +218,12 @@ pub enum Request {
         /// Uid of the controlling job.
         controller_uid: String,
     },
+    /// No write at all: GET of some pods that the controller with this uid owns and that are on no node. Answered with
+    /// [`Outcome::Stuck`].
+    FindStuckPods {
+        /// Uid of the controlling job.
+        controller_uid: String,
+    },
     /// DELETE with a uid precondition, background propagation.
     Delete {
         /// Uid that must still be the object's.
@@ -237,6 +246,15 @@ pub struct Write {
     pub request: Request,
 }
 
+/// A pod that the scheduler found no node for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckPod {
+    /// Its pod set.
+    pub pod_set: String,
+    /// The scheduler's words.
+    pub message: String,
+}
+
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
@@ -245,6 +263,8 @@ pub enum Outcome {
         /// New resourceVersion.
         resource_version: String,
     },
+    /// The pods that the scheduler found no node for, some of them where there are many.
+    Stuck(Vec<StuckPod>),
     /// Precondition failed (409 on patch): decide again on the newest state.
     Conflict,
     /// Create found an object of that name.

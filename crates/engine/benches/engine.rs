@@ -55,6 +55,7 @@ fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> Wor
             ..PodSetSpec::default()
         }],
         allowed_flavors: None,
+        tiers: None,
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,

@@ -76,6 +76,8 @@ pub enum Unblock {
     ChangeRequirements,
     /// Workloads that were evicted have to leave; they hold enough.
     EvictedLeave,
+    /// Its capacity, which was not to be had lately, has to turn up.
+    Restock,
 }
 
 /// One flavor and resource for one pod set.
@@ -97,7 +99,7 @@ pub struct CellAccount {
     pub borrowable: Amount,
     /// What the ClusterQueue could have if nothing were in use.
     pub maximum: Amount,
-    /// Why the flavor is out of question, if it is.
+    /// Why the flavor is out of question, or out of stock, if it is.
     pub mismatch: Option<String>,
     /// Who holds quota of this flavor and resource in the cohort tree, most first.
     pub holders: Vec<Holding>,
@@ -158,29 +160,26 @@ impl World {
         let Some(workload) = self.store.workload(id) else { return Vec::new() };
         let class = &self.store.classes[workload.class];
         let barred = self.barred(id);
-        let request = Request {
-            queue: &self.store.queues[queue],
-            pod_sets: &class.pod_sets,
-            counts: None,
-            progress: None,
-            pins: None,
-            allowed: class.allowed.as_deref(),
-            fungible: self.options.gates.flavor_fungibility,
-            ignore_undeclared: self.options.ignore_undeclared,
-            fair_sharing: self.options.fair_sharing.is_some(),
-        };
+        let request = Request::of(&self.store, &self.options, workload, queue);
         let mut accounts = Vec::new();
         for (index, pod_set) in class.pod_sets.iter().enumerate() {
             let asked = flavors::requests(&self.store, request.queue, pod_set, pod_set.spec.count);
             for group in &request.queue.groups {
-                for flavor in group.flavors.iter().copied() {
+                let line = request.line(&self.store, pod_set, group);
+                let others = group.flavors.iter().filter(|flavor| !line.contains(flavor));
+                for flavor in line.iter().chain(others).copied() {
                     for (resource, value) in asked.iter().filter(|(resource, _)| group.covered.contains(resource)) {
                         let Some(cell) = self.store.find_cell(flavor, *resource) else { continue };
                         let mismatch = flavors::why_not(&self.store, &request, index, pod_set, group, flavor);
                         let mut account = self.cell_account(workload, id, queue, cell, *value, &barred);
+                        let stock = self.store.stock_outs.find(&self.store, flavor, pod_set, pod_set.spec.count);
                         if mismatch.is_some() {
                             account.unblock = Unblock::ChangeRequirements;
+                        } else if stock.is_some() && workload.held().is_none() {
+                            account.unblock = Unblock::Restock;
                         }
+                        let stock = stock.map(|text| format!("flavor {} {text}", account.flavor));
+                        let mismatch = mismatch.or(stock);
                         accounts.push(CellAccount { pod_set: pod_set.spec.name.clone(), mismatch, ..account });
                     }
                 }

@@ -28,6 +28,8 @@ pub enum PendingReason {
     Suspended,
     /// Preemption under way.
     WaitingForPreemptedWorkloads,
+    /// Quota is free, but its capacity was not to be had lately (Berth's own reason).
+    OutOfStock,
     /// Topology does not fit.
     TopologyPlacementFailed,
     /// Admissions wait until the pods of those admitted before are ready (`waitForPodsReady.blockAdmission`, by `control`).
@@ -47,6 +49,7 @@ impl PendingReason {
             Self::Misconfigured => "Misconfigured",
             Self::Suspended => "Suspended",
             Self::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
+            Self::OutOfStock => "OutOfStock",
             Self::TopologyPlacementFailed => "TopologyPlacementFailed",
             Self::WaitingForPodsReady => "WaitingForPodsReady",
             Self::PendingEvaluation => "PendingEvaluation",

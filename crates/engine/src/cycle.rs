@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 
 use crate::assignment::{Assignment, Choice, Given, Mode};
 use crate::effects::Run;
-use crate::flavors::Pins;
+use crate::flavors::{Pins, Request};
 use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Phase, Place, Progress, Workload};
+use crate::store::{Phase, Place, PodSet, Progress, Workload};
 use crate::tree::Trial;
 use crate::why::{Finding, Said};
 use crate::world::World;
@@ -355,13 +355,16 @@ impl World {
     }
 
     fn await_victims(&self, entry: &mut Entry) {
-        let groups = &self.store.queues[entry.queue].groups;
-        let index = |choice: &Choice| {
-            let group = groups.iter().find(|group| group.covered.contains(&choice.resource));
-            let at = group.and_then(|group| group.flavors.iter().position(|flavor| *flavor == choice.flavor));
+        let Some(workload) = self.store.workload(entry.workload) else { return };
+        let request = Request::of(&self.store, &self.options, workload, entry.queue);
+        let index = |pod_set: &PodSet, choice: &Choice| {
+            let group = request.queue.group_of(choice.resource);
+            let line = group.map(|group| request.line(&self.store, pod_set, group));
+            let at = line.and_then(|line| line.iter().position(|flavor| *flavor == choice.flavor));
             (choice.resource, at.and_then(|at| i32::try_from(at).ok()).unwrap_or(0))
         };
-        let chosen = entry.assignment.pod_sets.iter().map(|set| set.choices.iter().map(index).collect());
+        let sets = entry.assignment.pod_sets.iter().zip(request.pod_sets);
+        let chosen = sets.map(|(set, asked)| set.choices.iter().map(|choice| index(asked, choice)).collect());
         entry.assignment.progress.wait_for(chosen);
     }
 

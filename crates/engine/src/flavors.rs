@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::assignment::{Assignment, Attempt, Choice, Granular, Mode, PodSetResult, PreemptionPossibility};
 use crate::balance::{INF, Units, accumulate, in_usage};
-use crate::ids::{CellId, FlavorId, ResourceId};
+use crate::ids::{CellId, FlavorId, QueueId, ResourceId};
 use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
-use crate::model::{FlavorFungibility, FlavorSpec, Fungibility, PendingReason, PreemptionPolicy};
-use crate::store::{Group, PodSet, Progress, Queue, Store};
+use crate::model::{FlavorFungibility, FlavorSpec, Fungibility, PendingReason, PreemptionPolicy, Tier};
+use crate::options::Options;
+use crate::store::{Group, PodSet, Progress, Queue, Store, Workload};
+use crate::tiers::listed;
 use crate::tree::Tree;
 use crate::why::Why;
 
@@ -27,10 +29,31 @@ pub(crate) struct Request<'a> {
     pub(crate) pins: Option<&'a Pins>,
     /// The only flavors that may be given.
     pub(crate) allowed: Option<&'a [FlavorId]>,
+    /// The tiers that the workload accepts, best first.
+    pub(crate) tiers: Option<&'a [Tier]>,
     /// `FlavorFungibility` is on.
     pub(crate) fungible: bool,
     pub(crate) ignore_undeclared: bool,
     pub(crate) fair_sharing: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A workload in full size in a queue, from the first flavor on.
+    pub(crate) fn of(store: &'a Store, options: &Options, workload: &Workload, queue: QueueId) -> Self {
+        let class = &store.classes[workload.class];
+        Self {
+            queue: &store.queues[queue],
+            pod_sets: &class.pod_sets,
+            counts: None,
+            progress: None,
+            pins: None,
+            allowed: class.allowed.as_deref(),
+            tiers: class.tiers.as_deref(),
+            fungible: options.gates.flavor_fungibility,
+            ignore_undeclared: options.ignore_undeclared,
+            fair_sharing: options.fair_sharing.is_some(),
+        }
+    }
 }
 
 /// Mode and borrowing level of one flavor.
@@ -66,7 +89,7 @@ const fn severity(reason: Option<PendingReason>) -> u8 {
     match reason {
         Some(PendingReason::NoMatchingFlavor) => 4,
         Some(PendingReason::ExceedsMaxQuota) => 3,
-        Some(PendingReason::WaitingForQuota) => 2,
+        Some(PendingReason::WaitingForQuota | PendingReason::OutOfStock) => 2,
         Some(PendingReason::TopologyPlacementFailed) => 1,
         _ => 0,
     }
@@ -142,7 +165,7 @@ fn assign_pod_set(
         }
         let start = request.progress.map_or(0, |progress| progress.next(index, resource));
         assignment.resumed |= start > 0;
-        let scan = Scan { store, request, pod_set, index, group, resource, start, assumed: &assignment.usage };
+        let scan = Scan { store, request, pod_set, index, count, group, resource, start, assumed: &assignment.usage };
         let found = scan.run(tree, &result.requests, oracle);
         if found.choices.is_empty() {
             // The group that failed is what counts, whatever was found for others before.
@@ -181,7 +204,9 @@ pub(crate) fn why_not(
         return Some(format!("flavor {} is not among the allowed ones", store.flavor(flavor)));
     }
     let resource = group.covered.first().copied()?;
-    Scan { store, request, pod_set, index, group, resource, start: 0, assumed: &[] }.mismatch(flavor)
+    let count = pod_set.spec.count;
+    let scan = Scan { store, request, pod_set, index, count, group, resource, start: 0, assumed: &[] };
+    request.not_accepted(store, pod_set, group, flavor).or_else(|| scan.mismatch(flavor))
 }
 
 /// The scan over the flavors of one resource group.
@@ -190,6 +215,7 @@ struct Scan<'a> {
     request: &'a Request<'a>,
     pod_set: &'a PodSet,
     index: usize,
+    count: i64,
     group: &'a Group,
     resource: ResourceId,
     start: usize,
@@ -203,14 +229,29 @@ struct Found {
     attempts: Vec<Attempt>,
 }
 
+impl Found {
+    /// A flavor that is not even looked at for quota.
+    fn rule_out(&mut self, flavor: FlavorId, reason: Why, code: PendingReason) {
+        self.reasons.push(reason.clone());
+        let (reasons, no_fit) = (vec![reason], Some(code));
+        self.attempts.push(Attempt { flavor, mode: Mode::NoFit, borrow: 0, possibility: None, reasons, no_fit });
+    }
+}
+
 impl Scan<'_> {
     fn run(&self, tree: &mut Tree, requests: &[(ResourceId, Units)], oracle: &mut Oracle<'_>) -> Found {
         let policy = self.request.queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
-        let flavors = self.group.flavors.len().saturating_sub(self.start);
+        let line = self.request.line(self.store, self.pod_set, self.group);
+        let flavors = line.len().saturating_sub(self.start);
         let mut found = Found { attempts: Vec::with_capacity(flavors.min(4)), ..Found::default() };
+        if line.is_empty() {
+            let accepted = listed(self.request.tiers_of(self.pod_set).unwrap_or_default());
+            let text = format!("no flavor is of an accepted tier ({accepted})");
+            found.reasons.push(Why::Mismatch(text.into_boxed_str()));
+        }
         let mut best: Level = (Granular::NoFit, u32::MAX);
         let mut last = None;
-        for (at, flavor) in self.group.flavors.iter().copied().enumerate().skip(self.start) {
+        for (at, flavor) in line.iter().copied().enumerate().skip(self.start) {
             last = Some(at);
             if !self.is_pinned(flavor) {
                 found.reasons.push(Why::Unpinned(flavor, self.resource));
@@ -220,16 +261,11 @@ impl Scan<'_> {
                 continue;
             }
             if let Some(reason) = self.mismatch(flavor) {
-                let reason = Why::Mismatch(reason.into_boxed_str());
-                found.reasons.push(reason.clone());
-                found.attempts.push(Attempt {
-                    flavor,
-                    mode: Mode::NoFit,
-                    borrow: 0,
-                    possibility: None,
-                    reasons: vec![reason],
-                    no_fit: Some(PendingReason::NoMatchingFlavor),
-                });
+                found.rule_out(flavor, Why::Mismatch(reason.into_boxed_str()), PendingReason::NoMatchingFlavor);
+                continue;
+            }
+            if let Some(reason) = self.out_of_stock(flavor) {
+                found.rule_out(flavor, reason, PendingReason::OutOfStock);
                 continue;
             }
             let (level, choices, attempt) = self.try_flavor(tree, flavor, requests, &policy, oracle);
@@ -249,7 +285,7 @@ impl Scan<'_> {
                 break;
             }
         }
-        let exhausted = last.is_some_and(|at| at + 1 == self.group.flavors.len());
+        let exhausted = last.is_some_and(|at| at + 1 == line.len());
         let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
         for choice in &mut found.choices {
             choice.tried = tried;
@@ -265,6 +301,11 @@ impl Scan<'_> {
         self.request
             .pins
             .is_none_or(|pins| pins.get(self.index).is_some_and(|pins| pins.contains(&(self.resource, flavor))))
+    }
+
+    fn out_of_stock(&self, flavor: FlavorId) -> Option<Why> {
+        let text = self.store.stock_outs.find(self.store, flavor, self.pod_set, self.count)?;
+        Some(Why::OutOfStock(flavor, text.into()))
     }
 
     fn mismatch(&self, flavor: FlavorId) -> Option<String> {

@@ -17,6 +17,11 @@ pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "berth.dev/capacity-tier",
 ];
 
+/// Whether pods select a kind of capacity themselves.
+pub(crate) fn asks_for_capacity(node_selector: &Labels) -> bool {
+    CAPACITY_LABELS.iter().any(|key| node_selector.contains_key(*key))
+}
+
 /// The first entry of a node selector that a flavor forbids.
 pub(crate) fn selects_forbidden<'a>(
     forbidden: &[(String, Vec<String>)],

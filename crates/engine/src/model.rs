@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use berth_quantity::Amount;
 
 pub use crate::answers::*;
+pub use crate::stock::{Shape, StockOut};
+pub use crate::tiers::Tier;
 
 /// A point in time, in milliseconds since the Unix epoch. The engine never reads a clock; `now` is an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +106,8 @@ pub struct FlavorSpec {
     /// Annotation `berth.dev/forbidden-node-labels`: node labels on which its pods must not land, with the values (none:
     /// every value). Pods that select such a label themselves do not belong in the flavor.
     pub forbidden: Vec<(String, Vec<String>)>,
+    /// Label `berth.dev/capacity-tier`: how its capacity is bought.
+    pub tier: Option<Tier>,
     /// Why the flavor takes nobody (an annotation that cannot be read): the text of the reason.
     pub unusable: Option<String>,
 }
@@ -279,6 +283,8 @@ pub struct ClusterQueueSpec {
     pub weight: i64,
     /// `admissionScope.admissionMode` is `UsageBasedAdmissionFairSharing`.
     pub usage_based: bool,
+    /// The tiers that its workloads accept which name none, best first; empty: flavors as they come.
+    pub tiers: Vec<Tier>,
     /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
     /// deletion): the text of the Active condition.
     pub inactive: Option<String>,
@@ -302,6 +308,7 @@ impl Default for ClusterQueueSpec {
             fungibility: FlavorFungibility::default(),
             weight: WEIGHT_ONE,
             usage_based: false,
+            tiers: Vec::new(),
             inactive: None,
             problems: Vec::new(),
             admission_checks: Vec::new(),
@@ -413,6 +420,8 @@ pub struct WorkloadSpec {
     pub pod_sets: Vec<PodSetSpec>,
     /// Annotation `workload-allowed-resource-flavors`: the only flavors it may get; `None` is any.
     pub allowed_flavors: Option<Vec<String>>,
+    /// The tiers that it accepts, best first; `None` leaves that to its queue.
+    pub tiers: Option<Vec<Tier>>,
     /// Why its requests are out of bounds: it is refused when it comes to the head of its queue.
     pub refused: Option<String>,
     /// State.
@@ -451,6 +460,10 @@ pub enum Delta {
     Workload(WorkloadSpec),
     /// Workload gone, finished or inactive (by UID): its quota is free.
     RemoveWorkload(String),
+    /// A flavor is out of stock for some pods until a time.
+    StockOut(StockOut),
+    /// A flavor is in stock again for pods of a shape.
+    InStock(String, Shape),
     /// The write of a planned admission failed: the workload is pending again (by UID).
     Forget(String),
 }

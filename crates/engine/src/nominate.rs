@@ -74,18 +74,8 @@ impl Nominator<'_> {
         progress: Option<&Progress>,
         pins: Option<&Pins>,
     ) -> Assignment {
-        let pod_sets = &self.store.classes[workload.class].pod_sets;
-        let request = Request {
-            queue: &self.store.queues[queue],
-            pod_sets,
-            counts,
-            progress,
-            pins,
-            allowed: self.store.classes[workload.class].allowed.as_deref(),
-            fungible: self.options.gates.flavor_fungibility,
-            ignore_undeclared: self.options.ignore_undeclared,
-            fair_sharing: self.options.fair_sharing.is_some(),
-        };
+        let request = Request::of(self.store, self.options, workload, queue);
+        let request = Request { counts, progress, pins, ..request };
         let ask = Ask::of(workload, queue, self.gone, self.options);
         let options = self.options;
         let mut oracle = |store: &Store, tree: &mut Tree, cell: CellId, value| {

@@ -21,6 +21,7 @@ impl World {
     /// Like [`World::plan`] for a given number of cycles at most.
     pub fn plan_cycles(&mut self, now: Millis, limits: Limits, cycles: u64) -> Plan {
         self.release_timers(now);
+        self.release_stock(now);
         self.settle(now);
         // Trees may have been joined since they were marked.
         self.live = self.live.iter().map(|node| self.tree.root(*node)).collect();
@@ -58,10 +59,15 @@ impl World {
             admissions: report.admissions,
             evictions: report.evictions,
             verdicts,
-            wake_at: self.timers.first().map(|(time, _)| *time).into_iter().chain(self.next_settlement()).min(),
+            wake_at: self.wake_at(),
             cycles: done,
             heads: report.heads,
         }
+    }
+
+    fn wake_at(&self) -> Option<Millis> {
+        let timer = self.timers.first().map(|(time, _)| *time);
+        [timer, self.next_settlement(), self.store.stock_outs.next_end()].into_iter().flatten().min()
     }
 
     fn has_heads(&self, root: NodeId) -> bool {
@@ -116,6 +122,7 @@ impl World {
     /// wakes them. Must find none. Costs all parked classes.
     pub fn sweep(&mut self, now: Millis) -> usize {
         self.release_timers(now);
+        self.release_stock(now);
         let mut found = 0;
         for queue in self.store.queues.ids() {
             let root = self.tree.root(self.store.queues[queue].node);

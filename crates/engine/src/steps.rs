@@ -119,17 +119,8 @@ impl World {
                 nominator.assign(workload, queue, None, progress.as_ref(), pins.as_ref())
             }
             Some(stand_in) => {
-                let request = Request {
-                    queue: &self.store.queues[queue],
-                    pod_sets: &self.store.classes[workload.class].pod_sets,
-                    counts: None,
-                    progress: progress.as_ref(),
-                    pins: pins.as_ref(),
-                    allowed: self.store.classes[workload.class].allowed.as_deref(),
-                    fungible: self.options.gates.flavor_fungibility,
-                    ignore_undeclared: self.options.ignore_undeclared,
-                    fair_sharing: self.options.fair_sharing.is_some(),
-                };
+                let request = Request::of(&self.store, &self.options, workload, queue);
+                let request = Request { progress: progress.as_ref(), pins: pins.as_ref(), ..request };
                 let mut oracle = |store: &Store, _: &mut Tree, cell: CellId, _: Units| {
                     let (flavor, resource) = *store.cells.key(cell);
                     stand_in(store.flavor(flavor), store.resource(resource))

@@ -12,8 +12,11 @@ use crate::balance::{Units, Usage, units};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
     ClusterQueueSpec, FlavorResource, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Strategy,
+    WorkloadSpec,
 };
 use crate::pending::Pending;
+use crate::stock::StockOuts;
+use crate::tiers::Tier;
 
 /// A pod set with interned resources.
 #[derive(Clone, Debug)]
@@ -70,6 +73,8 @@ pub(crate) struct Class {
     pub(crate) members: u32,
     /// The only flavors its members may get.
     pub(crate) allowed: Option<Box<[FlavorId]>>,
+    /// The tiers that its members accept, best first.
+    pub(crate) tiers: Option<Box<[Tier]>>,
     /// Another class of the same digest.
     next: Option<ClassId>,
 }
@@ -286,6 +291,7 @@ pub(crate) struct LocalQueue {
 pub(crate) struct Store {
     pub(crate) flavor_names: Interner<FlavorId, String>,
     pub(crate) flavors: FxHashMap<FlavorId, FlavorSpec>,
+    pub(crate) stock_outs: StockOuts,
     pub(crate) resources: Interner<ResourceId, String>,
     pub(crate) cells: Interner<CellId, (FlavorId, ResourceId)>,
     pub(crate) queues: Arena<QueueId, Queue>,
@@ -313,6 +319,7 @@ impl Store {
         Self {
             flavor_names: Interner::new(),
             flavors: FxHashMap::default(),
+            stock_outs: StockOuts::default(),
             resources,
             cells: Interner::new(),
             queues: Arena::new(),
@@ -414,14 +421,17 @@ impl Store {
     }
 
     /// The class of a workload of that shape, with one more member.
-    pub(crate) fn class(&mut self, priority: i32, pod_sets: &[PodSetSpec], allowed: Option<&[String]>) -> ClassId {
+    pub(crate) fn class(&mut self, spec: &WorkloadSpec) -> ClassId {
+        let WorkloadSpec { priority, ref pod_sets, .. } = *spec;
+        let names = spec.allowed_flavors.as_deref();
         let allowed: Option<Box<[FlavorId]>> =
-            allowed.map(|names| names.iter().map(|name| self.flavor_names.intern(name)).collect());
+            names.map(|names| names.iter().map(|name| self.flavor_names.intern(name)).collect());
         let digest = digest(priority, pod_sets);
         let is_same = |id: &ClassId| {
             let class = &self.classes[*id];
             class.priority == priority
                 && class.allowed == allowed
+                && class.tiers.as_deref() == spec.tiers.as_deref()
                 && class.pod_sets.len() == pod_sets.len()
                 && class.pod_sets.iter().zip(pod_sets).all(|(known, spec)| known.is_as(spec, &self.resources))
         };
@@ -431,7 +441,8 @@ impl Store {
             return id;
         }
         let pod_sets = pod_sets.iter().map(|spec| PodSet::of(spec, &mut self.resources)).collect();
-        let class = Class { digest, priority, pod_sets, members: 1, allowed, next: first };
+        let tiers = spec.tiers.as_deref().map(Box::from);
+        let class = Class { digest, priority, pod_sets, members: 1, allowed, tiers, next: first };
         let id = match self.free_classes.pop() {
             Some(id) => {
                 self.classes[id] = class;

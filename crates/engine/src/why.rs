@@ -18,6 +18,8 @@ pub(crate) enum Why {
     Unpinned(FlavorId, ResourceId),
     /// The flavor is in no group with the resource.
     NotProvided(FlavorId, ResourceId),
+    /// Its capacity was not to be had lately: until when and why.
+    OutOfStock(FlavorId, Box<str>),
     /// The pods can not run on the flavor.
     Mismatch(Box<str>),
 }
@@ -59,6 +61,7 @@ impl Why {
             Self::NotProvided(flavor, resource) => {
                 format!("flavor {} does not provide resource {}", store.flavor(*flavor), store.resource(*resource))
             }
+            Self::OutOfStock(flavor, text) => format!("flavor {} {text}", store.flavor(*flavor)),
             Self::Mismatch(text) => text.to_string(),
         }
     }

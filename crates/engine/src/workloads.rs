@@ -12,7 +12,7 @@ impl World {
     pub(crate) fn set_workload(&mut self, spec: WorkloadSpec) {
         let local_queue = self.store.local_queue_id(&spec.namespace, &spec.local_queue);
         let Some(id) = self.store.by_uid.get(spec.uid.as_str()).copied() else {
-            let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
+            let class = self.store.class(&spec);
             let id = self.store.insert_workload(Workload {
                 uid: Arc::from(spec.uid.as_str()),
                 local_queue,
@@ -38,7 +38,7 @@ impl World {
             && old.queued_at == spec.queued_at
             && old.refused.as_deref() == spec.refused.as_deref();
         let (old_class, was_queue) = (old.class, old.local_queue);
-        let class = self.store.class(spec.priority, &spec.pod_sets, spec.allowed_flavors.as_deref());
+        let class = self.store.class(&spec);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
             self.store.release_class(class);
             return;

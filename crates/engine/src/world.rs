@@ -126,6 +126,8 @@ impl World {
                 self.store.namespaces.remove(&name);
             }
             Delta::Workload(spec) => self.set_workload(spec),
+            Delta::StockOut(out) => self.set_stock_out(out),
+            Delta::InStock(flavor, shape) => self.end_stock_out(&flavor, &shape),
             Delta::RemoveWorkload(uid) => {
                 let id = self.known(&uid)?;
                 self.end_feuds_of(id);
@@ -343,13 +345,20 @@ impl World {
 
     fn flavor_changed(&mut self, flavor: crate::ids::FlavorId) {
         self.end_feuds();
-        for id in self.store.queues.ids() {
-            if self.store.queues[id].groups.iter().any(|group| group.flavors.contains(&flavor)) {
-                let node = self.store.queues[id].node;
-                self.wake(node);
-                self.refresh_active(id);
-            }
+        for id in self.wake_flavor(flavor) {
+            self.refresh_active(id);
         }
+    }
+
+    /// Lets what is parked be tried again in the trees of the queues that offer a flavor; returns those queues.
+    pub(crate) fn wake_flavor(&mut self, flavor: crate::ids::FlavorId) -> Vec<QueueId> {
+        let offers = |id: &QueueId| self.store.queues[*id].groups.iter().any(|group| group.flavors.contains(&flavor));
+        let offering: Vec<QueueId> = self.store.queues.ids().filter(offers).collect();
+        for id in &offering {
+            let node = self.store.queues[*id].node;
+            self.wake(node);
+        }
+        offering
     }
 
     /// Recomputes whether a queue may admit, and tells its workloads when that changed.

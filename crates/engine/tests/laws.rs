@@ -124,6 +124,7 @@ impl Observer {
                     },
                     weight: 1_000_000_000,
                     usage_based: false,
+                    tiers: vec![],
                     inactive: None,
                     problems: vec![],
                     admission_checks: vec![],
@@ -157,6 +158,7 @@ impl Observer {
                         ..PodSetSpec::default()
                     }],
                     allowed_flavors: None,
+                    tiers: None,
                     refused: None,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,

@@ -8,8 +8,8 @@ mod topology;
 pub(crate) use topology::topology_rules;
 
 use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, queue_name, workload_priority_class};
-use berth_api::labels;
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
+use berth_api::{labels, parse_tiers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Name of the LocalQueue and of the WorkloadPriorityClass that jobs get which name none.
@@ -72,6 +72,11 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
         errors.push(FieldError::new(path, text, "must be a whole number of seconds greater than 0"));
     }
     errors.extend(metadata.annotations.as_ref().and_then(|annotations| admission_gates(annotations).err()));
+    if let Some(text) = metadata.annotations.as_ref().and_then(|annotations| annotations.get(labels::CAPACITY_TIERS))
+        && let Err(wrong) = parse_tiers(text)
+    {
+        errors.push(FieldError::new(annotation_path(labels::CAPACITY_TIERS), text, wrong));
+    }
     errors.extend(K::invalid(job));
     errors
 }

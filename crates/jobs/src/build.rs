@@ -92,7 +92,7 @@ fn own_labels(owner: &ObjectMeta, uid: &str, copied: &BTreeSet<String>) -> BTree
 
 fn own_annotations(owner: &ObjectMeta) -> BTreeMap<String, String> {
     let is_copied = |key: &str| {
-        matches!(key, labels::ADMISSION_GATED_BY | labels::ELASTIC_JOB)
+        matches!(key, labels::ADMISSION_GATED_BY | labels::ELASTIC_JOB | labels::CAPACITY_TIERS)
             || key.starts_with(labels::PROVISIONING_REQUEST_PREFIX)
     };
     let all = owner.annotations.iter().flatten();

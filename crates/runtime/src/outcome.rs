@@ -104,6 +104,7 @@ pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> Outcome 
 pub const fn label(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Applied { .. } => "applied",
+        Outcome::Stuck(_) => "answered",
         Outcome::Conflict => "conflict",
         Outcome::AlreadyExists => "already_exists",
         Outcome::Gone => "gone",

@@ -3,8 +3,11 @@
 use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
-use berth_control::write::{ObjectKey, Outcome, Request, Subresource, Write};
+use berth_api::labels::POD_SET;
+use berth_control::write::{ObjectKey, Outcome, Request, StuckPod, Subresource, Write};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::client::{Body, Client};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -15,6 +18,9 @@ use tokio::time::Instant;
 
 /// Field manager of creates, the one that Kueue's client has by its user agent.
 const CREATE_MANAGER: &str = "kueue";
+
+/// So many pods without a node are looked at.
+const MOST_STUCK: u32 = 20;
 
 /// Performs writes.
 pub struct Writer {
@@ -71,6 +77,12 @@ impl Writer {
                 Err(_) => Outcome::Busy(1_000),
             };
         }
+        if let Request::FindStuckPods { .. } = &write.request {
+            return match tokio::time::timeout(deadline, self.find_stuck(request)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Outcome::Busy(1_000),
+            };
+        }
         let verb = verb_of(&write.request);
         match tokio::time::timeout(deadline, self.exchange(verb, request)).await {
             Ok(outcome) => outcome,
@@ -88,6 +100,17 @@ impl Writer {
         if success && empty { Outcome::Applied { resource_version: String::new() } } else { Outcome::Busy(500) }
     }
 
+    /// Which of the pods in a list the scheduler found no node for; `Busy` when that cannot be read now.
+    async fn find_stuck(&self, request: http::Request<Body>) -> Outcome {
+        let Ok(response) = self.client.send(request).await else { return Outcome::Busy(1_000) };
+        let success = response.status().is_success();
+        let Ok(body) = response.into_body().collect_bytes().await else { return Outcome::Busy(1_000) };
+        match serde_json::from_slice::<List<Pod>>(&body) {
+            Ok(list) if success => Outcome::Stuck(list.items.iter().filter_map(stuck).collect()),
+            _ => Outcome::Busy(1_000),
+        }
+    }
+
     async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> Outcome {
         let response = match self.client.send(request).await {
             Ok(response) => response,
@@ -103,10 +126,24 @@ impl Writer {
     }
 }
 
+/// What the scheduler says of a pod that it found no node for.
+fn stuck(pod: &Pod) -> Option<StuckPod> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let unschedulable = |condition: &&PodCondition| {
+        let (kind, status) = (condition.type_.as_str(), condition.status.as_str());
+        (kind, status, condition.reason.as_deref()) == ("PodScheduled", "False", Some("Unschedulable"))
+    };
+    let condition = conditions.iter().find(unschedulable)?;
+    let pod_set = pod.metadata.labels.as_ref().and_then(|labels| labels.get(POD_SET)).cloned().unwrap_or_default();
+    Some(StuckPod { pod_set, message: condition.message.clone().unwrap_or_default() })
+}
+
 const fn verb_of(request: &Request) -> Verb {
     match request {
         Request::Create(_) => Verb::Create,
-        Request::Apply { .. } | Request::Merge { .. } | Request::ProbePods { .. } => Verb::Patch,
+        Request::Apply { .. } | Request::Merge { .. } | Request::ProbePods { .. } | Request::FindStuckPods { .. } => {
+            Verb::Patch
+        }
         Request::Delete { .. } => Verb::Delete,
     }
 }
@@ -122,6 +159,14 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
             let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
             return http::Request::builder()
                 .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit=1"))
+                .body(Body::empty());
+        }
+        Request::FindStuckPods { controller_uid } => {
+            let selector = encoded(&format!("batch.kubernetes.io/controller-uid={controller_uid}"));
+            let fields = encoded("spec.nodeName=,status.phase=Pending");
+            let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
+            return http::Request::builder()
+                .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={MOST_STUCK}"))
                 .body(Body::empty());
         }
         Request::Create(body) => (

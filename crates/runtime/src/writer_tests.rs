@@ -114,3 +114,23 @@ async fn a_silent_server_is_unknown_after_the_deadline() {
     assert!((300..5000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
     assert_eq!(seen.lock().unwrap().len(), 1, "no hidden retry");
 }
+
+#[tokio::test]
+async fn pods_without_a_node_are_found() {
+    let seen = Seen::default();
+    let body = r#"{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[
+        {"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"}},"status":{"conditions":[
+            {"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes are available"}]}},
+        {"metadata":{"labels":{"kueue.x-k8s.io/podset":"gated"}},"status":{"conditions":[
+            {"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}},
+        {"metadata":{"name":"new"}}]}"#;
+    let (_sender, finder) = writer(answering(200, body, Arc::clone(&seen)), LEADING);
+    let ask = || write(Kind::Workload, "ns", Request::FindStuckPods { controller_uid: "u-1".into() });
+    let stuck = StuckPod { pod_set: "main".into(), message: "0/3 nodes are available".into() };
+    assert_eq!(finder.perform(&ask()).await, Outcome::Stuck(vec![stuck]));
+    let path = "/api/v1/namespaces/ns/pods?labelSelector=batch.kubernetes.io%2Fcontroller-uid%3Du-1\
+                &fieldSelector=spec.nodeName%3D%2Cstatus.phase%3DPending&limit=20";
+    assert_eq!(seen.lock().unwrap()[0].1, path);
+    let (_sender, finder) = writer(answering(403, "{}", Seen::default()), LEADING);
+    assert_eq!(finder.perform(&ask()).await, Outcome::Busy(1_000), "no answer is no stock-out");
+}

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use super::names::{label_value, qualified_name};
 use super::{FieldError, metadata, supported};
-use crate::ResourceFlavor;
+use crate::labels::CAPACITY_TIER;
+use crate::{CapacityTier, ResourceFlavor};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
-/// Node labels, taints and tolerations are well formed, and taints are unique by key and effect.
+/// Node labels, taints and tolerations are well formed, taints are unique by key and effect, and the capacity tier is one.
 pub fn validate_resource_flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::labels(&flavor.spec.node_labels, "spec.nodeLabels", &mut errors);
@@ -36,6 +37,11 @@ pub fn validate_resource_flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
         errors.extend(operator.map(|operator| supported(format!("{path}.operator"), operator, OPERATORS)));
     }
     metadata::tolerations(&flavor.spec.tolerations, "spec.tolerations", &mut errors);
+    if let Some(word) = flavor.metadata.labels.as_ref().and_then(|labels| labels.get(CAPACITY_TIER))
+        && let Err(wrong) = word.parse::<CapacityTier>()
+    {
+        errors.push(FieldError::new(format!("metadata.labels[{CAPACITY_TIER}]"), word, wrong));
+    }
     errors
 }
 

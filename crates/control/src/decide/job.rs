@@ -368,7 +368,7 @@ impl Case<'_> {
         }
     }
 
-    /// A pending Workload follows its job to another queue; any Workload follows the priority of its job's class.
+    /// A pending Workload follows its job to another queue and other capacity tiers; any Workload follows the priority of its job's class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = berth_jobs::queue_name(&self.job.metadata).unwrap_or_default();
         let priority = self.priority();
@@ -376,7 +376,8 @@ impl Case<'_> {
             .as_ref()
             .is_ok_and(|priority| workload.priority == priority.value && workload.priority_class == priority.class);
         let same_queue = workload.queue == queue || workload.reserved();
-        if same_queue && (same_priority || priority.is_err()) {
+        let tiers = self.new_tiers(workload);
+        if same_queue && tiers.is_none() && (same_priority || priority.is_err()) {
             return Decision::Done;
         }
         let mut spec = if same_queue { json!({}) } else { json!({"queueName": queue}) };
@@ -384,7 +385,19 @@ impl Case<'_> {
             map.insert("priority".into(), priority.value.into());
             map.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
         }
-        Decision::write(object_write(workload, Purpose::UpdateWorkload, json!({"spec": spec})))
+        let mut body = json!({"spec": spec});
+        if let (Some(tiers), Some(map)) = (tiers, body.as_object_mut()) {
+            map.insert("metadata".into(), json!({"annotations": {(api::labels::CAPACITY_TIERS): tiers}}));
+        }
+        Decision::write(object_write(workload, Purpose::UpdateWorkload, body))
+    }
+
+    /// The capacity tiers that the job names, where a pending Workload says something else: null to take them away.
+    fn new_tiers(&self, workload: &WorkloadView) -> Option<Value> {
+        let named = self.job.metadata.annotations.as_ref().and_then(|all| all.get(api::labels::CAPACITY_TIERS));
+        let known = workload.tiers.as_ref().map(|wish| &wish.text);
+        let follows = named.is_some() || berth_jobs::prebuilt_workload_name(&self.job.metadata).is_none();
+        (follows && !workload.reserved() && named != known).then(|| named.map_or(Value::Null, |text| json!(text)))
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {

@@ -392,11 +392,17 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         }
         next = Some(due);
     }
-    match pods_ready_timeout(control, workload, admitted, now) {
-        Decision::Wait(due) => Decision::Wait(next.map_or(due, |other| other.min(due))),
-        Decision::Done => next.map_or(Decision::Done, Decision::Wait),
-        decision => decision,
+    for decision in [
+        crate::ladder::watch::decide(control, workload, admitted, now),
+        pods_ready_timeout(control, workload, admitted, now),
+    ] {
+        match decision {
+            Decision::Wait(due) => next = Some(next.map_or(due, |other| other.min(due))),
+            Decision::Done => {}
+            decision => return decision,
+        }
     }
+    next.map_or(Decision::Done, Decision::Wait)
 }
 
 fn pods_ready_timeout(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {

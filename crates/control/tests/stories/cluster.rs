@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use berth_control::event::{Change, Observation};
 use berth_control::settings::{Settings, WaitForPodsReady};
-use berth_control::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
+use berth_control::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, StuckPod, Subresource, Term, Write};
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -43,6 +43,8 @@ pub struct Cluster {
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
     pub pods_left: Vec<String>,
+    /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
+    pub without_nodes: Vec<&'static str>,
     /// Pods run but do not become ready.
     pub pods_stay_unready: bool,
     /// The job controller does nothing.
@@ -68,6 +70,7 @@ impl Cluster {
             faults: Vec::new(),
             conflicts_lie: false,
             pods_left: Vec::new(),
+            without_nodes: Vec::new(),
             pods_stay_unready: false,
             controller_sleeps: false,
             version: 100,
@@ -223,6 +226,13 @@ impl Cluster {
                     Outcome::Applied { resource_version: String::new() }
                 };
             }
+            Request::FindStuckPods { controller_uid } => {
+                let uid = json!(controller_uid);
+                let job = self.objects.values().find(|object| object["metadata"]["uid"] == uid);
+                let stuck = job.is_some_and(|job| self.without_nodes.iter().any(|flavor| is_on(job, flavor)));
+                let pod = || StuckPod { pod_set: "main".into(), message: "0/9 nodes are available".into() };
+                return Outcome::Stuck(stuck.then(pod).into_iter().collect());
+            }
             Request::Delete { uid } => {
                 return match self.objects.get(&write.key) {
                     Some(object) if object["metadata"]["uid"] == json!(uid) => {
@@ -288,8 +298,9 @@ impl Cluster {
                 new["status"]["active"] = json!(parallelism);
             }
             let active = new["status"]["active"].as_i64().unwrap_or(0);
+            let lacks = self.without_nodes.iter().any(|flavor| is_on(&new, flavor));
             if active > 0 && !self.pods_stay_unready {
-                new["status"]["ready"] = json!(active);
+                new["status"]["ready"] = json!(if lacks { 0 } else { active });
             }
             if suspended && new["status"]["active"].as_i64().unwrap_or(0) > 0 {
                 new["status"]["active"] = json!(0);
@@ -357,6 +368,11 @@ impl Cluster {
     pub fn count(&self, purpose: Purpose) -> usize {
         self.writes.iter().filter(|(other, _)| *other == purpose).count()
     }
+}
+
+/// Whether a job's pods ask for nodes of a tier.
+fn is_on(job: &Value, tier: &str) -> bool {
+    job["spec"]["template"]["spec"]["nodeSelector"]["tier"] == json!(tier)
 }
 
 fn merge(target: &mut Value, patch: &Value) {

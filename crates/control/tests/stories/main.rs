@@ -9,6 +9,7 @@ mod faults;
 mod life;
 mod queues;
 mod sharing;
+mod tiers;
 mod usage;
 
 use berth_control::write::Kind;

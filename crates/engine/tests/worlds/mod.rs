@@ -72,6 +72,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, req
             ..PodSetSpec::default()
         }],
         allowed_flavors: None,
+        tiers: None,
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,

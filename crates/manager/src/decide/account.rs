@@ -41,7 +41,7 @@ struct Cell {
     maximum: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     mismatch: Option<String>,
-    /// What would help: `Nothing` (is in the way), `Release`, `RaiseQuota`, `ChangeRequirements`, `EvictedLeave`.
+    /// What would help: `Nothing` (is in the way), `Release`, `RaiseQuota`, `ChangeRequirements`, `EvictedLeave`, `Restock`.
     unblock: &'static str,
     /// How much has to be released, or the quota to be raised by.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,6 +88,7 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
         Unblock::RaiseQuota(amount) => ("RaiseQuota", Some(text(amount))),
         Unblock::ChangeRequirements => ("ChangeRequirements", None),
         Unblock::EvictedLeave => ("EvictedLeave", None),
+        Unblock::Restock => ("Restock", None),
     };
     let holders = cell.holders.iter().take(NAMED).map(|holder| Holder {
         workload: names.get(&holder.uid).unwrap_or(&holder.uid).clone(),
@@ -151,7 +152,7 @@ impl Cell {
     }
 
     fn held_by(&self) -> String {
-        if matches!(self.unblock, "Nothing" | "ChangeRequirements") || self.holders.is_empty() {
+        if matches!(self.unblock, "Nothing" | "ChangeRequirements" | "Restock") || self.holders.is_empty() {
             return String::new();
         }
         let one = |holder: &Holder| format!("{} ({}, {})", holder.workload, holder.amount, holder.right);

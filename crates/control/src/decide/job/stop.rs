@@ -7,6 +7,7 @@ use super::Case;
 use crate::core::key;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
+use crate::ladder::watch::{RECLAIMED, STOCK_OUT};
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{Kind, Purpose, Request, Subresource};
@@ -28,7 +29,7 @@ impl Case<'_> {
             return decision;
         }
         let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
-        let requeued = matches!(reason, Some("Preempted" | "NodeFailures"));
+        let requeued = matches!(reason, Some("Preempted" | "NodeFailures" | STOCK_OUT | RECLAIMED));
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
     }
 

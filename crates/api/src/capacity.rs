@@ -1,0 +1,88 @@
+//! Tiers of capacity: the words in labels, annotations and fields.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How capacity is bought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CapacityTier {
+    /// Guaranteed: bought beforehand.
+    Reserved,
+    /// Stable: bought when it is used.
+    OnDemand,
+    /// Cheap, and taken away without asking.
+    Spot,
+}
+
+impl CapacityTier {
+    /// All tiers, in the usual order.
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::OnDemand, Self::Spot];
+
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::OnDemand => "on-demand",
+            Self::Spot => "spot",
+        }
+    }
+}
+
+impl fmt::Display for CapacityTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for CapacityTier {
+    type Err = String;
+
+    /// The tier of a word.
+    ///
+    /// # Errors
+    /// Names the word and what is allowed.
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|tier| tier.as_str() == word);
+        found.ok_or_else(|| format!("{word:?} is no capacity tier; allowed are reserved, on-demand and spot"))
+    }
+}
+
+/// The tiers that the annotation `berth.dev/capacity-tiers` names, best first: words separated by commas.
+///
+/// # Errors
+/// Names the word that is no tier or comes twice, or that there is none.
+pub fn parse_tiers(text: &str) -> Result<Vec<CapacityTier>, String> {
+    let mut tiers = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let tier = word.parse()?;
+        if tiers.contains(&tier) {
+            return Err(format!("{word:?} comes twice"));
+        }
+        tiers.push(tier);
+    }
+    if tiers.is_empty() {
+        return Err("names no capacity tier; allowed are reserved, on-demand and spot, separated by commas".to_owned());
+    }
+    Ok(tiers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CapacityTier::{OnDemand, Reserved, Spot};
+    use super::*;
+
+    #[test]
+    fn words_become_tiers() {
+        for (text, expected) in [
+            ("reserved", Ok(vec![Reserved])),
+            ("spot, on-demand", Ok(vec![Spot, OnDemand])),
+            ("reserved,on-demand,spot,", Ok(vec![Reserved, OnDemand, Spot])),
+            ("reserved,Spot", Err("\"Spot\" is no capacity tier; allowed are reserved, on-demand and spot")),
+            ("spot,spot", Err("\"spot\" comes twice")),
+            (" , ", Err("names no capacity tier; allowed are reserved, on-demand and spot, separated by commas")),
+        ] {
+            assert_eq!(parse_tiers(text), expected.map_err(str::to_owned), "{text}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The tier ladder: what is known of capacity that did not turn up, and which started jobs still wait for theirs.
+//!
+//! A job that has quota but no nodes within the patience of its tier is asked about (`watch`); pods that no node takes make
+//! its flavor count as out of stock (`stock`) for every job that asks for as much, and the job goes on to its next tier.
+//! Which tiers, how much patience and how long a back-off is in `rules`.
+
+pub(crate) mod rules;
+pub(crate) mod stock;
+pub(crate) mod watch;
+
+use std::collections::BTreeMap;
+
+use berth_engine::model as engine;
+use berth_jobs::{BatchJob, JobKind};
+use jiff::Timestamp;
+
+use crate::core::Control;
+use crate::job_view::JobView;
+use crate::status::find;
+use crate::view::WorkloadView;
+use crate::write::StuckPod;
+use rules::TierRules;
+use stock::StockBook;
+
+/// What the ladder remembers beside the objects.
+#[derive(Debug, Default)]
+pub(crate) struct Ladder {
+    pub(crate) stock: StockBook,
+    /// The last answer about the pods of a started workload, by its uid.
+    pub(crate) answers: BTreeMap<String, Answer>,
+    /// Since when a started job lacks pods that it had, by its uid.
+    pub(crate) lost: BTreeMap<String, Timestamp>,
+}
+
+/// Pods that no node takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) at: Timestamp,
+    pub(crate) stuck: Vec<StuckPod>,
+}
+
+/// Whether a job has the pods that it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pods {
+    /// It does not run.
+    NotWanted,
+    /// It runs, and some are not ready.
+    Lacking,
+    /// All are ready, or have succeeded.
+    Ready,
+}
+
+impl Pods {
+    pub(crate) fn of(view: &JobView) -> Self {
+        let suspended = view.job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false);
+        if suspended || BatchJob::finished(&view.job).is_some() {
+            Self::NotWanted
+        } else if BatchJob::pods_ready(&view.job) {
+            Self::Ready
+        } else {
+            Self::Lacking
+        }
+    }
+}
+
+/// When a workload was evicted for want of capacity, if it was between these two states.
+pub(crate) fn stock_out_between(old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
+    let evicted = find(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"))?;
+    let counts = evicted.status == "True" && [watch::STOCK_OUT, watch::RECLAIMED].contains(&evicted.reason.as_str());
+    counts.then_some(evicted.last_transition_time.0)
+}
+
+impl Control {
+    /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.
+    pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&TierRules> {
+        workload.tiers.is_some().then_some(&rules::USUAL)
+    }
+
+    /// The job of a workload.
+    pub(crate) fn job_of(&self, workload: &WorkloadView) -> Option<&JobView> {
+        let owner = workload.owner.as_ref().filter(|owner| owner.kind == BatchJob::KIND)?;
+        let job = self.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()))?;
+        (job.uid == owner.uid).then_some(job)
+    }
+
+    /// Takes note of what a job's new state tells about capacity.
+    pub(crate) fn note_capacity(&mut self, job: &str, before: Option<Pods>, pods: Pods, now: Timestamp) {
+        let was_ready = before == Some(Pods::Ready);
+        match pods {
+            Pods::Ready if !was_ready && !self.ladder.stock.is_empty() => self.capacity_turned_up(job, now),
+            Pods::Lacking if was_ready => drop(self.ladder.lost.insert(job.to_owned(), now)),
+            Pods::Ready | Pods::Lacking => {}
+            Pods::NotWanted => drop(self.ladder.lost.remove(job)),
+        }
+        if pods == Pods::Ready {
+            self.ladder.lost.remove(job);
+        }
+    }
+
+    fn capacity_turned_up(&mut self, job: &str, now: Timestamp) {
+        let started = self.view.workloads.owned_by(job).find(|workload| workload.is("Admitted"));
+        for rung in started.map(|workload| watch::rungs(self, workload)).unwrap_or_default() {
+            if self.ladder.stock.turned_up(&rung.flavor, &rung.shape, rung.pods, now) {
+                self.engine(engine::Delta::InStock(rung.flavor, rung.shape));
+            }
+        }
+    }
+
+    /// Books the stock-out for which a workload was just evicted.
+    pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp) {
+        let Some(rules) = self.tier_rules(workload) else { return };
+        let backoff = rules.backoff;
+        let answer = self.ladder.answers.remove(&workload.uid);
+        let rungs = watch::rungs(self, workload).into_iter();
+        let concerned = rungs.filter(|rung| {
+            // Who has not asked itself cannot tell which pod set it was.
+            answer.as_ref().is_none_or(|answer| answer.stuck.iter().any(|pod| pod.pod_set == rung.pod_set))
+        });
+        for rung in concerned.collect::<Vec<_>>() {
+            let found = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, at, backoff);
+            if let Some(out) = found {
+                self.engine(engine::Delta::StockOut(out));
+            }
+        }
+    }
+}

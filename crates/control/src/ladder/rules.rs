@@ -1,0 +1,68 @@
+//! Which tiers, how much patience, how long a back-off.
+
+use berth_engine::model::Tier;
+
+/// How long a flavor that was out of stock is not tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    /// The first time, in milliseconds.
+    pub(crate) initial_ms: i64,
+    /// By so much longer each time.
+    pub(crate) factor: i64,
+    /// The longest, in milliseconds.
+    pub(crate) max_ms: i64,
+    /// A failure is forgotten after so many milliseconds without another.
+    pub(crate) decay_ms: i64,
+}
+
+impl Backoff {
+    /// The delay after so many failures in a row.
+    pub(crate) fn delay_ms(&self, failures: u32) -> i64 {
+        let growth = self.factor.max(1).checked_pow(failures.saturating_sub(1)).unwrap_or(i64::MAX);
+        self.initial_ms.saturating_mul(growth).min(self.max_ms).max(0)
+    }
+}
+
+/// The rules of tiers for a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TierRules {
+    /// The tiers of jobs that name none, best first; empty: flavors as they come.
+    pub(crate) default: Vec<Tier>,
+    /// How long a started job may lack nodes, in milliseconds, by tier in the usual order.
+    pub(crate) patience_ms: [i64; 3],
+    pub(crate) backoff: Backoff,
+}
+
+impl TierRules {
+    /// How long a job in a tier may lack nodes, in milliseconds.
+    pub(crate) fn patience_ms(&self, tier: Tier) -> i64 {
+        let [reserved, on_demand, spot] = self.patience_ms;
+        match tier {
+            Tier::Reserved => reserved,
+            Tier::OnDemand => on_demand,
+            Tier::Spot => spot,
+        }
+    }
+}
+
+const MINUTE_MS: i64 = 60_000;
+
+/// What holds where nothing else is said.
+pub(crate) static USUAL: TierRules = TierRules {
+    default: Vec::new(),
+    patience_ms: [10 * MINUTE_MS; 3],
+    backoff: Backoff { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_up_to_the_longest() {
+        let backoff = Backoff { initial_ms: 100, factor: 3, max_ms: 1_000, decay_ms: 1 };
+        let delays: Vec<i64> = [0, 1, 2, 3, 4, 90, u32::MAX].map(|failures| backoff.delay_ms(failures)).to_vec();
+        assert_eq!(delays, [100, 100, 300, 900, 1_000, 1_000, 1_000]);
+        assert_eq!(Backoff { factor: 0, ..backoff }.delay_ms(9), 100);
+    }
+}

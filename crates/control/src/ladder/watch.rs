@@ -1,0 +1,106 @@
+//! Whether the capacity of a started workload turns up within the patience of its tier.
+
+use std::collections::BTreeSet;
+
+use berth_engine::model::{Shape, Tier};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::core::{Control, key};
+use crate::decide::workload::evict;
+use crate::flight::{Decision, Draft};
+use crate::ladder::Pods;
+use crate::view::WorkloadView;
+use crate::write::{Kind, Purpose, Request};
+
+/// Reason of the eviction of a workload whose capacity never turned up.
+pub(crate) const STOCK_OUT: &str = "StockOut";
+/// Reason of the eviction of a workload that lost nodes and gets no others.
+pub(crate) const RECLAIMED: &str = "CapacityReclaimed";
+
+/// Pause between two looks at pods that have no fault of capacity.
+const PAUSE: SignedDuration = SignedDuration::from_secs(30);
+
+/// What a pod set was given of tiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rung {
+    pub(crate) pod_set: String,
+    pub(crate) flavor: String,
+    pub(crate) tier: Tier,
+    pub(crate) shape: Shape,
+    pub(crate) pods: i64,
+}
+
+/// The flavors with a tier that a workload holds, each once per pod set.
+pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
+    let mut rungs = Vec::new();
+    let given = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    for assignment in given {
+        let name = assignment.effective_name();
+        let Some(set) = workload.shape.pod_sets.iter().find(|set| set.name == name) else { continue };
+        let flavors: BTreeSet<&String> = assignment.flavors.values().collect();
+        for flavor in flavors {
+            let Some(tier) = control.tier_of(flavor) else { continue };
+            rungs.push(Rung {
+                pod_set: name.to_owned(),
+                flavor: flavor.clone(),
+                tier,
+                shape: Shape::of(set),
+                pods: assignment.count.map_or(set.count, i64::from),
+            });
+        }
+    }
+    rungs
+}
+
+impl Control {
+    /// The tier of a flavor.
+    pub(crate) fn tier_of(&self, flavor: &str) -> Option<Tier> {
+        let labels = self.view.flavors.get(flavor)?.metadata.labels.as_ref()?;
+        let word = labels.get(berth_api::labels::CAPACITY_TIER)?;
+        word.parse().ok().map(crate::deltas::tier)
+    }
+}
+
+/// Looks after a workload that was admitted at that time.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
+    let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
+    let Some(view) = control.job_of(workload) else { return Decision::Done };
+    if Pods::of(view) != Pods::Lacking {
+        // The job's next change brings us back.
+        return Decision::Done;
+    }
+    let rungs = rungs(control, workload);
+    let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
+    let lost = control.ladder.lost.get(&view.uid).copied();
+    let since = lost.map_or(admitted, |lost| lost.max(admitted));
+    let due = since.checked_add(SignedDuration::from_millis(patience)).unwrap_or(since);
+    if due > now {
+        return Decision::Wait(due);
+    }
+    let ask = || {
+        Decision::write(Draft {
+            purpose: Purpose::FindStuckPods,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::FindStuckPods { controller_uid: view.uid.clone() },
+            based_on: 0,
+            notices: Vec::new(),
+        })
+    };
+    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        return ask();
+    };
+    let stuck = answer.stuck.iter().find_map(|pod| Some((pod, rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?)));
+    let Some((pod, rung)) = stuck else {
+        // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start.
+        let again = answer.at.checked_add(PAUSE).unwrap_or(now);
+        return if again > now { Decision::Wait(again) } else { ask() };
+    };
+    let waited = now.as_second().saturating_sub(since.as_second()).max(0);
+    let what = format!("flavor {} ({} capacity)", rung.flavor, rung.tier);
+    let (reason, message) = match lost {
+        None => (STOCK_OUT, format!("{what} had no nodes for all {} pods within {waited}s", rung.pods)),
+        Some(_) => (RECLAIMED, format!("{what} took nodes back and had no others within {waited}s")),
+    };
+    let message = if pod.message.is_empty() { message } else { format!("{message}: {}", pod.message) };
+    Decision::write(evict(workload, now, (reason, ""), &message))
+}

@@ -1,0 +1,180 @@
+//! Tiers of capacity: who gets which, and what happens when capacity does not turn up.
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+
+const TIERS: &str = "berth.dev/capacity-tiers";
+
+/// A queue with three tiers, worst first, `cpu` each.
+fn ladder(cpu: &str) -> Cluster {
+    let mut cluster = Cluster::new();
+    for tier in ["spot", "on-demand", "reserved"] {
+        let mut flavor = flavor(tier, json!({"tier": tier}));
+        flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+        cluster.put(Kind::ResourceFlavor, flavor);
+    }
+    let flavors = [("spot", cpu), ("on-demand", cpu), ("reserved", cpu)];
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &flavors));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster
+}
+
+fn accepting(name: &str, tiers: &str) -> Value {
+    let mut job = job(name, "lq", "1", true);
+    job["metadata"]["annotations"] = json!({(TIERS): tiers});
+    job
+}
+
+fn flavor_of(cluster: &Cluster, job: &str) -> Value {
+    cluster.workload_of(job).unwrap()["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"].clone()
+}
+
+#[test]
+fn a_job_gets_the_first_tier_that_it_accepts() {
+    let mut cluster = ladder("1");
+    for (name, tiers) in [("a", "reserved,on-demand"), ("b", "reserved,on-demand"), ("c", "reserved,on-demand")] {
+        cluster.put(Kind::Job, accepting(name, tiers));
+        cluster.settle();
+    }
+    cluster.put(Kind::Job, job("d", "lq", "1", true));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
+    assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
+    assert_eq!(cluster.condition("c", "QuotaReserved").unwrap()["reason"], json!("WaitingForQuota"));
+    assert_eq!(flavor_of(&cluster, "d"), json!("spot"), "it says nothing: the queue's order");
+    assert_eq!(cluster.workload_of("a").unwrap()["metadata"]["annotations"][TIERS], json!("reserved,on-demand"));
+}
+
+#[test]
+fn a_waiting_job_may_change_what_it_accepts() {
+    let mut cluster = ladder("1");
+    cluster.put(Kind::Job, accepting("a", "reserved"));
+    cluster.settle();
+    cluster.put(Kind::Job, accepting("b", "reserved"));
+    cluster.settle();
+    assert!(!cluster.is("b", "Admitted"));
+    cluster.edit(Kind::Job, "team", "b", &json!({"metadata": {"annotations": {(TIERS): "spot"}}}));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("spot"));
+}
+
+#[test]
+fn what_is_no_tier_is_named_and_not_admitted() {
+    let mut cluster = ladder("1");
+    cluster.put(Kind::Job, accepting("a", "reserved,preemptible"));
+    cluster.settle();
+    let told = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!(told["reason"], json!("Misconfigured"));
+    let expected = "annotation berth.dev/capacity-tiers: \"preemptible\" is no capacity tier; allowed are reserved, on-demand and spot";
+    assert_eq!(told["message"], json!(expected));
+    cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"annotations": {(TIERS): "reserved"}}}));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
+}
+
+#[test]
+fn a_flavor_of_an_unknown_tier_takes_nobody_and_says_so() {
+    let mut cluster = ladder("1");
+    let labels = json!({"metadata": {"labels": {"berth.dev/capacity-tier": "gold"}}});
+    cluster.edit(Kind::ResourceFlavor, "", "spot", &labels);
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    let wrong = "label berth.dev/capacity-tier: \"gold\" is no capacity tier; allowed are reserved, on-demand and spot";
+    assert!(cluster.notices.iter().any(|notice| notice.reason == "Misconfigured" && notice.message == wrong));
+}
+
+/// The eviction of a job's workload: reason and message, while it holds.
+fn eviction(cluster: &Cluster, job: &str) -> (String, String) {
+    let condition = cluster.condition(job, "Evicted").unwrap();
+    let text = |field: &str| condition[field].as_str().unwrap().to_owned();
+    (text("reason"), text("message"))
+}
+
+#[test]
+fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
+    let mut cluster = ladder("4");
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, accepting("a", "reserved,on-demand"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
+    cluster.pass(599);
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"), "its patience is ten minutes");
+    cluster.pass(30);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    let message = eviction(&cluster, "a").1;
+    assert!(
+        message.starts_with(
+            "Previously: flavor reserved (reserved capacity) had no nodes for all 1 pods within 600s: 0/9"
+        ),
+        "{message}"
+    );
+    cluster.put(Kind::Job, accepting("b", "reserved,on-demand"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "the next job is spared");
+    cluster.put(Kind::Job, accepting("c", "reserved"));
+    cluster.settle();
+    let told = cluster.condition("c", "QuotaReserved").unwrap();
+    assert_eq!(told["reason"], json!("OutOfStock"));
+    assert!(
+        told["message"].as_str().unwrap().contains("flavor reserved is out of stock until 2026-11-21T12:1"),
+        "{told}"
+    );
+    // When its time has passed, it is tried again, and capacity is there.
+    cluster.without_nodes = vec![];
+    cluster.pass(300);
+    assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
+}
+
+#[test]
+fn the_only_tier_is_tried_again_later_and_later() {
+    let mut cluster = ladder("4");
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, accepting("a", "reserved"));
+    cluster.pass(6 * 3600);
+    let evictions = cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"].clone();
+    // Ten minutes each, then 5, 10, 20, 40, 80 and 120 minutes of back-off.
+    assert_eq!(evictions, json!([{"reason": "StockOut", "underlyingCause": "", "count": 7}]));
+}
+
+#[test]
+fn pods_that_wait_for_something_else_are_left_alone() {
+    let mut cluster = ladder("4");
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::Job, accepting("a", "reserved,on-demand"));
+    cluster.pass(3600);
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
+    assert!(!cluster.is("a", "Evicted"));
+}
+
+#[test]
+fn jobs_that_say_nothing_of_tiers_are_never_asked_about() {
+    let mut cluster = ladder("4");
+    cluster.without_nodes = vec!["spot"];
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(3600);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+    assert_eq!(cluster.count(berth_control::write::Purpose::FindStuckPods), 0);
+}
+
+#[test]
+fn nodes_taken_back_count_against_their_tier() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::Job, accepting("a", "spot,on-demand"));
+    cluster.pass(1000);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+    cluster.without_nodes = vec!["spot"];
+    cluster.pass(500);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"), "patience begins when the nodes go");
+    cluster.pass(130);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    assert_eq!(
+        cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"][0]["reason"],
+        json!("CapacityReclaimed")
+    );
+    cluster.put(Kind::Job, accepting("b", "spot,on-demand"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
+}

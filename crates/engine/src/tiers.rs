@@ -1,0 +1,92 @@
+//! Tiers of capacity: which a workload accepts, and in which order the flavors of a resource group are tried for it.
+//!
+//! Family and tier are two axes: tiers order the flavors, and within a tier the order of the ClusterQueue holds.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::flavors::Request;
+use crate::ids::FlavorId;
+use crate::matching::asks_for_capacity;
+use crate::store::{Group, PodSet, Store};
+
+/// How capacity is bought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Guaranteed: bought beforehand.
+    Reserved,
+    /// Stable: bought when it is used.
+    OnDemand,
+    /// Cheap, and taken away without asking.
+    Spot,
+}
+
+impl Tier {
+    /// The name, as in labels and annotations.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::OnDemand => "on-demand",
+            Self::Spot => "spot",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Tiers in words.
+pub(crate) fn listed(tiers: &[Tier]) -> String {
+    tiers.iter().map(|tier| tier.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+impl<'a> Request<'a> {
+    /// The tiers that a pod set accepts, best first; `None` when it takes the queue's flavors as they come. What the
+    /// workload says comes before what the queue says, and pods that select a kind of capacity are pinned by that.
+    pub(crate) fn tiers_of(&self, pod_set: &PodSet) -> Option<&'a [Tier]> {
+        let default = || {
+            let tiers = self.queue.spec.as_ref().map(|spec| spec.tiers.as_slice()).filter(|tiers| !tiers.is_empty());
+            tiers.filter(|_| !asks_for_capacity(&pod_set.spec.node_selector))
+        };
+        self.tiers.or_else(default)
+    }
+
+    /// The flavors of a group in the order in which they are tried for a pod set. A group without tiers is tried as it is:
+    /// it says nothing about them.
+    pub(crate) fn line(&self, store: &Store, pod_set: &PodSet, group: &'a Group) -> Cow<'a, [FlavorId]> {
+        let tier_of = |flavor: &FlavorId| store.flavors.get(flavor).and_then(|spec| spec.tier);
+        match self.tiers_of(pod_set).filter(|_| group.flavors.iter().any(|flavor| tier_of(flavor).is_some())) {
+            None => Cow::Borrowed(&group.flavors),
+            Some(accepted) => {
+                let of = |tier: &Tier| {
+                    let tier = *tier;
+                    group.flavors.iter().copied().filter(move |flavor| tier_of(flavor) == Some(tier))
+                };
+                accepted.iter().flat_map(of).collect()
+            }
+        }
+    }
+
+    /// Why a flavor is not in the line.
+    pub(crate) fn not_accepted(
+        &self,
+        store: &Store,
+        pod_set: &PodSet,
+        group: &'a Group,
+        flavor: FlavorId,
+    ) -> Option<String> {
+        if self.line(store, pod_set, group).contains(&flavor) {
+            return None;
+        }
+        let accepted = listed(self.tiers_of(pod_set).unwrap_or_default());
+        let tier = store.flavors.get(&flavor).and_then(|spec| spec.tier);
+        Some(match tier {
+            Some(tier) => format!("flavor {} is {tier} capacity; accepted are {accepted}", store.flavor(flavor)),
+            None => format!("flavor {} is of no tier; accepted are {accepted}", store.flavor(flavor)),
+        })
+    }
+}
