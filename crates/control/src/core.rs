@@ -117,7 +117,7 @@ impl Control {
     }
 
     fn everything_dirty(&mut self) {
-        let jobs = self.view.jobs.keys().map(|name| key(Kind::Job, name));
+        let jobs = self.view.jobs.keys().cloned();
         let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, name));
         let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
         let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
@@ -285,7 +285,7 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),
-            Kind::Job => self.view.jobs.get(&name).map(|job| job.uid.clone()),
+            kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
             _ => None,
         }
     }
@@ -295,7 +295,7 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
-            Kind::Job => self.view.jobs.get(&name).map_or(0, crate::job_view::JobView::version),
+            kind if kind.is_job() => self.view.jobs.get(object).map_or(0, |job| job.version),
             // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
             _ => u64::MAX,
         }
@@ -306,13 +306,12 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => {
-                let owner = self.view.workloads.get(&name).and_then(|workload| workload.owner.clone());
-                if let Some(owner) = owner.filter(|owner| owner.kind == "Job") {
-                    self.touch(key(Kind::Job, &(object.namespace.clone(), owner.name)));
+                if let Some(job) = self.view.workloads.get(&name).and_then(WorkloadView::job) {
+                    self.touch(job);
                 }
             }
-            Kind::Job => {
-                let uid = self.view.jobs.get(&name).map(|job| job.uid.clone()).unwrap_or_default();
+            kind if kind.is_job() => {
+                let uid = self.view.jobs.get(object).map(|job| job.uid.clone()).unwrap_or_default();
                 let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
                 for workload in owned {
                     self.touch(key(Kind::Workload, &workload));

@@ -11,11 +11,10 @@ pub(crate) mod watch;
 use std::collections::BTreeMap;
 
 use berth_engine::model as engine;
-use berth_jobs::{BatchJob, JobKind};
+use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::core::Control;
-use crate::job_view::JobView;
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::StuckPod;
@@ -51,11 +50,10 @@ pub(crate) enum Pods {
 }
 
 impl Pods {
-    pub(crate) fn of(view: &JobView) -> Self {
-        let suspended = view.job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false);
-        if suspended || BatchJob::finished(&view.job).is_some() {
+    pub(crate) fn of(job: &JobState) -> Self {
+        if job.suspended || job.finished.is_some() {
             Self::NotWanted
-        } else if BatchJob::pods_ready(&view.job) {
+        } else if job.ready {
             Self::Ready
         } else {
             Self::Lacking
@@ -74,13 +72,6 @@ impl Control {
     /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.
     pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&TierRules> {
         workload.tiers.is_some().then_some(&rules::USUAL)
-    }
-
-    /// The job of a workload.
-    pub(crate) fn job_of(&self, workload: &WorkloadView) -> Option<&JobView> {
-        let owner = workload.owner.as_ref().filter(|owner| owner.kind == BatchJob::KIND)?;
-        let job = self.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()))?;
-        (job.uid == owner.uid).then_some(job)
     }
 
     /// Takes note of what a job's new state tells about capacity.

@@ -25,7 +25,6 @@ mod deltas;
 pub mod event;
 mod figures;
 mod flight;
-mod job_view;
 mod ladder;
 pub mod measure;
 mod observe;

@@ -4,25 +4,23 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::{BatchJob, JobKind};
+use berth_jobs::{BatchJob, JobKind, JobState};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::checks::{self, Check};
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
 use crate::event::{Change, Observation};
-use crate::job_view::JobView;
 use crate::ladder::{Pods, stock_out_between};
 use crate::view::{Name, WorkloadView, name_of};
-use crate::write::Kind;
+use crate::write::{Kind, ObjectKey};
 
 impl Control {
     /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
-            Observation::Job(change) => self.observe_jobs(change, now),
+            Observation::Job(change) => self.observe_jobs::<BatchJob>(Kind::Job, change, now),
             Observation::Workload(change) => self.observe_workloads(change, now),
             Observation::ClusterQueue(change) => {
                 let known = known(&change, self.view.cluster_queues.keys());
@@ -282,65 +280,62 @@ impl Control {
 
     /// A priority class may be what a job waits for.
     fn touch_all_jobs(&mut self) {
-        let keys: Vec<_> = self.view.jobs.keys().map(|name| key(Kind::Job, name)).collect();
-        self.dirty.extend(keys);
+        self.dirty.extend(self.view.jobs.keys().cloned());
     }
 
     fn touch_jobs_of(&mut self, namespace: &str) {
-        let first = (namespace.to_owned(), String::new());
-        let names: Vec<Name> = self
-            .view
-            .jobs
-            .range(first..)
-            .map(|(name, _)| name.clone())
-            .take_while(|name| name.0 == namespace)
-            .collect();
-        for name in names {
-            self.touch(key(Kind::Job, &name));
+        self.dirty.extend(self.view.jobs_in(namespace).cloned());
+    }
+
+    fn observe_jobs<K: JobKind>(&mut self, kind: Kind, change: Change<Box<K::Object>>, now: Timestamp)
+    where
+        Box<K::Object>: HasMeta,
+    {
+        let all = self.view.jobs.keys().filter(|key| key.kind == kind);
+        let all: Vec<Name> = all.map(|key| (key.namespace.clone(), key.name.clone())).collect();
+        let known = known(&change, all.iter());
+        self.each_namespaced(change, known, |me, name, object| match object {
+            Some(job) => me.put_job(key(kind, &name), now, |older| JobState::read::<K>(&job, older)),
+            None => me.drop_job(&key(kind, &name)),
+        });
+    }
+
+    fn drop_job(&mut self, object: &ObjectKey) {
+        // Those it owned are looked at before the name is forgotten.
+        self.touch_related(object);
+        self.flights.vanished(object);
+        self.told.remove(object);
+        if let Some(old) = self.view.jobs.remove(object) {
+            self.at_rest.remove(&old.uid);
+            self.ladder.lost.remove(&old.uid);
         }
     }
 
-    fn observe_jobs(&mut self, change: Change<Box<Job>>, now: Timestamp) {
-        let known = known(&change, self.view.jobs.keys());
-        self.each_namespaced(change, known, |me, name, object| me.put_job(name, object, now));
-    }
-
-    fn put_job(&mut self, name: Name, object: Option<Box<Job>>, now: Timestamp) {
-        let object_key = key(Kind::Job, &name);
-        let Some(job) = object else {
-            // Those it owned are looked at before the name is forgotten.
-            self.touch_related(&object_key);
-            self.flights.vanished(&object_key);
-            self.told.remove(&object_key);
-            if let Some(old) = self.view.jobs.remove(&name) {
-                self.at_rest.remove(&old.uid);
-                self.ladder.lost.remove(&old.uid);
-            }
-            return;
-        };
-        let view = JobView::new(job, self.view.jobs.get(&name));
-        let version = view.version();
-        match self.view.jobs.get(&name) {
-            Some(old) if old.uid == view.uid && old.version() > version => return,
-            Some(old) if old.uid != view.uid => {
-                self.touch_related(&object_key);
-                self.flights.vanished(&object_key);
+    fn put_job(&mut self, object: ObjectKey, now: Timestamp, read: impl FnOnce(Option<&JobState>) -> JobState) {
+        let older = self.view.jobs.get(&object);
+        let job = read(older);
+        let version = job.version;
+        match older {
+            Some(old) if old.uid == job.uid && old.version > version => return,
+            Some(old) if old.uid != job.uid => {
+                self.touch_related(&object);
+                self.flights.vanished(&object);
             }
             _ => {}
         }
-        if !view.job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false) {
-            self.at_rest.remove(&view.uid);
-        } else if BatchJob::has_come_to_rest(&view.job) {
-            self.at_rest.insert(view.uid.clone());
+        if !job.suspended {
+            self.at_rest.remove(&job.uid);
+        } else if job.at_rest {
+            self.at_rest.insert(job.uid.clone());
         }
-        let unsupported = view.unsupported.is_some();
-        let before = self.view.jobs.get(&name).filter(|old| old.uid == view.uid).map(Pods::of);
-        self.note_capacity(&view.uid, before, Pods::of(&view), now);
-        let owned: Vec<Name> = self.view.workloads.owned_by(&view.uid).map(WorkloadView::key).collect();
-        self.view.jobs.insert(name.clone(), view);
-        self.view.shed_job(&name);
-        self.flights.seen(&object_key, version);
-        self.touch_related(&object_key);
+        let unsupported = job.unsupported.is_some();
+        let before = self.view.jobs.get(&object).filter(|old| old.uid == job.uid).map(Pods::of);
+        self.note_capacity(&job.uid, before, Pods::of(&job), now);
+        let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
+        self.view.jobs.insert(object.clone(), job);
+        self.view.shed_job(&object);
+        self.flights.seen(&object, version);
+        self.touch_related(&object);
         if unsupported {
             for workload in owned {
                 self.mirror(&workload);
@@ -467,7 +462,7 @@ fn known<'a, T, N: Clone + 'a>(change: &Change<T>, all: impl Iterator<Item = &'a
 }
 
 /// Objects with metadata.
-trait HasMeta {
+pub(crate) trait HasMeta {
     fn meta(&self) -> &ObjectMeta;
 }
 
@@ -482,7 +477,7 @@ macro_rules! has_meta {
 }
 
 has_meta!(
-    Job,
+    k8s_openapi::api::batch::v1::Job,
     api::Workload,
     api::ClusterQueue,
     api::LocalQueue,

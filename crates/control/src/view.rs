@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_jobs::{BatchJob, JobKind};
+use berth_jobs::JobState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::job_view::JobView;
 use crate::shape::Shape;
 use crate::workloads::Workloads;
+use crate::write::{Kind, ObjectKey};
 
 /// Namespace and name.
 pub(crate) type Name = (String, String);
@@ -114,6 +114,13 @@ impl WorkloadView {
         self.is("QuotaReserved") && self.status.admission.is_some()
     }
 
+    /// The job that controls it.
+    pub(crate) fn job(&self) -> Option<ObjectKey> {
+        let owner = self.owner.as_ref()?;
+        let kind = Kind::of_job(&owner.kind)?;
+        Some(ObjectKey { kind, namespace: self.namespace.clone(), name: owner.name.clone() })
+    }
+
     /// The LocalQueue that it names.
     pub(crate) fn local_queue(&self) -> Name {
         (self.namespace.clone(), self.queue.clone())
@@ -178,7 +185,7 @@ impl WorkloadView {
 /// Everything control has seen.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    pub(crate) jobs: BTreeMap<Name, JobView>,
+    pub(crate) jobs: BTreeMap<ObjectKey, JobState>,
     pub(crate) workloads: Workloads,
     pub(crate) cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
     pub(crate) local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
@@ -195,8 +202,7 @@ pub(crate) struct View {
 impl View {
     /// Puts a workload in place of its older state; returns the old one.
     pub(crate) fn put_workload(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
-        let owner = new.owner.as_ref().filter(|owner| owner.kind == "Job" && new.is("Finished"));
-        let job = owner.map(|owner| (new.namespace.clone(), owner.name.clone()));
+        let job = new.job().filter(|_| new.is("Finished"));
         let old = self.workloads.put(new);
         if let Some(job) = job {
             self.shed_job(&job);
@@ -205,12 +211,27 @@ impl View {
     }
 
     /// Lets go of the template of a job that is over and whose Workload knows it: it can neither start nor change again.
-    pub(crate) fn shed_job(&mut self, name: &Name) {
-        let Some(view) = self.jobs.get_mut(name) else { return };
-        let known = self.workloads.owned_by(&view.uid).any(|workload| workload.is("Finished"));
-        if known && BatchJob::finished(&view.job).is_some() {
-            view.shed();
+    pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        let known = self.workloads.owned_by(&job.uid).any(|workload| workload.is("Finished"));
+        if known && job.finished.is_some() {
+            job.shed();
         }
+    }
+
+    /// The job that controls a workload, if it is one of ours and still there.
+    pub(crate) fn job_of(&self, workload: &WorkloadView) -> Option<&JobState> {
+        let owner = workload.owner.as_ref()?;
+        self.jobs.get(&workload.job()?).filter(|job| job.uid == owner.uid)
+    }
+
+    /// The keys of all jobs of a namespace.
+    pub(crate) fn jobs_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
+        Kind::JOBS.into_iter().flat_map(move |kind| {
+            let first = ObjectKey { kind, namespace: namespace.to_owned(), name: String::new() };
+            let rest = self.jobs.range(first..).map(|(key, _)| key);
+            rest.take_while(move |key| key.kind == kind && key.namespace == namespace)
+        })
     }
 
     /// LimitRanges of a namespace.

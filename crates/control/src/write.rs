@@ -1,5 +1,6 @@
 //! Writes: what control asks the runtime to do, one request each, with its preconditions.
 
+use berth_jobs::{BatchJob, JobKind};
 use serde_json::Value;
 use std::fmt;
 
@@ -32,6 +33,25 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The kinds that are jobs: their Workloads are ours to make.
+    pub const JOBS: [Self; 1] = [Self::Job];
+
+    /// Whether it is one of them.
+    pub(crate) fn is_job(self) -> bool {
+        Self::JOBS.contains(&self)
+    }
+
+    /// The kind of job that an owner reference names.
+    #[must_use]
+    pub(crate) fn of_job(name: &str) -> Option<Self> {
+        Self::JOBS.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Label by which the pods of a job of this kind name its uid.
+    pub(crate) const fn uid_label(self) -> &'static str {
+        BatchJob::UID_LABEL
+    }
+
     /// API group, version and plural as in the URL.
     #[must_use]
     pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
@@ -212,17 +232,20 @@ pub enum Request {
         /// Body.
         body: Value,
     },
-    /// No write at all: GET of one pod that the controller with this uid owns and that has not ended. `Applied` when there
+    /// No write at all: GET of one pod of the job with this uid that has not ended. `Applied` when there
     /// is none, `Busy` while there is one.
     ProbePods {
-        /// Uid of the controlling job.
-        controller_uid: String,
+        /// Label by which pods name the uid of their job.
+        label: &'static str,
+        /// Uid of the job.
+        uid: String,
     },
-    /// No write at all: GET of some pods that the controller with this uid owns and that are on no node. Answered with
-    /// [`Outcome::Stuck`].
+    /// No write at all: GET of some pods of the job with this uid that are on no node. Answered with [`Outcome::Stuck`].
     FindStuckPods {
-        /// Uid of the controlling job.
-        controller_uid: String,
+        /// Label by which pods name the uid of their job.
+        label: &'static str,
+        /// Uid of the job.
+        uid: String,
     },
     /// DELETE with a uid precondition, background propagation.
     Delete {

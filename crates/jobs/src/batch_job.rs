@@ -6,11 +6,11 @@
 
 mod rules;
 
-use crate::kind::{Finish, JobKind, annotation};
+use crate::kind::{Finish, JobKind, annotation, is_stopping};
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
-use crate::template::TemplateParts;
+use crate::template::{TemplateParts, is_placed};
 use crate::unsupported::{unsupported_metadata, unsupported_template};
 use berth_api::validation::FieldError;
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, ReclaimablePod, labels};
@@ -31,13 +31,19 @@ impl JobKind for BatchJob {
     const GROUP: &'static str = "batch";
     const API_VERSION: &'static str = "batch/v1";
     const KIND: &'static str = "Job";
+    const REPORTER: &'static str = "batch/job-kueue-controller";
+    const UID_LABEL: &'static str = "batch.kubernetes.io/controller-uid";
 
     fn metadata(job: &Job) -> &ObjectMeta {
         &job.metadata
     }
 
-    fn is_suspended(job: &Job) -> bool {
-        has_suspend(job) && !is_stopping(job)
+    fn has_suspend(job: &Job) -> bool {
+        has_suspend(job)
+    }
+
+    fn is_placed(job: &Job) -> bool {
+        job.spec.as_ref().is_some_and(|spec| is_placed(&spec.template))
     }
 
     fn is_active(job: &Job) -> bool {
@@ -137,13 +143,8 @@ impl JobKind for BatchJob {
         locked.then(|| json!({"metadata": identity(job), "status": {"startTime": null}}))
     }
 
-    fn needs_restore(job: &Job, original: &[TemplateParts]) -> bool {
-        let placed = || current(job).is_some_and(|parts| parts.is_placed());
-        has_suspend(job) && (is_stopping(job) || (placed() && !original.iter().any(TemplateParts::is_placed)))
-    }
-
     fn restore_patch(job: &Job, original: &[TemplateParts]) -> Option<Value> {
-        let marker = is_stopping(job).then_some(Value::Null);
+        let marker = is_stopping(&job.metadata).then_some(Value::Null);
         let mut spec = Map::new();
         // Another number of pod sets is another job's Workload: nothing of it may be put here.
         if let ([original], Some(job_spec), Some(have)) = (original, &job.spec, current(job)) {
@@ -166,7 +167,7 @@ impl JobKind for BatchJob {
             spec.insert("template".to_owned(), template);
         }
         resize(&mut spec, job, job_spec, placement.count);
-        let marker = is_stopping(job).then_some(Value::Null);
+        let marker = is_stopping(&job.metadata).then_some(Value::Null);
         Ok(patch(job, marker, Value::Object(spec)))
     }
 }
@@ -225,10 +226,6 @@ fn is_indexed(spec: &JobSpec) -> bool {
 
 fn has_suspend(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false)
-}
-
-fn is_stopping(job: &Job) -> bool {
-    annotation(&job.metadata, labels::STOPPING) == Some("true")
 }
 
 fn has_start_time(job: &Job) -> bool {

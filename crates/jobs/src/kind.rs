@@ -5,6 +5,8 @@ use crate::template::TemplateParts;
 use berth_api::validation::FieldError;
 use berth_api::{PodSet, ReclaimablePod, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// How a job ended.
@@ -16,11 +18,24 @@ pub struct Finish {
     pub message: String,
 }
 
+/// What a kind is called, and how its pods name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobInfo {
+    /// `apiVersion` of owner references.
+    pub api_version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Who reports events about its jobs.
+    pub reporter: &'static str,
+    /// Label by which pods name the uid of their job.
+    pub uid_label: &'static str,
+}
+
 /// A kind of job. Implementations are unit structs that only read and build values. Patches are RFC 7386 merge patches of
 /// the whole object which carry `metadata.uid` and `metadata.resourceVersion`.
-pub trait JobKind {
+pub trait JobKind: 'static {
     /// The API type.
-    type Object;
+    type Object: Serialize + DeserializeOwned;
     /// Name of the integration in Kueue's configuration.
     const FRAMEWORK: &'static str;
     /// API group.
@@ -30,10 +45,28 @@ pub trait JobKind {
     /// Kind.
     const KIND: &'static str;
 
+    /// Who reports events about its jobs: Kueue's name.
+    const REPORTER: &'static str;
+    /// Label by which pods name the uid of their job.
+    const UID_LABEL: &'static str;
+    /// The same for those who do not know the kind.
+    const INFO: &'static JobInfo = &JobInfo {
+        api_version: Self::API_VERSION,
+        kind: Self::KIND,
+        reporter: Self::REPORTER,
+        uid_label: Self::UID_LABEL,
+    };
+
     /// Metadata of a job.
     fn metadata(job: &Self::Object) -> &ObjectMeta;
     /// Suspended, and its template is as the user wrote it. A job whose stop is under way is not.
-    fn is_suspended(job: &Self::Object) -> bool;
+    fn is_suspended(job: &Self::Object) -> bool {
+        Self::has_suspend(job) && !is_stopping(Self::metadata(job))
+    }
+    /// Suspended in its spec, whatever is left in its templates.
+    fn has_suspend(job: &Self::Object) -> bool;
+    /// A template carries what a start has put there.
+    fn is_placed(job: &Self::Object) -> bool;
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
     /// Its controller has taken note of a stop after a start, and no pod is left. Before that, a quiet status may only be
@@ -74,8 +107,6 @@ pub trait JobKind {
     /// A status patch that must come before the template may change, if one is needed. Only right once the job is no
     /// longer active.
     fn unlock_patch(job: &Self::Object) -> Option<Value>;
-    /// A suspended job still has a template changed by Berth. `original` is what the Workload stores.
-    fn needs_restore(job: &Self::Object, original: &[TemplateParts]) -> bool;
     /// Gives the job back what the user wrote; `None` when it has it.
     fn restore_patch(job: &Self::Object, original: &[TemplateParts]) -> Option<Value>;
     /// Starts the job with its placements in one write.
@@ -83,6 +114,11 @@ pub trait JobKind {
     /// # Errors
     /// [`PlacementError`]: the job can never start as it was admitted.
     fn start_patch(job: &Self::Object, placements: &[Placement]) -> Result<Value, PlacementError>;
+}
+
+/// A stop is under way: what a start has put into the templates is still to be taken back.
+pub(crate) fn is_stopping(metadata: &ObjectMeta) -> bool {
+    annotation(metadata, labels::STOPPING) == Some("true")
 }
 
 /// A non-empty label.

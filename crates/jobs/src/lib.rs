@@ -22,6 +22,7 @@ mod placement;
 mod pod_set;
 mod priority;
 mod requests;
+mod state;
 mod template;
 pub mod training;
 mod transform;
@@ -31,7 +32,9 @@ pub use admission::{DEFAULT_NAME, Defaults, Facts, job_defaults, validate_job, v
 pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
 pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
-pub use kind::{Finish, JobKind, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class};
+pub use kind::{
+    Finish, JobInfo, JobKind, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class,
+};
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, workload_needs};
@@ -40,6 +43,7 @@ pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};
 pub use priority::{EffectivePriority, effective_priority};
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
+pub use state::{AnyJob, JobState};
 pub use template::TemplateParts;
 pub use transform::Transformation;
 pub use unsupported::{unsupported_metadata, unsupported_template, unsupported_workload};

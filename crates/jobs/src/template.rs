@@ -69,6 +69,13 @@ impl TemplateParts {
     }
 }
 
+/// Whether a template shows the marks that starting a job leaves on it.
+pub(crate) fn is_placed(template: &PodTemplateSpec) -> bool {
+    let Some(metadata) = &template.metadata else { return false };
+    let has = |map: &Option<BTreeMap<String, String>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));
+    has(&metadata.labels, labels::POD_SET) || has(&metadata.annotations, labels::WORKLOAD)
+}
+
 fn put<T: Serialize>(object: &mut Map<String, Value>, key: &str, value: &T, empty: bool) {
     if !empty && let Ok(value) = serde_json::to_value(value) {
         object.insert(key.to_owned(), value);

@@ -153,16 +153,16 @@ const fn verb_of(request: &Request) -> Verb {
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
-        Request::ProbePods { controller_uid } => {
-            let selector = encoded(&format!("batch.kubernetes.io/controller-uid={controller_uid}"));
+        Request::ProbePods { label, uid } => {
+            let selector = encoded(&format!("{label}={uid}"));
             let fields = encoded("status.phase!=Succeeded,status.phase!=Failed");
             let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
             return http::Request::builder()
                 .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit=1"))
                 .body(Body::empty());
         }
-        Request::FindStuckPods { controller_uid } => {
-            let selector = encoded(&format!("batch.kubernetes.io/controller-uid={controller_uid}"));
+        Request::FindStuckPods { label, uid } => {
+            let selector = encoded(&format!("{label}={uid}"));
             let fields = encoded("spec.nodeName=,status.phase=Pending");
             let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
             return http::Request::builder()

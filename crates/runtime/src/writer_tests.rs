@@ -125,7 +125,13 @@ async fn pods_without_a_node_are_found() {
             {"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}},
         {"metadata":{"name":"new"}}]}"#;
     let (_sender, finder) = writer(answering(200, body, Arc::clone(&seen)), LEADING);
-    let ask = || write(Kind::Workload, "ns", Request::FindStuckPods { controller_uid: "u-1".into() });
+    let ask = || {
+        write(
+            Kind::Workload,
+            "ns",
+            Request::FindStuckPods { label: "batch.kubernetes.io/controller-uid", uid: "u-1".into() },
+        )
+    };
     let stuck = StuckPod { pod_set: "main".into(), message: "0/3 nodes are available".into() };
     assert_eq!(finder.perform(&ask()).await, Outcome::Stuck(vec![stuck]));
     let path = "/api/v1/namespaces/ns/pods?labelSelector=batch.kubernetes.io%2Fcontroller-uid%3Du-1\

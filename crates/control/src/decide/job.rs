@@ -1,4 +1,4 @@
-//! What happens to a Job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
+//! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
 //! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`.
 
 mod stop;
@@ -6,21 +6,17 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_jobs::{AdmittedAs, BatchJob, JobKind, Placement, Priority, Standing, TemplateParts};
+use berth_jobs::{AdmittedAs, JobState, Placement, Priority, Standing};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
 use super::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
-use crate::job_view::JobView;
 use crate::status::find;
-use crate::view::{Name, WorkloadView};
-use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
-
-const REPORTER: &str = "batch/job-kueue-controller";
+use crate::view::WorkloadView;
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
 /// Why no Workload can be made of a job.
 enum Unbuilt {
@@ -33,21 +29,24 @@ enum Unbuilt {
 /// A job with what is decided about it.
 struct Case<'a> {
     control: &'a Control,
-    name: &'a Name,
-    view: &'a JobView,
-    job: &'a Job,
+    key: &'a ObjectKey,
+    job: &'a JobState,
     now: Timestamp,
 }
 
-/// Decides about one Job.
-pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
-    let Some(view) = control.view.jobs.get(name) else { return Decision::Done };
-    let case = Case { control, name, view, job: &view.job, now };
-    if view.job.metadata.deletion_timestamp.is_some() || !case.managed() {
+fn object(workload: &WorkloadView) -> ObjectKey {
+    key(Kind::Workload, &workload.key())
+}
+
+/// Decides about one job.
+pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
+    let Some(job) = control.view.jobs.get(key) else { return Decision::Done };
+    let case = Case { control, key, job, now };
+    if job.deleting || !case.managed() {
         return Decision::Done;
     }
-    let owned = control.view.workloads_of(&view.uid);
-    if owned.iter().any(|workload| control.flights.busy(&key(Kind::Workload, &workload.key()))) {
+    let owned = control.view.workloads_of(&job.uid);
+    if owned.iter().any(|workload| control.flights.busy(&object(workload))) {
         // A decision on a state that is about to change would be made twice.
         return Decision::Done;
     }
@@ -55,7 +54,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         // Whether it may run cannot be told: it goes on as it is.
         return Decision::Done;
     }
-    match berth_jobs::prebuilt_workload_name(&view.job.metadata) {
+    match &job.prebuilt_workload {
         Some(prebuilt) => case.prebuilt(prebuilt),
         None => case.ordinary(&owned),
     }
@@ -63,21 +62,21 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 
 impl Case<'_> {
     fn managed(&self) -> bool {
-        let Some(labels) = self.control.view.namespaces.get(&self.name.0) else { return false };
+        let Some(labels) = self.control.view.namespaces.get(&self.key.namespace) else { return false };
         if !deltas::matches(&self.control.settings.managed_namespaces, labels) {
             return false;
         }
-        berth_jobs::queue_name(&self.job.metadata).is_some() || self.control.settings.manage_jobs_without_queue_name
+        self.job.queue_name.is_some() || self.control.settings.manage_jobs_without_queue_name
     }
 
     fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
         Notice {
-            key: key(Kind::Job, self.name),
-            uid: self.view.uid.clone(),
+            key: self.key.clone(),
+            uid: self.job.uid.clone(),
             event_type,
             reason: reason.to_owned(),
             message,
-            reporter: REPORTER,
+            reporter: self.job.info.reporter,
         }
     }
 
@@ -85,40 +84,31 @@ impl Case<'_> {
     fn write(&self, purpose: Purpose, subresource: Subresource, body: Value, notices: Vec<Notice>) -> Decision {
         Decision::write(Draft {
             purpose,
-            key: key(Kind::Job, self.name),
+            key: self.key.clone(),
             request: Request::Merge { manager: "kueue", subresource, body },
-            based_on: self.view.version(),
+            based_on: self.job.version,
             notices,
         })
     }
 
-    /// Suspended in the spec, whatever is left in the template.
-    fn suspended(&self) -> bool {
-        self.job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false)
-    }
-
-    /// The template carries what a start has put there.
-    fn placed(&self) -> bool {
-        self.job.spec.as_ref().is_some_and(|spec| TemplateParts::of(&spec.template, 0).is_placed())
-    }
-
     fn suspend(&self, why: &str) -> Decision {
         let notice = self.notice(EventType::Normal, "Stopped", why.to_owned());
-        let body = if self.placed() { BatchJob::stop_patch(self.job) } else { BatchJob::suspend_patch(self.job) };
+        let Some(job) = self.job.whole() else { return Decision::Done };
+        let body = if self.job.placed { job.stop_patch() } else { job.suspend_patch() };
         self.write(Purpose::SuspendJob, Subresource::None, body, vec![notice])
     }
 
     fn prebuilt(&self, name: &str) -> Decision {
-        let found = self.control.view.workloads.get(&(self.name.0.clone(), name.to_owned()));
+        let found = self.control.view.workloads.get(&(self.key.namespace.clone(), name.to_owned()));
         let Some(workload) = found else {
-            return if self.suspended() {
+            return if self.job.suspended {
                 Decision::Done
             } else {
                 self.suspend("Missing Workload; unable to restore pod templates")
             };
         };
         match &workload.owner {
-            Some(owner) if owner.uid == self.view.uid => self.with_workload(workload),
+            Some(owner) if owner.uid == self.job.uid => self.with_workload(workload),
             Some(_) => Decision::Done,
             None => self.adopt(workload),
         }
@@ -126,9 +116,9 @@ impl Case<'_> {
 
     fn adopt(&self, workload: &WorkloadView) -> Decision {
         let body = json!({"metadata": {
-            "labels": {"kueue.x-k8s.io/job-uid": self.view.uid},
+            "labels": {"kueue.x-k8s.io/job-uid": self.job.uid},
             "ownerReferences": [{
-                "apiVersion": BatchJob::API_VERSION, "kind": BatchJob::KIND, "name": self.name.1, "uid": self.view.uid,
+                "apiVersion": self.job.info.api_version, "kind": self.job.info.kind, "name": self.key.name, "uid": self.job.uid,
                 "controller": true, "blockOwnerDeletion": true,
             }],
         }});
@@ -153,15 +143,15 @@ impl Case<'_> {
     /// Whether a Workload still says what the job asks for.
     fn same(&self, workload: &WorkloadView) -> bool {
         // A job that is over can no longer change, and its template may have been let go (`View::shed_job`).
-        if workload.is("Finished") || BatchJob::finished(self.job).is_some() {
+        if workload.is("Finished") || self.job.finished.is_some() {
             return true;
         }
-        if workload.max_execution_seconds != berth_jobs::max_execution_seconds(&self.job.metadata) {
+        if workload.max_execution_seconds != self.job.max_execution_seconds {
             return false;
         }
         // What cannot be read now keeps the Workload it has.
-        let Some(digests) = self.view.asked() else { return true };
-        if self.suspended() && !workload.reserved() && !workload.is("Evicted") && !self.placed() {
+        let Some(digests) = self.job.asked() else { return true };
+        if self.job.suspended && !workload.reserved() && !workload.is("Evicted") && !self.job.placed {
             // Nothing of ours is in the template: what differs is the user's edit.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
@@ -172,7 +162,7 @@ impl Case<'_> {
         let standing = Standing {
             admitted_counts: counts.as_ref(),
             admitted: workload.is("Admitted"),
-            suspended: self.suspended(),
+            suspended: self.job.suspended,
         };
         berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
     }
@@ -181,7 +171,7 @@ impl Case<'_> {
         let message = format!("Deleted not matching Workload: {}/{}", workload.namespace, workload.name);
         Decision::write(Draft {
             purpose: Purpose::DeleteWorkload,
-            key: key(Kind::Workload, &workload.key()),
+            key: object(workload),
             request: Request::Delete { uid: workload.uid.clone() },
             based_on: 0,
             notices: vec![self.notice(EventType::Normal, "DeletedWorkload", message)],
@@ -189,7 +179,7 @@ impl Case<'_> {
     }
 
     fn without_match(&self, other: &WorkloadView) -> Decision {
-        if !self.suspended() {
+        if !self.job.suspended {
             return self.suspend("No matching Workload; restoring pod templates according to existent Workload");
         }
         if other.reserved() {
@@ -217,10 +207,10 @@ impl Case<'_> {
         if let Some(leaving) = owned.iter().find(|workload| workload.deleting) {
             return self.leaving(leaving);
         }
-        if BatchJob::finished(self.job).is_some() {
+        if self.job.finished.is_some() {
             return Decision::Done;
         }
-        if !self.suspended() {
+        if !self.job.suspended {
             return self.suspend("Missing Workload; unable to restore pod templates");
         }
         if self.control.flights.creations_full() {
@@ -238,8 +228,9 @@ impl Case<'_> {
             map.insert("kind".into(), "Workload".into());
             map.remove("status");
         }
-        let object = key(Kind::Workload, &(self.name.0.clone(), name.clone()));
-        let message = format!("Created Workload: {}/{name}", self.name.0);
+        let namespace = &self.key.namespace;
+        let object = key(Kind::Workload, &(namespace.clone(), name.clone()));
+        let message = format!("Created Workload: {namespace}/{name}");
         Decision::write(Draft {
             purpose: Purpose::CreateWorkload,
             key: object,
@@ -251,14 +242,14 @@ impl Case<'_> {
 
     /// The Workload is being deleted: the job stops, then the Workload may go.
     fn leaving(&self, workload: &WorkloadView) -> Decision {
-        let finished = BatchJob::finished(self.job).is_some();
-        if !self.suspended() && !finished {
+        let finished = self.job.finished.is_some();
+        if !self.job.suspended && !finished {
             return self.suspend("Workload is deleted");
         }
         if !finished && let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        if has_finalizer(workload) && (finished || !BatchJob::is_active(self.job)) {
+        if has_finalizer(workload) && (finished || !self.job.active) {
             return Decision::write(remove_finalizer(workload));
         }
         Decision::Done
@@ -266,12 +257,12 @@ impl Case<'_> {
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
         if workload.is("Finished") {
-            let done = has_finalizer(workload) && BatchJob::finished(self.job).is_some()
-                || workload.deleting && has_finalizer(workload);
+            let done =
+                has_finalizer(workload) && self.job.finished.is_some() || workload.deleting && has_finalizer(workload);
             if done {
                 return Decision::write(remove_finalizer(workload));
             }
-            if BatchJob::finished(self.job).is_none() && !self.suspended() {
+            if self.job.finished.is_none() && !self.job.suspended {
                 return self.suspend("Workload is finished");
             }
             return Decision::Done;
@@ -279,7 +270,7 @@ impl Case<'_> {
         if workload.deleting {
             return self.leaving(workload);
         }
-        if let Some(end) = BatchJob::finished(self.job) {
+        if let Some(end) = &self.job.finished {
             return self.finish(workload, end.success, &end.message);
         }
         if let Some(decision) = self.reclaimable(workload) {
@@ -288,7 +279,7 @@ impl Case<'_> {
         if workload.is("Evicted") {
             return self.stop(workload);
         }
-        if self.suspended() { self.waiting(workload) } else { self.running(workload) }
+        if self.job.suspended { self.waiting(workload) } else { self.running(workload) }
     }
 
     fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
@@ -300,10 +291,10 @@ impl Case<'_> {
     }
 
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
-        if !workload.reserved() || self.suspended() {
+        if !workload.reserved() || self.job.suspended {
             return None;
         }
-        let wanted = BatchJob::reclaimable_pods(self.job);
+        let wanted = &self.job.reclaimable;
         let old = &workload.status.reclaimable_pods;
         let grown = wanted.iter().any(|pods| {
             let before = old.iter().find(|old| old.name == pods.name).map_or(0, |old| old.count);
@@ -318,7 +309,7 @@ impl Case<'_> {
         }
         Some(Decision::write(Draft {
             purpose: Purpose::SetReclaimable,
-            key: key(Kind::Workload, &workload.key()),
+            key: object(workload),
             request: Request::Apply {
                 manager: "kueue-reclaimable-pods",
                 subresource: Subresource::Status,
@@ -337,11 +328,11 @@ impl Case<'_> {
         if !(workload.is("Admitted") && workload.reserved()) {
             return self.restore(workload).unwrap_or_else(|| self.follow_queue(workload));
         }
-        if !BatchJob::is_suspended(self.job) {
+        if !self.job.is_suspended() {
             // A stop is under way: it is brought to its end first.
             return self.restore(workload).unwrap_or(Decision::Done);
         }
-        if !BatchJob::may_change_template(self.job) {
+        if !self.job.may_change_template {
             return self.unlock();
         }
         let Some(admission) = &workload.status.admission else { return Decision::Done };
@@ -357,7 +348,8 @@ impl Case<'_> {
                 Placement::of(set, count, about, &workload.status.admission_checks, flavor)
             })
             .collect();
-        match placements.and_then(|placements| BatchJob::start_patch(self.job, &placements)) {
+        let Some(job) = self.job.whole() else { return Decision::Done };
+        match placements.and_then(|placements| job.start_patch(&placements)) {
             Ok(body) => {
                 let notice = self.notice(EventType::Normal, "Started", format!("Admitted by clusterQueue {queue}"));
                 self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
@@ -370,7 +362,7 @@ impl Case<'_> {
 
     /// A pending Workload follows its job to another queue and other capacity tiers; any Workload follows the priority of its job's class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
-        let queue = berth_jobs::queue_name(&self.job.metadata).unwrap_or_default();
+        let queue = self.job.queue_name.as_deref().unwrap_or_default();
         let priority = self.priority();
         let same_priority = priority
             .as_ref()
@@ -394,9 +386,9 @@ impl Case<'_> {
 
     /// The capacity tiers that the job names, where a pending Workload says something else: null to take them away.
     fn new_tiers(&self, workload: &WorkloadView) -> Option<Value> {
-        let named = self.job.metadata.annotations.as_ref().and_then(|all| all.get(api::labels::CAPACITY_TIERS));
-        let known = workload.tiers.as_ref().map(|wish| &wish.text);
-        let follows = named.is_some() || berth_jobs::prebuilt_workload_name(&self.job.metadata).is_none();
+        let named = self.job.annotation(api::labels::CAPACITY_TIERS);
+        let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
+        let follows = named.is_some() || self.job.prebuilt_workload.is_none();
         (follows && !workload.reserved() && named != known).then(|| named.map_or(Value::Null, |text| json!(text)))
     }
 
@@ -408,7 +400,7 @@ impl Case<'_> {
             return Decision::Write(draft);
         }
         let Some(_) = &self.control.settings.wait_for_pods_ready else { return Decision::Done };
-        let ready = BatchJob::pods_ready(self.job);
+        let ready = self.job.ready;
         let old = find(&workload.status.conditions, "PodsReady");
         let was = old.is_some_and(|condition| condition.status == "True");
         let started = old.is_some_and(|condition| {
@@ -428,11 +420,11 @@ impl Case<'_> {
     /// Priority value and class of the job, or the name of a class that does not exist yet.
     fn priority(&self) -> Result<Priority, String> {
         let view = &self.control.view;
-        if let Some(class) = berth_jobs::workload_priority_class(&self.job.metadata) {
+        if let Some(class) = self.job.workload_priority_class.as_deref() {
             let value = view.workload_priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
             return Ok(Priority::of_workload_class(class, value));
         }
-        if let Some(class) = BatchJob::pod_priority_class(self.job) {
+        if let Some(class) = self.job.pod_priority_class.as_deref() {
             let (value, _) = view.priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
             return Ok(Priority::of_pod_class(class, value));
         }
@@ -454,9 +446,8 @@ impl Case<'_> {
 
     fn build(&self) -> Result<api::Workload, Unbuilt> {
         let priority = self.priority().map_err(Unbuilt::NoClass)?;
-        let job = self.view.whole();
-        let sets = BatchJob::pod_sets(&job).map_err(Unbuilt::Invalid)?;
-        let copied = &self.control.settings.label_keys_to_copy;
-        Ok(berth_jobs::build_workload::<BatchJob>(&job, sets, priority, copied))
+        let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
+        let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
+        Ok(job.workload(sets, priority, &self.control.settings.label_keys_to_copy))
     }
 }

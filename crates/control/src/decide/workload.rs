@@ -109,9 +109,7 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
 
 /// A field of the job itself that decides and that Berth does not act on.
 fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
-    let owner = workload.owner.as_ref().filter(|owner| owner.kind == "Job")?;
-    let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()))?;
-    job.unsupported.clone()
+    control.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
 }
 
 /// Decides about one Workload.
@@ -161,13 +159,9 @@ fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<
             }))
         });
     };
-    if owner.kind != "Job" {
-        return None;
-    }
-    let job = control.view.jobs.get(&(workload.namespace.clone(), owner.name.clone()));
-    let there = job.is_some_and(|job| {
-        job.uid == owner.uid && !(job.job.metadata.deletion_timestamp.is_some() && workload.deleting)
-    });
+    let kind = Kind::of_job(&owner.kind)?;
+    let job = control.view.job_of(workload);
+    let there = job.is_some_and(|job| !(job.deleting && workload.deleting));
     if there {
         return None;
     }
@@ -179,7 +173,7 @@ fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<
         return Some(Decision::write(Draft {
             purpose: Purpose::ProbePods,
             key: key(Kind::Workload, &workload.key()),
-            request: Request::ProbePods { controller_uid: owner.uid.clone() },
+            request: Request::ProbePods { label: kind.uid_label(), uid: owner.uid.clone() },
             based_on: 0,
             notices: Vec::new(),
         }));
@@ -270,11 +264,8 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
         return Decision::Wait(due);
     }
     let message = "Deleted deactivated workload due to elapsed retention".to_owned();
-    let (purpose, object, uid) = match workload.owner.as_ref().filter(|owner| owner.kind == "Job") {
-        Some(owner) => {
-            let job = (workload.namespace.clone(), owner.name.clone());
-            (Purpose::DeleteJob, key(Kind::Job, &job), owner.uid.clone())
-        }
+    let (purpose, object, uid) = match workload.job().zip(workload.owner.as_ref()) {
+        Some((job, owner)) => (Purpose::DeleteJob, job, owner.uid.clone()),
         None => (Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), workload.uid.clone()),
     };
     Decision::write(Draft {

@@ -64,14 +64,14 @@ impl Control {
 /// Looks after a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
-    let Some(view) = control.job_of(workload) else { return Decision::Done };
-    if Pods::of(view) != Pods::Lacking {
+    let Some(job) = control.view.job_of(workload) else { return Decision::Done };
+    if Pods::of(job) != Pods::Lacking {
         // The job's next change brings us back.
         return Decision::Done;
     }
     let rungs = rungs(control, workload);
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
-    let lost = control.ladder.lost.get(&view.uid).copied();
+    let lost = control.ladder.lost.get(&job.uid).copied();
     let since = lost.map_or(admitted, |lost| lost.max(admitted));
     let due = since.checked_add(SignedDuration::from_millis(patience)).unwrap_or(since);
     if due > now {
@@ -81,7 +81,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         Decision::write(Draft {
             purpose: Purpose::FindStuckPods,
             key: key(Kind::Workload, &workload.key()),
-            request: Request::FindStuckPods { controller_uid: view.uid.clone() },
+            request: Request::FindStuckPods { label: job.info.uid_label, uid: job.uid.clone() },
             based_on: 0,
             notices: Vec::new(),
         })

@@ -219,15 +219,15 @@ impl Cluster {
                 self.put(write.key.kind, body.clone());
                 return Outcome::Applied { resource_version: self.version.to_string() };
             }
-            Request::ProbePods { controller_uid } => {
+            Request::ProbePods { uid: controller_uid, .. } => {
                 return if self.pods_left.contains(controller_uid) {
                     Outcome::Busy(500)
                 } else {
                     Outcome::Applied { resource_version: String::new() }
                 };
             }
-            Request::FindStuckPods { controller_uid } => {
-                let uid = json!(controller_uid);
+            Request::FindStuckPods { uid, .. } => {
+                let uid = json!(uid);
                 let job = self.objects.values().find(|object| object["metadata"]["uid"] == uid);
                 let stuck = job.is_some_and(|job| self.without_nodes.iter().any(|flavor| is_on(job, flavor)));
                 let pod = || StuckPod { pod_set: "main".into(), message: "0/9 nodes are available".into() };

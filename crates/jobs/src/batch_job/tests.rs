@@ -37,6 +37,10 @@ fn parts(job: &Job) -> Vec<TemplateParts> {
     sets.iter().map(|set| TemplateParts::of(&set.template, set.effective_count())).collect()
 }
 
+fn needs_restore(job: &Job, original: &[TemplateParts]) -> bool {
+    crate::JobState::read::<BatchJob>(job, None).needs_restore(original)
+}
+
 fn placement(count: i32) -> Placement {
     let pairs = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     Placement {
@@ -70,7 +74,7 @@ fn a_start_is_one_patch_and_a_restore_takes_all_of_it_back() {
     for template in templates() {
         let before = job(json!({}), json!({"suspend": true, "template": template}), json!({}));
         let original = parts(&before);
-        assert!(!BatchJob::needs_restore(&before, &original));
+        assert!(!needs_restore(&before, &original));
         let start = BatchJob::start_patch(&before, &[placement(4)]).expect("patch");
         assert_eq!(start["metadata"], json!({"uid": "u", "resourceVersion": "5"}));
         assert_eq!(start["spec"]["suspend"], json!(false));
@@ -81,7 +85,7 @@ fn a_start_is_one_patch_and_a_restore_takes_all_of_it_back() {
 
         let stopping = patched(&running, &BatchJob::stop_patch(&running));
         assert!(!BatchJob::is_suspended(&stopping), "not before it is restored");
-        assert!(BatchJob::needs_restore(&stopping, &original));
+        assert!(needs_restore(&stopping, &original));
         let restore = BatchJob::restore_patch(&stopping, &original).expect("patch");
         let after = patched(&stopping, &restore);
         assert_eq!(stored(&after), stored(&before), "template {template}");
@@ -165,11 +169,11 @@ fn a_job_suspended_by_hand_is_restored_too_but_the_users_edits_are_kept() {
         json!({"suspend": true, "template": {"metadata": {"labels": {labels::POD_SET: "main"}}}}),
         json!({}),
     );
-    assert!(BatchJob::needs_restore(&by_hand, &original));
+    assert!(needs_restore(&by_hand, &original));
     let edited = with_status(json!({"suspend": true, "template": {"spec": {"nodeSelector": {"a": "b"}}}}), json!({}));
-    assert!(!BatchJob::needs_restore(&edited, &original));
+    assert!(!needs_restore(&edited, &original));
     let running = with_status(json!({"template": {"metadata": {"labels": {labels::POD_SET: "main"}}}}), json!({}));
-    assert!(!BatchJob::needs_restore(&running, &original));
+    assert!(!needs_restore(&running, &original));
 }
 
 #[test]

@@ -1,16 +1,14 @@
 //! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
 
-use berth_jobs::{BatchJob, JobKind};
 use jiff::SignedDuration;
 
-use super::Case;
-use crate::core::key;
+use super::{Case, object};
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::{RECLAIMED, STOCK_OUT};
 use crate::status::{find, since};
 use crate::view::WorkloadView;
-use crate::write::{Kind, Purpose, Request, Subresource};
+use crate::write::{Purpose, Request, Subresource};
 
 /// Time in which the job controller takes note of a start, or never will because the stop overtook it.
 const UNSEEN_START_SECONDS: i64 = 3;
@@ -18,7 +16,7 @@ const UNSEEN_START_SECONDS: i64 = 3;
 impl Case<'_> {
     /// Evicted: suspend, give the user's template back, and when the pods are gone release the quota.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
-        if !self.suspended() {
+        if !self.job.suspended {
             let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
             return self.suspend(&message.unwrap_or_default());
         }
@@ -37,16 +35,16 @@ impl Case<'_> {
     /// more. A job that is stopped right after its start may have pods of which its status does not know yet (invariant
     /// L4): unless its controller was seen to take note of both, its pods are asked for after a while.
     pub(super) fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
-        if BatchJob::is_active(self.job) {
+        if self.job.active {
             return Some(Decision::Done);
         }
-        let known = self.control.at_rest.contains(&self.view.uid) || self.control.pods_gone.contains(&workload.uid);
-        if known || !self.placed() || !workload.reserved() {
+        let known = self.control.at_rest.contains(&self.job.uid) || self.control.pods_gone.contains(&workload.uid);
+        if known || !self.job.placed || !workload.reserved() {
             return None;
         }
-        if BatchJob::has_seen_start(self.job) {
+        if self.job.seen_start {
             // The controller writes the end of the stop into the job's status; that brings us back.
-            return (!BatchJob::has_come_to_rest(self.job)).then_some(Decision::Done);
+            return (!self.job.at_rest).then_some(Decision::Done);
         }
         let conditions = &workload.status.conditions;
         let last = since(conditions, "Admitted", "True").max(since(conditions, "Evicted", "True"))?;
@@ -56,8 +54,8 @@ impl Case<'_> {
         }
         Some(Decision::write(Draft {
             purpose: Purpose::ProbePods,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::ProbePods { controller_uid: self.view.uid.clone() },
+            key: object(workload),
+            request: Request::ProbePods { label: self.job.info.uid_label, uid: self.job.uid.clone() },
             based_on: 0,
             notices: Vec::new(),
         }))
@@ -65,23 +63,23 @@ impl Case<'_> {
 
     /// The next step towards the user's template, `None` when it is as the user wrote it.
     pub(super) fn restore(&self, workload: &WorkloadView) -> Option<Decision> {
-        if !BatchJob::needs_restore(self.job, &workload.shape.originals) {
+        if !self.job.needs_restore(&workload.shape.originals) {
             return None;
         }
-        if BatchJob::is_active(self.job) {
+        if self.job.active {
             // The template may change only when no pod is left; the job's own change brings us back.
             return Some(Decision::Done);
         }
-        if !BatchJob::may_change_template(self.job) {
+        if !self.job.may_change_template {
             return Some(self.unlock());
         }
-        let body = BatchJob::restore_patch(self.job, &workload.shape.originals)?;
+        let body = self.job.whole()?.restore_patch(&workload.shape.originals)?;
         Some(self.write(Purpose::RestoreTemplate, Subresource::None, body, Vec::new()))
     }
 
     /// Makes the template changeable; without such a step the job's own change is waited for.
     pub(super) fn unlock(&self) -> Decision {
-        match BatchJob::unlock_patch(self.job) {
+        match self.job.whole().and_then(|job| job.unlock_patch()) {
             Some(body) => self.write(Purpose::ClearStartTime, Subresource::Status, body, Vec::new()),
             None => Decision::Done,
         }

@@ -1,0 +1,275 @@
+//! A job of any kind as control remembers it: what is asked of it again and again at hand, all of it packed as JSON, which
+//! takes a tenth of the memory and is read only to make a Workload or a patch.
+
+use crate::build::{Priority, build_workload};
+use crate::equivalence::PodSetDigest;
+use crate::kind::{
+    Finish, JobInfo, JobKind, is_stopping, max_execution_seconds, prebuilt_workload_name, queue_name,
+    workload_priority_class,
+};
+use crate::placement::{Placement, PlacementError};
+use crate::template::TemplateParts;
+use berth_api::{PodSet, ReclaimablePod, Workload};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// What one state of a job says.
+#[derive(Clone, Debug)]
+pub struct JobState {
+    /// Names of its kind.
+    pub info: &'static JobInfo,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`, 0 when it has none.
+    pub version: u64,
+    /// Being deleted.
+    pub deleting: bool,
+    /// LocalQueue that governs it.
+    pub queue_name: Option<Box<str>>,
+    /// Name of the Workload that was made for it beforehand.
+    pub prebuilt_workload: Option<Box<str>>,
+    /// WorkloadPriorityClass; it wins over the pods' PriorityClass.
+    pub workload_priority_class: Option<Box<str>>,
+    /// PriorityClass of its pods.
+    pub pod_priority_class: Option<Box<str>>,
+    /// Maximum execution time in seconds.
+    pub max_execution_seconds: Option<i32>,
+    /// Suspended in its spec, whatever is left in its templates.
+    pub suspended: bool,
+    /// Its stop is under way: its templates are not yet as the user wrote them.
+    pub stopping: bool,
+    /// A template carries what a start has put there.
+    pub placed: bool,
+    /// Pods run or terminate.
+    pub active: bool,
+    /// See [`JobKind::has_come_to_rest`].
+    pub at_rest: bool,
+    /// See [`JobKind::has_seen_start`].
+    pub seen_start: bool,
+    /// All pods are ready or have succeeded.
+    pub ready: bool,
+    /// The API server accepts changes of the templates now.
+    pub may_change_template: bool,
+    /// How it ended, when it did.
+    pub finished: Option<Box<Finish>>,
+    /// Pods per pod set that will not run again.
+    pub reclaimable: Vec<ReclaimablePod>,
+    /// The field that decides whether or where it may run and that Berth does not act on.
+    pub unsupported: Option<Box<str>>,
+    generation: i64,
+    annotations: Box<[(Box<str>, Box<str>)]>,
+    /// What it asks for, kept where that is asked for often, as it costs a walk over the templates. The inner `None` is a
+    /// job that cannot be read.
+    asked: Option<Option<Arc<[PodSetDigest]>>>,
+    packed: Option<Box<str>>,
+    open: fn(&str) -> Option<Box<dyn AnyJob>>,
+}
+
+impl JobState {
+    /// What a job of kind `K` says, in place of its older state.
+    #[must_use]
+    pub fn read<K: JobKind>(job: &K::Object, older: Option<&Self>) -> Self {
+        let metadata = K::metadata(job);
+        let mut state = Self {
+            info: K::INFO,
+            uid: metadata.uid.clone().unwrap_or_default(),
+            version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            queue_name: queue_name(metadata).map(Into::into),
+            prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),
+            workload_priority_class: workload_priority_class(metadata).map(Into::into),
+            pod_priority_class: K::pod_priority_class(job).map(Into::into),
+            max_execution_seconds: max_execution_seconds(metadata),
+            suspended: K::has_suspend(job),
+            stopping: is_stopping(metadata),
+            placed: K::is_placed(job),
+            active: K::is_active(job),
+            at_rest: K::has_come_to_rest(job),
+            seen_start: K::has_seen_start(job),
+            ready: K::pods_ready(job),
+            may_change_template: K::may_change_template(job),
+            finished: K::finished(job).map(Box::new),
+            reclaimable: K::reclaimable_pods(job),
+            unsupported: K::unsupported(job).map(Into::into),
+            generation: metadata.generation.unwrap_or_default(),
+            annotations: pairs(metadata),
+            asked: None,
+            packed: serde_json::to_string(job).ok().map(Into::into),
+            open: open::<K>,
+        };
+        let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
+        state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
+        state
+    }
+
+    /// The pod sets follow from the spec, which a generation fixes, and from annotations.
+    fn asks_as(&self, newer: &Self) -> bool {
+        let settled = newer.generation > 0 && self.generation == newer.generation;
+        settled && self.uid == newer.uid && self.annotations == newer.annotations
+    }
+
+    /// An annotation.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        let (_, value) = self.annotations.iter().find(|(have, _)| **have == *key)?;
+        Some(value)
+    }
+
+    /// Suspended, and its templates are as the user wrote them.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.suspended && !self.stopping
+    }
+
+    /// A suspended job still has a template changed by Berth. `original` is what the Workload stores.
+    #[must_use]
+    pub fn needs_restore(&self, original: &[TemplateParts]) -> bool {
+        self.suspended && (self.stopping || (self.placed && !original.iter().any(TemplateParts::is_placed)))
+    }
+
+    /// What it asks for, `None` when that cannot be read.
+    #[must_use]
+    pub fn asked(&self) -> Option<Cow<'_, [PodSetDigest]>> {
+        match &self.asked {
+            Some(known) => known.as_deref().map(Cow::Borrowed),
+            None => asked(self.whole()?.pod_sets()).map(|digests| Cow::Owned(digests.to_vec())),
+        }
+    }
+
+    /// The job itself, to make a Workload or a patch of it; `None` once it was let go.
+    #[must_use]
+    pub fn whole(&self) -> Option<Box<dyn AnyJob>> {
+        (self.open)(self.packed.as_deref()?)
+    }
+
+    /// Lets go of the job itself: it can neither start nor change again.
+    pub fn shed(&mut self) {
+        self.packed = None;
+        self.asked = Some(None);
+    }
+}
+
+fn pairs(metadata: &ObjectMeta) -> Box<[(Box<str>, Box<str>)]> {
+    let all = metadata.annotations.iter().flatten();
+    all.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+}
+
+fn asked(sets: Result<Vec<PodSet>, String>) -> Option<Arc<[PodSetDigest]>> {
+    Some(sets.ok()?.iter().map(PodSetDigest::of).collect())
+}
+
+/// A job of any kind, unpacked: what [`JobKind`] says of the one kind that it is.
+pub trait AnyJob {
+    /// [`JobKind::pod_sets`].
+    ///
+    /// # Errors
+    /// See there.
+    fn pod_sets(&self) -> Result<Vec<PodSet>, String>;
+    /// [`build_workload`].
+    fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload;
+    /// [`JobKind::suspend_patch`].
+    fn suspend_patch(&self) -> Value;
+    /// [`JobKind::stop_patch`].
+    fn stop_patch(&self) -> Value;
+    /// [`JobKind::unlock_patch`].
+    fn unlock_patch(&self) -> Option<Value>;
+    /// [`JobKind::restore_patch`].
+    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value>;
+    /// [`JobKind::start_patch`].
+    ///
+    /// # Errors
+    /// See there.
+    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError>;
+}
+
+struct Unpacked<K: JobKind>(K::Object, PhantomData<K>);
+
+fn open<K: JobKind>(packed: &str) -> Option<Box<dyn AnyJob>> {
+    Some(Box::new(Unpacked::<K>(serde_json::from_str(packed).ok()?, PhantomData)))
+}
+
+impl<K: JobKind> AnyJob for Unpacked<K> {
+    fn pod_sets(&self) -> Result<Vec<PodSet>, String> {
+        K::pod_sets(&self.0)
+    }
+
+    fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload {
+        build_workload::<K>(&self.0, pod_sets, priority, copied)
+    }
+
+    fn suspend_patch(&self) -> Value {
+        K::suspend_patch(&self.0)
+    }
+
+    fn stop_patch(&self) -> Value {
+        K::stop_patch(&self.0)
+    }
+
+    fn unlock_patch(&self) -> Option<Value> {
+        K::unlock_patch(&self.0)
+    }
+
+    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value> {
+        K::restore_patch(&self.0, original)
+    }
+
+    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError> {
+        K::start_patch(&self.0, placements)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BatchJob;
+    use k8s_openapi::api::batch::v1::Job;
+    use serde_json::json;
+
+    fn job(generation: i64, image: &str, queue: &str) -> Job {
+        serde_json::from_value(json!({
+            "metadata": {"name": "j", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": generation,
+                "labels": {"kueue.x-k8s.io/queue-name": queue}, "annotations": {"a": "1", "empty": ""}},
+            "spec": {"suspend": true, "parallelism": 2, "template": {"spec": {
+                "containers": [{"name": "c", "image": image}], "priorityClassName": "high"}}},
+        }))
+        .expect("job")
+    }
+
+    #[test]
+    fn what_is_packed_comes_back() {
+        let state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
+        assert_eq!((state.version, state.queue_name.as_deref()), (7, Some("q")));
+        assert_eq!(state.pod_priority_class.as_deref(), Some("high"));
+        assert_eq!(
+            (state.annotation("a"), state.annotation("empty"), state.annotation("b")),
+            (Some("1"), Some(""), None)
+        );
+        let whole = state.whole().expect("packed");
+        assert_eq!(whole.pod_sets(), BatchJob::pod_sets(&job(1, "one", "q")));
+        assert_eq!(whole.suspend_patch(), BatchJob::suspend_patch(&job(1, "one", "q")));
+    }
+
+    #[test]
+    fn what_it_asks_for_is_read_once_per_generation() {
+        let first = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
+        let digests = |state: &JobState| state.asked().expect("readable").into_owned();
+        // The same generation cannot say something else: it is not looked at again.
+        let same = JobState::read::<BatchJob>(&job(1, "two", "q"), Some(&first));
+        assert_eq!(digests(&same), digests(&first));
+        let next = JobState::read::<BatchJob>(&job(2, "two", "q"), Some(&same));
+        assert_ne!(digests(&next), digests(&first));
+        let unqueued = JobState::read::<BatchJob>(&job(2, "two", ""), None);
+        assert_eq!(digests(&unqueued), digests(&next), "read when it is asked for");
+    }
+
+    #[test]
+    fn a_job_that_was_let_go_says_nothing() {
+        let mut state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
+        state.shed();
+        assert!(state.whole().is_none() && state.asked().is_none());
+    }
+}
