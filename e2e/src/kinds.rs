@@ -44,6 +44,8 @@ pub const LOCAL_QUEUE: Kind = kind(KUEUE, "LocalQueue", "localqueues", true);
 pub const WORKLOAD: Kind = kind(KUEUE, "Workload", "workloads", true);
 /// WorkloadPriorityClass.
 pub const WORKLOAD_PRIORITY_CLASS: Kind = kind(KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", false);
+/// QueuePolicy.
+pub const QUEUE_POLICY: Kind = kind("berth.dev/v1alpha1", "QueuePolicy", "queuepolicies", false);
 /// Job.
 pub const JOB: Kind = kind("batch/v1", "Job", "jobs", true);
 /// Pod.
@@ -60,6 +62,7 @@ const KINDS: &[Kind] = &[
     LOCAL_QUEUE,
     WORKLOAD,
     WORKLOAD_PRIORITY_CLASS,
+    QUEUE_POLICY,
     JOB,
     POD,
     NODE,

@@ -168,6 +168,20 @@ impl Job {
         self
     }
 
+    /// Adds an annotation to the Job.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Job {
+        self.object["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
+    /// Adds a label to its pods.
+    #[must_use]
+    pub fn pod_label(mut self, key: &str, value: &str) -> Job {
+        self.object["spec"]["template"]["metadata"]["labels"][key] = json!(value);
+        self
+    }
+
     /// Merges into the Job's spec.
     #[must_use]
     pub fn spec(mut self, more: &Value) -> Job {

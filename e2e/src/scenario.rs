@@ -337,7 +337,8 @@ impl Scenario<'_> {
         for queue in LOCAL_QUEUE.list(&self.client, &self.namespace).await? {
             LOCAL_QUEUE.delete(&self.client, &self.namespace, text(&queue, "/metadata/name")).await?;
         }
-        for kind in [CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR, kinds::WORKLOAD_PRIORITY_CLASS] {
+        let kinds = [kinds::QUEUE_POLICY, CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR, kinds::WORKLOAD_PRIORITY_CLASS];
+        for kind in kinds {
             for object in kind.list(&self.client, "").await? {
                 let name = text(&object, "/metadata/name");
                 if scope.holds(name) {

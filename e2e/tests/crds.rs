@@ -53,7 +53,7 @@ async fn applied_by_hand(plane: &ControlPlane) -> Result<()> {
         ensure!(again.contains("serverside-applied"), "{file}: {again}");
         count += 1;
     }
-    ensure!(count == 12, "{count} files in crds/");
+    ensure!(count == 13, "{count} files in crds/");
     kinds::apply_crds(&plane.client(), &folder).await?;
     let crds = plane.kubectl(&["get", "crds", "-o", "json"]).await?;
     let crds: Value = serde_json::from_str(&crds)?;

@@ -3,6 +3,24 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Node labels by which pods select a kind of capacity, on the clouds and with Karpenter. A policy that overrides selectors
+/// takes them out of a job, with the tolerations of taints of the same keys.
+pub const CAPACITY_SELECTORS: [&str; 10] = [
+    "berth.dev/capacity-tier",
+    "cloud.google.com/gke-preemptible",
+    "cloud.google.com/gke-spot",
+    "cloud.google.com/reservation-affinity",
+    "cloud.google.com/reservation-name",
+    "cloud.google.com/reservation-owner-project",
+    "cloud.google.com/reservation-project",
+    "eks.amazonaws.com/capacityType",
+    "karpenter.sh/capacity-type",
+    "kubernetes.azure.com/scalesetpriority",
+];
+
+/// Pod label by which AxLearn says which kind of capacity it asked for; taken out with the selectors.
+pub const BASTION_TIER: &str = "bastion-tier";
+
 /// How capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapacityTier {

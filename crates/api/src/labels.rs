@@ -117,6 +117,8 @@ strings! {
     CAPACITY_TIER = "berth.dev/capacity-tier";
     /// Annotation on jobs and Workloads, Berth's own: the capacity tiers that are accepted, best first.
     CAPACITY_TIERS = "berth.dev/capacity-tiers";
+    /// Annotation on jobs, Berth's own: when the job saved a checkpoint last, as RFC 3339.
+    LAST_CHECKPOINT_TIME = "berth.dev/last-checkpoint-time";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
     /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.

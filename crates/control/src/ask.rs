@@ -57,7 +57,7 @@ impl Control {
     #[must_use]
     pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
         let object = self.view.cluster_queues.get(name)?;
-        Some(deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid))
+        Some(self.queue_spec(object))
     }
 
     /// What the engine is told of a LocalQueue; without an object it is one of that name and nothing else.
@@ -142,7 +142,11 @@ impl Control {
             },
         };
         let mut pod_sets = workload.shape.pod_sets.clone();
+        let overrides = self.overrides_selectors(workload);
         for set in &mut pod_sets {
+            if overrides {
+                deltas::strip_capacity(set);
+            }
             set.count = workload.remaining(&set.name, self.settings.reclaimable_pods).unwrap_or(set.count);
         }
         let by_creation = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.order_by_creation);

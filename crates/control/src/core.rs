@@ -338,6 +338,7 @@ impl Control {
             self.sweep(now);
             self.decide_dirty(term, now, &mut step);
             self.plan(now, cycles);
+            self.climb(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
             self.write_statuses(term, now, &mut step);
@@ -349,7 +350,8 @@ impl Control {
 
     fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let timers = self.timers.keys().next().copied();
-        let times = [timers, self.ration.wake_at(now), self.schedule.wake_at(), self.next_sweep];
+        let ladder = self.ladder.next_climb;
+        let times = [timers, self.ration.wake_at(now), self.schedule.wake_at(), self.next_sweep, ladder];
         times.into_iter().flatten().min()
     }
 
@@ -378,6 +380,9 @@ impl Control {
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
         let changed = self.world.take_changed();
         for name in changed.cluster_queues {
+            if let Some(policy) = self.rules_of(&name).map(|rules| rules.policy.clone()) {
+                self.schedule.mark(cluster_key(Kind::QueuePolicy, &policy), now);
+            }
             self.schedule.mark(cluster_key(Kind::ClusterQueue, &name), now);
         }
         for name in changed.local_queues {

@@ -3,6 +3,8 @@
 pub(crate) mod checks;
 pub(crate) mod explain;
 pub(crate) mod job;
+pub(crate) mod pods_ready;
+pub(crate) mod policies;
 pub(crate) mod preempt;
 pub(crate) mod queues;
 pub(crate) mod usage;
@@ -30,6 +32,6 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
             decision => decision,
         },
         Kind::Cohort => queues::faults(control, key),
-        Kind::LocalQueue => Decision::Done,
+        Kind::LocalQueue | Kind::QueuePolicy => Decision::Done,
     }
 }

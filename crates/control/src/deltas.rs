@@ -280,6 +280,7 @@ pub(crate) fn cluster_queue(
             .as_ref()
             .is_some_and(|scope| scope.admission_mode == "UsageBasedAdmissionFairSharing"),
         tiers: Vec::new(),
+        max_jobs: None,
         inactive,
         problems: checks::problems(spec, checks),
         admission_checks: checks::of_queue(spec),
@@ -337,6 +338,13 @@ pub(crate) fn pod_set(needs: berth_jobs::PodSetNeeds) -> engine::PodSetSpec {
         node_selector: needs.node_selector,
         topology_request: needs.topology_request,
     }
+}
+
+/// Takes out what selects a kind of capacity.
+pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
+    let is_capacity = |key: &str| api::CAPACITY_SELECTORS.contains(&key);
+    pod_set.node_selector.retain(|key, _| !is_capacity(key));
+    pod_set.tolerations.retain(|toleration| !is_capacity(&toleration.key));
 }
 
 /// The reservation of a workload's status, in the engine's words; amounts that cannot be read count as zero because the

@@ -44,6 +44,8 @@ pub enum Observation {
     LimitRange(Change<Box<LimitRange>>),
     /// AdmissionCheck.
     AdmissionCheck(Change<Box<api::AdmissionCheck>>),
+    /// QueuePolicy.
+    QueuePolicy(Change<Box<api::berth::QueuePolicy>>),
     /// RuntimeClass.
     RuntimeClass(Change<Box<RuntimeClass>>),
 }

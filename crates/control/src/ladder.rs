@@ -4,20 +4,23 @@
 //! its flavor count as out of stock (`stock`) for every job that asks for as much, and the job goes on to its next tier.
 //! Which tiers, how much patience and how long a back-off is in `rules`.
 
+pub(crate) mod climb;
+mod figures;
 pub(crate) mod rules;
 pub(crate) mod stock;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 
+use berth_api::berth::StockBackoffStatus;
 use berth_engine::model as engine;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::core::Control;
-use crate::status::find;
+use crate::core::{Control, cluster_key};
+use crate::status::{find, since};
 use crate::view::WorkloadView;
-use crate::write::StuckPod;
+use crate::write::{Kind, StuckPod};
 use rules::TierRules;
 use stock::StockBook;
 
@@ -29,6 +32,10 @@ pub(crate) struct Ladder {
     pub(crate) answers: BTreeMap<String, Answer>,
     /// Since when a started job lacks pods that it had, by its uid.
     pub(crate) lost: BTreeMap<String, Timestamp>,
+    /// Running workloads that could have a better tier, by uid.
+    pub(crate) better: BTreeMap<String, climb::Better>,
+    /// When to look at that next.
+    pub(crate) next_climb: Option<Timestamp>,
 }
 
 /// Pods that no node takes.
@@ -71,7 +78,8 @@ pub(crate) fn stock_out_between(old: &WorkloadView, new: &WorkloadView) -> Optio
 impl Control {
     /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.
     pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&TierRules> {
-        workload.tiers.is_some().then_some(&rules::USUAL)
+        let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
+        own.or_else(|| workload.tiers.is_some().then_some(&rules::USUAL))
     }
 
     /// Takes note of what a job's new state tells about capacity.
@@ -93,14 +101,16 @@ impl Control {
         for rung in started.map(|workload| watch::rungs(self, workload)).unwrap_or_default() {
             if self.ladder.stock.turned_up(&rung.flavor, &rung.shape, rung.pods, now) {
                 self.engine(engine::Delta::InStock(rung.flavor, rung.shape));
+                self.mark_policies(now);
             }
         }
     }
 
     /// Books the stock-out for which a workload was just evicted.
-    pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp) {
+    pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
         let Some(rules) = self.tier_rules(workload) else { return };
         let backoff = rules.backoff;
+        let started = since(&workload.status.conditions, "Admitted", "True").unwrap_or(at);
         let answer = self.ladder.answers.remove(&workload.uid);
         let rungs = watch::rungs(self, workload).into_iter();
         let concerned = rungs.filter(|rung| {
@@ -108,10 +118,25 @@ impl Control {
             answer.as_ref().is_none_or(|answer| answer.stuck.iter().any(|pod| pod.pod_set == rung.pod_set))
         });
         for rung in concerned.collect::<Vec<_>>() {
-            let found = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, at, backoff);
+            let found = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, (started, at), backoff);
             if let Some(out) = found {
                 self.engine(engine::Delta::StockOut(out));
+                self.mark_policies(now);
             }
+        }
+    }
+
+    /// Takes over what a policy's status says of stock-outs.
+    pub(crate) fn restore_stock(&mut self, shown: &[StockBackoffStatus], now: Timestamp) {
+        for out in self.ladder.stock.restore(shown, now) {
+            self.engine(engine::Delta::StockOut(out));
+        }
+    }
+
+    /// The statuses of policies show stock-outs.
+    fn mark_policies(&mut self, now: Timestamp) {
+        for policy in self.view.policies.keys() {
+            self.schedule.mark(cluster_key(Kind::QueuePolicy, policy), now);
         }
     }
 }

@@ -30,6 +30,7 @@ pub mod measure;
 mod observe;
 pub mod offline;
 mod planning;
+mod policies;
 mod ration;
 mod schedule;
 pub mod settings;

@@ -1,6 +1,8 @@
 //! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
 
-use std::collections::BTreeSet;
+mod queues;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
 use berth_engine::model as engine;
@@ -8,9 +10,7 @@ use berth_jobs::{BatchJob, JobKind, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::checks::{self, Check};
 use crate::core::{Control, cluster_key, key};
-use crate::deltas;
 use crate::event::{Change, Observation};
 use crate::ladder::{Pods, stock_out_between};
 use crate::view::{Name, WorkloadView, name_of};
@@ -83,6 +83,10 @@ impl Control {
                     me.reshape(Some(&place));
                 });
             }
+            Observation::QueuePolicy(change) => {
+                let known = known(&change, self.view.policies.keys());
+                self.each(change, known, |me, name, object| me.put_policy(&name.1, object, now));
+            }
             Observation::RuntimeClass(change) => {
                 let known = known(&change, self.view.overheads.keys());
                 self.each(change, known, |me, name, object| {
@@ -138,132 +142,7 @@ impl Control {
         self.replan();
     }
 
-    fn put_cluster_queue(&mut self, name: &str, object: Option<Box<api::ClusterQueue>>, now: Timestamp) {
-        let object_key = cluster_key(Kind::ClusterQueue, name);
-        let known = self.view.cluster_queues.get_mut(name);
-        match (known, object) {
-            (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
-                *known = object;
-                self.schedule.mark(object_key, now);
-                return;
-            }
-            (_, Some(object)) => {
-                let spec = deltas::cluster_queue(&object, &self.view.checks, self.settings.refuse_invalid);
-                self.engine(engine::Delta::ClusterQueue(spec));
-                self.view.cluster_queues.insert(name.to_owned(), object);
-                self.schedule.mark(object_key.clone(), now);
-            }
-            (_, None) => {
-                self.engine(engine::Delta::RemoveClusterQueue(name.to_owned()));
-                self.view.cluster_queues.remove(name);
-                self.flights.vanished(&object_key);
-            }
-        }
-        self.touch(object_key);
-        self.touch_queue_members(name);
-        for flavor in self.view.flavors.keys().cloned().collect::<Vec<_>>() {
-            self.touch(cluster_key(Kind::ResourceFlavor, &flavor));
-        }
-    }
-
-    /// A check that comes, goes or changes decides about the ClusterQueues that name it.
-    fn put_check(&mut self, name: &str, object: Option<Box<api::AdmissionCheck>>) {
-        match object.map(|object| Check::of(&object)) {
-            Some(check) if self.view.checks.get(name) == Some(&check) => return,
-            Some(check) => self.view.checks.insert(name.to_owned(), check),
-            None => self.view.checks.remove(name),
-        };
-        let queues = self.view.cluster_queues.values();
-        let concerned = queues.filter(|object| checks::of_queue(&object.spec).iter().any(|(check, _)| check == name));
-        let specs: Vec<_> = concerned
-            .map(|object| deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid))
-            .collect();
-        for spec in specs {
-            self.engine(engine::Delta::ClusterQueue(spec));
-        }
-    }
-
-    /// Stop policies and deletion concern every workload of a queue, and its LocalQueues' statuses.
-    fn touch_queue_members(&mut self, cluster_queue: &str) {
-        let local: Vec<Name> = self
-            .view
-            .local_queues
-            .iter()
-            .filter(|(_, queue)| queue.spec.cluster_queue.as_deref() == Some(cluster_queue))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in local {
-            self.touch_local_members(&name);
-        }
-        let reserving: Vec<Name> = self.view.workloads.reserving(cluster_queue).map(WorkloadView::key).collect();
-        for name in reserving {
-            self.touch(key(Kind::Workload, &name));
-        }
-    }
-
-    fn touch_local_members(&mut self, name: &Name) {
-        let members: Vec<Name> = self.view.workloads.members(name).map(WorkloadView::key).collect();
-        for member in members {
-            self.touch(key(Kind::Workload, &member));
-        }
-        self.touch(key(Kind::LocalQueue, name));
-    }
-
-    fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
-        // Who leads keeps the ledger of what was used; everybody else follows what the leader wrote.
-        let follows = self.term.is_none() || !self.view.local_queues.contains_key(name);
-        if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
-            self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
-        }
-        match (self.view.local_queues.get_mut(name), object) {
-            (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
-                *known = object;
-                self.schedule.mark(key(Kind::LocalQueue, name), now);
-                return;
-            }
-            (_, Some(object)) => {
-                self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
-                self.view.local_queues.insert(name.clone(), object);
-                self.schedule.mark(key(Kind::LocalQueue, name), now);
-            }
-            (_, None) => {
-                self.engine(engine::Delta::RemoveLocalQueue(name.0.clone(), name.1.clone()));
-                self.view.local_queues.remove(name);
-            }
-        }
-        self.touch_local_members(name);
-    }
-
-    fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>, now: Timestamp) {
-        match object {
-            Some(object) => {
-                self.engine(engine::Delta::Cohort(deltas::cohort(&object)));
-                self.schedule.mark(cluster_key(Kind::Cohort, name), now);
-                self.touch(cluster_key(Kind::Cohort, name));
-                self.view.cohorts.insert(name.to_owned(), object);
-            }
-            None => {
-                self.engine(engine::Delta::RemoveCohort(name.to_owned()));
-                self.view.cohorts.remove(name);
-            }
-        }
-    }
-
-    fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
-        match object {
-            Some(object) => {
-                self.engine(engine::Delta::Flavor(deltas::flavor(&object, self.settings.refuse_invalid)));
-                self.view.flavors.insert(name.to_owned(), object);
-            }
-            None => {
-                self.engine(engine::Delta::RemoveFlavor(name.to_owned()));
-                self.view.flavors.remove(name);
-            }
-        }
-        self.touch(cluster_key(Kind::ResourceFlavor, name));
-    }
-
-    fn put_namespace(&mut self, name: &str, labels: Option<std::collections::BTreeMap<String, String>>) {
+    fn put_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
         match labels {
             Some(labels) => {
                 self.engine(engine::Delta::Namespace(name.to_owned(), labels.clone()));
@@ -366,6 +245,7 @@ impl Control {
             self.pods_gone.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);
+            self.ladder.better.remove(&old.uid);
             self.mark_queues(&old, now);
         }
     }
@@ -391,9 +271,10 @@ impl Control {
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
+                self.measures.extend(self.tier_measures(&old, new, now));
             }
             if let Some(at) = self.view.workloads.get(&name).and_then(|new| stock_out_between(&old, new)) {
-                self.note_stock_out(&old, at);
+                self.note_stock_out(&old, at, now);
             }
             self.shapes.release(&old.shape);
             self.mark_queues(&old, now);
@@ -404,6 +285,9 @@ impl Control {
             self.planned.remove(&uid);
         }
         if let Some(new) = self.view.workloads.get_mut(&name) {
+            if !self.ladder.better.is_empty() && (new.is("Evicted") || !new.reserved()) {
+                self.ladder.better.remove(&new.uid);
+            }
             new.shed();
         }
         self.flights.seen(&object_key, version);
@@ -443,7 +327,7 @@ impl Control {
 }
 
 /// Two states of one object that differ in its status at most: what follows from the rest has been done already.
-fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
+pub(crate) fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
     let intent = |meta: &ObjectMeta| {
         // Without a generation the spec may have changed unseen.
         let generation = meta.generation.filter(|generation| *generation > 0)?;
@@ -485,6 +369,7 @@ has_meta!(
     api::Cohort,
     api::ResourceFlavor,
     api::WorkloadPriorityClass,
+    api::berth::QueuePolicy,
     k8s_openapi::api::scheduling::v1::PriorityClass,
     k8s_openapi::api::core::v1::Namespace,
     k8s_openapi::api::core::v1::LimitRange,

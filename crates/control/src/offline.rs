@@ -136,6 +136,7 @@ impl Offline {
             "LocalQueue" => Kind::LocalQueue,
             "Cohort" => Kind::Cohort,
             "ResourceFlavor" => Kind::ResourceFlavor,
+            "QueuePolicy" => Kind::QueuePolicy,
             _ => return self.put_other(&kind, object),
         };
         let mut object = object.clone();
@@ -211,6 +212,7 @@ impl Offline {
             Kind::LocalQueue => Observation::LocalQueue(change(object, gone)?),
             Kind::Cohort => Observation::Cohort(change(object, gone)?),
             Kind::ResourceFlavor => Observation::ResourceFlavor(change(object, gone)?),
+            Kind::QueuePolicy => Observation::QueuePolicy(change(object, gone)?),
         };
         self.control.observe(observation, self.now);
         Ok(())

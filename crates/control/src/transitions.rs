@@ -59,7 +59,7 @@ impl Tally<'_> {
 }
 
 /// Creation, or the last time the workload was put back into its queue.
-fn queued_since(workload: &WorkloadView) -> Timestamp {
+pub(crate) fn queued_since(workload: &WorkloadView) -> Timestamp {
     since(&workload.status.conditions, "Requeued", "True").unwrap_or(workload.created)
 }
 

@@ -191,6 +191,9 @@ pub(crate) struct View {
     pub(crate) local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
     pub(crate) cohorts: BTreeMap<String, Box<api::Cohort>>,
     pub(crate) flavors: BTreeMap<String, Box<api::ResourceFlavor>>,
+    pub(crate) policies: BTreeMap<String, crate::policies::Policy>,
+    /// Which ClusterQueue follows which policy.
+    pub(crate) claims: BTreeMap<String, crate::policies::Claim>,
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,

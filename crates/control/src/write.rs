@@ -30,6 +30,8 @@ pub enum Kind {
     Cohort,
     /// kueue.x-k8s.io ResourceFlavor.
     ResourceFlavor,
+    /// berth.dev QueuePolicy.
+    QueuePolicy,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl Kind {
             Self::LocalQueue => ("kueue.x-k8s.io", "v1beta2", "localqueues"),
             Self::Cohort => ("kueue.x-k8s.io", "v1beta2", "cohorts"),
             Self::ResourceFlavor => ("kueue.x-k8s.io", "v1beta2", "resourceflavors"),
+            Self::QueuePolicy => ("berth.dev", "v1alpha1", "queuepolicies"),
         }
     }
 
@@ -75,6 +78,7 @@ impl Kind {
             Self::LocalQueue => "LocalQueue",
             Self::Cohort => "Cohort",
             Self::ResourceFlavor => "ResourceFlavor",
+            Self::QueuePolicy => "QueuePolicy",
         }
     }
 }

@@ -28,6 +28,8 @@ pub enum PendingReason {
     Suspended,
     /// Preemption under way.
     WaitingForPreemptedWorkloads,
+    /// A limit of the queue's policy is reached (Berth's own reason).
+    AdmissionLimit,
     /// Quota is free, but its capacity was not to be had lately (Berth's own reason).
     OutOfStock,
     /// Topology does not fit.
@@ -49,6 +51,7 @@ impl PendingReason {
             Self::Misconfigured => "Misconfigured",
             Self::Suspended => "Suspended",
             Self::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
+            Self::AdmissionLimit => "AdmissionLimit",
             Self::OutOfStock => "OutOfStock",
             Self::TopologyPlacementFailed => "TopologyPlacementFailed",
             Self::WaitingForPodsReady => "WaitingForPodsReady",

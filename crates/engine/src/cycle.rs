@@ -255,6 +255,11 @@ impl World {
             let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
+        if self.store.queues[queue].is_full() {
+            let most = self.store.queues[queue].held.len();
+            let text = format!("maxJobs of the ClusterQueue's policy is reached: {most} workloads hold quota");
+            return Some((Requeue::NoRoom, (PendingReason::AdmissionLimit, Said::AtLength(text))));
+        }
         if let Some(text) = &workload.refused {
             return Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text.to_string()))));
         }

@@ -20,6 +20,7 @@ pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (Pre
 pub(crate) type Pins = Vec<Vec<(ResourceId, FlavorId)>>;
 
 /// What to assign.
+#[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) pod_sets: &'a [PodSet],

@@ -285,6 +285,8 @@ pub struct ClusterQueueSpec {
     pub usage_based: bool,
     /// The tiers that its workloads accept which name none, best first; empty: flavors as they come.
     pub tiers: Vec<Tier>,
+    /// Most workloads that may hold its quota at once.
+    pub max_jobs: Option<u32>,
     /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
     /// deletion): the text of the Active condition.
     pub inactive: Option<String>,
@@ -309,6 +311,7 @@ impl Default for ClusterQueueSpec {
             weight: WEIGHT_ONE,
             usage_based: false,
             tiers: Vec::new(),
+            max_jobs: None,
             inactive: None,
             problems: Vec::new(),
             admission_checks: Vec::new(),

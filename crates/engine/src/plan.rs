@@ -127,7 +127,8 @@ impl World {
         for queue in self.store.queues.ids() {
             let root = self.tree.root(self.store.queues[queue].node);
             let is_stale = self.store.queues[queue].pending.epoch != self.tree.nodes[root].epoch;
-            if !self.store.queues[queue].active || is_stale {
+            let is_full = self.store.queues[queue].is_full();
+            if !self.store.queues[queue].active || is_stale || is_full {
                 continue;
             }
             let pending = &self.store.queues[queue].pending;

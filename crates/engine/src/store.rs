@@ -270,6 +270,12 @@ impl Queue {
         self.groups.iter().find(|group| group.covered.contains(&resource))
     }
 
+    /// As many workloads hold quota as may.
+    pub(crate) fn is_full(&self) -> bool {
+        let most = self.spec.as_ref().and_then(|spec| spec.max_jobs);
+        most.is_some_and(|most| self.held.len() >= usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
     pub(crate) fn is_strict(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.strategy == Strategy::StrictFifo)
     }

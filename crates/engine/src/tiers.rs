@@ -3,12 +3,18 @@
 //! Family and tier are two axes: tiers order the flavors, and within a tier the order of the ClusterQueue holds.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::flavors::Request;
-use crate::ids::FlavorId;
+use crate::assignment::{Mode, PodSetResult, PreemptionPossibility};
+use crate::balance::Units;
+use crate::flavors::{Request, assign};
+use crate::ids::{CellId, FlavorId};
 use crate::matching::asks_for_capacity;
+use crate::preempt::classical::leave;
 use crate::store::{Group, PodSet, Store};
+use crate::tree::{Tree, Trial};
+use crate::world::World;
 
 /// How capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +48,35 @@ impl fmt::Display for Tier {
 /// Tiers in words.
 pub(crate) fn listed(tiers: &[Tier]) -> String {
     tiers.iter().map(|tier| tier.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+impl World {
+    /// The best tier that a workload which holds quota could have now with nobody leaving for it, and the flavors there, where
+    /// it accepts one better than the worst that it has. Costs a scan over the flavors.
+    pub fn better_tier(&mut self, uid: &str) -> Option<(Tier, Vec<String>)> {
+        let id = self.store.by_uid.get(uid).copied()?;
+        let workload = self.store.workload(id)?;
+        let held = workload.held().filter(|held| !held.evicted && self.store.queues[held.queue].active)?;
+        let request = Request::of(&self.store, &self.options, workload, held.queue);
+        let accepted = request.pod_sets.first().and_then(|pod_set| request.tiers_of(pod_set))?;
+        if request.pod_sets.iter().any(|pod_set| request.tiers_of(pod_set) != Some(accepted)) {
+            return None;
+        }
+        let tier_of = |flavor: &FlavorId| self.store.flavors.get(flavor).and_then(|spec| spec.tier);
+        let has = held.usage.iter().filter_map(|(cell, _)| tier_of(&self.store.cells.key(*cell).0));
+        let worst = has.filter_map(|tier| accepted.iter().position(|other| *other == tier)).max()?;
+        let mut trial = Trial::new(&mut self.tree);
+        leave(&self.store, &mut trial, id, true);
+        accepted.iter().take(worst).find_map(|tier| {
+            let request = Request { tiers: Some(std::slice::from_ref(tier)), ..request };
+            let mut nobody = |_: &Store, _: &mut Tree, _: CellId, _: Units| (PreemptionPossibility::NoCandidates, 0);
+            let found = assign(&self.store, trial.tree_mut(), &request, &mut nobody);
+            let given = found.pod_sets.iter().flat_map(PodSetResult::given);
+            let flavors = given.map(|(_, flavor, _)| flavor).filter(|flavor| tier_of(flavor).is_some());
+            let names: BTreeSet<&str> = flavors.map(|flavor| self.store.flavor(flavor)).collect();
+            (found.mode() == Mode::Fit).then(|| (*tier, names.into_iter().map(str::to_owned).collect()))
+        })
+    }
 }
 
 impl<'a> Request<'a> {

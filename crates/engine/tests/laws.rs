@@ -125,6 +125,7 @@ impl Observer {
                     weight: 1_000_000_000,
                     usage_based: false,
                     tiers: vec![],
+                    max_jobs: None,
                     inactive: None,
                     problems: vec![],
                     admission_checks: vec![],

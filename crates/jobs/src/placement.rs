@@ -2,7 +2,7 @@
 
 use crate::names::{is_label_key, is_label_value};
 use crate::template::TemplateParts;
-use berth_api::{AdmissionCheckState, PodSetAssignment, ResourceFlavor, labels};
+use berth_api::{AdmissionCheckState, BASTION_TIER, CAPACITY_SELECTORS, PodSetAssignment, ResourceFlavor, labels};
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub struct Placement {
     pub tolerations: Vec<Toleration>,
     /// Added to `schedulingGates`.
     pub scheduling_gates: Vec<String>,
+    /// The template's own selectors of capacity give way to these.
+    pub overrides: bool,
     /// Node labels that the pods must not land on: key, and the values that are forbidden (none: every value).
     pub forbidden: Vec<(String, Vec<String>)>,
 }
@@ -151,6 +153,9 @@ impl Placement {
     /// could never be scheduled.
     pub fn apply(&self, parts: &TemplateParts) -> Result<TemplateParts, PlacementError> {
         let mut result = parts.clone();
+        if self.overrides {
+            strip_capacity(&mut result);
+        }
         merge("annotations", &mut result.annotations, &self.annotations)?;
         merge("labels", &mut result.labels, &self.labels)?;
         merge("nodeSelector", &mut result.node_selector, &self.node_selector)?;
@@ -165,6 +170,15 @@ impl Placement {
         }
         Ok(result)
     }
+}
+
+/// Takes out what selects a kind of capacity; a stop gives it back.
+fn strip_capacity(parts: &mut TemplateParts) {
+    parts.labels.remove(BASTION_TIER);
+    parts.node_selector.retain(|key, _| !CAPACITY_SELECTORS.contains(&key.as_str()));
+    let is_own =
+        |toleration: &Toleration| !toleration.key.as_deref().is_some_and(|key| CAPACITY_SELECTORS.contains(&key));
+    parts.tolerations.retain(is_own);
 }
 
 /// Reads `berth.dev/forbidden-node-labels`: entries `key` or `key=value`, separated by commas. Values of one key are

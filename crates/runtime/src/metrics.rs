@@ -102,6 +102,18 @@ const TABLE: &[Definition] = &[
     metric("berth_writes", Shape::Counter, "Writes by purpose and outcome"),
     metric("berth_events_published", Shape::Counter, "Kubernetes events written"),
     metric("berth_events_dropped", Shape::Counter, "Kubernetes events not written, by cause"),
+    metric("berth_tier_admissions", Shape::Counter, "Workloads admitted, by capacity tier"),
+    metric("berth_tier_wait_time_seconds", Shape::Waits(16), "Creation or requeue to admission, by capacity tier"),
+    metric(
+        "berth_tier_departures",
+        Shape::Counter,
+        "Workloads that left a capacity tier before they were done, by reason",
+    ),
+    metric(
+        "berth_tier_stock_out_seconds",
+        Shape::Waits(16),
+        "Admission to the end of patience where capacity did not turn up",
+    ),
     metric("berth_sweep_found", Shape::Counter, "Parked workloads that only the slow sweep woke; must stay 0"),
     metric("berth_unacknowledged_admissions", Shape::Gauge, "Admissions decided and not yet written"),
     metric("berth_writes_refused", Shape::Counter, "Writes that the API server refused for good"),

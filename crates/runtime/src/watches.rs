@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 12;
+pub const KINDS: usize = 13;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -90,6 +90,7 @@ fn kinds() -> [Kind; KINDS] {
         kind!(api::Workload, Observation::Workload, rescue::workload),
         kind!(Job, Observation::Job),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
+        kind!(api::berth::QueuePolicy, Observation::QueuePolicy),
     ]
 }
 

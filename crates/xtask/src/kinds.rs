@@ -162,6 +162,21 @@ pub(crate) const ALL: &[Kind] = &[
         ..PLAIN
     },
     Kind {
+        kind: "QueuePolicy",
+        plural: "queuepolicies",
+        short_names: &["qp"],
+        description: "Capacity tiers and limits of some ClusterQueues.",
+        spec: document::<api::berth::QueuePolicySpec>,
+        status: Some(document::<api::berth::QueuePolicyStatus>),
+        columns: &[
+            ("Active", "string", ".status.conditions[?(@.type=='Active')].status", 0),
+            ("Queues", "string", ".status.clusterQueues", 0),
+            ("Tiers", "string", ".spec.capacityTiers.default", 0),
+            ("Age", "date", ".metadata.creationTimestamp", 0),
+        ],
+        ..OWN
+    },
+    Kind {
         kind: "ResourceFlavor",
         plural: "resourceflavors",
         short_names: &["flavor", "flavors", "rf"],

@@ -1,10 +1,14 @@
 //! Kinds of Berth's own group: what Kueue has no kind for.
 
 mod duration;
+mod queue_policy;
+mod queue_policy_status;
 mod training_job;
 mod training_status;
 
 pub use duration::{DURATION, duration_seconds};
+pub use queue_policy::*;
+pub use queue_policy_status::*;
 pub use training_job::*;
 pub use training_status::*;
 

@@ -339,13 +339,15 @@ impl Case<'_> {
         let queue = admission.cluster_queue.clone().unwrap_or_default();
         let about = AdmittedAs { workload: &workload.name, cluster_queue: &queue, local_queue: &workload.queue };
         let flavor = |name: &str| self.control.view.flavors.get(name).map(Box::as_ref);
+        let overrides = self.control.overrides_selectors(workload);
         let placements: Result<Vec<Placement>, _> = admission
             .pod_set_assignments
             .iter()
             .map(|set| {
                 let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
                 let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();
-                Placement::of(set, count, about, &workload.status.admission_checks, flavor)
+                let placement = Placement::of(set, count, about, &workload.status.admission_checks, flavor);
+                placement.map(|placement| Placement { overrides, ..placement })
             })
             .collect();
         let Some(job) = self.job.whole() else { return Decision::Done };

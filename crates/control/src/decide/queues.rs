@@ -93,11 +93,12 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
         Kind::ClusterQueue => cluster_queue(control, key, now),
         Kind::LocalQueue => local_queue(control, key, now),
         Kind::Cohort => cohort(control, key),
+        Kind::QueuePolicy => super::policies::status(control, key, now),
         _ => None,
     }
 }
 
-fn draft(key: &ObjectKey, metadata: &ObjectMeta, status: Value) -> Draft {
+pub(super) fn draft(key: &ObjectKey, metadata: &ObjectMeta, status: Value) -> Draft {
     Draft {
         purpose: Purpose::QueueStatus,
         key: key.clone(),

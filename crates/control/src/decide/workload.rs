@@ -1,15 +1,15 @@
 //! The life of a Workload apart from its job: reservation, eviction, requeueing, deactivation, time limits.
 
-use berth_api as api;
+use std::collections::BTreeSet;
+
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
-use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, seconds, since};
+use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, since};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
 
@@ -91,6 +91,9 @@ pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
     if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
         return Some(("Misconfigured", refused));
+    }
+    if let Some(limit) = control.limit_on(workload) {
+        return Some(("AdmissionLimit", limit));
     }
     if !workload.gated_by.is_empty() {
         return Some(("AdmissionGated", format!("Admission is gated by: {}", workload.gated_by)));
@@ -224,6 +227,11 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     let waited = now.as_second().saturating_sub(workload.queued_at(false, false).as_second()).max(0);
     let mut message =
         format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
+    let given = plan.pod_sets.iter().flat_map(|set| set.flavors.values());
+    let tiers: BTreeSet<_> = given.filter_map(|flavor| control.capacity_tier_of(flavor)).collect();
+    for tier in tiers {
+        message.push_str(&format!("; capacity tier {tier}"));
+    }
     if let Some(considered) = &plan.flavors_considered {
         message.push_str("; Flavors considered: ");
         message.push_str(considered);
@@ -384,8 +392,9 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         next = Some(due);
     }
     for decision in [
+        crate::ladder::climb::decide(control, workload, now),
         crate::ladder::watch::decide(control, workload, admitted, now),
-        pods_ready_timeout(control, workload, admitted, now),
+        super::pods_ready::decide(control, workload, admitted, now),
     ] {
         match decision {
             Decision::Wait(due) => next = Some(next.map_or(due, |other| other.min(due))),
@@ -394,50 +403,6 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         }
     }
     next.map_or(Decision::Done, Decision::Wait)
-}
-
-fn pods_ready_timeout(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
-    let Some(settings) = control.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
-        return Decision::Done;
-    };
-    let ready = find(&workload.status.conditions, "PodsReady");
-    let (start, timeout, cause) = match ready.map(|condition| (condition.status.as_str(), condition.reason.as_str())) {
-        Some(("True", _)) => return Decision::Done,
-        Some((_, "WaitForRecovery")) => {
-            let Some(timeout) = settings.recovery_timeout_ms else { return Decision::Done };
-            let start = ready.map_or(admitted, |condition| condition.last_transition_time.0);
-            (start, timeout, "WaitForRecovery")
-        }
-        _ => (admitted, settings.timeout_ms, "WaitForStart"),
-    };
-    let due = start.checked_add(SignedDuration::from_millis(timeout)).unwrap_or(start);
-    if due > now {
-        return Decision::Wait(due);
-    }
-    let count =
-        workload.status.requeue_state.as_ref().and_then(|state| state.count).unwrap_or_default().saturating_add(1);
-    if settings.backoff_limit_count.is_some_and(|limit| count > limit) {
-        return Decision::write(status_write(workload, Purpose::Deactivate, now, |edit| {
-            edit.set(
-                "DeactivationTarget",
-                true,
-                "RequeuingLimitExceeded",
-                "exceeding the maximum number of re-queuing retries",
-            );
-        }));
-    }
-    let doubled = settings.backoff_base_seconds.saturating_mul(
-        1_i64.checked_shl(u32::try_from(count.saturating_sub(1).min(40)).unwrap_or(0)).unwrap_or(i64::MAX),
-    );
-    let delay = doubled.min(settings.backoff_max_seconds).max(0);
-    let at = now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(now);
-    let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
-    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
-        edit.evict("PodsReadyTimeout", cause, &message);
-        edit.status.requeue_state = Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
-    });
-    draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPodsReadyTimeout", message, REPORTER));
-    Decision::write(draft)
 }
 
 /// A workload without quota: what lets it be tried again, and what it is told while nothing may try it.

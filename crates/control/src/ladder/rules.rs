@@ -23,6 +23,27 @@ impl Backoff {
     }
 }
 
+/// At which moment a running job may climb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    AfterCheckpoint,
+    Anytime,
+}
+
+/// Whether and when a running job goes back to a better tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClimbRules {
+    pub(crate) when: When,
+    pub(crate) min_stay_ms: i64,
+    /// The better tier must have been free for so many milliseconds.
+    pub(crate) steady_ms: i64,
+    pub(crate) max_times: i32,
+}
+
+/// What holds for climbing where nothing else is said.
+pub(crate) const USUAL_CLIMB: ClimbRules =
+    ClimbRules { when: When::AfterCheckpoint, min_stay_ms: 60 * MINUTE_MS, steady_ms: 5 * MINUTE_MS, max_times: 3 };
+
 /// The rules of tiers for a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TierRules {
@@ -31,6 +52,10 @@ pub(crate) struct TierRules {
     /// How long a started job may lack nodes, in milliseconds, by tier in the usual order.
     pub(crate) patience_ms: [i64; 3],
     pub(crate) backoff: Backoff,
+    /// Selectors of capacity in jobs give way.
+    pub(crate) overrides: bool,
+    /// `None`: nobody climbs.
+    pub(crate) climb: Option<ClimbRules>,
 }
 
 impl TierRules {
@@ -52,6 +77,8 @@ pub(crate) static USUAL: TierRules = TierRules {
     default: Vec::new(),
     patience_ms: [10 * MINUTE_MS; 3],
     backoff: Backoff { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
+    overrides: false,
+    climb: None,
 };
 
 #[cfg(test)]

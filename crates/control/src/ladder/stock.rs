@@ -1,15 +1,21 @@
 //! The book of stock-outs: per flavor and shape how often capacity failed to turn up, and until when it is not asked for.
 //! One failed gang spares the next, and a failure that is long ago is forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::berth::StockBackoffStatus;
 use berth_engine::model as engine;
 use berth_engine::model::Shape;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::rules::Backoff;
 use crate::core::millis;
+use crate::deltas::quantity;
 use crate::status::seconds;
+
+/// So many stock-outs fit into a status.
+const MOST_SHOWN: usize = 64;
 
 /// What is known of one flavor and shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,24 +45,24 @@ impl StockBook {
         self.0.is_empty()
     }
 
-    /// Capacity did not turn up at that time. A failure while an earlier one still holds tells of the same outage. `None`
+    /// Capacity did not turn up between these times. A failure while an earlier one still holds tells of the same outage. `None`
     /// when that was known.
     pub(crate) fn ran_out(
         &mut self,
         flavor: String,
         shape: Shape,
         pods: i64,
-        at: Timestamp,
+        (started, at): (Timestamp, Timestamp),
         backoff: Backoff,
     ) -> Option<engine::StockOut> {
-        self.0.retain(|_, entry| entry.forgotten > at);
+        self.0.retain(|_, entry| entry.forgotten > started);
         let key = (flavor, shape);
         let entry = match self.0.get(&key) {
             Some(known) if known.until > at && known.pods <= pods => return None,
             Some(known) if known.until > at => Entry { pods, ..known.clone() },
             Some(known) if known.last >= at => return None,
             known => {
-                let quiet = known.map_or(0, |known| at.as_millisecond() - known.until.as_millisecond());
+                let quiet = known.map_or(0, |known| started.as_millisecond() - known.until.as_millisecond()).max(0);
                 let forgotten = u32::try_from(quiet / backoff.decay_ms.max(1)).unwrap_or(u32::MAX);
                 let failures = known.map_or(0, |known| known.failures).saturating_sub(forgotten).saturating_add(1);
                 let until = seconds(after(at, backoff.delay_ms(failures).max(1_000)));
@@ -67,6 +73,58 @@ impl StockBook {
         let out = stock_out(&key, &entry);
         self.0.insert(key, entry);
         Some(out)
+    }
+
+    /// Whether one of these flavors was out of stock not long ago.
+    pub(crate) fn remembers(&self, flavors: &[String], now: Timestamp) -> bool {
+        let recent =
+            |((flavor, _), entry): (&(String, Shape), &Entry)| flavors.contains(flavor) && entry.forgotten > now;
+        self.0.iter().any(recent)
+    }
+
+    /// What is known of some flavors, for a status.
+    pub(crate) fn shown(&self, flavors: &BTreeSet<&str>, now: Timestamp) -> Vec<StockBackoffStatus> {
+        let known =
+            self.0.iter().filter(|((flavor, _), entry)| flavors.contains(flavor.as_str()) && entry.forgotten > now);
+        let shown = |((flavor, shape), entry): (&(String, Shape), &Entry)| StockBackoffStatus {
+            flavor: flavor.clone(),
+            requests: shape.requests.iter().map(|(name, one)| (name.clone(), quantity(name, *one))).collect(),
+            node_selector: shape.node_selector.clone(),
+            pods: entry.pods,
+            failures: i32::try_from(entry.failures).unwrap_or(i32::MAX),
+            last_failure_time: Time(seconds(entry.last)),
+            until: Time(seconds(entry.until)),
+            forgotten_at: Time(seconds(entry.forgotten)),
+        };
+        known.map(shown).take(MOST_SHOWN).collect()
+    }
+
+    /// Takes over what a status shows and is not known better; returns what still holds.
+    pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
+        let mut outs = Vec::new();
+        for told in shown {
+            let requests = told
+                .requests
+                .iter()
+                .map(|(name, text)| (name.clone(), berth_quantity::request(name, &text.0).unwrap_or_default()));
+            let shape = Shape { requests: requests.collect(), node_selector: told.node_selector.clone() };
+            let key = (told.flavor.clone(), shape);
+            let entry = Entry {
+                failures: u32::try_from(told.failures).unwrap_or_default(),
+                pods: told.pods,
+                last: told.last_failure_time.0,
+                until: told.until.0,
+                forgotten: told.forgotten_at.0,
+            };
+            if entry.forgotten <= now || self.0.get(&key).is_some_and(|known| known.last >= entry.last) {
+                continue;
+            }
+            if entry.until > now {
+                outs.push(stock_out(&key, &entry));
+            }
+            self.0.insert(key, entry);
+        }
+        outs
     }
 
     /// So many pods of the shape got their nodes; tells whether that ends a stock-out.
@@ -109,7 +167,8 @@ mod tests {
     fn delays(times: &[(i64, i64)]) -> Vec<i64> {
         let mut book = StockBook::default();
         let delay = |(second, pods): &(i64, i64)| {
-            let out = book.ran_out("f".into(), Shape::default(), *pods, at(*second), BACKOFF);
+            let when = (at(*second), at(*second));
+            let out = book.ran_out("f".into(), Shape::default(), *pods, when, BACKOFF);
             out.map_or(0, |out| (out.until.0 - at(*second).as_millisecond()) / 1000)
         };
         times.iter().map(delay).collect()
@@ -130,12 +189,12 @@ mod tests {
     #[test]
     fn capacity_that_turns_up_ends_it_for_as_many_pods() {
         let mut book = StockBook::default();
-        book.ran_out("f".into(), Shape::default(), 4, at(0), BACKOFF).unwrap();
+        book.ran_out("f".into(), Shape::default(), 4, (at(0), at(0)), BACKOFF).unwrap();
         assert!(!book.turned_up("f", &Shape::default(), 3, at(1)), "fewer pods tell nothing");
         assert!(!book.turned_up("g", &Shape::default(), 4, at(1)));
         assert!(book.turned_up("f", &Shape::default(), 4, at(2)));
         assert!(!book.turned_up("f", &Shape::default(), 4, at(3)), "it is over already");
-        let again = book.ran_out("f".into(), Shape::default(), 4, at(5), BACKOFF).unwrap();
+        let again = book.ran_out("f".into(), Shape::default(), 4, (at(2), at(5)), BACKOFF).unwrap();
         assert_eq!(again.until, millis(at(25)), "the next one counts as the second");
         assert!(again.text.ends_with(", stock-out 2 in a row"), "{}", again.text);
     }

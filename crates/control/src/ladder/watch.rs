@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::CapacityTier;
 use berth_engine::model::{Shape, Tier};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::core::{Control, key};
 use crate::decide::workload::evict;
+use crate::deltas::strip_capacity;
 use crate::flight::{Decision, Draft};
 use crate::ladder::Pods;
 use crate::view::WorkloadView;
@@ -16,6 +18,11 @@ use crate::write::{Kind, Purpose, Request};
 pub(crate) const STOCK_OUT: &str = "StockOut";
 /// Reason of the eviction of a workload that lost nodes and gets no others.
 pub(crate) const RECLAIMED: &str = "CapacityReclaimed";
+
+/// Reason of the eviction of a workload that goes to a better tier.
+pub(crate) const CLIMBED_BACK: &str = "ClimbedBack";
+/// Reasons of evictions by which a workload leaves its tier; it goes back to the front of its queue at once.
+pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
 
 /// Pause between two looks at pods that have no fault of capacity.
 const PAUSE: SignedDuration = SignedDuration::from_secs(30);
@@ -37,14 +44,18 @@ pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
     for assignment in given {
         let name = assignment.effective_name();
         let Some(set) = workload.shape.pod_sets.iter().find(|set| set.name == name) else { continue };
+        let mut set = set.clone();
+        if control.overrides_selectors(workload) {
+            strip_capacity(&mut set);
+        }
         let flavors: BTreeSet<&String> = assignment.flavors.values().collect();
         for flavor in flavors {
-            let Some(tier) = control.tier_of(flavor) else { continue };
+            let Some(tier) = control.capacity_tier_of(flavor).map(crate::deltas::tier) else { continue };
             rungs.push(Rung {
                 pod_set: name.to_owned(),
                 flavor: flavor.clone(),
                 tier,
-                shape: Shape::of(set),
+                shape: Shape::of(&set),
                 pods: assignment.count.map_or(set.count, i64::from),
             });
         }
@@ -54,10 +65,9 @@ pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
 
 impl Control {
     /// The tier of a flavor.
-    pub(crate) fn tier_of(&self, flavor: &str) -> Option<Tier> {
+    pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<CapacityTier> {
         let labels = self.view.flavors.get(flavor)?.metadata.labels.as_ref()?;
-        let word = labels.get(berth_api::labels::CAPACITY_TIER)?;
-        word.parse().ok().map(crate::deltas::tier)
+        labels.get(berth_api::labels::CAPACITY_TIER)?.parse().ok()
     }
 }
 

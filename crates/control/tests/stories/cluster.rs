@@ -49,6 +49,7 @@ pub struct Cluster {
     pub pods_stay_unready: bool,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
+    settings: Settings,
     version: u64,
     uids: u64,
 }
@@ -59,7 +60,7 @@ impl Cluster {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let mut control = Control::new(settings);
+        let mut control = Control::new(settings.clone());
         control.lead(Some(Term(1)));
         let mut cluster = Self {
             control,
@@ -73,6 +74,7 @@ impl Cluster {
             without_nodes: Vec::new(),
             pods_stay_unready: false,
             controller_sleeps: false,
+            settings,
             version: 100,
             uids: 0,
         };
@@ -81,6 +83,18 @@ impl Cluster {
             .control
             .observe(Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap())), cluster.now);
         cluster
+    }
+
+    /// Another process takes over: it knows nothing but what it lists.
+    pub fn restart(&mut self) {
+        self.control = Control::new(self.settings.clone());
+        let namespace = json!({"metadata": {"name": "team", "labels": {"team": "a"}}});
+        let namespace = Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()));
+        self.control.observe(namespace, self.now);
+        for (key, object) in self.objects.clone() {
+            self.show(&key, &object, false);
+        }
+        self.control.lead(Some(Term(2)));
     }
 
     pub fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
@@ -154,6 +168,7 @@ impl Cluster {
             Kind::LocalQueue => observe!(LocalQueue),
             Kind::Cohort => observe!(Cohort),
             Kind::ResourceFlavor => observe!(ResourceFlavor),
+            Kind::QueuePolicy => observe!(QueuePolicy),
         };
         self.control.observe(observation, self.now);
     }

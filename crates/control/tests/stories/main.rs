@@ -7,6 +7,7 @@ mod checks;
 mod cluster;
 mod faults;
 mod life;
+mod policies;
 mod queues;
 mod sharing;
 mod tiers;

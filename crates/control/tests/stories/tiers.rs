@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 const TIERS: &str = "berth.dev/capacity-tiers";
 
 /// A queue with three tiers, worst first, `cpu` each.
-fn ladder(cpu: &str) -> Cluster {
+pub fn ladder(cpu: &str) -> Cluster {
     let mut cluster = Cluster::new();
     for tier in ["spot", "on-demand", "reserved"] {
         let mut flavor = flavor(tier, json!({"tier": tier}));
@@ -27,7 +27,7 @@ fn accepting(name: &str, tiers: &str) -> Value {
     job
 }
 
-fn flavor_of(cluster: &Cluster, job: &str) -> Value {
+pub fn flavor_of(cluster: &Cluster, job: &str) -> Value {
     cluster.workload_of(job).unwrap()["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"].clone()
 }
 

@@ -51,6 +51,7 @@ fn placement(count: i32) -> Placement {
         node_selector: pairs("tpu", "v5"),
         tolerations: vec![serde_json::from_value(json!({"key": "spot", "operator": "Exists"})).expect("toleration")],
         scheduling_gates: vec!["gate".to_owned()],
+        overrides: false,
         forbidden: vec![("reserved".to_owned(), Vec::new())],
     }
 }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::{Case, object};
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::{RECLAIMED, STOCK_OUT};
+use crate::ladder::watch::LEAVES_TIER;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{Purpose, Request, Subresource};
@@ -27,7 +27,8 @@ impl Case<'_> {
             return decision;
         }
         let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
-        let requeued = matches!(reason, Some("Preempted" | "NodeFailures" | STOCK_OUT | RECLAIMED));
+        let requeued = reason
+            .is_some_and(|reason| matches!(reason, "Preempted" | "NodeFailures") || LEAVES_TIER.contains(&reason));
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
     }
 

@@ -1,0 +1,164 @@
+//! QueuePolicy: what ClusterQueues do that Kueue has no word for. A queue without one behaves as in Kueue.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::DURATION;
+use super::queue_policy_status::QueuePolicyStatus;
+use crate::rules::{SUBDOMAIN, rules, unique};
+
+root_object! {
+    @in (crate::berth)
+    /// Capacity tiers and limits of some ClusterQueues.
+    QueuePolicy, "queuepolicies", ClusterResourceScope, spec: QueuePolicySpec, status: QueuePolicyStatus
+}
+
+/// Desired state of a QueuePolicy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+    "has(self.clusterQueues) || has(self.clusterQueueSelector)",
+    "one of the fields in [clusterQueues clusterQueueSelector] must be set",
+)])))]
+pub struct QueuePolicySpec {
+    /// Names of the ClusterQueues that it governs. A queue that two policies claim follows neither.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(min = 1, max = 253), regex(pattern = SUBDOMAIN)), extend(
+        "x-kubernetes-list-type" = "set",
+    ))]
+    pub cluster_queues: Vec<String>,
+    /// Labels of further ClusterQueues that it governs; an empty selector selects all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_queue_selector: Option<LabelSelector>,
+    /// Tiers of capacity: which are taken in which order, and when a job goes on to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_tiers: Option<CapacityTiers>,
+    /// What a job may ask for, and how many may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionLimits>,
+    /// Most that a ClusterQueue may borrow of each resource, in per cent of its nominal quota; a smaller `borrowingLimit` of the
+    /// queue holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub borrowing_ratio_percent: Option<i32>,
+}
+
+/// Tiers of capacity: reserved, on demand, spot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct CapacityTiers {
+    /// The tiers that jobs accept which name none and select none, best first; the queue's flavors as they come when absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3), inner(regex(pattern = "^(reserved|on-demand|spot)$")), extend(
+        "x-kubernetes-list-type" = "atomic",
+        "x-kubernetes-validations" = unique(),
+    ))]
+    pub default: Vec<String>,
+    /// What becomes of selectors by which a job asks for a reservation or for spot itself. `Respect`, the default: they pin it.
+    /// `Override`: they are taken out with their tolerations while it runs, and it goes down the ladder like any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["Respect", "Override"], "default" = "Respect"))]
+    pub selectors: Option<String>,
+    /// How long a started job may lack nodes before it goes on, by tier; ten minutes when absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = 3,
+        "additionalProperties" = json!({"type": "string", "maxLength": 32, "pattern": DURATION}),
+        "x-kubernetes-validations" = rules(&[
+            ("self.all(t, t in ['reserved', 'on-demand', 'spot'])", "keys must be reserved, on-demand or spot"),
+        ]),
+    ))]
+    pub patience: BTreeMap<String, String>,
+    /// How long capacity that did not turn up is not asked for again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<StockBackoff>,
+    /// Whether running jobs go back to a better tier when it is free; they stay when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub climb_back: Option<ClimbBack>,
+}
+
+/// When a running job leaves its tier for a better one. It is stopped and started again for that.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ClimbBack {
+    /// `AfterCheckpoint`, the default: once the job says, by the annotation `berth.dev/last-checkpoint-time`, that it saved a
+    /// checkpoint since the better tier was free. `Anytime`: whether it did or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["AfterCheckpoint", "Anytime"], "default" = "AfterCheckpoint"))]
+    pub when: Option<String>,
+    /// A job stays at least so long; an hour when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = DURATION))]
+    pub min_stay: Option<String>,
+    /// The better tier must have been free for so long; five minutes when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = DURATION))]
+    pub hysteresis: Option<String>,
+    /// A job climbs at most so many times in its life; 3 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub max_times: Option<i32>,
+}
+
+/// Back-off of a flavor that is out of stock, shared by all jobs that ask for as much of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct StockBackoff {
+    /// The first time; five minutes when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = DURATION))]
+    pub initial: Option<String>,
+    /// So many times longer after each further stock-out; 2 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10))]
+    pub factor: Option<i32>,
+    /// The longest; two hours when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = DURATION))]
+    pub max: Option<String>,
+    /// After so long without another, a stock-out is forgotten; half an hour when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = DURATION))]
+    pub decay: Option<String>,
+}
+
+/// What a job may ask for, and how many may run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct AdmissionLimits {
+    /// Most jobs of a ClusterQueue that hold quota at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_jobs: Option<i32>,
+    /// Most devices that one job may ask for, over all its pods: resources whose names end in `/gpu`.
+    #[serde(rename = "maxGPUsPerJob", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_gpus_per_job: Option<i32>,
+    /// Priorities that jobs may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_range: Option<PriorityRange>,
+}
+
+/// Bounds of a priority, both included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+    "!has(self.min) || !has(self.max) || self.min <= self.max",
+    "min must not be greater than max",
+)])))]
+pub struct PriorityRange {
+    /// The lowest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<i32>,
+    /// The highest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<i32>,
+}

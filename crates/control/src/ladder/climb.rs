@@ -1,0 +1,113 @@
+//! Back up the ladder: a running job goes to a better tier once that has been free for a while, at most so many times.
+
+use berth_engine::model::Tier;
+use jiff::{SignedDuration, Timestamp};
+
+use super::rules::{ClimbRules, When};
+use super::watch::CLIMBED_BACK;
+use crate::core::{Control, key};
+use crate::decide::workload::evict;
+use crate::flight::Decision;
+use crate::policies::Claim;
+use crate::status::since;
+use crate::view::{Name, WorkloadView};
+use crate::write::Kind;
+
+/// Pause between two looks at who could climb.
+const LOOK_MS: i64 = 5_000;
+
+/// A better tier that a running workload could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Better {
+    pub(crate) tier: Tier,
+    /// Seen free since then.
+    pub(crate) since: Timestamp,
+    /// The workload is to go there now.
+    pub(crate) now: bool,
+}
+
+/// How often a workload has climbed.
+fn climbs(workload: &WorkloadView) -> i32 {
+    let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
+    stats.filter(|entry| entry.reason == CLIMBED_BACK).map(|entry| entry.count).sum()
+}
+
+fn passed(from: Timestamp, ms: i64, now: Timestamp) -> bool {
+    now.duration_since(from) >= SignedDuration::from_millis(ms)
+}
+
+impl Control {
+    /// Looks, now and then, for running workloads that could have a better tier. Of each queue one goes at a time: what is
+    /// free was counted for it alone.
+    pub(crate) fn climb(&mut self, now: Timestamp) {
+        if self.ladder.next_climb.is_some_and(|at| at > now) {
+            return;
+        }
+        let climbing: Vec<(String, ClimbRules)> = self
+            .view
+            .claims
+            .iter()
+            .filter_map(|(queue, claim)| match claim {
+                Claim::By(rules) => Some((queue.clone(), rules.tiers.as_ref()?.climb?)),
+                Claim::Contested(_) => None,
+            })
+            .collect();
+        self.ladder.next_climb = None;
+        for (queue, rules) in climbing {
+            self.ladder.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
+            self.climb_in(&queue, rules, now);
+        }
+    }
+
+    fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
+        let stays = |workload: &WorkloadView| {
+            let admitted = since(&workload.status.conditions, "Admitted", "True");
+            let stayed = admitted.is_some_and(|at| passed(at, rules.min_stay_ms, now));
+            stayed && !workload.is("Evicted") && climbs(workload) < rules.max_times
+        };
+        let mut candidates: Vec<(i32, Timestamp, Name, String)> = self
+            .view
+            .workloads
+            .reserving(queue)
+            .filter(|workload| stays(workload))
+            .map(|workload| (-workload.priority, workload.created, workload.key(), workload.uid.clone()))
+            .collect();
+        candidates.sort_unstable();
+        for (_, _, name, uid) in candidates {
+            let found = self.world.better_tier(&uid);
+            let found = found.filter(|(_, flavors)| !self.ladder.stock.remembers(flavors, now)).map(|(tier, _)| tier);
+            let Some(tier) = found else {
+                self.ladder.better.remove(&uid);
+                continue;
+            };
+            let known = self.ladder.better.get(&uid).copied().filter(|known| known.tier == tier);
+            let mut better = known.unwrap_or(Better { tier, since: now, now: false });
+            let saved = rules.when == When::Anytime || self.saved_since(&name, better.since);
+            better.now |= saved && passed(better.since, rules.steady_ms, now);
+            self.ladder.better.insert(uid, better);
+            if better.now {
+                self.touch(key(Kind::Workload, &name));
+                return;
+            }
+        }
+    }
+
+    /// Whether the job of a workload says that it saved a checkpoint since a moment.
+    fn saved_since(&self, name: &Name, moment: Timestamp) -> bool {
+        let job = self.view.workloads.get(name).and_then(|workload| self.view.job_of(workload));
+        let told = job.and_then(|job| job.annotation(berth_api::labels::LAST_CHECKPOINT_TIME));
+        told.and_then(|text| text.parse::<Timestamp>().ok()).is_some_and(|at| at >= moment)
+    }
+}
+
+/// Evicts a workload that is to climb.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let Some(better) = control.ladder.better.get(&workload.uid).filter(|better| better.now) else {
+        return Decision::Done;
+    };
+    let from: Vec<&str> = control.tiers_held(workload).into_iter().map(|tier| tier.as_str()).collect();
+    let free = now.as_second().saturating_sub(better.since.as_second()).max(0);
+    let message =
+        format!("goes back up from {} to {} capacity, which has been free for {free}s", from.join(", "), better.tier);
+    Decision::write(evict(workload, now, (CLIMBED_BACK, ""), &message))
+}

@@ -1,0 +1,141 @@
+//! Queues, cohorts, flavors and admission checks that come, go and change.
+
+use std::collections::BTreeMap;
+
+use berth_api as api;
+use berth_engine::model as engine;
+use jiff::Timestamp;
+
+use super::same_intent;
+use crate::checks::{self, Check};
+use crate::core::{Control, cluster_key, key};
+use crate::deltas;
+use crate::view::{Name, WorkloadView};
+use crate::write::Kind;
+
+impl Control {
+    pub(super) fn put_cluster_queue(&mut self, name: &str, object: Option<Box<api::ClusterQueue>>, now: Timestamp) {
+        let object_key = cluster_key(Kind::ClusterQueue, name);
+        let known = self.view.cluster_queues.get_mut(name);
+        match (known, object) {
+            (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
+                *known = object;
+                self.schedule.mark(object_key, now);
+                return;
+            }
+            (_, Some(object)) => {
+                self.claim(name, object.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), now);
+                let spec = self.queue_spec(&object);
+                self.engine(engine::Delta::ClusterQueue(spec));
+                self.view.cluster_queues.insert(name.to_owned(), object);
+                self.schedule.mark(object_key.clone(), now);
+            }
+            (_, None) => {
+                self.engine(engine::Delta::RemoveClusterQueue(name.to_owned()));
+                self.view.cluster_queues.remove(name);
+                self.view.claims.remove(name);
+                self.flights.vanished(&object_key);
+            }
+        }
+        self.touch(object_key);
+        self.touch_queue_members(name);
+        for flavor in self.view.flavors.keys().cloned().collect::<Vec<_>>() {
+            self.touch(cluster_key(Kind::ResourceFlavor, &flavor));
+        }
+    }
+
+    /// A check that comes, goes or changes decides about the ClusterQueues that name it.
+    pub(super) fn put_check(&mut self, name: &str, object: Option<Box<api::AdmissionCheck>>) {
+        match object.map(|object| Check::of(&object)) {
+            Some(check) if self.view.checks.get(name) == Some(&check) => return,
+            Some(check) => self.view.checks.insert(name.to_owned(), check),
+            None => self.view.checks.remove(name),
+        };
+        let queues = self.view.cluster_queues.values();
+        let concerned = queues.filter(|object| checks::of_queue(&object.spec).iter().any(|(check, _)| check == name));
+        let specs: Vec<_> = concerned.map(|object| self.queue_spec(object)).collect();
+        for spec in specs {
+            self.engine(engine::Delta::ClusterQueue(spec));
+        }
+    }
+
+    /// Stop policies and deletion concern every workload of a queue, and its LocalQueues' statuses.
+    pub(super) fn touch_queue_members(&mut self, cluster_queue: &str) {
+        let local: Vec<Name> = self
+            .view
+            .local_queues
+            .iter()
+            .filter(|(_, queue)| queue.spec.cluster_queue.as_deref() == Some(cluster_queue))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in local {
+            self.touch_local_members(&name);
+        }
+        let reserving: Vec<Name> = self.view.workloads.reserving(cluster_queue).map(WorkloadView::key).collect();
+        for name in reserving {
+            self.touch(key(Kind::Workload, &name));
+        }
+    }
+
+    pub(super) fn touch_local_members(&mut self, name: &Name) {
+        let members: Vec<Name> = self.view.workloads.members(name).map(WorkloadView::key).collect();
+        for member in members {
+            self.touch(key(Kind::Workload, &member));
+        }
+        self.touch(key(Kind::LocalQueue, name));
+    }
+
+    pub(super) fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
+        // Who leads keeps the ledger of what was used; everybody else follows what the leader wrote.
+        let follows = self.term.is_none() || !self.view.local_queues.contains_key(name);
+        if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
+            self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
+        }
+        match (self.view.local_queues.get_mut(name), object) {
+            (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
+                *known = object;
+                self.schedule.mark(key(Kind::LocalQueue, name), now);
+                return;
+            }
+            (_, Some(object)) => {
+                self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
+                self.view.local_queues.insert(name.clone(), object);
+                self.schedule.mark(key(Kind::LocalQueue, name), now);
+            }
+            (_, None) => {
+                self.engine(engine::Delta::RemoveLocalQueue(name.0.clone(), name.1.clone()));
+                self.view.local_queues.remove(name);
+            }
+        }
+        self.touch_local_members(name);
+    }
+
+    pub(super) fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>, now: Timestamp) {
+        match object {
+            Some(object) => {
+                self.engine(engine::Delta::Cohort(deltas::cohort(&object)));
+                self.schedule.mark(cluster_key(Kind::Cohort, name), now);
+                self.touch(cluster_key(Kind::Cohort, name));
+                self.view.cohorts.insert(name.to_owned(), object);
+            }
+            None => {
+                self.engine(engine::Delta::RemoveCohort(name.to_owned()));
+                self.view.cohorts.remove(name);
+            }
+        }
+    }
+
+    pub(super) fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
+        match object {
+            Some(object) => {
+                self.engine(engine::Delta::Flavor(deltas::flavor(&object, self.settings.refuse_invalid)));
+                self.view.flavors.insert(name.to_owned(), object);
+            }
+            None => {
+                self.engine(engine::Delta::RemoveFlavor(name.to_owned()));
+                self.view.flavors.remove(name);
+            }
+        }
+        self.touch(cluster_key(Kind::ResourceFlavor, name));
+    }
+}

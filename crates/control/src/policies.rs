@@ -1,0 +1,268 @@
+//! QueuePolicies: which ClusterQueue follows which, and what they say, read once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use berth_api::CapacityTier;
+use berth_api::berth::{AdmissionLimits, CapacityTiers, ClimbBack, QueuePolicy, StockBackoff, duration_seconds};
+use berth_engine::model as engine;
+use jiff::Timestamp;
+
+use crate::core::{Control, cluster_key, key};
+use crate::deltas;
+use crate::ladder::rules::{Backoff, ClimbRules, TierRules, USUAL, USUAL_CLIMB, When};
+use crate::observe::same_intent;
+use crate::view::{Name, WorkloadView};
+use crate::write::Kind;
+
+/// What a policy says, as control acts on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Name of the policy.
+    pub(crate) policy: String,
+    pub(crate) tiers: Option<TierRules>,
+    pub(crate) limits: Limits,
+    /// Most that may be borrowed, in per cent of the nominal quota.
+    pub(crate) borrowing_percent: Option<i64>,
+}
+
+/// Limits of admission.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) max_jobs: Option<u32>,
+    pub(crate) max_gpus: Option<i64>,
+    pub(crate) min_priority: Option<i32>,
+    pub(crate) max_priority: Option<i32>,
+}
+
+/// A policy with what is at hand.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub(crate) object: Box<QueuePolicy>,
+    rules: Arc<Rules>,
+    /// Labels of the queues that it selects; the error names the requirement that cannot be read.
+    pub(crate) selector: Option<Result<engine::Selector, String>>,
+}
+
+/// Which policy a queue follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// This one.
+    By(Arc<Rules>),
+    /// None: these all claim it.
+    Contested(BTreeSet<String>),
+}
+
+impl Policy {
+    fn new(object: Box<QueuePolicy>) -> Self {
+        let spec = &object.spec;
+        let rules = Rules {
+            policy: object.metadata.name.clone().unwrap_or_default(),
+            tiers: spec.capacity_tiers.as_ref().map(tier_rules),
+            limits: spec.admission.as_ref().map(limits).unwrap_or_default(),
+            borrowing_percent: spec.borrowing_ratio_percent.map(|percent| i64::from(percent.max(0))),
+        };
+        let selector = spec.cluster_queue_selector.as_ref().map(deltas::selector);
+        Self { rules: Arc::new(rules), selector, object }
+    }
+
+    /// Whether it claims a queue of that name and labels.
+    fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let selects = |selector: &engine::Selector| deltas::matches(selector, labels);
+        self.object.spec.cluster_queues.iter().any(|named| named == name)
+            || self.selector.as_ref().is_some_and(|selector| selector.as_ref().is_ok_and(selects))
+    }
+}
+
+fn milliseconds(text: Option<&String>, default: i64) -> i64 {
+    text.and_then(|text| duration_seconds(text)).map_or(default, |seconds| seconds.saturating_mul(1_000))
+}
+
+/// What is absent, and what no schema lets in, is as usual.
+fn tier_rules(tiers: &CapacityTiers) -> TierRules {
+    let [reserved, on_demand, spot] = CapacityTier::ALL;
+    let patience = |tier: CapacityTier| {
+        let usual = USUAL.patience_ms(deltas::tier(tier));
+        milliseconds(tiers.patience.get(tier.as_str()), usual)
+    };
+    TierRules {
+        default: tiers.default.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect(),
+        patience_ms: [patience(reserved), patience(on_demand), patience(spot)],
+        backoff: tiers.backoff.as_ref().map_or(USUAL.backoff, backoff),
+        overrides: tiers.selectors.as_deref() == Some("Override"),
+        climb: tiers.climb_back.as_ref().map(climb),
+    }
+}
+
+fn backoff(told: &StockBackoff) -> Backoff {
+    let usual = USUAL.backoff;
+    let initial_ms = milliseconds(told.initial.as_ref(), usual.initial_ms);
+    Backoff {
+        initial_ms,
+        factor: told.factor.map_or(usual.factor, i64::from),
+        max_ms: milliseconds(told.max.as_ref(), usual.max_ms).max(initial_ms),
+        decay_ms: milliseconds(told.decay.as_ref(), usual.decay_ms),
+    }
+}
+
+fn climb(told: &ClimbBack) -> ClimbRules {
+    let usual = USUAL_CLIMB;
+    ClimbRules {
+        when: if told.when.as_deref() == Some("Anytime") { When::Anytime } else { When::AfterCheckpoint },
+        min_stay_ms: milliseconds(told.min_stay.as_ref(), usual.min_stay_ms),
+        steady_ms: milliseconds(told.hysteresis.as_ref(), usual.steady_ms),
+        max_times: told.max_times.unwrap_or(usual.max_times),
+    }
+}
+
+fn limits(told: &AdmissionLimits) -> Limits {
+    let range = told.priority_range.clone().unwrap_or_default();
+    Limits {
+        max_jobs: told.max_jobs.and_then(|most| u32::try_from(most).ok()),
+        max_gpus: told.max_gpus_per_job.map(i64::from),
+        min_priority: range.min,
+        max_priority: range.max,
+    }
+}
+
+/// The smaller of two limits holds: the queue's own, and a share of its nominal quota.
+fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
+    for quota in group.flavors.iter_mut().flat_map(|flavor| &mut flavor.quotas) {
+        let nominal = i128::from(quota.nominal.get());
+        let share = engine::Amount::clamped(nominal.saturating_mul(i128::from(percent)) / 100);
+        quota.borrowing_limit = Some(quota.borrowing_limit.map_or(share, |limit| limit.min(share)));
+    }
+}
+
+impl Limits {
+    /// Why a workload may never hold quota under these limits: the field, its value, and what the workload asks for.
+    fn broken_by(&self, workload: &WorkloadView) -> Option<String> {
+        let gpus = |set: &engine::PodSetSpec| {
+            let devices = set.requests.iter().filter(|(resource, _)| resource.ends_with("/gpu"));
+            devices.fold(0_i64, |sum, (_, one)| sum.saturating_add(one.mul(set.count).get()))
+        };
+        let asked = workload.shape.pod_sets.iter().map(gpus).fold(0_i64, i64::saturating_add);
+        if let Some(most) = self.max_gpus.filter(|most| asked > *most) {
+            return Some(format!("spec.admission.maxGPUsPerJob is {most}, and the workload asks for {asked}"));
+        }
+        let priority = workload.priority;
+        if let Some(least) = self.min_priority.filter(|least| priority < *least) {
+            return Some(format!(
+                "spec.admission.priorityRange.min is {least}, and the workload's priority is {priority}"
+            ));
+        }
+        let most = self.max_priority.filter(|most| priority > *most)?;
+        Some(format!("spec.admission.priorityRange.max is {most}, and the workload's priority is {priority}"))
+    }
+}
+
+impl Control {
+    /// What the policy of a ClusterQueue says.
+    pub(crate) fn rules_of(&self, cluster_queue: &str) -> Option<&Rules> {
+        match self.view.claims.get(cluster_queue)? {
+            Claim::By(rules) => Some(rules),
+            Claim::Contested(_) => None,
+        }
+    }
+
+    /// What the policy of a workload's ClusterQueue says: of the one whose quota it holds, else of the one it waits in.
+    pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&Rules> {
+        if self.view.claims.is_empty() {
+            return None;
+        }
+        let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
+        let local = || self.view.local_queues.get(&workload.local_queue())?.spec.cluster_queue.as_deref();
+        self.rules_of(given.or_else(local)?)
+    }
+
+    /// The limit that keeps a waiting workload out for good.
+    pub(crate) fn limit_on(&self, workload: &WorkloadView) -> Option<String> {
+        let rules = self.rules_for(workload)?;
+        rules.limits.broken_by(workload).map(|text| format!("QueuePolicy {}: {text}", rules.policy))
+    }
+
+    /// Whether what a workload's pods select of capacity gives way to the tiers of its queue.
+    pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
+        let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
+        tiers.is_some_and(|tiers| tiers.overrides)
+    }
+
+    /// What the engine is told of a ClusterQueue, with what its policy says.
+    pub(crate) fn queue_spec(&self, object: &berth_api::ClusterQueue) -> engine::ClusterQueueSpec {
+        let mut spec = deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid);
+        if let Some(rules) = self.rules_of(&spec.name) {
+            spec.tiers = rules.tiers.as_ref().map(|tiers| tiers.default.clone()).unwrap_or_default();
+            spec.max_jobs = rules.limits.max_jobs;
+            if let Some(percent) = rules.borrowing_percent {
+                spec.groups.iter_mut().for_each(|group| bound_borrowing(group, percent));
+            }
+        }
+        spec
+    }
+
+    pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
+        self.schedule.mark(cluster_key(Kind::QueuePolicy, name), now);
+        // Who leads keeps the book of stock-outs; everybody else follows what the leader wrote.
+        let follows = self.term.is_none() || !self.view.policies.contains_key(name);
+        if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
+            self.restore_stock(&status.backoffs, now);
+        }
+        match (self.view.policies.get_mut(name), object) {
+            (Some(known), Some(object)) if same_intent(&known.object.metadata, &object.metadata) => {
+                known.object = object;
+                return;
+            }
+            (_, Some(object)) => drop(self.view.policies.insert(name.to_owned(), Policy::new(object))),
+            (_, None) => drop(self.view.policies.remove(name)),
+        }
+        for queue in self.view.cluster_queues.keys().cloned().collect::<Vec<_>>() {
+            let labels = self.view.cluster_queues.get(&queue).and_then(|object| object.metadata.labels.clone());
+            if self.claim(&queue, &labels.unwrap_or_default(), now) {
+                self.tell_queue_again(&queue);
+            }
+        }
+    }
+
+    /// Finds out which policy a ClusterQueue follows; tells whether that changed.
+    pub(crate) fn claim(&mut self, queue: &str, labels: &BTreeMap<String, String>, now: Timestamp) -> bool {
+        let claiming = self.view.policies.iter().filter(|(_, policy)| policy.claims(queue, labels));
+        let claiming: Vec<(&String, &Policy)> = claiming.collect();
+        let new = match claiming.as_slice() {
+            [] => None,
+            [(_, policy)] => Some(Claim::By(Arc::clone(&policy.rules))),
+            many => Some(Claim::Contested(many.iter().map(|(name, _)| (*name).clone()).collect())),
+        };
+        if self.view.claims.get(queue) == new.as_ref() {
+            return false;
+        }
+        let old = match new {
+            Some(new) => self.view.claims.insert(queue.to_owned(), new),
+            None => self.view.claims.remove(queue),
+        };
+        let names = |claim: Option<&Claim>| match claim {
+            None => BTreeSet::new(),
+            Some(Claim::By(rules)) => BTreeSet::from([rules.policy.clone()]),
+            Some(Claim::Contested(names)) => names.clone(),
+        };
+        let concerned = names(old.as_ref()).into_iter().chain(names(self.view.claims.get(queue)));
+        for policy in concerned.collect::<BTreeSet<_>>() {
+            self.schedule.mark(cluster_key(Kind::QueuePolicy, &policy), now);
+        }
+        true
+    }
+
+    /// A ClusterQueue is told to the engine again, and so is everything that is judged by its policy.
+    fn tell_queue_again(&mut self, queue: &str) {
+        let Some(object) = self.view.cluster_queues.get(queue) else { return };
+        let spec = self.queue_spec(object);
+        self.engine(engine::Delta::ClusterQueue(spec));
+        let locals = self.view.local_queues.iter();
+        let locals = locals.filter(|(_, local)| local.spec.cluster_queue.as_deref() == Some(queue));
+        let members: Vec<Name> =
+            locals.flat_map(|(local, _)| self.view.workloads.members(local)).map(WorkloadView::key).collect();
+        for name in members {
+            self.mirror(&name);
+            self.touch(key(Kind::Workload, &name));
+        }
+    }
+}

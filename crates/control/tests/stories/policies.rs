@@ -1,0 +1,285 @@
+//! QueuePolicies: whom they govern, and what they keep out.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::tiers::{flavor_of, ladder};
+
+fn policy(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": name}, "spec": spec})
+}
+
+fn status<'a>(cluster: &'a Cluster, name: &str) -> &'a Value {
+    &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", name)]["status"]
+}
+
+fn with_tiers(more: Value) -> Value {
+    let mut tiers = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1m"}});
+    for (key, value) in more.as_object().unwrap() {
+        tiers[key] = value.clone();
+    }
+    policy("p", json!({"clusterQueues": ["cq"], "capacityTiers": tiers}))
+}
+
+#[test]
+fn jobs_that_say_nothing_go_down_the_policys_ladder() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"backoff": {"initial": "10m"}})));
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(59);
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
+    cluster.pass(10);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    cluster.pass(6);
+    let shown = status(&cluster, "p");
+    assert_eq!(shown["clusterQueues"], json!(["cq"]));
+    assert_eq!(shown["conditions"][0]["status"], json!("True"), "{shown}");
+    let jobs = |tier: &str, count: i64| json!({"tier": tier, "admittedWorkloads": count});
+    assert_eq!(shown["tiers"], json!([jobs("reserved", 0), jobs("on-demand", 1), jobs("spot", 0)]));
+    let backoff = &shown["backoffs"][0];
+    assert_eq!((&backoff["flavor"], &backoff["failures"]), (&json!("reserved"), &json!(1)));
+    assert_eq!(backoff["requests"], json!({"cpu": "1"}));
+    // Taken away, the queue's own order holds again.
+    cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("spot"));
+}
+
+#[test]
+fn stock_outs_survive_a_restart() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(80);
+    assert!(status(&cluster, "p")["backoffs"][0]["until"].is_string(), "{}", status(&cluster, "p"));
+    cluster.restart();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
+}
+
+#[test]
+fn limits_keep_out_and_name_themselves() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("f", "9")]);
+    queue["spec"]["resourceGroups"][0]["coveredResources"] = json!(["cpu", "nvidia.com/gpu"]);
+    let gpus = json!({"name": "nvidia.com/gpu", "nominalQuota": 99});
+    queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"].as_array_mut().unwrap().push(gpus);
+    queue["metadata"]["labels"] = json!({"team": "a"});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    let limits = json!({"maxJobs": 1, "maxGPUsPerJob": 8, "priorityRange": {"min": -5, "max": 100}});
+    let selector = json!({"matchLabels": {"team": "a"}});
+    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueueSelector": selector, "admission": limits})));
+    let with = |name: &str, gpus: &str, class: Option<&str>| {
+        let mut job = job(name, "lq", "1", true);
+        job["spec"]["parallelism"] = json!(3);
+        job["spec"]["completions"] = json!(3);
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = json!(gpus);
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(gpus);
+        if let Some(class) = class {
+            job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+        }
+        job
+    };
+    for (name, value) in [("high", 101), ("low", -6)] {
+        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
+        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    }
+    for (name, gpus, class, expected) in [
+        ("big", "3", None, "QueuePolicy p: spec.admission.maxGPUsPerJob is 8, and the workload asks for 9"),
+        (
+            "high",
+            "1",
+            Some("high"),
+            "QueuePolicy p: spec.admission.priorityRange.max is 100, and the workload's priority is 101",
+        ),
+        (
+            "low",
+            "1",
+            Some("low"),
+            "QueuePolicy p: spec.admission.priorityRange.min is -5, and the workload's priority is -6",
+        ),
+    ] {
+        cluster.put(Kind::Job, with(name, gpus, class));
+        cluster.settle();
+        let told = cluster.condition(name, "QuotaReserved").unwrap();
+        assert_eq!((&told["reason"], &told["message"]), (&json!("AdmissionLimit"), &json!(expected)));
+    }
+    cluster.put(Kind::Job, with("one", "2", None));
+    cluster.settle();
+    cluster.put(Kind::Job, with("two", "2", None));
+    cluster.settle();
+    assert!(cluster.is("one", "Admitted"));
+    let told = cluster.condition("two", "QuotaReserved").unwrap();
+    assert_eq!(told["message"], json!("maxJobs of the ClusterQueue's policy is reached: 1 workloads hold quota"));
+    cluster.complete("one");
+    cluster.settle();
+    assert!(cluster.is("two", "Admitted"));
+    // A limit that is raised lets in whom it kept out.
+    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"admission": {"maxGPUsPerJob": 9, "maxJobs": 5}}}));
+    cluster.settle();
+    assert!(cluster.is("big", "Admitted"), "{}", cluster.workload_of("big").unwrap());
+}
+
+#[test]
+fn a_queue_that_two_policies_claim_follows_neither() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
+    cluster.put(Kind::QueuePolicy, policy("q", json!({"clusterQueueSelector": {}, "admission": {"maxJobs": 0}})));
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(6);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+    for (name, other) in [("p", "q"), ("q", "p")] {
+        let condition = &status(&cluster, name)["conditions"][0];
+        assert_eq!(condition["reason"], json!("Conflict"));
+        let expected = format!("ClusterQueue cq is claimed by QueuePolicy {other} too: it follows neither");
+        assert_eq!(condition["message"], json!(expected));
+    }
+    cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "q"));
+    cluster.pass(6);
+    assert_eq!(status(&cluster, "p")["conditions"][0]["status"], json!("True"));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("reserved"));
+}
+
+#[test]
+fn a_policy_says_what_is_wrong_with_it() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq", "gone"]})));
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
+    cluster.put(Kind::QueuePolicy, policy("q", json!({"clusterQueueSelector": selector})));
+    cluster.pass(6);
+    let told = |name: &str| status(&cluster, name)["conditions"][0]["message"].as_str().unwrap().to_owned();
+    assert_eq!(told("p"), "spec.clusterQueues names gone, which do not exist");
+    assert!(told("q").starts_with("spec.clusterQueueSelector.matchExpressions[a].operator \"Like\" must be"));
+}
+
+/// How often a job's workload was evicted for a reason.
+fn evictions(cluster: &Cluster, job: &str, reason: &str) -> i64 {
+    let stats = &cluster.workload_of(job).unwrap()["status"]["schedulingStats"]["evictions"];
+    let found = stats.as_array().into_iter().flatten().find(|entry| entry["reason"] == json!(reason));
+    found.map_or(0, |entry| entry["count"].as_i64().unwrap())
+}
+
+#[test]
+fn a_running_job_climbs_back_when_it_has_saved_its_work() {
+    let mut cluster = ladder("1");
+    let climb = json!({"minStay": "10m", "hysteresis": "1m"});
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb})));
+    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
+    cluster.pass(700);
+    cluster.complete("first");
+    cluster.pass(300);
+    assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"), "it has saved nothing");
+    let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
+    cluster.edit(Kind::Job, "team", "second", &saved);
+    cluster.pass(6);
+    assert_eq!(flavor_of(&cluster, "second"), json!("reserved"));
+    let told = cluster.condition("second", "Evicted").unwrap();
+    let text = "Previously: goes back up from on-demand to reserved capacity, which has been free for ";
+    assert!(told["message"].as_str().unwrap().starts_with(text), "{told}");
+    assert_eq!(evictions(&cluster, "second", "ClimbedBack"), 1);
+    cluster.pass(7200);
+    assert_eq!(evictions(&cluster, "second", "ClimbedBack"), 1, "there is nothing better");
+}
+
+#[test]
+fn who_climbs_comes_to_rest_whatever_the_capacity_does() {
+    for (reserved, demand) in [(false, false), (true, false), (true, true)] {
+        let mut cluster = ladder("2");
+        let climb = json!({"minStay": "1m", "hysteresis": "10s", "when": "Anytime", "maxTimes": 2});
+        let backoff = json!({"initial": "1m", "max": "4m", "decay": "1m"});
+        cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
+        cluster.without_nodes =
+            [reserved.then_some("reserved"), demand.then_some("on-demand")].into_iter().flatten().collect();
+        for name in ["a", "b", "c", "d", "e"] {
+            cluster.put(Kind::Job, job(name, "lq", "1", true));
+            cluster.pass(7);
+        }
+        cluster.pass(6 * 3600);
+        for name in ["a", "b", "c", "d"] {
+            let climbs = evictions(&cluster, name, "ClimbedBack");
+            assert!(climbs <= 2, "{name} climbed {climbs} times");
+            // Who has somewhere to go falls once for each time that it was up; who has not tries again at the pace of the
+            // back-off, four minutes and one of patience.
+            let falls = evictions(&cluster, name, "StockOut");
+            let settled = cluster.is(name, "Admitted") && flavor_of(&cluster, name) == json!("on-demand");
+            let most = if settled && !demand { climbs + 1 } else { 80 };
+            assert!(falls <= most, "{name} fell {falls} times and climbed {climbs} times");
+        }
+        assert!(berth_engine::check(cluster.control.world()).is_empty());
+    }
+}
+
+#[test]
+fn borrowing_is_bounded_by_the_smaller_limit() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+    for (name, quota) in [("mine", "4"), ("theirs", "100")] {
+        cluster.put(Kind::ClusterQueue, cluster_queue(name, Some("all"), &[("f", quota)]));
+    }
+    cluster.put(Kind::LocalQueue, local_queue("lq", "mine"));
+    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["mine"], "borrowingRatioPercent": 50})));
+    for (name, cpu) in [("six", "6"), ("one", "1")] {
+        cluster.put(Kind::Job, job(name, "lq", cpu, true));
+        cluster.settle();
+    }
+    assert!(cluster.is("six", "Admitted") && !cluster.is("one", "Admitted"));
+    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"borrowingRatioPercent": 75}}));
+    cluster.settle();
+    assert!(cluster.is("one", "Admitted"));
+}
+
+#[test]
+fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_selectors_back() {
+    let mut cluster = ladder("4");
+    for (tier, key) in [("spot", "cloud.google.com/gke-spot"), ("reserved", "cloud.google.com/reservation-name")] {
+        let labels = json!({"spec": {"nodeLabels": {(key): "true"}}});
+        cluster.edit(Kind::ResourceFlavor, "", tier, &labels);
+    }
+    let pinned = |name: &str| {
+        let mut job = job(name, "lq", "1", true);
+        job["spec"]["template"]["metadata"]["labels"]["bastion-tier"] = json!("spot");
+        let spec = &mut job["spec"]["template"]["spec"];
+        spec["nodeSelector"] = json!({"cloud.google.com/gke-spot": "true", "accelerator": "v5e"});
+        spec["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}, {"key": "mine"}]);
+        job
+    };
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": "Respect"})));
+    cluster.put(Kind::Job, pinned("kept"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "kept"), json!("spot"));
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": "Override", "patience": {"reserved": "1m"}})));
+    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"metadata": {"generation": 2}}));
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, pinned("moved"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "moved"), json!("reserved"));
+    let template = cluster.job("moved")["spec"]["template"].clone();
+    assert_eq!(template["metadata"]["labels"]["bastion-tier"], Value::Null);
+    let selector = json!({"accelerator": "v5e", "cloud.google.com/reservation-name": "true", "tier": "reserved"});
+    assert_eq!(template["spec"]["nodeSelector"], selector);
+    assert_eq!(template["spec"]["tolerations"], json!([{"key": "mine"}]));
+    cluster.pass(70);
+    assert_eq!(flavor_of(&cluster, "moved"), json!("on-demand"));
+    // Stopped, it is as its user wrote it.
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.settle();
+    let template = cluster.job("moved")["spec"]["template"].clone();
+    let wanted = pinned("moved")["spec"]["template"].clone();
+    assert_eq!(template["spec"]["nodeSelector"], wanted["spec"]["nodeSelector"]);
+    assert_eq!(template["spec"]["tolerations"], wanted["spec"]["tolerations"]);
+    assert_eq!(template["metadata"]["labels"]["bastion-tier"], json!("spot"));
+}

@@ -1,0 +1,86 @@
+//! Down the ladder: without quota at once, without nodes when patience ends.
+
+use anyhow::{Result, ensure};
+use berth_e2e::kinds::{self, QUEUE_POLICY, condition, condition_object, items, text};
+use berth_e2e::scenario::Stage;
+use serde_json::json;
+
+use crate::{TIERS, chips, ladder, lands, message, policy};
+
+pub(crate) async fn reserved_is_full(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("reserved-full").await?;
+    ladder(&s, "e2e", "4").await?;
+    for (name, tier) in [("first", "reserved"), ("second", "on-demand")] {
+        s.create(chips(&s, name).annotation(TIERS, "reserved,on-demand")).await?;
+        lands(&s, name, tier).await?;
+    }
+    // Spot is free, and not accepted.
+    s.create(chips(&s, "third").annotation(TIERS, "reserved,on-demand")).await?;
+    s.pending("third").await?;
+    s.create(chips(&s, "cheap").annotation(TIERS, "spot")).await?;
+    lands(&s, "cheap", "spot").await?;
+    s.remove("first").await?;
+    lands(&s, "third", "reserved").await?;
+    s.conclude().await
+}
+
+pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("stock-out").await?;
+    ladder(&s, "nowhere", "8").await?;
+    let tiers = json!({
+        "default": ["reserved", "on-demand"], "patience": {"reserved": "3s"},
+        "backoff": {"initial": "10m", "max": "1h"},
+    });
+    policy(&s, &json!({"capacityTiers": tiers})).await?;
+    // It says nothing of tiers: the policy does.
+    s.create(chips(&s, "first")).await?;
+    let evicted = s.workload("first", "evicted once", |w| !condition(w, "Evicted").is_empty()).await?;
+    let reason = condition_object(&evicted, "Evicted").cloned().unwrap_or_default();
+    ensure!(text(&reason, "/reason") == "StockOut" || text(&reason, "/reason") == "QuotaReserved", "{reason}");
+    let words = format!("flavor {} (reserved capacity) had no nodes for all 1 pods within ", s.name("reserved"));
+    ensure!(message(&evicted, "Evicted").contains(&words), "{reason}");
+    lands(&s, "first", "on-demand").await?;
+    // The next one is spared.
+    s.create(chips(&s, "second")).await?;
+    lands(&s, "second", "on-demand").await?;
+    let second = s.workload_of("second").await?.unwrap_or_default();
+    ensure!(condition(&second, "Evicted").is_empty(), "{}", second["status"]["conditions"]);
+    // Who insists is told until when.
+    s.create(chips(&s, "insists").annotation(TIERS, "reserved")).await?;
+    let waiting = s.pending("insists").await?;
+    let told = message(&waiting, "QuotaReserved");
+    ensure!(told.contains("is out of stock until ") && told.contains("1 pods of this shape got no nodes"), "{told}");
+    let shown = s
+        .object_is(QUEUE_POLICY, &s.name("policy"), "shows the stock-out", |p| !items(p, "/status/backoffs").is_empty())
+        .await?;
+    let backoff = &items(&shown, "/status/backoffs")[0];
+    ensure!(text(backoff, "/flavor") == s.name("reserved") && backoff["pods"] == json!(1), "{backoff}");
+    ensure!(kinds::condition(&shown, "Active") == "True", "{}", shown["status"]);
+    s.object_is(QUEUE_POLICY, &s.name("policy"), "counts two jobs on demand", |p| {
+        items(p, "/status/tiers").iter().any(|t| text(t, "/tier") == "on-demand" && t["admittedWorkloads"] == json!(2))
+    })
+    .await?;
+    s.conclude().await
+}
+
+pub(crate) async fn back_up(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("climb-back").await?;
+    ladder(&s, "e2e", "4").await?;
+    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 1});
+    policy(&s, &json!({"capacityTiers": {"default": ["reserved", "on-demand"], "climbBack": climb}})).await?;
+    s.create(chips(&s, "holder")).await?;
+    s.workload("holder", "admitted to reserved", |w| condition(w, "Admitted") == "True").await?;
+    s.next_second().await;
+    s.create(chips(&s, "climber")).await?;
+    let waiting = s.admitted("climber").await?;
+    ensure!(berth_e2e::quickstart::flavor_of(&waiting) == s.name("on-demand"), "{}", waiting["status"]["admission"]);
+    s.remove("holder").await?;
+    s.workload("climber", "back on reserved", |w| {
+        condition(w, "Admitted") == "True" && berth_e2e::quickstart::flavor_of(w) == s.name("reserved")
+    })
+    .await?;
+    let back = s.workload_of("climber").await?.unwrap_or_default();
+    let told = message(&back, "Evicted");
+    ensure!(told.contains("goes back up from on-demand to reserved capacity"), "{told}");
+    s.conclude().await
+}

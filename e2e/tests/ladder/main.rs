@@ -1,0 +1,116 @@
+//! The tier ladder and QueuePolicies on a real control plane: quota that is full, capacity that never turns up, jobs that
+//! pin themselves, and limits that keep jobs out.
+
+mod falls;
+mod limits;
+mod pinned;
+
+use anyhow::{Result, ensure};
+use berth_e2e::kinds::{condition_object, text};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manifest::{Job, cluster_queue, flavor, group, local_queue, merge, quota};
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::quickstart::flavor_of;
+use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+const RESERVATION: &str = "cloud.google.com/reservation-name";
+const SPOT: &str = "cloud.google.com/gke-spot";
+const ACCELERATOR: (&str, &str) = ("cloud.google.com/gke-tpu-accelerator", "tpu-v5-lite-podslice");
+const TIERS: &str = "berth.dev/capacity-tiers";
+
+/// A TPU flavor of a tier; `reservation` names what the reserved one stands for.
+fn tpu(name: &str, tier: &str, reservation: &str) -> Value {
+    let (own, key, value, others) = match tier {
+        "reserved" => ((RESERVATION, reservation), RESERVATION, reservation, SPOT.to_owned()),
+        "spot" => ((SPOT, "true"), SPOT, "true", RESERVATION.to_owned()),
+        _ => (("cloud.google.com/gke-provisioning", "standard"), "", "", format!("{RESERVATION},{SPOT}")),
+    };
+    let mut object = flavor(name, &[ACCELERATOR, own]);
+    merge(
+        &mut object["metadata"],
+        &json!({
+            "labels": {"berth.dev/capacity-tier": tier},
+            "annotations": {"berth.dev/forbidden-node-labels": others},
+        }),
+    );
+    let mut tolerations = vec![json!({"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"})];
+    if !key.is_empty() {
+        object["spec"]["nodeTaints"] = json!([{"key": key, "value": value, "effect": "NoSchedule"}]);
+        tolerations.push(json!({"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}));
+    }
+    object["spec"]["tolerations"] = json!(tolerations);
+    object
+}
+
+/// A queue of three tiers with so many chips each, worst tier first: only tiers put them in order.
+async fn ladder(s: &Scenario<'_>, reservation: &str, chips: &str) -> Result<()> {
+    let mut names = Vec::new();
+    for tier in ["spot", "on-demand", "reserved"] {
+        let name = s.name(tier);
+        s.apply(&tpu(&name, tier, reservation)).await?;
+        names.push(name);
+    }
+    let chips = [quota("google.com/tpu", chips)];
+    let flavors: Vec<(&str, &[_])> = names.iter().map(|name| (name.as_str(), chips.as_slice())).collect();
+    s.apply(&cluster_queue(&s.name("cq"), &[group(&flavors)], &json!({}))).await?;
+    s.apply(&local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    Ok(())
+}
+
+/// A QueuePolicy for the scenario's ClusterQueue.
+async fn policy(s: &Scenario<'_>, spec: &Value) -> Result<()> {
+    let mut spec = spec.clone();
+    merge(&mut spec, &json!({"clusterQueues": [s.name("cq")]}));
+    let metadata = json!({"name": s.name("policy")});
+    let object = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": metadata, "spec": spec});
+    s.apply(&object).await.map(drop)
+}
+
+/// A job for one host.
+fn chips(s: &Scenario<'_>, name: &str) -> Job {
+    s.job(name).requests(&[("google.com/tpu", "4")]).endless()
+}
+
+/// Waits until the job is admitted to a tier and its pods have nodes there.
+async fn lands(s: &Scenario<'_>, job: &str, tier: &str) -> Result<()> {
+    let flavor = s.name(tier);
+    s.workload(job, &format!("admitted to {tier}"), |w| {
+        berth_e2e::kinds::condition(w, "Admitted") == "True" && flavor_of(w) == flavor
+    })
+    .await?;
+    let pool = format!("tpu-{}", tier.trim_start_matches("on-"));
+    for node in s.nodes_of(job, 1).await? {
+        ensure!(node.starts_with(&pool), "a pod of {job} landed on {node}, not on {pool}");
+    }
+    Ok(())
+}
+
+/// The message of a condition.
+fn message(workload: &Value, kind: &str) -> String {
+    condition_object(workload, kind).map(|c| text(c, "/message").to_owned()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ladder_of_tiers() -> Result<()> {
+    let pools = [
+        Pool::tpu("tpu-reserved", 1, Tier::Reserved("e2e".to_owned())),
+        Pool::tpu("tpu-demand", 6, Tier::OnDemand),
+        Pool::tpu("tpu-spot", 4, Tier::Spot),
+    ];
+    let stage = Stage::start("ladder", &pools, ManagerOptions::default()).await?;
+    let s = &stage;
+    let runs: Vec<Run<'_>> = vec![
+        ("reserved-full", falls::reserved_is_full(s).boxed()),
+        ("stock-out", falls::reserved_has_no_nodes(s).boxed()),
+        ("pinned-tiers", pinned::by_its_own_selectors(s).boxed()),
+        ("overridden", pinned::taken_down_the_ladder(s).boxed()),
+        ("climb-back", falls::back_up(s).boxed()),
+        ("limits", limits::named_and_kept(s).boxed()),
+        ("bad-policies", limits::refused_with_words(s).boxed()),
+    ];
+    let outcome = run_all(&stage, runs).await;
+    stage.stop().await;
+    outcome
+}
