@@ -349,7 +349,9 @@ impl Judge {
             self.pods.remove(&uid);
             return;
         }
-        let owner = controller(object);
+        // Of a TrainingJob the Workload is one for all its Jobs.
+        let training = label(object, "berth.dev/training-job-uid");
+        let owner = if training.is_empty() { controller(object) } else { training };
         let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
         let fresh = !self.pods.contains_key(&uid);

@@ -32,6 +32,7 @@ const fn kind(api_version: &'static str, kind: &'static str, plural: &'static st
 }
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+const BERTH: &str = "berth.dev/v1alpha1";
 /// ResourceFlavor.
 pub const FLAVOR: Kind = kind(KUEUE, "ResourceFlavor", "resourceflavors", false);
 /// ClusterQueue.
@@ -45,9 +46,11 @@ pub const WORKLOAD: Kind = kind(KUEUE, "Workload", "workloads", true);
 /// WorkloadPriorityClass.
 pub const WORKLOAD_PRIORITY_CLASS: Kind = kind(KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", false);
 /// QueuePolicy.
-pub const QUEUE_POLICY: Kind = kind("berth.dev/v1alpha1", "QueuePolicy", "queuepolicies", false);
+pub const QUEUE_POLICY: Kind = kind(BERTH, "QueuePolicy", "queuepolicies", false);
 /// Job.
 pub const JOB: Kind = kind("batch/v1", "Job", "jobs", true);
+/// TrainingJob.
+pub const TRAINING_JOB: Kind = kind(BERTH, "TrainingJob", "trainingjobs", true);
 /// Pod.
 pub const POD: Kind = kind("v1", "Pod", "pods", true);
 /// Node.
@@ -64,6 +67,7 @@ const KINDS: &[Kind] = &[
     WORKLOAD_PRIORITY_CLASS,
     QUEUE_POLICY,
     JOB,
+    TRAINING_JOB,
     POD,
     NODE,
     kind(KUEUE, "AdmissionCheck", "admissionchecks", false),
@@ -78,6 +82,7 @@ const KINDS: &[Kind] = &[
     kind("v1", "ServiceAccount", "serviceaccounts", true),
     kind("v1", "LimitRange", "limitranges", true),
     kind("v1", "ConfigMap", "configmaps", true),
+    kind("v1", "Service", "services", true),
     kind("batch/v1", "CronJob", "cronjobs", true),
     kind("coordination.k8s.io/v1", "Lease", "leases", true),
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false),
@@ -272,7 +277,7 @@ pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
         })
         .await?;
     }
-    for kind in KINDS.iter().filter(|k| k.api_version == KUEUE) {
+    for kind in KINDS.iter().filter(|k| [KUEUE, BERTH].contains(&k.api_version)) {
         // Established comes a moment before the handler is installed.
         wait::until(Duration::from_secs(20), &format!("{} are served", kind.plural), || async {
             kind.all(client).list(&ListParams::default().limit(1)).await?;

@@ -311,6 +311,9 @@ impl Scenario<'_> {
     pub async fn conclude(self) -> Result<()> {
         let scope = Scope::of(&self.namespace);
         self.stage.observer.conclude_in(&scope, REST).await.context("before cleaning up")?;
+        for job in kinds::TRAINING_JOB.list(&self.client, &self.namespace).await? {
+            kinds::TRAINING_JOB.delete(&self.client, &self.namespace, text(&job, "/metadata/name")).await?;
+        }
         for job in JOB.list(&self.client, &self.namespace).await? {
             JOB.delete(&self.client, &self.namespace, text(&job, "/metadata/name")).await?;
         }

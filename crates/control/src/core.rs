@@ -50,6 +50,10 @@ pub struct Control {
     /// Jobs that were seen to have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
     pub(crate) ladder: Ladder,
+    /// What was applied for the present run of a TrainingJob, by its uid.
+    pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// TrainingJobs whose status may have to be written.
+    pub(crate) untold: BTreeSet<ObjectKey>,
     /// What users were told last of objects for which nothing can be done.
     pub(crate) told: BTreeMap<ObjectKey, String>,
     pub(crate) next_sweep: Option<Timestamp>,
@@ -85,6 +89,8 @@ impl Control {
             pods_gone: BTreeSet::new(),
             at_rest: BTreeSet::new(),
             ladder: Ladder::default(),
+            prepared: BTreeMap::new(),
+            untold: BTreeSet::new(),
             told: BTreeMap::new(),
             next_sweep: None,
             sweep_found: 0,
@@ -116,16 +122,10 @@ impl Control {
         }
     }
 
-    fn everything_dirty(&mut self) {
-        let jobs = self.view.jobs.keys().cloned();
-        let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, name));
-        let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
-        let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
-        let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
-        self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
-    }
-
     pub(crate) fn touch(&mut self, key: ObjectKey) {
+        if key.kind == Kind::TrainingJob {
+            self.untold.insert(key.clone());
+        }
         self.dirty.insert(key);
     }
 
@@ -167,6 +167,10 @@ impl Control {
         };
         self.touch_related(&object);
         let origin = flight.origin.clone();
+        if origin.kind == Kind::TrainingJob && origin != object {
+            // Of what it creates it sees the Jobs only.
+            self.touch(origin.clone());
+        }
         self.take_outcome(object.clone(), flight, outcome, now);
         if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
             self.wait(origin, until);
@@ -197,6 +201,9 @@ impl Control {
                 self.notices.extend(flight.notices);
                 if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
                     self.pods_gone.insert(uid);
+                }
+                if flight.purpose == Purpose::PrepareTraining {
+                    self.prepared(&flight.origin, object.clone());
                 }
                 let version = resource_version.parse().unwrap_or_default();
                 if let (Purpose::ReserveQuota, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
@@ -263,6 +270,13 @@ impl Control {
         }
     }
 
+    /// Notes what the present run of a TrainingJob has.
+    fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
+        if let Some(uid) = self.uid_of(origin) {
+            self.prepared.entry(uid).or_default().insert(object);
+        }
+    }
+
     fn refused(&mut self, object: &ObjectKey, text: &str) {
         let Some(uid) = self.uid_of(object) else { return };
         self.notices.push(Notice {
@@ -286,6 +300,7 @@ impl Control {
         match object.kind {
             Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),
             kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
+            Kind::TrainingJob => self.view.training.get(&name).map(|job| job.uid.clone()),
             _ => None,
         }
     }
@@ -296,33 +311,10 @@ impl Control {
         match object.kind {
             Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
             kind if kind.is_job() => self.view.jobs.get(object).map_or(0, |job| job.version),
+            Kind::TrainingJob => self.view.training.get(&name).map_or(0, crate::training_view::TrainingView::version),
             // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
             _ => u64::MAX,
         }
-    }
-
-    /// Marks an object and those whose decisions depend on it.
-    pub(crate) fn touch_related(&mut self, object: &ObjectKey) {
-        let name = (object.namespace.clone(), object.name.clone());
-        match object.kind {
-            Kind::Workload => {
-                if let Some(job) = self.view.workloads.get(&name).and_then(WorkloadView::job) {
-                    self.touch(job);
-                }
-            }
-            kind if kind.is_job() => {
-                let uid = self.view.jobs.get(object).map(|job| job.uid.clone()).unwrap_or_default();
-                let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
-                for workload in owned {
-                    self.touch(key(Kind::Workload, &workload));
-                }
-            }
-            _ => {}
-        }
-        // An object that does not name its owner yet cannot tell whom it concerns.
-        let blocked = self.flights.unblock(object);
-        self.dirty.extend(blocked);
-        self.touch(object.clone());
     }
 
     /// Decides: what to write now, and when to come back.
@@ -378,6 +370,9 @@ impl Control {
 
     /// Queues whose figures changed get their status written in due time.
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
+        for object in std::mem::take(&mut self.untold) {
+            self.schedule.mark(object, now);
+        }
         let changed = self.world.take_changed();
         for name in changed.cluster_queues {
             if let Some(policy) = self.rules_of(&name).map(|rules| rules.policy.clone()) {
@@ -398,7 +393,8 @@ impl Control {
 
     fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         while let Some(object) = self.dirty.pop_first().or_else(|| self.flights.next_held_back()) {
-            if let Some(until) = self.flights.backing_off(&object, now) {
+            let own = object.kind != Kind::TrainingJob;
+            if let Some(until) = self.flights.backing_off(&object, now).filter(|_| own) {
                 self.wait(object, until);
                 continue;
             }
@@ -467,7 +463,7 @@ impl Control {
                 later.push(object);
                 continue;
             }
-            if let Some(draft) = decide::queues::status(self, &object, now)
+            if let Some(draft) = decide::status(self, &object, now)
                 && !self.issue(draft, &object, term, now, step)
             {
                 later.push(object);

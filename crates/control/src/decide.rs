@@ -3,22 +3,25 @@
 pub(crate) mod checks;
 pub(crate) mod explain;
 pub(crate) mod job;
+pub(crate) mod placement;
 pub(crate) mod pods_ready;
 pub(crate) mod policies;
 pub(crate) mod preempt;
 pub(crate) mod queues;
+pub(crate) mod training;
 pub(crate) mod usage;
 pub(crate) mod workload;
 
 use jiff::Timestamp;
 
 use crate::core::Control;
-use crate::flight::Decision;
+use crate::flight::{Decision, Draft};
 use crate::write::{Kind, ObjectKey};
 
 /// What to do about an object now.
 pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
-    if control.flights.busy(key) {
+    // Of a TrainingJob only its status is written: that holds up nothing.
+    if key.kind != Kind::TrainingJob && control.flights.busy(key) {
         // The outcome, or the sight of the result, brings us back.
         return Decision::Done;
     }
@@ -32,6 +35,15 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
             decision => decision,
         },
         Kind::Cohort => queues::faults(control, key),
-        Kind::LocalQueue | Kind::QueuePolicy => Decision::Done,
+        Kind::TrainingJob => training::decide(control, &name, now),
+        Kind::LocalQueue | Kind::QueuePolicy | Kind::Service | Kind::ConfigMap => Decision::Done,
+    }
+}
+
+/// The status write of an object whose status is coalesced, `None` when nothing differs.
+pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    match key.kind {
+        Kind::TrainingJob => training::status::status(control, key, now),
+        _ => queues::status(control, key, now),
     }
 }

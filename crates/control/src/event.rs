@@ -46,6 +46,8 @@ pub enum Observation {
     AdmissionCheck(Change<Box<api::AdmissionCheck>>),
     /// QueuePolicy.
     QueuePolicy(Change<Box<api::berth::QueuePolicy>>),
+    /// TrainingJob of berth.dev.
+    TrainingJob(Change<Box<api::berth::TrainingJob>>),
     /// RuntimeClass.
     RuntimeClass(Change<Box<RuntimeClass>>),
 }

@@ -87,6 +87,10 @@ impl Control {
                 let known = known(&change, self.view.policies.keys());
                 self.each(change, known, |me, name, object| me.put_policy(&name.1, object, now));
             }
+            Observation::TrainingJob(change) => {
+                let known = known(&change, self.view.training.keys());
+                self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
+            }
             Observation::RuntimeClass(change) => {
                 let known = known(&change, self.view.overheads.keys());
                 self.each(change, known, |me, name, object| {
@@ -155,15 +159,6 @@ impl Control {
                 self.view.namespaces.remove(name);
             }
         }
-    }
-
-    /// A priority class may be what a job waits for.
-    fn touch_all_jobs(&mut self) {
-        self.dirty.extend(self.view.jobs.keys().cloned());
-    }
-
-    fn touch_jobs_of(&mut self, namespace: &str) {
-        self.dirty.extend(self.view.jobs_in(namespace).cloned());
     }
 
     fn observe_jobs<K: JobKind>(&mut self, kind: Kind, change: Change<Box<K::Object>>, now: Timestamp)
@@ -262,6 +257,7 @@ impl Control {
         }
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
+            self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
@@ -362,6 +358,7 @@ macro_rules! has_meta {
 
 has_meta!(
     k8s_openapi::api::batch::v1::Job,
+    api::berth::TrainingJob,
     api::Workload,
     api::ClusterQueue,
     api::LocalQueue,

@@ -137,6 +137,7 @@ impl Offline {
             "Cohort" => Kind::Cohort,
             "ResourceFlavor" => Kind::ResourceFlavor,
             "QueuePolicy" => Kind::QueuePolicy,
+            "TrainingJob" => Kind::TrainingJob,
             _ => return self.put_other(&kind, object),
         };
         let mut object = object.clone();
@@ -213,6 +214,9 @@ impl Offline {
             Kind::Cohort => Observation::Cohort(change(object, gone)?),
             Kind::ResourceFlavor => Observation::ResourceFlavor(change(object, gone)?),
             Kind::QueuePolicy => Observation::QueuePolicy(change(object, gone)?),
+            Kind::TrainingJob => Observation::TrainingJob(change(object, gone)?),
+            // Nobody watches them.
+            Kind::Service | Kind::ConfigMap => return Ok(()),
         };
         self.control.observe(observation, self.now);
         Ok(())
@@ -268,6 +272,9 @@ impl Offline {
             Request::Delete { .. } => {
                 self.remove(write.key.kind, &write.key.namespace, &write.key.name);
                 return Outcome::Applied { resource_version: String::new() };
+            }
+            Request::Apply { .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
+                return applied(self.version);
             }
             Request::Apply { body, subresource, .. } | Request::Merge { body, subresource, .. } => (body, *subresource),
         };

@@ -36,6 +36,8 @@ pub struct Settings {
     pub exclude_resource_prefixes: Vec<String>,
     /// `resources.transformations`.
     pub transformations: Vec<berth_jobs::Transformation>,
+    /// How the cards of TrainingJobs are asked for.
+    pub cards: berth_jobs::training::Cards,
     /// What the engine decides by: fair sharing, `resources.quotaCheckStrategy`, feature gates.
     pub engine: berth_engine::Options,
     /// Stored objects that the rules refuse take no part; off for objects that no server has stored.
@@ -68,6 +70,7 @@ impl Default for Settings {
             wait_for_pods_ready: None,
             exclude_resource_prefixes: Vec::new(),
             transformations: Vec::new(),
+            cards: berth_jobs::training::Cards::default(),
             engine: berth_engine::Options::default(),
             refuse_invalid: true,
             allowed_flavors: false,

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::shape::Shape;
+use crate::training_view::TrainingView;
 use crate::workloads::Workloads;
 use crate::write::{Kind, ObjectKey};
 
@@ -114,6 +115,12 @@ impl WorkloadView {
         self.is("QuotaReserved") && self.status.admission.is_some()
     }
 
+    /// The TrainingJob that controls it.
+    pub(crate) fn training_job(&self) -> Option<Name> {
+        let owner = self.owner.as_ref().filter(|owner| owner.kind == Kind::TrainingJob.name())?;
+        Some((self.namespace.clone(), owner.name.clone()))
+    }
+
     /// The job that controls it.
     pub(crate) fn job(&self) -> Option<ObjectKey> {
         let owner = self.owner.as_ref()?;
@@ -186,6 +193,7 @@ impl WorkloadView {
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) jobs: BTreeMap<ObjectKey, JobState>,
+    pub(crate) training: BTreeMap<Name, TrainingView>,
     pub(crate) workloads: Workloads,
     pub(crate) cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
     pub(crate) local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
@@ -235,6 +243,19 @@ impl View {
             let rest = self.jobs.range(first..).map(|(key, _)| key);
             rest.take_while(move |key| key.kind == kind && key.namespace == namespace)
         })
+    }
+
+    /// Whether a TrainingJob that exists governs a job.
+    pub(crate) fn is_governed(&self, job: &ObjectKey) -> bool {
+        let Some(child) = self.jobs.get(job).and_then(|job| job.child.as_ref()) else { return false };
+        let owner = self.training.get(&(job.namespace.clone(), child.owner.clone()));
+        owner.is_some_and(|owner| owner.uid == child.owner_uid)
+    }
+
+    /// Whether Jobs of a TrainingJob are left. Costs the namespace's jobs.
+    pub(crate) fn has_children(&self, namespace: &str, uid: &str) -> bool {
+        let jobs = self.jobs_in(namespace).filter_map(|key| self.jobs.get(key)?.child.as_ref());
+        jobs.into_iter().any(|child| child.owner_uid == uid)
     }
 
     /// LimitRanges of a namespace.

@@ -32,6 +32,12 @@ pub enum Kind {
     ResourceFlavor,
     /// berth.dev QueuePolicy.
     QueuePolicy,
+    /// berth.dev TrainingJob.
+    TrainingJob,
+    /// Service.
+    Service,
+    /// ConfigMap.
+    ConfigMap,
 }
 
 impl Kind {
@@ -54,7 +60,7 @@ impl Kind {
         BatchJob::UID_LABEL
     }
 
-    /// API group, version and plural as in the URL.
+    /// API group (empty for the core group), version and plural as in the URL.
     #[must_use]
     pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -65,6 +71,9 @@ impl Kind {
             Self::Cohort => ("kueue.x-k8s.io", "v1beta2", "cohorts"),
             Self::ResourceFlavor => ("kueue.x-k8s.io", "v1beta2", "resourceflavors"),
             Self::QueuePolicy => ("berth.dev", "v1alpha1", "queuepolicies"),
+            Self::TrainingJob => ("berth.dev", "v1alpha1", "trainingjobs"),
+            Self::Service => ("", "v1", "services"),
+            Self::ConfigMap => ("", "v1", "configmaps"),
         }
     }
 
@@ -79,6 +88,9 @@ impl Kind {
             Self::Cohort => "Cohort",
             Self::ResourceFlavor => "ResourceFlavor",
             Self::QueuePolicy => "QueuePolicy",
+            Self::TrainingJob => "TrainingJob",
+            Self::Service => "Service",
+            Self::ConfigMap => "ConfigMap",
         }
     }
 }
@@ -151,6 +163,14 @@ pub enum Purpose {
     DeleteWorkload,
     /// Delete a job (retention).
     DeleteJob,
+    /// Create what a TrainingJob's pods need before they start.
+    PrepareTraining,
+    /// Create a Job that runs a role of a TrainingJob.
+    StartTraining,
+    /// Delete such a Job.
+    StopTraining,
+    /// Status of a TrainingJob.
+    TrainingStatus,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
     /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
@@ -180,6 +200,9 @@ impl Purpose {
             | Self::SyncAdmissionChecks
             | Self::StartJob
             | Self::SuspendJob
+            | Self::PrepareTraining
+            | Self::StartTraining
+            | Self::StopTraining
             | Self::ClearStartTime
             | Self::Evict
             | Self::ReleaseQuota => Urgency::First,
@@ -198,7 +221,7 @@ impl Purpose {
             | Self::DeleteJob
             | Self::ProbePods
             | Self::FindStuckPods => Urgency::Soon,
-            Self::ExplainPending => Urgency::Told,
+            Self::ExplainPending | Self::TrainingStatus => Urgency::Told,
             Self::QueueStatus | Self::LetFinishedGo => Urgency::Whenever,
         }
     }

@@ -42,12 +42,31 @@ pub fn build_workload<K: JobKind>(
     priority: Priority,
     copied: &BTreeSet<String>,
 ) -> Workload {
-    let owner = K::metadata(job);
+    let kind = OwnerKind { group: K::GROUP, api_version: K::API_VERSION, kind: K::KIND };
+    workload_of(K::metadata(job), kind, pod_sets, priority, copied)
+}
+
+/// What kind of object owns a Workload.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnerKind {
+    pub(crate) group: &'static str,
+    pub(crate) api_version: &'static str,
+    pub(crate) kind: &'static str,
+}
+
+/// The Workload of an owner with this metadata.
+pub(crate) fn workload_of(
+    owner: &ObjectMeta,
+    kind: OwnerKind,
+    pod_sets: Vec<PodSet>,
+    priority: Priority,
+    copied: &BTreeSet<String>,
+) -> Workload {
     let name = owner.name.as_deref().unwrap_or_default();
     let uid = owner.uid.as_deref().unwrap_or_default();
     let reference = OwnerReference {
-        api_version: K::API_VERSION.to_owned(),
-        kind: K::KIND.to_owned(),
+        api_version: kind.api_version.to_owned(),
+        kind: kind.kind.to_owned(),
         name: name.to_owned(),
         uid: uid.to_owned(),
         controller: Some(true),
@@ -55,7 +74,7 @@ pub fn build_workload<K: JobKind>(
     };
     Workload {
         metadata: ObjectMeta {
-            name: Some(workload_name(K::KIND, K::GROUP, name, uid)),
+            name: Some(workload_name(kind.kind, kind.group, name, uid)),
             namespace: owner.namespace.clone(),
             labels: some(own_labels(owner, uid, copied)),
             annotations: some(own_annotations(owner)),

@@ -2,6 +2,7 @@
 
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
+use crate::training::TrainingChild;
 use berth_api::validation::FieldError;
 use berth_api::{PodSet, ReclaimablePod, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -89,6 +90,10 @@ pub trait JobKind: 'static {
     fn pod_priority_class(job: &Self::Object) -> Option<&str>;
     /// The field that decides whether or where it may run and that Berth does not act on yet.
     fn unsupported(job: &Self::Object) -> Option<String>;
+    /// What it is to the TrainingJob that controls it, if one does.
+    fn training_child(_: &Self::Object) -> Option<TrainingChild> {
+        None
+    }
     /// What is wrong with a job, beyond what every kind keeps in its metadata.
     fn invalid(_: &Self::Object) -> Vec<FieldError> {
         Vec::new()

@@ -9,6 +9,7 @@ use crate::kind::{
 };
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
+use crate::training::TrainingChild;
 use berth_api::{PodSet, ReclaimablePod, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -60,6 +61,8 @@ pub struct JobState {
     pub reclaimable: Vec<ReclaimablePod>,
     /// The field that decides whether or where it may run and that Berth does not act on.
     pub unsupported: Option<Box<str>>,
+    /// What it is to the TrainingJob that controls it, if one does.
+    pub child: Option<Box<TrainingChild>>,
     generation: i64,
     annotations: Box<[(Box<str>, Box<str>)]>,
     /// What it asks for, kept where that is asked for often, as it costs a walk over the templates. The inner `None` is a
@@ -95,6 +98,7 @@ impl JobState {
             finished: K::finished(job).map(Box::new),
             reclaimable: K::reclaimable_pods(job),
             unsupported: K::unsupported(job).map(Into::into),
+            child: K::training_child(job).map(Box::new),
             generation: metadata.generation.unwrap_or_default(),
             annotations: pairs(metadata),
             asked: None,

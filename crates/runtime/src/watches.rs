@@ -22,14 +22,18 @@ use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 13;
+pub const KINDS: usize = 14;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
+
+/// Pause between two looks for a kind that is not served.
+const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Annotation that repeats the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -62,6 +66,14 @@ struct Undecodable {
 struct Kind {
     resource: ApiResource,
     decode: Decode,
+    /// Berth does without it where the cluster does not serve it.
+    optional: bool,
+}
+
+impl Kind {
+    fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
 }
 
 /// The kinds, in the order of their numbers.
@@ -74,6 +86,7 @@ fn kinds() -> [Kind; KINDS] {
             Kind {
                 resource: ApiResource::erase::<$kind>(&()),
                 decode: |change| decode::<$kind>(change, $wrap, $rescue),
+                optional: false,
             }
         };
     }
@@ -90,7 +103,8 @@ fn kinds() -> [Kind; KINDS] {
         kind!(api::Workload, Observation::Workload, rescue::workload),
         kind!(Job, Observation::Job),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
-        kind!(api::berth::QueuePolicy, Observation::QueuePolicy),
+        kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
+        kind!(api::berth::TrainingJob, Observation::TrainingJob).optional(),
     ]
 }
 
@@ -149,10 +163,19 @@ pub fn spawn_all(context: &Context) -> JoinSet<()> {
 pub async fn list_all(client: &Client) -> kube::Result<Vec<Observation>> {
     let mut all = Vec::new();
     for kind in kinds() {
+        if kind.optional && !served(client, &kind.resource).await {
+            continue;
+        }
         // A decoding error of a whole list cannot be: bad objects are left out one by one.
         all.extend((kind.decode)(Change::Reset(list(client, &kind.resource).await?)).ok());
     }
     Ok(all)
+}
+
+/// Whether the cluster knows a kind. What cannot be found out counts as known: its watch says what is wrong.
+async fn served(client: &Client, resource: &ApiResource) -> bool {
+    let all: Api<Raw> = Api::all_with(client.clone(), resource);
+    !matches!(all.list(&ListParams::default().limit(1)).await, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
 async fn list(client: &Client, resource: &ApiResource) -> kube::Result<Vec<Raw>> {
@@ -183,9 +206,27 @@ fn slim<K: Resource>(mut object: Box<K>) -> Box<K> {
 
 /// Follows one kind until the loop is gone.
 async fn follow(mut context: Context, index: usize, kind: Kind) {
-    let Kind { resource, decode } = kind;
+    let Kind { resource, decode, optional } = kind;
+    let mut missed = false;
     loop {
         let epoch = *context.epoch.borrow_and_update();
+        if optional && !served(&context.client, &resource).await {
+            if !std::mem::replace(&mut missed, true) {
+                tracing::info!(
+                    resource = resource.plural,
+                    "the cluster does not serve this kind: Berth does without it"
+                );
+            }
+            let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
+            if context.seen.send(Seen { observation, listed: Some((index, epoch)) }).await.is_err() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(NOT_SERVED_PAUSE) => {}
+                changed = context.epoch.changed() => if changed.is_err() { return },
+            }
+            continue;
+        }
         let mut follower = Follower {
             plural: &resource.plural,
             decode,

@@ -214,7 +214,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
 
 fn path_of(key: &ObjectKey, collection: bool, subresource: Subresource) -> String {
     let (group, version, plural) = key.kind.resource();
-    let mut path = format!("/apis/{group}/{version}");
+    let mut path = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     if !key.namespace.is_empty() {
         path.push_str("/namespaces/");
         path.push_str(&encoded(&key.namespace));

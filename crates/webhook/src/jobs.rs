@@ -3,7 +3,8 @@
 use crate::Surroundings;
 use crate::review::{Answer, Request, Unreadable};
 use berth_api::labels;
-use berth_jobs::{DEFAULT_NAME, Defaults, JobKind, job_defaults, validate_job, validate_job_update};
+use berth_jobs::training::is_training_child;
+use berth_jobs::{DEFAULT_NAME, Defaults, Facts, JobKind, job_defaults, validate_job, validate_job_update};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -17,7 +18,9 @@ where
         return Ok(Answer::Allow);
     }
     let job: K::Object = request.object()?;
-    let defaults = job_defaults::<K>(&job, around.facts(&request.namespace));
+    // What a TrainingJob creates is admitted with it; control looks whether that TrainingJob exists.
+    let governed = is_training_child(K::metadata(&job));
+    let defaults = job_defaults::<K>(&job, Facts { governed, ..around.facts(&request.namespace) });
     Ok(Answer::Change(operations(K::metadata(&job), defaults, suspend)))
 }
 

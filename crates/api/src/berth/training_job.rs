@@ -70,14 +70,14 @@ pub struct TrainingJobSpec {
     /// The pod of a worker. Its first container runs the training, and gets the resources and the rendezvous.
     pub template: PodTemplateSpec,
     /// Roles beside the workers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub roles: Vec<TrainingRole>,
     /// Settings of an MPIJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi: Option<MpiConfig>,
     /// Tiers of capacity that it accepts, best first; its queue's order when absent.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), inner(regex(pattern = "^(reserved|on-demand|spot)$")), extend(
         "x-kubernetes-list-type" = "atomic",
         "x-kubernetes-validations" = unique(),

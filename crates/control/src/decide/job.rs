@@ -6,15 +6,16 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_jobs::{AdmittedAs, JobState, Placement, Priority, Standing};
+use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::placement::placements;
+use super::pods_ready;
 use super::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
-use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
@@ -63,7 +64,8 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
 impl Case<'_> {
     fn managed(&self) -> bool {
         let Some(labels) = self.control.view.namespaces.get(&self.key.namespace) else { return false };
-        if !deltas::matches(&self.control.settings.managed_namespaces, labels) {
+        let ours = deltas::matches(&self.control.settings.managed_namespaces, labels);
+        if !ours || self.control.view.is_governed(self.key) {
             return false;
         }
         self.job.queue_name.is_some() || self.control.settings.manage_jobs_without_queue_name
@@ -337,21 +339,8 @@ impl Case<'_> {
         }
         let Some(admission) = &workload.status.admission else { return Decision::Done };
         let queue = admission.cluster_queue.clone().unwrap_or_default();
-        let about = AdmittedAs { workload: &workload.name, cluster_queue: &queue, local_queue: &workload.queue };
-        let flavor = |name: &str| self.control.view.flavors.get(name).map(Box::as_ref);
-        let overrides = self.control.overrides_selectors(workload);
-        let placements: Result<Vec<Placement>, _> = admission
-            .pod_set_assignments
-            .iter()
-            .map(|set| {
-                let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
-                let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();
-                let placement = Placement::of(set, count, about, &workload.status.admission_checks, flavor);
-                placement.map(|placement| Placement { overrides, ..placement })
-            })
-            .collect();
         let Some(job) = self.job.whole() else { return Decision::Done };
-        match placements.and_then(|placements| job.start_patch(&placements)) {
+        match placements(self.control, workload).and_then(|placements| job.start_patch(&placements)) {
             Ok(body) => {
                 let notice = self.notice(EventType::Normal, "Started", format!("Admitted by clusterQueue {queue}"));
                 self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
@@ -401,22 +390,7 @@ impl Case<'_> {
         if let Decision::Write(draft) = self.follow_queue(workload) {
             return Decision::Write(draft);
         }
-        let Some(_) = &self.control.settings.wait_for_pods_ready else { return Decision::Done };
-        let ready = self.job.ready;
-        let old = find(&workload.status.conditions, "PodsReady");
-        let was = old.is_some_and(|condition| condition.status == "True");
-        let started = old.is_some_and(|condition| {
-            condition.status == "True" || condition.reason == "WaitForRecovery" || condition.reason == "Recovered"
-        });
-        let (status, reason, message) = match (ready, was, started) {
-            (true, false, false) => (true, "Started", "All pods reached readiness and the workload is running"),
-            (true, false, true) => (true, "Recovered", "All pods reached readiness and the workload is running"),
-            (false, true, _) => (false, "WaitForRecovery", "At least one pod has failed, waiting for recovery"),
-            _ => return Decision::Done,
-        };
-        Decision::write(status_write(workload, Purpose::SetPodsReady, self.now, |edit| {
-            edit.set("PodsReady", status, reason, message);
-        }))
+        pods_ready::follow(self.control, workload, self.job.ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
     /// Priority value and class of the job, or the name of a class that does not exist yet.

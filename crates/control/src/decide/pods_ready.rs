@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::workload::{REPORTER, notice, status_write};
 use crate::core::Control;
-use crate::flight::Decision;
+use crate::flight::{Decision, Draft};
 use crate::status::{find, seconds};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Purpose};
@@ -42,10 +42,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
             );
         }));
     }
-    let doubled = settings.backoff_base_seconds.saturating_mul(
-        1_i64.checked_shl(u32::try_from(count.saturating_sub(1).min(40)).unwrap_or(0)).unwrap_or(i64::MAX),
-    );
-    let delay = doubled.min(settings.backoff_max_seconds).max(0);
+    let delay = backoff_seconds(settings.backoff_base_seconds, settings.backoff_max_seconds, count);
     let at = now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(now);
     let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
     let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
@@ -54,4 +51,38 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     });
     draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPodsReadyTimeout", message, REPORTER));
     Decision::write(draft)
+}
+
+/// The write that makes the condition follow `ready`, `None` when it does.
+pub(crate) fn follow(control: &Control, workload: &WorkloadView, ready: bool, now: Timestamp) -> Option<Draft> {
+    control.settings.wait_for_pods_ready.as_ref()?;
+    let old = find(&workload.status.conditions, "PodsReady");
+    let was = old.is_some_and(|condition| condition.status == "True");
+    let started = old.is_some_and(|condition| {
+        condition.status == "True" || condition.reason == "WaitForRecovery" || condition.reason == "Recovered"
+    });
+    let (status, reason, message) = match (ready, was, started) {
+        (true, false, false) => (true, "Started", "All pods reached readiness and the workload is running"),
+        (true, false, true) => (true, "Recovered", "All pods reached readiness and the workload is running"),
+        (false, true, _) => (false, "WaitForRecovery", "At least one pod has failed, waiting for recovery"),
+        _ => return None,
+    };
+    Some(status_write(workload, Purpose::SetPodsReady, now, |edit| edit.set("PodsReady", status, reason, message)))
+}
+
+/// Delay before the next try after that many time-outs: doubled with each, within bounds.
+pub(crate) fn backoff_seconds(base: i64, most: i64, count: i32) -> i64 {
+    let doublings = u32::try_from(count.saturating_sub(1).clamp(0, 40)).unwrap_or(0);
+    base.saturating_mul(1_i64.checked_shl(doublings).unwrap_or(i64::MAX)).min(most).max(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_longest() {
+        let delays: Vec<i64> = [1, 2, 3, 7, 100, i32::MAX, 0].map(|count| backoff_seconds(60, 3_600, count)).into();
+        assert_eq!(delays, [60, 120, 240, 3_600, 3_600, 3_600, 60]);
+    }
 }

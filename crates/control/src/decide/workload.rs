@@ -15,6 +15,8 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subreso
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
+/// Pause between two looks for Jobs that garbage collection is to take.
+const CHILDREN_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) const REPORTER: &str = "kueue-workload-controller";
 
 pub(crate) fn notice(
@@ -162,11 +164,19 @@ fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<
             }))
         });
     };
-    let kind = Kind::of_job(&owner.kind)?;
-    let job = control.view.job_of(workload);
-    let there = job.is_some_and(|job| !(job.deleting && workload.deleting));
-    if there {
+    let (there, probe) = match workload.training_job() {
+        Some(name) => {
+            let job = control.view.training.get(&name).filter(|job| job.uid == owner.uid);
+            (job.map(|job| job.deleting), berth_api::labels::TRAINING_JOB_UID)
+        }
+        None => (control.view.job_of(workload).map(|job| job.deleting), Kind::of_job(&owner.kind)?.uid_label()),
+    };
+    if there.is_some_and(|leaving| !(leaving && workload.deleting)) {
         return None;
+    }
+    if control.view.has_children(&workload.namespace, &owner.uid) {
+        // Garbage collection takes them; before that they may make pods.
+        return Some(Decision::Wait(now.checked_add(CHILDREN_PAUSE).unwrap_or(now)));
     }
     if !workload.deleting || !has_finalizer(workload) {
         return Some(Decision::Done);
@@ -176,7 +186,7 @@ fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<
         return Some(Decision::write(Draft {
             purpose: Purpose::ProbePods,
             key: key(Kind::Workload, &workload.key()),
-            request: Request::ProbePods { label: kind.uid_label(), uid: owner.uid.clone() },
+            request: Request::ProbePods { label: probe, uid: owner.uid.clone() },
             based_on: 0,
             notices: Vec::new(),
         }));
@@ -272,7 +282,8 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
         return Decision::Wait(due);
     }
     let message = "Deleted deactivated workload due to elapsed retention".to_owned();
-    let (purpose, object, uid) = match workload.job().zip(workload.owner.as_ref()) {
+    let job = workload.job().or_else(|| Some(key(Kind::TrainingJob, &workload.training_job()?)));
+    let (purpose, object, uid) = match job.zip(workload.owner.as_ref()) {
         Some((job, owner)) => (Purpose::DeleteJob, job, owner.uid.clone()),
         None => (Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), workload.uid.clone()),
     };

@@ -127,7 +127,7 @@ impl Cluster {
         if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
             self.objects.remove(key);
             self.show(key, &object, true);
-            if key.kind == Kind::Job {
+            if matches!(key.kind, Kind::Job | Kind::TrainingJob) {
                 self.collect_garbage(&object["metadata"]["uid"].clone());
             }
             return;
@@ -169,6 +169,8 @@ impl Cluster {
             Kind::Cohort => observe!(Cohort),
             Kind::ResourceFlavor => observe!(ResourceFlavor),
             Kind::QueuePolicy => observe!(QueuePolicy),
+            Kind::TrainingJob => observe!(TrainingJob),
+            Kind::Service | Kind::ConfigMap => return,
         };
         self.control.observe(observation, self.now);
     }
@@ -256,6 +258,10 @@ impl Cluster {
                     }
                     _ => Outcome::Gone,
                 };
+            }
+            Request::Apply { body, .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
+                self.put(write.key.kind, body.clone());
+                return Outcome::Applied { resource_version: self.version.to_string() };
             }
             Request::Apply { body, .. } | Request::Merge { body, .. } => body,
         };

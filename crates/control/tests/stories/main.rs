@@ -11,6 +11,7 @@ mod policies;
 mod queues;
 mod sharing;
 mod tiers;
+mod training;
 mod usage;
 
 use berth_control::write::Kind;

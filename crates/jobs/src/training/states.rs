@@ -3,6 +3,7 @@
 use k8s_openapi::api::batch::v1::Job;
 use std::collections::BTreeMap;
 
+use super::children::training_owner;
 use super::roles::deciding_role;
 use crate::batch_job::BatchJob;
 use crate::kind::{Finish, JobKind};
@@ -29,6 +30,25 @@ impl RoleState {
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.ready.saturating_add(self.succeeded) >= self.wanted
+    }
+}
+
+/// A Job that a TrainingJob controls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrainingChild {
+    /// Name of the TrainingJob.
+    pub owner: String,
+    /// Its uid.
+    pub owner_uid: String,
+    /// How far the role has come.
+    pub state: RoleState,
+}
+
+impl TrainingChild {
+    /// What a Job is to the TrainingJob that controls it.
+    pub(crate) fn of(job: &Job) -> Option<Self> {
+        let owner = training_owner(&job.metadata)?;
+        Some(Self { owner: owner.name.clone(), owner_uid: owner.uid.clone(), state: role_state(job) })
     }
 }
 

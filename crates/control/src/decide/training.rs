@@ -1,0 +1,270 @@
+//! What happens to a TrainingJob: it gets one Workload, its children are created when that is admitted and deleted when it
+//! is evicted, and their end is its end. One write per call. Starting is in `start`, stopping in `stop`, what its user is
+//! told in `status`.
+
+mod start;
+pub(crate) mod status;
+mod stop;
+
+use std::collections::BTreeMap;
+
+use berth_jobs::training::{RoleState, child_job_name, training_finish, training_workload};
+use berth_jobs::{JobState, Priority};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::workload::{has_finalizer, object_write, remove_finalizer, status_write};
+use crate::core::{Control, key};
+use crate::deltas;
+use crate::flight::{Decision, Draft};
+use crate::status::{find, since};
+use crate::training_view::TrainingView;
+use crate::view::{Name, WorkloadView};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request};
+
+const REPORTER: &str = "berth-training-job-controller";
+
+/// A TrainingJob with what is decided about it.
+pub(crate) struct Case<'a> {
+    control: &'a Control,
+    name: &'a Name,
+    view: &'a TrainingView,
+    now: Timestamp,
+}
+
+/// Decides about one TrainingJob.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let Some(view) = control.view.training.get(name) else { return Decision::Done };
+    let case = Case { control, name, view, now };
+    if view.deleting || !case.managed() {
+        // Garbage collection takes its children; see `orphan` for its Workload.
+        return Decision::Done;
+    }
+    let owned = control.view.workloads_of(&view.uid);
+    let busy = |workload: &&WorkloadView| control.flights.busy(&key(Kind::Workload, &workload.key()));
+    if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
+        return Decision::Done;
+    }
+    let decision = match owned.iter().find(|workload| !workload.deleting) {
+        Some(workload) => case.with_workload(workload),
+        None => case.without_workload(owned.first().copied()),
+    };
+    match decision {
+        Decision::Done | Decision::Wait(_) => status::of_new_phase(&case).map_or(decision, Decision::write),
+        decision => decision,
+    }
+}
+
+impl<'a> Case<'a> {
+    fn managed(&self) -> bool {
+        let labels = self.control.view.namespaces.get(&self.name.0);
+        labels.is_some_and(|labels| deltas::matches(&self.control.settings.managed_namespaces, labels))
+    }
+
+    fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
+        Notice {
+            key: key(Kind::TrainingJob, self.name),
+            uid: self.view.uid.clone(),
+            event_type,
+            reason: reason.to_owned(),
+            message,
+            reporter: REPORTER,
+        }
+    }
+
+    fn child_key(&self, role: &str) -> ObjectKey {
+        key(Kind::Job, &(self.name.0.clone(), child_job_name(&self.name.1, role)))
+    }
+
+    /// The Job that runs a role, when it is there and this TrainingJob's.
+    fn child(&self, role: &str) -> Option<&'a JobState> {
+        self.control.view.jobs.get(&self.child_key(role)).filter(|job| self.is_ours(job))
+    }
+
+    fn is_ours(&self, job: &JobState) -> bool {
+        job.child.as_ref().is_some_and(|child| child.owner_uid == self.view.uid)
+    }
+
+    /// States of all roles; one that has no Job yet, or no more, has nothing to say.
+    fn states(&self) -> BTreeMap<String, RoleState> {
+        let state = |role: &String| {
+            let state = self.child(role).and_then(|job| Some(job.child.as_ref()?.state.clone())).unwrap_or_default();
+            (role.clone(), state)
+        };
+        self.view.roles.iter().map(state).collect()
+    }
+
+    fn without_workload(&self, leaving: Option<&WorkloadView>) -> Decision {
+        if let Some(workload) = leaving {
+            return self.leaving(workload);
+        }
+        if self.view.is_over() {
+            return Decision::Done;
+        }
+        if let Some(decision) = self.delete_children("Missing Workload") {
+            return decision;
+        }
+        if let Err(fault) = &self.view.asked {
+            return Decision::Tell(self.notice(EventType::Warning, "InvalidSpec", fault.clone()));
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        self.create_workload()
+    }
+
+    fn create_workload(&self) -> Decision {
+        let priority = match self.priority() {
+            Ok(priority) => priority,
+            Err(class) => {
+                let message = format!("priority class {class:?} does not exist; create it or change the job");
+                return Decision::Tell(self.notice(EventType::Warning, "WorkloadPriorityClassNotFound", message));
+            }
+        };
+        let settings = &self.control.settings;
+        let made = training_workload(&self.view.whole(), &settings.cards, priority, &settings.label_keys_to_copy);
+        let Ok(Ok(mut body)) = made.map(serde_json::to_value) else { return Decision::Done };
+        if let Some(map) = body.as_object_mut() {
+            map.remove("status");
+        }
+        let name = body.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
+        let message = format!("Created Workload: {}/{name}", self.name.0);
+        Decision::write(Draft {
+            purpose: Purpose::CreateWorkload,
+            key: key(Kind::Workload, &(self.name.0.clone(), name)),
+            request: Request::Create(body),
+            based_on: 0,
+            notices: vec![self.notice(EventType::Normal, "CreatedWorkload", message)],
+        })
+    }
+
+    /// Priority value and class, or the name of a class that does not exist yet.
+    fn priority(&self) -> Result<Priority, String> {
+        let view = &self.control.view;
+        if let Some(class) = &self.view.facts.priority_class {
+            let value = view.workload_priorities.get(class).copied().ok_or_else(|| class.clone())?;
+            return Ok(Priority::of_workload_class(class, value));
+        }
+        if let Some(class) = self.view.pod_priority_class.as_ref().filter(|class| !class.is_empty()) {
+            let (value, _) = view.priorities.get(class).copied().ok_or_else(|| class.clone())?;
+            return Ok(Priority::of_pod_class(class, value));
+        }
+        let default = view.priorities.iter().find(|(_, (_, default))| *default);
+        Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
+    }
+
+    fn with_workload(&self, workload: &WorkloadView) -> Decision {
+        if workload.is("Finished") {
+            if let Some(decision) = self.delete_unfinished("Workload is finished") {
+                return decision;
+            }
+            let done = has_finalizer(workload) && self.view.is_over();
+            return if done { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+        }
+        if let Some(end) = training_finish(&self.states()) {
+            return self.finish(workload, end.success, &end.message);
+        }
+        if let Some(decision) = self.follow_suspension(workload) {
+            return decision;
+        }
+        if workload.reserved() && workload.is("Evicted") {
+            return self.stop(workload);
+        }
+        if workload.reserved() && workload.is("Admitted") {
+            return self.running(workload);
+        }
+        self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
+    }
+
+    /// A suspended TrainingJob has an inactive Workload; one that others have deactivated stays as they want it.
+    fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
+        let suspended = self.view.facts.suspended;
+        let asked = status::asked(self.view);
+        if suspended && workload.active && !asked {
+            // First it is told, so that a resumption knows who has deactivated the Workload.
+            return Some(status::of_new_phase(self).map_or(Decision::Done, Decision::write));
+        }
+        let (active, purpose) = match (suspended, workload.active) {
+            (true, true) => (false, Purpose::Deactivate),
+            (false, false) if asked => (true, Purpose::Requeue),
+            _ => return None,
+        };
+        Some(Decision::write(object_write(workload, purpose, json!({"spec": {"active": active}}))))
+    }
+
+    /// Not admitted: follows its object, and gives up after its longest wait.
+    fn waiting(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.follow(workload) {
+            return decision;
+        }
+        let Some(limit) = self.view.facts.max_wait_seconds.filter(|_| workload.active && !workload.reserved()) else {
+            return Decision::Done;
+        };
+        let conditions = &workload.status.conditions;
+        let returned = find(conditions, "Evicted").and_then(|_| since(conditions, "QuotaReserved", "False"));
+        let begun = returned.unwrap_or(workload.created);
+        let due = begun.checked_add(SignedDuration::from_secs(limit)).unwrap_or(begun);
+        if due > self.now {
+            return Decision::Wait(due);
+        }
+        let message = format!("waited longer than spec.schedulingConfig.maxWaitTime, {limit}s, without being admitted");
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+            edit.finish(status::MAX_WAIT_TIME_EXCEEDED, &message);
+        });
+        draft.notices.push(self.notice(EventType::Warning, status::MAX_WAIT_TIME_EXCEEDED, message));
+        Decision::write(draft)
+    }
+
+    /// A Workload without quota follows its TrainingJob's pods, queue and priority; one with quota its priority.
+    fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
+        let mut spec = serde_json::Map::new();
+        if let Ok(priority) = self.priority()
+            && (workload.priority != priority.value || workload.priority_class != priority.class)
+        {
+            spec.insert("priority".into(), priority.value.into());
+            spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
+        }
+        if !workload.reserved() {
+            if workload.queue != self.view.facts.queue {
+                spec.insert("queueName".into(), self.view.facts.queue.clone().into());
+            }
+            let asked = self.view.asked.as_ref().ok();
+            if asked.is_some_and(|asked| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests)) {
+                let settings = &self.control.settings;
+                let sets = berth_jobs::training::training_pod_sets(&self.view.whole(), &settings.cards).ok()?;
+                spec.insert("podSets".into(), serde_json::to_value(sets).ok()?);
+            }
+        }
+        let patch = json!({ "spec": spec });
+        (!spec.is_empty()).then(|| Decision::write(object_write(workload, Purpose::UpdateWorkload, patch)))
+    }
+
+    /// All pods of this admission have been ready at once: a pod that fails later is the backoff limit's matter.
+    fn is_up(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> bool {
+        let admitted = since(&workload.status.conditions, "Admitted", "True");
+        let conditions = &self.view.status.conditions;
+        let was_up =
+            admitted.is_some_and(|admitted| since(conditions, "Running", "True").is_some_and(|at| at >= admitted));
+        was_up || self.all_ready(states)
+    }
+
+    fn all_ready(&self, states: &BTreeMap<String, RoleState>) -> bool {
+        self.view.roles.iter().all(|role| self.child(role).is_some() && states.get(role).is_some_and(RoleState::is_up))
+    }
+
+    /// Its end is its Workload's: what still runs goes first, so that its quota is free when it is freed.
+    fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
+        if let Some(decision) = self.delete_unfinished("The training has ended") {
+            return decision;
+        }
+        let gone = self.view.roles.iter().any(|role| self.child(role).is_none());
+        if let Some(decision) = self.probe(workload).filter(|_| gone && workload.reserved()) {
+            return decision;
+        }
+        let reason = if success { "Succeeded" } else { "Failed" };
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
+        let kind = if success { EventType::Normal } else { EventType::Warning };
+        draft.notices.push(self.notice(kind, reason, message.to_owned()));
+        Decision::write(draft)
+    }
+}

@@ -1,0 +1,143 @@
+//! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
+
+use berth_api as api;
+use berth_jobs::training::{Child, ChildKind, children};
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Case, status};
+use crate::core::key;
+use crate::decide::placement::placements;
+use crate::decide::pods_ready;
+use crate::decide::workload::{evict, status_write};
+use crate::flight::{Decision, Draft};
+use crate::status::{seconds, since};
+use crate::view::WorkloadView;
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+
+/// Field manager of the objects that a start applies.
+const MANAGER: &str = "berth-training";
+/// Delay after the first time-out, where the configuration has none; it doubles with each.
+const BACKOFF_BASE_SECONDS: i64 = 60;
+/// Longest delay, where the configuration has none.
+const BACKOFF_MAX_SECONDS: i64 = 3_600;
+/// Pause while a Job of somebody else has the name of one of ours.
+const NAME_TAKEN_SECONDS: i64 = 10;
+
+impl Case<'_> {
+    /// Admitted: everything that runs it is there, and becomes ready in time.
+    pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
+        if self.view.roles.iter().any(|role| self.child(role).is_none()) {
+            return self.start(workload);
+        }
+        if let Some(decision) = self.follow(workload) {
+            return decision;
+        }
+        let states = self.states();
+        if let Some(draft) = pods_ready::follow(self.control, workload, self.all_ready(&states), self.now) {
+            return Decision::write(draft);
+        }
+        if self.is_up(workload, &states) {
+            return Decision::Done;
+        }
+        self.within_time(workload)
+    }
+
+    /// The next object to create.
+    fn start(&self, workload: &WorkloadView) -> Decision {
+        let cards = &self.control.settings.cards;
+        let made = placements(self.control, workload)
+            .map_err(Into::into)
+            .and_then(|placements| children(&self.view.whole(), cards, &placements));
+        let all = match made {
+            Ok(all) => all,
+            Err(error) => {
+                return Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+                    edit.finish("FailedToStart", &error.to_string());
+                }));
+            }
+        };
+        let prepared = self.control.prepared.get(&self.view.uid);
+        for child in all {
+            let name = (self.name.0.clone(), child.name.clone());
+            let object = match child.kind {
+                ChildKind::Service => key(Kind::Service, &name),
+                ChildKind::ConfigMap => key(Kind::ConfigMap, &name),
+                ChildKind::Job => key(Kind::Job, &name),
+            };
+            let there = match child.kind {
+                ChildKind::Service | ChildKind::ConfigMap => prepared.is_some_and(|known| known.contains(&object)),
+                ChildKind::Job => match self.control.view.jobs.get(&object) {
+                    Some(job) if self.is_ours(job) => true,
+                    Some(_) => return self.name_taken(),
+                    None => false,
+                },
+            };
+            if !there {
+                return self.create(workload, object, child);
+            }
+        }
+        Decision::Done
+    }
+
+    /// Its status says so; see there.
+    fn name_taken(&self) -> Decision {
+        let again = self.now.checked_add(SignedDuration::from_secs(NAME_TAKEN_SECONDS)).unwrap_or(self.now);
+        Decision::Wait(again)
+    }
+
+    fn create(&self, workload: &WorkloadView, object: ObjectKey, child: Child) -> Decision {
+        let (request, purpose) = match child.kind {
+            // Their names are nobody else's, and the host file differs from start to start.
+            ChildKind::Service | ChildKind::ConfigMap => (
+                Request::Apply { manager: MANAGER, subresource: Subresource::None, body: child.body },
+                Purpose::PrepareTraining,
+            ),
+            ChildKind::Job => (Request::Create(child.body), Purpose::StartTraining),
+        };
+        let admission = workload.status.admission.as_ref();
+        let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
+        let notices = match child.kind {
+            ChildKind::Job => {
+                let message = format!("Created Job {}, admitted by clusterQueue {queue}", child.name);
+                vec![self.notice(EventType::Normal, "Started", message)]
+            }
+            _ => Vec::new(),
+        };
+        Decision::write(Draft { purpose, key: object, request, based_on: 0, notices })
+    }
+
+    /// A gang whose pods are not all ready in time is released whole, and comes back after a while.
+    fn within_time(&self, workload: &WorkloadView) -> Decision {
+        let admitted = since(&workload.status.conditions, "Admitted", "True");
+        let (Some(limit), Some(admitted)) = (self.view.facts.scheduling_timeout_seconds, admitted) else {
+            return Decision::Done;
+        };
+        let due = admitted.checked_add(SignedDuration::from_secs(limit)).unwrap_or(admitted);
+        if due > self.now {
+            return Decision::Wait(due);
+        }
+        let state = workload.status.requeue_state.as_ref();
+        let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
+        let delay = self.backoff_seconds(count);
+        let again = self.now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(self.now);
+        let message = format!("not all pods were ready {limit}s after the admission; tried again after {delay}s");
+        let mut draft = status_write(workload, Purpose::Evict, self.now, |edit| {
+            edit.evict(status::SCHEDULING_TIMEOUT, "", &message);
+            edit.status.requeue_state =
+                Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(again))) });
+        });
+        let told = evict(workload, self.now, (status::SCHEDULING_TIMEOUT, ""), &message);
+        draft.notices = told.notices;
+        draft.notices.push(self.notice(EventType::Warning, status::SCHEDULING_TIMEOUT, message));
+        Decision::write(draft)
+    }
+
+    fn backoff_seconds(&self, count: i32) -> i64 {
+        let settings = self.control.settings.wait_for_pods_ready.as_ref();
+        let (base, most) = settings.map_or((BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS), |settings| {
+            (settings.backoff_base_seconds, settings.backoff_max_seconds)
+        });
+        pods_ready::backoff_seconds(base, most, count)
+    }
+}

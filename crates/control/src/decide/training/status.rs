@@ -1,0 +1,313 @@
+//! What the user of a TrainingJob is told: one status, computed from its Workload and its Jobs. It is written when it
+//! differs: at once for another phase, else as seldom as those of queues, so that it does not cost a write per pod.
+
+use std::collections::BTreeMap;
+
+use berth_api::berth::{AllocatedResources, MAX_TRAINING_EVENTS, ReplicaStatus, TrainingEvent, TrainingJobStatus};
+use berth_api::labels;
+use berth_jobs::training::RoleState;
+use berth_quantity::Amount;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::json;
+
+use super::Case;
+use crate::core::{Control, key};
+use crate::deltas::quantity;
+use crate::flight::Draft;
+use crate::status::{cut, find, seconds, set_in, since};
+use crate::training_view::TrainingView;
+use crate::view::WorkloadView;
+use crate::write::{Kind, ObjectKey, Purpose, Request, Subresource};
+
+/// Reason of `Suspended` where the user asks for it.
+pub(super) const REQUESTED: &str = "Requested";
+/// Reason of the end of a TrainingJob that has waited too long.
+pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = "MaxWaitTimeExceeded";
+/// Reason of an eviction, and condition, of a gang whose pods were not ready in time.
+pub(super) const SCHEDULING_TIMEOUT: &str = "SchedulingTimeout";
+/// Most bytes of an event's message.
+const EVENT_LIMIT: usize = 1_024;
+
+/// The status write of a TrainingJob, `None` when nothing differs.
+pub(crate) fn status(control: &Control, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let name = (object.namespace.clone(), object.name.clone());
+    let view = control.view.training.get(&name)?;
+    let case = Case { control, name: &name, view, now };
+    if view.deleting || !case.managed() { None } else { draft(&case, |_| true) }
+}
+
+/// The same, when it is another phase: that is told at once.
+pub(super) fn of_new_phase(case: &Case<'_>) -> Option<Draft> {
+    draft(case, |new| new.phase != case.view.status.phase)
+}
+
+fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
+    let view = case.view;
+    let owned = case.control.view.workloads_of(&view.uid);
+    let workload = owned.iter().find(|workload| !workload.deleting).copied();
+    let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
+    let old = serde_json::to_value(&view.status).ok()?;
+    let patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
+    Some(Draft {
+        purpose: Purpose::TrainingStatus,
+        key: key(Kind::TrainingJob, case.name),
+        request: Request::Merge {
+            manager: "berth-training",
+            subresource: Subresource::Status,
+            body: json!({"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}),
+        },
+        based_on: view.version(),
+        notices: Vec::new(),
+    })
+}
+
+struct Telling<'a> {
+    case: &'a Case<'a>,
+    workload: Option<&'a WorkloadView>,
+    states: BTreeMap<String, RoleState>,
+}
+
+/// A condition to set: status, reason, message.
+type Words = (bool, String, String);
+
+impl Telling<'_> {
+    fn status(&self) -> Option<TrainingJobStatus> {
+        let view = self.case.view;
+        if self.workload.is_none() && view.is_over() {
+            // What is left of it is what was said last.
+            return None;
+        }
+        let mut status = view.status.clone();
+        status.observed_generation = Some(view.generation);
+        status.phase = self.phase().to_owned();
+        self.conditions(&mut status);
+        self.figures(&mut status);
+        self.events(&mut status);
+        Some(status)
+    }
+
+    fn admitted(&self) -> Option<&WorkloadView> {
+        self.workload.filter(|workload| {
+            workload.is("Admitted") && workload.reserved() && !workload.is("Evicted") && !workload.is("Finished")
+        })
+    }
+
+    fn is_up(&self) -> bool {
+        self.admitted().is_some_and(|workload| self.case.is_up(workload, &self.states))
+    }
+
+    fn phase(&self) -> &'static str {
+        let Some(workload) = self.workload else {
+            return if self.case.view.facts.suspended { "Suspended" } else { "Pending" };
+        };
+        let finished = find(&workload.status.conditions, "Finished").filter(|condition| condition.status == "True");
+        match finished {
+            Some(condition) if condition.reason == "Succeeded" => "Succeeded",
+            Some(_) => "Failed",
+            None if self.case.view.facts.suspended || !workload.active => "Suspended",
+            None if self.is_up() => "Running",
+            None if self.admitted().is_some() => "Pending",
+            None => "Queued",
+        }
+    }
+
+    fn set(&self, status: &mut TrainingJobStatus, kind: &str, (holds, reason, message): Words) {
+        let words = (holds, reason.as_str(), message.as_str());
+        set_in(&mut status.conditions, kind, words, self.case.view.generation, self.case.now);
+    }
+
+    /// Sets a condition that is only there once it was true.
+    fn set_once_true(&self, status: &mut TrainingJobStatus, kind: &str, words: Words) {
+        if words.0 || find(&status.conditions, kind).is_some() {
+            self.set(status, kind, words);
+        }
+    }
+
+    fn conditions(&self, status: &mut TrainingJobStatus) {
+        match &self.case.view.asked {
+            Err(fault) => self.set(status, "Stalled", (true, "InvalidSpec".to_owned(), fault.clone())),
+            Ok(_) => status.conditions.retain(|condition| condition.type_ != "Stalled"),
+        }
+        let phase = status.phase.clone();
+        self.set(status, "Queued", self.queued(&phase));
+        self.set(status, "Admitted", self.admission());
+        let running = self.running();
+        let begun = self.admitted().and_then(|workload| since(&workload.status.conditions, "Admitted", "True"));
+        if running.0 && since(&status.conditions, "Running", "True") < begun {
+            // It ran before; between that run and this one nobody was told that it did not.
+            self.set(status, "Running", (false, "Restarted".to_owned(), String::new()));
+        }
+        self.set(status, "Running", running);
+        self.set_once_true(status, "Suspended", self.suspension());
+        let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
+        let of = |kind: &str| find(conditions, kind).filter(|condition| condition.status == "True");
+        if let Some(condition) = of("Evicted").filter(|condition| condition.reason == SCHEDULING_TIMEOUT) {
+            self.set(status, SCHEDULING_TIMEOUT, (true, "PodsNotReady".to_owned(), condition.message.clone()));
+        } else if self.is_up() {
+            let words = (false, "PodsReady".to_owned(), "All pods became ready".to_owned());
+            self.set_once_true(status, SCHEDULING_TIMEOUT, words);
+        }
+        if let Some(end) = of("Finished") {
+            let kind = if end.reason == "Succeeded" { "Succeeded" } else { "Failed" };
+            self.set(status, kind, (true, end.reason.clone(), end.message.clone()));
+        }
+    }
+
+    fn queued(&self, phase: &str) -> Words {
+        let waits = phase == "Queued";
+        let told = self.workload.and_then(|workload| find(&workload.status.conditions, "QuotaReserved"));
+        match told.filter(|condition| waits && condition.status == "False") {
+            Some(condition) => (true, condition.reason.clone(), condition.message.clone()),
+            None if waits => (true, "Queued".to_owned(), "Waits in its queue".to_owned()),
+            None if self.workload.is_none() => (false, "NotQueued".to_owned(), "Not in a queue yet".to_owned()),
+            None => (false, phase.to_owned(), format!("The job is {}", phase.to_lowercase())),
+        }
+    }
+
+    fn admission(&self) -> Words {
+        if let Some(workload) = self.admitted() {
+            let queue = workload.holds().unwrap_or_default();
+            return (true, "Admitted".to_owned(), format!("Admitted by ClusterQueue {queue}"));
+        }
+        let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
+        for kind in ["Finished", "Evicted"] {
+            if let Some(condition) = find(conditions, kind).filter(|condition| condition.status == "True") {
+                return (false, condition.reason.clone(), condition.message.clone());
+            }
+        }
+        (false, "NoReservation".to_owned(), "The job has no quota".to_owned())
+    }
+
+    fn running(&self) -> Words {
+        let taken = self.case.view.roles.iter().map(|role| self.case.child_key(role)).find(|name| {
+            let job = self.case.control.view.jobs.get(name);
+            job.is_some_and(|job| !self.case.is_ours(job))
+        });
+        let ready: i32 = self.states.values().map(|state| state.ready.saturating_add(state.succeeded)).sum();
+        let wanted: i32 = self.states.values().map(|state| state.wanted).sum();
+        match (self.admitted(), taken) {
+            (None, _) => (false, "NotAdmitted".to_owned(), "Nothing of the job runs".to_owned()),
+            (Some(_), Some(ObjectKey { namespace, name, .. })) => {
+                let message =
+                    format!("Job {namespace}/{name} exists and belongs to somebody else; delete or rename it");
+                (false, "NameTaken".to_owned(), message)
+            }
+            (Some(_), None) if self.is_up() => (true, "PodsReady".to_owned(), "All pods have been ready".to_owned()),
+            (Some(_), None) => (false, "PodsStarting".to_owned(), format!("{ready} of {wanted} pods are ready")),
+        }
+    }
+
+    fn suspension(&self) -> Words {
+        if self.case.view.facts.suspended {
+            return (true, REQUESTED.to_owned(), "spec.suspend is true".to_owned());
+        }
+        match self.workload.filter(|workload| !workload.active) {
+            // Its Workload follows; until then the reason says that it is ours to wake.
+            Some(_) if asked(self.case.view) => (true, REQUESTED.to_owned(), "spec.suspend was true".to_owned()),
+            Some(workload) => {
+                let why = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
+                (true, "WorkloadDeactivated".to_owned(), why.unwrap_or_default())
+            }
+            None => (false, "Resumed".to_owned(), "The job may be queued".to_owned()),
+        }
+    }
+
+    fn figures(&self, status: &mut TrainingJobStatus) {
+        let admitted = self.admitted();
+        status.allocated_resources = admitted.map(|workload| self.allocated(workload));
+        let flavors = admitted.map(flavors_of).unwrap_or_default();
+        let of_tier = |flavor: &String| {
+            let object = self.case.control.view.flavors.get(flavor)?;
+            object.metadata.labels.as_ref()?.get(labels::CAPACITY_TIER).cloned()
+        };
+        status.capacity_tier = flavors.iter().find_map(of_tier);
+        status.flavors = (!flavors.is_empty()).then(|| flavors.join(","));
+        let counts = |state: &RoleState| ReplicaStatus {
+            running: state.ready,
+            succeeded: state.succeeded,
+            failed: state.failed,
+            pending: state.pending,
+        };
+        if matches!(status.phase.as_str(), "Succeeded" | "Failed") {
+            // Its last run stays readable when what ran it is deleted.
+            for (name, state) in &self.states {
+                if self.case.child(name).is_some() {
+                    status.replica_statuses.insert(name.clone(), counts(state));
+                }
+            }
+            return;
+        }
+        let there = |(name, state): (&String, &RoleState)| {
+            self.case.child(name).is_some().then(|| (name.clone(), counts(state)))
+        };
+        status.replica_statuses = self.states.iter().filter_map(there).collect();
+        let worker = self.states.get("worker").filter(|state| admitted.is_some() && state.wanted > 0);
+        status.workers = worker
+            .map(|state| format!("{}/{}", state.ready.saturating_add(state.succeeded).min(state.wanted), state.wanted));
+        let failed: i32 = self.states.values().map(|state| state.failed).sum();
+        status.restarts = (failed > 0).then_some(failed);
+    }
+
+    fn allocated(&self, workload: &WorkloadView) -> AllocatedResources {
+        let sets = workload.status.admission.as_ref().map(|admission| admission.pod_set_assignments.as_slice());
+        let (mut sums, mut pods) = (BTreeMap::<&str, Amount>::new(), 0_i32);
+        for set in sets.unwrap_or_default() {
+            pods = pods.saturating_add(set.count.unwrap_or_default());
+            for (resource, amount) in &set.resource_usage {
+                let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
+                let sum = sums.entry(resource).or_insert(Amount::ZERO);
+                *sum = sum.add(amount);
+            }
+        }
+        let sum = |resource: &str| sums.get(resource).copied().unwrap_or(Amount::ZERO);
+        AllocatedResources {
+            gpus: sum(&self.case.control.settings.cards.resource).get(),
+            cpu: quantity("cpu", sum("cpu")),
+            memory: quantity("memory", sum("memory")),
+            nodes: pods,
+        }
+    }
+
+    /// Tells what became true since the status was written last, and why an admission ended.
+    fn events(&self, status: &mut TrainingJobStatus) {
+        let before = &self.case.view.status.conditions;
+        let is_news = |condition: &&Condition| {
+            let old = find(before, &condition.type_).map(|old| old.status.as_str());
+            let lost = condition.type_ == "Admitted" && condition.status == "False" && old == Some("True");
+            lost || (condition.status == "True" && old != Some("True"))
+        };
+        let time = Time(seconds(self.case.now));
+        let news: Vec<TrainingEvent> = status
+            .conditions
+            .iter()
+            .filter(is_news)
+            .map(|condition| TrainingEvent {
+                time: time.clone(),
+                reason: if condition.status == "True" { condition.type_.clone() } else { condition.reason.clone() },
+                message: cut(&condition.message, EVENT_LIMIT),
+            })
+            .collect();
+        status.events.extend(news);
+        let surplus = status.events.len().saturating_sub(MAX_TRAINING_EVENTS);
+        status.events.drain(..surplus);
+    }
+}
+
+/// Its user was told that it is suspended because he asked for it.
+pub(super) fn asked(view: &TrainingView) -> bool {
+    let told = find(&view.status.conditions, "Suspended");
+    told.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
+}
+
+/// Names of the flavors of an admission, each once, in the order of pod sets and resources.
+fn flavors_of(workload: &WorkloadView) -> Vec<String> {
+    let mut names = Vec::new();
+    let sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    for name in sets.flat_map(|set| set.flavors.values()) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}

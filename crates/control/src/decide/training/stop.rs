@@ -1,0 +1,84 @@
+//! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. What it was stays in
+//! its own spec; there is nothing to restore.
+
+use super::{Case, has_finalizer, remove_finalizer};
+use crate::core::key;
+use crate::decide::workload::status_write;
+use crate::flight::{Decision, Draft};
+use crate::status::find;
+use crate::view::WorkloadView;
+use crate::write::{EventType, Kind, Purpose, Request};
+use berth_api::labels;
+use berth_jobs::JobState;
+
+impl Case<'_> {
+    /// Evicted: nothing of it may run when its quota goes back.
+    pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
+        let evicted = find(&workload.status.conditions, "Evicted");
+        let (reason, message) =
+            evicted.map(|condition| (condition.reason.as_str(), condition.message.as_str())).unwrap_or_default();
+        if let Some(decision) = self.delete_children(message).or_else(|| self.probe(workload)) {
+            return decision;
+        }
+        let requeued = matches!(reason, "Preempted" | "NodeFailures");
+        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+    }
+
+    /// Somebody deletes the Workload: the run stops, then the Workload may go.
+    pub(super) fn leaving(&self, workload: &WorkloadView) -> Decision {
+        if !has_finalizer(workload) {
+            return Decision::Done;
+        }
+        let stopped = self.delete_unfinished("Workload is deleted");
+        stopped
+            .or_else(|| if workload.reserved() { self.probe(workload) } else { None })
+            .unwrap_or_else(|| Decision::write(remove_finalizer(workload)))
+    }
+
+    /// The next step of deleting all Jobs, `None` when there are none.
+    pub(super) fn delete_children(&self, why: &str) -> Option<Decision> {
+        self.delete_where(why, |_| true)
+    }
+
+    /// As [`Case::delete_children`], for those that are not over: the others keep their logs.
+    pub(super) fn delete_unfinished(&self, why: &str) -> Option<Decision> {
+        self.delete_where(why, |job| job.finished.is_none())
+    }
+
+    fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
+        for role in &self.view.roles {
+            let object = self.child_key(role);
+            if self.control.flights.busy(&object) {
+                // It may be on its way into the world.
+                return Some(Decision::Done);
+            }
+            let Some(job) = self.child(role).filter(|job| wanted(job)) else { continue };
+            if job.deleting {
+                return Some(Decision::Done);
+            }
+            let notice = self.notice(EventType::Normal, "Stopped", format!("{role}: {why}"));
+            return Some(Decision::write(Draft {
+                purpose: Purpose::StopTraining,
+                key: object,
+                request: Request::Delete { uid: job.uid.clone() },
+                based_on: 0,
+                notices: vec![notice],
+            }));
+        }
+        None
+    }
+
+    /// Asks whether pods are left, `None` when it is known that there are none.
+    pub(super) fn probe(&self, workload: &WorkloadView) -> Option<Decision> {
+        if self.control.pods_gone.contains(&workload.uid) {
+            return None;
+        }
+        Some(Decision::write(Draft {
+            purpose: Purpose::ProbePods,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::ProbePods { label: labels::TRAINING_JOB_UID, uid: self.view.uid.clone() },
+            based_on: 0,
+            notices: Vec::new(),
+        }))
+    }
+}

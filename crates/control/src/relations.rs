@@ -1,0 +1,66 @@
+//! Whose decisions depend on whom: what is marked when an object was seen or a write of it has come back.
+
+use crate::core::{Control, cluster_key, key};
+use crate::view::{Name, WorkloadView};
+use crate::write::{Kind, ObjectKey};
+
+impl Control {
+    /// Marks everything that is decided about.
+    pub(crate) fn everything_dirty(&mut self) {
+        let jobs = self.view.jobs.keys().cloned();
+        let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, name));
+        let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
+        let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
+        let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
+        let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
+        self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
+        for object in training {
+            self.touch(object);
+        }
+    }
+
+    /// A priority class may be what a job waits for.
+    pub(crate) fn touch_all_jobs(&mut self) {
+        self.dirty.extend(self.view.jobs.keys().cloned());
+        let training = self.view.training.keys().map(|name| key(Kind::TrainingJob, name));
+        self.dirty.extend(training.collect::<Vec<_>>());
+    }
+
+    /// What surrounds the jobs of a namespace has changed.
+    pub(crate) fn touch_jobs_of(&mut self, namespace: &str) {
+        self.dirty.extend(self.view.jobs_in(namespace).cloned());
+        let training = self.view.training.keys().filter(|name| name.0 == namespace);
+        self.dirty.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
+    }
+
+    /// Marks an object and those whose decisions depend on it.
+    pub(crate) fn touch_related(&mut self, object: &ObjectKey) {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => {
+                let workload = self.view.workloads.get(&name);
+                let training = |workload: &WorkloadView| Some(key(Kind::TrainingJob, &workload.training_job()?));
+                if let Some(job) = workload.and_then(|workload| workload.job().or_else(|| training(workload))) {
+                    self.touch(job);
+                }
+            }
+            kind if kind.is_job() => {
+                let job = self.view.jobs.get(object);
+                let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
+                let owner = job.and_then(|job| Some(job.child.as_ref()?.owner.clone()));
+                let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
+                for workload in owned {
+                    self.touch(key(Kind::Workload, &workload));
+                }
+                if let Some(owner) = owner {
+                    self.touch(key(Kind::TrainingJob, &(object.namespace.clone(), owner)));
+                }
+            }
+            _ => {}
+        }
+        // An object that does not name its owner yet cannot tell whom it concerns.
+        let blocked = self.flights.unblock(object);
+        self.dirty.extend(blocked);
+        self.touch(object.clone());
+    }
+}

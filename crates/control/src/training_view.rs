@@ -1,0 +1,125 @@
+//! A TrainingJob as control remembers it: what decides at hand, its spec packed.
+
+use std::sync::Arc;
+
+use berth_api::berth::{TrainingJob, TrainingJobStatus};
+use berth_api::validation::summary;
+use berth_jobs::PodSetDigest;
+use berth_jobs::training::{Cards, TrainingFacts, invalid_training_job, role_names, training_facts, training_pod_sets};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::core::{Control, key};
+use crate::view::{Name, WorkloadView};
+use crate::write::{Kind, ObjectKey};
+
+/// A TrainingJob with the key facts at hand.
+#[derive(Clone, Debug)]
+pub(crate) struct TrainingView {
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) generation: i64,
+    pub(crate) deleting: bool,
+    /// Queue, priority and patience.
+    pub(crate) facts: TrainingFacts,
+    /// Names of its roles, workers first.
+    pub(crate) roles: Vec<String>,
+    /// PriorityClass of its workers' pods.
+    pub(crate) pod_priority_class: Option<String>,
+    /// What it asks for, as it compares with a Workload, or what is wrong with it.
+    pub(crate) asked: Result<Vec<PodSetDigest>, String>,
+    pub(crate) status: TrainingJobStatus,
+    /// Its spec and what of its metadata matters, as JSON.
+    packed: Arc<str>,
+}
+
+impl TrainingView {
+    /// A TrainingJob as it was seen, in place of its older state.
+    pub(crate) fn new(object: Box<TrainingJob>, older: Option<&Self>, cards: &Cards) -> Self {
+        let TrainingJob { metadata, spec, status } = *object;
+        let (uid, version) = (metadata.uid.clone(), metadata.resource_version);
+        let (generation, deleting) = (metadata.generation.unwrap_or_default(), metadata.deletion_timestamp.is_some());
+        let metadata = ObjectMeta {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            ..ObjectMeta::default()
+        };
+        let job = TrainingJob { metadata, spec, status: None };
+        let packed: Arc<str> = serde_json::to_string(&job).unwrap_or_default().into();
+        let known = older.filter(|older| older.packed == packed);
+        let template = job.spec.template.spec.as_ref();
+        Self {
+            uid: uid.unwrap_or_default(),
+            resource_version: version.unwrap_or_default(),
+            generation,
+            deleting,
+            facts: training_facts(&job),
+            roles: role_names(&job),
+            pod_priority_class: template.and_then(|spec| spec.priority_class_name.clone()),
+            asked: known.map_or_else(|| asked(&job, cards), |known| known.asked.clone()),
+            status: status.unwrap_or_default(),
+            packed: known.map_or(packed, |known| known.packed.clone()),
+        }
+    }
+
+    /// The TrainingJob without its status.
+    pub(crate) fn whole(&self) -> TrainingJob {
+        serde_json::from_str(&self.packed).unwrap_or_default()
+    }
+
+    /// It has ended, whatever is left of what ran it.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+}
+
+impl Control {
+    pub(crate) fn put_training_job(&mut self, name: Name, object: Option<Box<TrainingJob>>) {
+        let object_key = key(Kind::TrainingJob, &name);
+        let old = self.view.training.get(&name);
+        let new = object.map(|object| TrainingView::new(object, old, &self.settings.cards));
+        match (old, &new) {
+            (Some(old), Some(new)) if old.uid == new.uid && old.version() > new.version() => return,
+            (Some(old), Some(new)) if old.uid == new.uid => {}
+            (Some(old), _) => {
+                let uid = old.uid.clone();
+                self.forget_training_job(&object_key, &uid);
+            }
+            (None, _) => {}
+        }
+        let Some(new) = new else {
+            self.view.training.remove(&name);
+            return;
+        };
+        let version = new.version();
+        self.view.training.insert(name, new);
+        self.flights.seen(&object_key, version);
+        self.touch(object_key);
+    }
+
+    /// What it owned is looked at again.
+    fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
+        let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
+        for workload in owned {
+            self.touch(key(Kind::Workload, &workload));
+        }
+        self.prepared.remove(uid);
+        self.told.remove(object_key);
+        self.flights.vanished(object_key);
+    }
+}
+
+fn asked(job: &TrainingJob, cards: &Cards) -> Result<Vec<PodSetDigest>, String> {
+    let faults = invalid_training_job(job, cards);
+    if !faults.is_empty() {
+        return Err(summary(&faults));
+    }
+    let sets = training_pod_sets(job, cards).map_err(|faults| summary(&faults))?;
+    Ok(sets.iter().map(PodSetDigest::of).collect())
+}

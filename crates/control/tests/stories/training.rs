@@ -1,0 +1,308 @@
+//! The life of a TrainingJob: created, started, ended, stopped, and told about.
+
+use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, flavor, local_queue};
+
+/// A TrainingJob of two workers with one cpu each.
+fn training(name: &str, more: Value) -> Value {
+    let mut spec = json!({
+        "jobType": "PyTorchJob",
+        "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
+        "schedulingConfig": {"queue": "lq"},
+        "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+    });
+    merge(&mut spec, &more);
+    json!({"metadata": {"name": name, "namespace": "team"}, "spec": spec})
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+fn cluster(quota: &str) -> Cluster {
+    let mut cluster = Cluster::new();
+    let mut spot = flavor("spot", json!({"cloud": "spot"}));
+    spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
+    cluster.put(Kind::ResourceFlavor, spot);
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("spot", quota)]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster
+}
+
+fn key(kind: Kind, name: &str) -> ObjectKey {
+    Cluster::key(kind, "team", name)
+}
+
+impl Cluster {
+    fn training(&self, name: &str) -> &Value {
+        &self.objects[&key(Kind::TrainingJob, name)]
+    }
+
+    fn phase(&self, name: &str) -> &str {
+        self.training(name)["status"]["phase"].as_str().unwrap_or("")
+    }
+
+    fn told(&self, name: &str, kind: &str) -> Value {
+        let list = self.training(name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
+    }
+
+    fn workload_of_training(&self, name: &str) -> Option<Value> {
+        let uid = &self.objects.get(&key(Kind::TrainingJob, name))?["metadata"]["uid"];
+        let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+        all.find(|object| &object["metadata"]["ownerReferences"][0]["uid"] == uid).cloned()
+    }
+
+    fn has_job(&self, name: &str) -> bool {
+        self.objects.contains_key(&key(Kind::Job, name))
+    }
+}
+
+#[test]
+fn it_is_queued_started_and_ends() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    let job = cluster.job("a-worker");
+    assert_eq!(job["spec"]["completions"], 2);
+    assert_eq!(job["spec"]["template"]["spec"]["nodeSelector"], json!({"cloud": "spot"}));
+    assert_eq!(cluster.count(Purpose::PrepareTraining), 1, "a Service");
+    let status = cluster.training("a")["status"].clone();
+    assert_eq!((&status["phase"], &status["workers"]), (&json!("Running"), &json!("2/2")));
+    assert_eq!((&status["capacityTier"], &status["flavors"]), (&json!("spot"), &json!("spot")));
+    assert_eq!(status["allocatedResources"], json!({"gpus": 0, "cpu": "2", "memory": "0", "nodes": 2}));
+    assert_eq!(status["replicaStatuses"]["worker"]["running"], 2);
+    assert_eq!(status["observedGeneration"], 1);
+    cluster.complete("a-worker");
+    cluster.pass(3);
+    assert_eq!(cluster.phase("a"), "Succeeded");
+    assert_eq!(cluster.told("a", "Succeeded")["reason"], "Succeeded");
+    assert_eq!(cluster.told("a", "Running")["status"], "False");
+    assert!(cluster.has_job("a-worker"), "its logs stay");
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert_eq!(workload["metadata"]["finalizers"], json!([]));
+    let reasons: Vec<&str> = cluster.training("a")["status"]["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["reason"].as_str().unwrap())
+        .collect();
+    assert!(reasons.contains(&"Running") && reasons.last() == Some(&"Succeeded"), "{reasons:?}");
+}
+
+#[test]
+fn it_waits_with_a_reason_and_gives_up_in_time() {
+    let mut cluster = cluster("1");
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"maxWaitTime": "1m"}})));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Queued");
+    let queued = cluster.told("a", "Queued");
+    assert_eq!(queued["status"], "True");
+    assert!(queued["message"].as_str().unwrap().contains("cpu"), "{queued}");
+    assert!(!cluster.has_job("a-worker"));
+    cluster.pass(60);
+    assert_eq!(cluster.phase("a"), "Failed");
+    assert_eq!(cluster.told("a", "Failed")["reason"], "MaxWaitTimeExceeded");
+    assert!(!cluster.has_job("a-worker"));
+}
+
+#[test]
+fn a_gang_that_is_not_ready_in_time_is_released_whole() {
+    let mut cluster = cluster("2");
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Pending");
+    assert_eq!(cluster.told("a", "Running")["message"], "0 of 2 pods are ready");
+    cluster.pass(25);
+    assert_eq!(cluster.phase("a"), "Queued");
+    assert_eq!(cluster.told("a", "SchedulingTimeout")["status"], "True");
+    assert!(!cluster.has_job("a-worker"));
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert!(workload["status"]["admission"].is_null());
+    assert_eq!(workload["status"]["requeueState"]["count"], 1);
+    // Its turn comes again after the delay, and then its pods are ready.
+    cluster.pods_stay_unready = false;
+    cluster.pass(70);
+    assert_eq!(cluster.phase("a"), "Running");
+    assert_eq!(cluster.told("a", "SchedulingTimeout")["status"], "False");
+}
+
+#[test]
+fn a_pod_that_fails_later_is_no_time_out() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
+    cluster.pass(5);
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 1, "failed": 1}}));
+    cluster.pods_stay_unready = true;
+    cluster.pass(60);
+    assert_eq!(cluster.phase("a"), "Running");
+    assert_eq!(cluster.training("a")["status"]["restarts"], 1);
+}
+
+#[test]
+fn suspended_it_gives_everything_back_and_resumes() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    let before = cluster.workload_of_training("a").unwrap()["metadata"]["uid"].clone();
+    cluster.pods_left.push(uid);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(5);
+    assert!(!cluster.has_job("a-worker"));
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert!(workload["status"]["admission"].is_object(), "pods are left: the quota is in use");
+    cluster.pods_left.clear();
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Suspended");
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert!(workload["status"]["admission"].is_null());
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Running");
+    assert_eq!(cluster.told("a", "Suspended")["status"], "False");
+    assert_eq!(cluster.workload_of_training("a").unwrap()["metadata"]["uid"], before, "one Workload throughout");
+}
+
+#[test]
+fn a_status_that_is_refused_holds_up_nothing() {
+    let mut cluster = cluster("2");
+    for _ in 0..20 {
+        cluster.faults.push((Purpose::TrainingStatus, Outcome::Refused("no".into()), false));
+    }
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(2);
+    assert!(cluster.has_job("a-worker"));
+}
+
+#[test]
+fn suspended_and_resumed_at_once_it_runs() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    for suspend in [true, false, true, false] {
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
+        cluster.settle();
+    }
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn a_workload_that_others_deactivate_stays_so() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Suspended");
+    assert_eq!(cluster.told("a", "Suspended")["reason"], "WorkloadDeactivated");
+    assert!(!cluster.has_job("a-worker"));
+}
+
+#[test]
+fn the_launcher_decides_and_its_workers_go_first() {
+    let mut cluster = cluster("3");
+    let launcher = json!([{"name": "launcher", "replicaResources": {"cpu": "1"}}]);
+    cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "MPIJob", "roles": launcher})));
+    cluster.pass(3);
+    assert!(cluster.has_job("a-launcher") && cluster.has_job("a-worker"));
+    assert_eq!(cluster.count(Purpose::PrepareTraining), 2, "a Service and a host file");
+    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.pods_left.push(uid);
+    cluster.complete("a-launcher");
+    cluster.pass(3);
+    assert!(!cluster.has_job("a-worker"));
+    assert_ne!(cluster.phase("a"), "Succeeded", "pods of workers are left");
+    cluster.pods_left.clear();
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Succeeded");
+}
+
+#[test]
+fn bad_specs_are_told_and_others_go_on() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("bad", json!({"resources": {"minReplicas": 5}})));
+    cluster.put(Kind::TrainingJob, training("good", json!({})));
+    cluster.pass(3);
+    let stalled = cluster.told("bad", "Stalled");
+    assert_eq!(stalled["status"], "True");
+    assert!(stalled["message"].as_str().unwrap().contains("spec.resources.minReplicas"), "{stalled}");
+    assert_eq!(cluster.phase("good"), "Running");
+    cluster.edit(Kind::TrainingJob, "team", "bad", &json!({"spec": {"resources": {"minReplicas": 1}}}));
+    cluster.pass(3);
+    assert_eq!(cluster.told("bad", "Stalled"), Value::Null);
+    assert_eq!(cluster.phase("bad"), "Queued");
+}
+
+#[test]
+fn a_job_of_somebody_else_under_a_childs_name_is_told_and_left_alone() {
+    let mut cluster = cluster("2");
+    let mut other = crate::cluster::job("a-worker", "lq", "1", false);
+    other["metadata"].as_object_mut().unwrap().remove("labels");
+    cluster.put(Kind::Job, other);
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    assert_eq!(cluster.told("a", "Running")["reason"], "NameTaken");
+    assert!(cluster.has_job("a-worker"));
+    cluster.delete(&key(Kind::Job, "a-worker"));
+    cluster.pass(15);
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn an_unknown_outcome_creates_nothing_twice() {
+    for purpose in [Purpose::PrepareTraining, Purpose::StartTraining, Purpose::TrainingStatus, Purpose::CreateWorkload]
+    {
+        for happened in [false, true] {
+            let mut cluster = cluster("2");
+            cluster.faults.push((purpose, Outcome::Unknown("late".into()), happened));
+            cluster.put(Kind::TrainingJob, training("a", json!({})));
+            cluster.pass(10);
+            assert_eq!(cluster.phase("a"), "Running", "{purpose:?} {happened}");
+            let jobs = cluster.objects.keys().filter(|key| key.kind == Kind::Job).count();
+            assert_eq!(jobs, 1);
+        }
+    }
+}
+
+#[test]
+fn a_status_is_no_write_per_pod() {
+    let mut cluster = cluster("100");
+    let job = training("a", json!({"resources": {"maxReplicas": 100}}));
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass(5);
+    let before = cluster.count(Purpose::TrainingStatus);
+    for ready in 1..=100 {
+        cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": ready}}));
+        cluster.settle();
+    }
+    cluster.pass(6);
+    assert_eq!(cluster.phase("a"), "Running");
+    let written = cluster.count(Purpose::TrainingStatus) - before;
+    assert!(written <= 2, "{written} statuses for 100 pods");
+}
+
+#[test]
+fn deleted_it_leaves_nothing_behind() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    cluster.delete(&key(Kind::TrainingJob, "a"));
+    cluster.pass(5);
+    let left: Vec<&ObjectKey> =
+        cluster.objects.keys().filter(|key| matches!(key.kind, Kind::Job | Kind::Workload)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

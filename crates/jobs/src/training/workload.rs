@@ -1,0 +1,32 @@
+//! The Workload of a TrainingJob.
+
+use berth_api::berth::{API_VERSION, GROUP, TrainingJob};
+use berth_api::validation::FieldError;
+use berth_api::{Workload, labels};
+use std::collections::BTreeSet;
+
+use super::facts::training_facts;
+use super::roles::{Cards, training_pod_sets};
+use crate::build::{OwnerKind, Priority, workload_of};
+
+/// The Workload to create for a TrainingJob, as for any job. `copied` are the label keys that it takes over.
+///
+/// # Errors
+/// As `training_pod_sets`.
+pub fn training_workload(
+    job: &TrainingJob,
+    cards: &Cards,
+    priority: Priority,
+    copied: &BTreeSet<String>,
+) -> Result<Workload, Vec<FieldError>> {
+    let sets = training_pod_sets(job, cards)?;
+    let kind = OwnerKind { group: GROUP, api_version: API_VERSION, kind: "TrainingJob" };
+    let mut workload = workload_of(&job.metadata, kind, sets, priority, copied);
+    workload.spec.queue_name = Some(training_facts(job).queue);
+    if !job.spec.capacity_tiers.is_empty() {
+        let tiers = job.spec.capacity_tiers.join(",");
+        let annotations = workload.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::CAPACITY_TIERS.to_owned(), tiers);
+    }
+    Ok(workload)
+}

@@ -1,0 +1,157 @@
+//! From the queue to the end.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, condition, condition_object, items, text};
+use berth_e2e::manifest::{self, group, quota};
+use berth_e2e::quota_tree::reserved;
+use berth_e2e::scenario::{Scenario, Stage};
+use serde_json::{Value, json};
+
+use crate::{CARD, LIMIT, is, phase, pods, pods_of, training};
+use berth_e2e::wait::{self, Seen};
+
+/// 32 GPUs of a flavor whose nodes carry a taint.
+async fn gpu_queue(s: &Scenario<'_>) -> Result<()> {
+    let flavor = s.name("h100");
+    let mut object = manifest::flavor(&flavor, &[("cloud.google.com/gke-nodepool", "gpu")]);
+    object["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "on-demand"});
+    object["spec"]["tolerations"] = json!([{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]);
+    s.apply(&object).await?;
+    let quotas = [quota("cpu", "200"), quota("memory", "2Ti"), quota("nvidia.com/gpu", "32")];
+    let held = json!({"stopPolicy": "Hold"});
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&[(&flavor, &quotas)])], &held)).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    Ok(())
+}
+
+/// 4 workers with 8 cards each: Pending, Queued, Running, Succeeded.
+pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("pytorch").await?;
+    let s = &scenario;
+    gpu_queue(s).await?;
+    let class = s.name("production");
+    s.apply(&training(
+        s,
+        "gpt",
+        "PyTorchJob",
+        &json!({
+            "resources": {"maxReplicas": 4, "gpuType": CARD,
+                "replicaResources": {"gpu": 8, "cpu": "32", "memory": "256Gi"}},
+            "schedulingConfig": {"priority": class},
+            "sharedMemory": "16Gi",
+            "template": pods(&json!({"e2e.berth.dev/run-ms": "3000"})),
+        }),
+    ))
+    .await?;
+    // Its class does not exist yet.
+    phase(s, "gpt", "Pending").await?;
+    s.apply(&manifest::priority_class(&class, 100)).await?;
+    let queued = phase(s, "gpt", "Queued").await?;
+    ensure!(
+        condition(&queued, "Queued") == "True" && condition(&queued, "Admitted") == "False",
+        "{}",
+        queued["status"]
+    );
+    s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "None"})).await?;
+    let running = phase(s, "gpt", "Running").await?;
+    let status = &running["status"];
+    let given = json!({"gpus": 32, "cpu": "128", "memory": "1Ti", "nodes": 4});
+    ensure!(status["allocatedResources"] == given, "{status}");
+    ensure!(
+        text(&running, "/status/workers") == "4/4" && text(&running, "/status/capacityTier") == "on-demand",
+        "{status}"
+    );
+    ensure!(status["replicaStatuses"]["worker"]["running"] == json!(4), "{status}");
+    let all = pods_of(s, "gpt").await?;
+    ensure!(all.len() == 4, "{} pods", all.len());
+    for pod in &all {
+        rendezvous(pod)?;
+        ensure!(text(pod, "/spec/nodeName").starts_with("gpu-"), "{}", pod["spec"]["nodeName"]);
+        let selector = &pod["spec"]["nodeSelector"];
+        ensure!(selector["cloud.google.com/gke-nodepool"] == json!("gpu"), "{selector}");
+        ensure!(selector["nvidia.com/gpu.product"] == json!(CARD), "{selector}");
+        ensure!(pod["spec"].to_string().contains(r#""mountPath":"/dev/shm""#), "no shared memory");
+    }
+    let workload = s.workload_of("gpt").await?.context("its workload")?;
+    let owner = &workload["metadata"]["ownerReferences"][0];
+    ensure!(owner["kind"] == json!("TrainingJob") && owner["uid"] == running["metadata"]["uid"], "{owner}");
+    ensure!(text(&workload, "/metadata/name").starts_with("trainingjob-gpt-"), "{}", workload["metadata"]["name"]);
+    let done = phase(s, "gpt", "Succeeded").await?;
+    ensure!(condition(&done, "Succeeded") == "True" && condition(&done, "Running") == "False", "{}", done["status"]);
+    let reasons: Vec<&str> = items(&done, "/status/events").iter().map(|event| text(event, "/reason")).collect();
+    for wanted in ["Queued", "Admitted", "Running", "Succeeded"] {
+        ensure!(reasons.contains(&wanted), "{wanted} is not in {reasons:?}");
+    }
+    ensure!(items(&done, "/status/conditions").iter().all(|c| text(c, "/type") != "Ready"), "a condition Ready");
+    s.workload("gpt", "Finished", |w| condition(w, "Finished") == "True").await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    let columns = stage.plane.kubectl(&["-n", &s.namespace, "get", "tj"]).await?;
+    ensure!(columns.contains("PyTorchJob") && columns.contains("Succeeded"), "{columns}");
+    scenario.conclude().await
+}
+
+/// A pod finds the others by the names that the headless Service gives them.
+fn rendezvous(pod: &Value) -> Result<()> {
+    let service = text(pod, "/spec/subdomain").to_owned();
+    ensure!(text(pod, "/spec/hostname").starts_with("gpt-worker-") && service.starts_with("gpt-"), "{}", pod["spec"]);
+    let env = items(pod, "/spec/containers/0/env");
+    let value = |name: &str| env.iter().find(|v| text(v, "/name") == name).map(|v| text(v, "/value").to_owned());
+    for (name, wanted) in [
+        ("MASTER_ADDR", format!("gpt-worker-0.{service}")),
+        ("WORLD_SIZE", "4".to_owned()),
+        ("RANK", "$(JOB_COMPLETION_INDEX)".to_owned()),
+        ("PET_NNODES", "4".to_owned()),
+        ("PET_NPROC_PER_NODE", "8".to_owned()),
+    ] {
+        ensure!(value(name).as_deref() == Some(wanted.as_str()), "{name}: {:?}", value(name));
+    }
+    let index = env.iter().filter(|v| text(v, "/name") == "JOB_COMPLETION_INDEX").count();
+    ensure!(index == 1, "{index} indexes");
+    Ok(())
+}
+
+/// One of each other framework to its end; parameter servers and MPI workers do not end by themselves.
+pub(crate) async fn frameworks(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("frameworks").await?;
+    let s = &scenario;
+    s.simple_queue("20", &json!({})).await?;
+    let forever = pods(&json!({"e2e.berth.dev/outcome": "never"}));
+    let roles = json!([{"name": "chief"}, {"name": "ps", "template": forever}]);
+    s.apply(&training(s, "tf", "TFJob", &json!({"roles": roles}))).await?;
+    let launcher = json!([{"name": "launcher", "template": pods(&json!({"e2e.berth.dev/run-ms": "1500"})),
+        "replicaResources": {"cpu": "1"}}]);
+    s.apply(&training(s, "mpi", "MPIJob", &json!({"roles": launcher, "template": forever}))).await?;
+    for (name, job_type) in [("xgb", "XGBoostJob"), ("paddle", "PaddleJob"), ("jax", "JAXJob")] {
+        s.apply(&training(s, name, job_type, &json!({}))).await?;
+    }
+    for name in ["tf", "mpi", "xgb", "paddle", "jax"] {
+        phase(s, name, "Succeeded").await?;
+    }
+    for (gone, kept) in [("tf-ps", "tf-chief"), ("mpi-worker", "mpi-launcher")] {
+        ensure!(JOB.get(&s.client, &s.namespace, gone).await?.is_none(), "{gone} is left");
+        ensure!(JOB.get(&s.client, &s.namespace, kept).await?.is_some(), "{kept} has gone");
+    }
+    scenario.conclude().await
+}
+
+/// A worker that always fails is started again, and then the whole job fails.
+pub(crate) async fn failing(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("failing-worker").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    let failing = pods(&json!({"e2e.berth.dev/outcome": "fail"}));
+    s.apply(&training(s, "bad", "JAXJob", &json!({"backoffLimit": 0, "template": failing}))).await?;
+    s.apply(&training(s, "good", "JAXJob", &json!({}))).await?;
+    let failed = phase(s, "bad", "Failed").await?;
+    let why = condition_object(&failed, "Failed").cloned().unwrap_or_default();
+    ensure!(text(&why, "/reason") == "Failed" && text(&why, "/message").starts_with("worker: "), "{why}");
+    phase(s, "good", "Succeeded").await?;
+    wait::until(LIMIT, "no pod of the failed job lives", || async {
+        let all = pods_of(s, "bad").await?;
+        let live = all.iter().filter(|pod| !["Failed", "Succeeded"].contains(&text(pod, "/status/phase"))).count();
+        Ok(Seen::when(live == 0, || format!("{live} pods")))
+    })
+    .await?;
+    is(s, "bad", "counted", |job| job["status"]["replicaStatuses"]["worker"]["failed"].as_i64() >= Some(1)).await?;
+    scenario.conclude().await
+}

@@ -1,0 +1,91 @@
+//! TrainingJobs on a real control plane: what their users see from the queue to the end, and that their pods carry what their
+//! framework needs.
+
+mod bad;
+mod life;
+mod stops;
+
+use anyhow::Result;
+use berth_e2e::kinds::{POD, TRAINING_JOB, text};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manifest::merge;
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
+use berth_e2e::wait::{self, Seen};
+use futures::FutureExt;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(40);
+const CARD: &str = "NVIDIA-H100-80GB-HBM3";
+
+/// A TrainingJob of two workers with one cpu each in LocalQueue `queue`; `more` is merged into its spec.
+fn training(s: &Scenario<'_>, name: &str, job_type: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "jobType": job_type,
+        "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
+        "schedulingConfig": {"queue": "queue"},
+        "template": pods(&json!({"e2e.berth.dev/run-ms": "1500"})),
+    });
+    merge(&mut spec, more);
+    json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "metadata": {"namespace": s.namespace, "name": name}, "spec": spec})
+}
+
+/// A pod template whose pods live as these annotations say.
+fn pods(annotations: &Value) -> Value {
+    json!({"metadata": {"annotations": annotations}, "spec": {"terminationGracePeriodSeconds": 5,
+        "containers": [{"name": "main", "image": "example.invalid/nothing"}]}})
+}
+
+/// Its pods run until they are deleted, and take a moment to go.
+fn endless() -> Value {
+    json!({"template": pods(&json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "700"}))})
+}
+
+/// Waits until `check` holds for a TrainingJob.
+async fn is(s: &Scenario<'_>, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+    wait::until(LIMIT, &format!("training job {name} is {what}"), || async {
+        Ok(match TRAINING_JOB.get(&s.client, &s.namespace, name).await? {
+            Some(job) if check(&job) => Seen::Yes(job),
+            Some(job) => Seen::NotYet(job["status"].to_string()),
+            None => Seen::NotYet("absent".to_owned()),
+        })
+    })
+    .await
+}
+
+async fn phase(s: &Scenario<'_>, name: &str, wanted: &str) -> Result<Value> {
+    is(s, name, wanted, |job| text(job, "/status/phase") == wanted).await
+}
+
+/// Pods of a TrainingJob, by their label.
+async fn pods_of(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
+    let mut all = POD.list(&s.client, &s.namespace).await?;
+    all.retain(|pod| pod["metadata"]["labels"]["berth.dev/training-job"] == json!(name));
+    Ok(all)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn training_jobs() -> Result<()> {
+    let pools = [
+        Pool::cpu("cpu", 2, Tier::OnDemand),
+        Pool::gpu("gpu", 4, Tier::OnDemand).label("nvidia.com/gpu.product", CARD),
+    ];
+    let stage = Stage::start("training", &pools, ManagerOptions::default()).await?;
+    let s = &stage;
+    let runs: Vec<Run<'_>> = vec![
+        ("pytorch", life::pytorch(s).boxed()),
+        ("frameworks", life::frameworks(s).boxed()),
+        ("failing-worker", life::failing(s).boxed()),
+        ("preempted", stops::preempted(s).boxed()),
+        ("suspended", stops::suspended(s).boxed()),
+        ("max-wait", stops::waits_too_long(s).boxed()),
+        ("gang-timeout", stops::pods_never_ready(s).boxed()),
+        ("training-deleted", stops::deleted(s).boxed()),
+        ("bad-training", bad::refused_or_told(s).boxed()),
+    ];
+    let outcome = run_all(&stage, runs).await;
+    stage.stop().await;
+    outcome
+}

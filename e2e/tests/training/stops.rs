@@ -1,0 +1,128 @@
+//! How a TrainingJob stops before its end, and comes back.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, TRAINING_JOB, condition, condition_object, text};
+use berth_e2e::manifest;
+use berth_e2e::quota_tree::reserved;
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, Seen};
+use serde_json::{Value, json};
+
+use crate::{LIMIT, endless, is, phase, pods_of, training};
+
+/// Waits until no pod of a TrainingJob is left.
+async fn still(s: &Scenario<'_>, name: &str) -> Result<()> {
+    wait::until(LIMIT, &format!("no pods of {name}"), || async {
+        let left = pods_of(s, name).await?.len();
+        Ok(Seen::when(left == 0, || format!("{left} pods")))
+    })
+    .await
+}
+
+/// A job of higher priority takes its place; it comes back when there is room, under the same Workload.
+pub(crate) async fn preempted(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("preempted").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
+    for (class, value) in [("low", 10), ("high", 100)] {
+        s.apply(&manifest::priority_class(&s.name(class), value)).await?;
+    }
+    let of = |class: &str| {
+        let mut more = endless();
+        more["schedulingConfig"] = json!({"priority": s.name(class)});
+        more
+    };
+    s.apply(&training(s, "low", "PyTorchJob", &of("low"))).await?;
+    phase(s, "low", "Running").await?;
+    let before = s.workload_of("low").await?.context("workload")?;
+    s.apply(&training(s, "high", "PyTorchJob", &of("high"))).await?;
+    let waiting = phase(s, "low", "Queued").await?;
+    let admitted = condition_object(&waiting, "Admitted").cloned().unwrap_or_default();
+    ensure!(!text(&admitted, "/message").is_empty(), "{admitted}");
+    phase(s, "high", "Running").await?;
+    still(s, "low").await?;
+    ensure!(JOB.get(&s.client, &s.namespace, "low-worker").await?.is_none(), "its Job is left");
+    TRAINING_JOB.delete(&s.client, &s.namespace, "high").await?;
+    let running = phase(s, "low", "Running").await?;
+    let reasons: Vec<&str> =
+        berth_e2e::kinds::items(&running, "/status/events").iter().map(|e| text(e, "/reason")).collect();
+    ensure!(reasons.contains(&"Preempted"), "{reasons:?}");
+    let after = s.workload_of("low").await?.context("workload")?;
+    ensure!(text(&after, "/metadata/uid") == text(&before, "/metadata/uid"), "another Workload");
+    scenario.conclude().await
+}
+
+/// Suspended by its user: everything goes, the quota is free, and it resumes.
+pub(crate) async fn suspended(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("suspended").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    s.apply(&training(s, "paused", "PyTorchJob", &endless())).await?;
+    phase(s, "paused", "Running").await?;
+    TRAINING_JOB.patch(&s.client, &s.namespace, "paused", &json!({"spec": {"suspend": true}})).await?;
+    phase(s, "paused", "Suspended").await?;
+    still(s, "paused").await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    TRAINING_JOB.patch(&s.client, &s.namespace, "paused", &json!({"spec": {"suspend": false}})).await?;
+    phase(s, "paused", "Running").await?;
+    scenario.conclude().await
+}
+
+/// Longer in the queue than it may be.
+pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("max-wait").await?;
+    let s = &scenario;
+    s.simple_queue("1", &json!({})).await?;
+    s.apply(&training(s, "late", "PyTorchJob", &json!({"schedulingConfig": {"maxWaitTime": "4s"}}))).await?;
+    phase(s, "late", "Queued").await?;
+    let failed = phase(s, "late", "Failed").await?;
+    let why = condition_object(&failed, "Failed").cloned().unwrap_or_default();
+    ensure!(text(&why, "/reason") == "MaxWaitTimeExceeded" && text(&why, "/message").contains("4s"), "{why}");
+    let workload = s.workload("late", "Finished", |w| condition(w, "Finished") == "True").await?;
+    let end = condition_object(&workload, "Finished").cloned().unwrap_or_default();
+    ensure!(text(&end, "/reason") == "MaxWaitTimeExceeded", "{end}");
+    ensure!(pods_of(s, "late").await?.is_empty(), "it had pods");
+    scenario.conclude().await
+}
+
+/// Admitted, and no node fits: the gang is released whole and its quota goes to another.
+pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("gang-timeout").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    let mut nowhere = endless();
+    nowhere["template"]["spec"]["nodeSelector"] = json!({"e2e.berth.dev/no-such": "node"});
+    nowhere["schedulingConfig"] = json!({"schedulingTimeout": "4s"});
+    s.apply(&training(s, "stuck", "PyTorchJob", &nowhere)).await?;
+    let starting = phase(s, "stuck", "Pending").await?;
+    ensure!(!starting.is_null(), "admitted and starting");
+    let released = is(s, "stuck", "released", |job| condition(job, "SchedulingTimeout") == "True").await?;
+    let why = condition_object(&released, "SchedulingTimeout").cloned().unwrap_or_default();
+    ensure!(text(&why, "/message").contains("4s"), "{why}");
+    still(s, "stuck").await?;
+    s.apply(&training(s, "next", "PyTorchJob", &json!({}))).await?;
+    phase(s, "next", "Succeeded").await?;
+    let workload = s.workload_of("stuck").await?.context("workload")?;
+    let told: Value = condition_object(&workload, "Requeued").cloned().unwrap_or_default();
+    ensure!(text(&told, "/reason") == "SchedulingTimeout" && text(&told, "/status") == "False", "{told}");
+    scenario.conclude().await
+}
+
+/// Deleted while it runs: its quota is free only when its slow pods have gone.
+pub(crate) async fn deleted(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("training-deleted").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    s.apply(&training(s, "gone", "PyTorchJob", &endless())).await?;
+    phase(s, "gone", "Running").await?;
+    s.apply(&training(s, "next", "PyTorchJob", &json!({}))).await?;
+    phase(s, "next", "Queued").await?;
+    TRAINING_JOB.delete(&s.client, &s.namespace, "gone").await?;
+    s.workload("next", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    ensure!(pods_of(s, "gone").await?.is_empty(), "the next one was admitted while pods were left");
+    // One of the same name is another one.
+    phase(s, "next", "Succeeded").await?;
+    s.apply(&training(s, "gone", "PyTorchJob", &json!({}))).await?;
+    phase(s, "gone", "Succeeded").await?;
+    scenario.conclude().await
+}
