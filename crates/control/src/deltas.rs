@@ -281,6 +281,7 @@ pub(crate) fn cluster_queue(
             .is_some_and(|scope| scope.admission_mode == "UsageBasedAdmissionFairSharing"),
         tiers: Vec::new(),
         max_jobs: None,
+        guard: engine::PreemptionGuard::default(),
         inactive,
         problems: checks::problems(spec, checks),
         admission_checks: checks::of_queue(spec),

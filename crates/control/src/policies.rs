@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api::CapacityTier;
-use berth_api::berth::{AdmissionLimits, CapacityTiers, ClimbBack, QueuePolicy, StockBackoff, duration_seconds};
+use berth_api::berth::{
+    AdmissionLimits, CapacityTiers, ClimbBack, PreemptionBounds, QueuePolicy, StockBackoff, duration_seconds,
+};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
@@ -22,6 +24,7 @@ pub(crate) struct Rules {
     pub(crate) policy: String,
     pub(crate) tiers: Option<TierRules>,
     pub(crate) limits: Limits,
+    pub(crate) guard: engine::PreemptionGuard,
     /// Most that may be borrowed, in per cent of the nominal quota.
     pub(crate) borrowing_percent: Option<i64>,
 }
@@ -60,6 +63,7 @@ impl Policy {
             policy: object.metadata.name.clone().unwrap_or_default(),
             tiers: spec.capacity_tiers.as_ref().map(tier_rules),
             limits: spec.admission.as_ref().map(limits).unwrap_or_default(),
+            guard: spec.preemption.as_ref().map(guard).unwrap_or_default(),
             borrowing_percent: spec.borrowing_ratio_percent.map(|percent| i64::from(percent.max(0))),
         };
         let selector = spec.cluster_queue_selector.as_ref().map(deltas::selector);
@@ -112,6 +116,16 @@ fn climb(told: &ClimbBack) -> ClimbRules {
         min_stay_ms: milliseconds(told.min_stay.as_ref(), usual.min_stay_ms),
         steady_ms: milliseconds(told.hysteresis.as_ref(), usual.steady_ms),
         max_times: told.max_times.unwrap_or(usual.max_times),
+    }
+}
+
+fn guard(told: &PreemptionBounds) -> engine::PreemptionGuard {
+    let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok());
+    engine::PreemptionGuard {
+        min_priority_difference: told.min_priority_difference.unwrap_or_default(),
+        protected_ms: milliseconds(told.protected_running_time.as_ref(), 0),
+        max_victims: count(told.max_victims),
+        max_evicted_percent: count(told.max_evicted_percent),
     }
 }
 
@@ -193,6 +207,7 @@ impl Control {
         if let Some(rules) = self.rules_of(&spec.name) {
             spec.tiers = rules.tiers.as_ref().map(|tiers| tiers.default.clone()).unwrap_or_default();
             spec.max_jobs = rules.limits.max_jobs;
+            spec.guard = rules.guard;
             if let Some(percent) = rules.borrowing_percent {
                 spec.groups.iter_mut().for_each(|group| bound_borrowing(group, percent));
             }

@@ -10,6 +10,7 @@ use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Amount, Millis, PreemptionPolicy, Verdict};
 use crate::preempt::Ask;
 use crate::preempt::candidates::satisfies;
+use crate::preempt::guard::{is_too_near, protected_until};
 use crate::store::{Phase, Place, Workload};
 use crate::world::World;
 
@@ -28,6 +29,10 @@ pub enum Right {
     Priority,
     /// Its ClusterQueue does not use more than its own quota here.
     WithinItsQuota,
+    /// It began a short while ago, and its queue's policy protects it.
+    Protected,
+    /// Its priority is too near to that of this workload for the policy of its queue.
+    TooNear,
     /// It preempted this workload, or one that this workload goes back to, and nothing changed since.
     Feud,
 }
@@ -43,6 +48,8 @@ impl Right {
             Self::ReclaimNever => "reclaimWithinCohort is Never",
             Self::Priority => "is protected by its priority or age",
             Self::WithinItsQuota => "is within the quota of its own ClusterQueue",
+            Self::Protected => "began a short while ago and is protected by its queue's policy",
+            Self::TooNear => "has a priority too near for the queue's policy",
             Self::Feud => "preempted this workload before, and nothing changed since",
         }
     }
@@ -258,6 +265,10 @@ impl World {
                     Right::Leaving
                 } else if barred.contains(&victim) {
                     Right::Feud
+                } else if protected_until(&self.store, held).is_some() {
+                    Right::Protected
+                } else if is_too_near(&self.store, &ask, candidate.priority) {
+                    Right::TooNear
                 } else if matches!(rule, PreemptionPolicy::Never | PreemptionPolicy::Unset) {
                     if is_own { Right::WithinQueueNever } else { Right::ReclaimNever }
                 } else if !is_own && self.tree.within_quota(other, &[cell]) {

@@ -227,6 +227,19 @@ pub struct Preemption {
     pub max_priority_threshold: Option<i32>,
 }
 
+/// Bounds of preemption; the default is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreemptionGuard {
+    /// Who asks preempts only workloads whose priority is at least so much lower.
+    pub min_priority_difference: i32,
+    /// Workloads of the queue are not preempted for so many milliseconds after they reserved quota.
+    pub protected_ms: i64,
+    /// Most victims of one workload.
+    pub max_victims: Option<u32>,
+    /// Most that victims may hold of a contested resource, in per cent of what is asked for.
+    pub max_evicted_percent: Option<u32>,
+}
+
 /// What to do after a flavor that would do, but not well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fungibility {
@@ -285,6 +298,8 @@ pub struct ClusterQueueSpec {
     pub usage_based: bool,
     /// The tiers that its workloads accept which name none, best first; empty: flavors as they come.
     pub tiers: Vec<Tier>,
+    /// Bounds of preemption, as who asks and as who may be taken from.
+    pub guard: PreemptionGuard,
     /// Most workloads that may hold its quota at once.
     pub max_jobs: Option<u32>,
     /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
@@ -311,6 +326,7 @@ impl Default for ClusterQueueSpec {
             weight: WEIGHT_ONE,
             usage_based: false,
             tiers: Vec::new(),
+            guard: PreemptionGuard::default(),
             max_jobs: None,
             inactive: None,
             problems: Vec::new(),

@@ -22,6 +22,7 @@ impl World {
     pub fn plan_cycles(&mut self, now: Millis, limits: Limits, cycles: u64) -> Plan {
         self.release_timers(now);
         self.release_stock(now);
+        self.release_protected(now);
         self.settle(now);
         // Trees may have been joined since they were marked.
         self.live = self.live.iter().map(|node| self.tree.root(*node)).collect();
@@ -67,7 +68,8 @@ impl World {
 
     fn wake_at(&self) -> Option<Millis> {
         let timer = self.timers.first().map(|(time, _)| *time);
-        [timer, self.next_settlement(), self.store.stock_outs.next_end()].into_iter().flatten().min()
+        let stock = self.store.stock_outs.next_end();
+        [timer, self.next_settlement(), stock, self.next_unprotected()].into_iter().flatten().min()
     }
 
     fn has_heads(&self, root: NodeId) -> bool {
@@ -123,6 +125,7 @@ impl World {
     pub fn sweep(&mut self, now: Millis) -> usize {
         self.release_timers(now);
         self.release_stock(now);
+        self.release_protected(now);
         let mut found = 0;
         for queue in self.store.queues.ids() {
             let root = self.tree.root(self.store.queues[queue].node);

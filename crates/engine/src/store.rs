@@ -314,6 +314,10 @@ pub(crate) struct Store {
     pub(crate) class_ids: FxHashMap<u64, ClassId>,
     pub(crate) free_classes: Vec<ClassId>,
     pub(crate) pods: ResourceId,
+    /// The time of the last plan.
+    pub(crate) now: Millis,
+    /// ClusterQueues with bounds of preemption.
+    pub(crate) guarded: usize,
     /// What equals of a workload without room are told.
     pub(crate) bypassed: Arc<str>,
 }
@@ -341,6 +345,8 @@ impl Store {
             class_ids: FxHashMap::default(),
             free_classes: Vec::new(),
             pods,
+            now: Millis::default(),
+            guarded: 0,
             bypassed: Arc::from(crate::figures::BYPASSED),
         }
     }

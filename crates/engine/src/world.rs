@@ -245,6 +245,9 @@ impl World {
         let parent = spec.cohort.as_ref().map(|name| self.tree.cohort(name));
         let node = self.store.queues[id].node;
         self.tree.nodes[node].weight = spec.weight;
+        let was_guarded = old.as_ref().is_some_and(|old| !old.guard.is_idle());
+        self.store.guarded += usize::from(!spec.guard.is_idle());
+        self.store.guarded -= usize::from(was_guarded);
         let lanes_changed = old.as_ref().is_some_and(|old| old.usage_based != spec.usage_based);
         let members = if lanes_changed { self.unplace_members(id) } else { Vec::new() };
         let queue = &mut self.store.queues[id];
@@ -267,9 +270,8 @@ impl World {
 
     fn remove_cluster_queue(&mut self, name: &str) {
         let Some(id) = self.store.queue_ids.get(name).copied() else { return };
-        if self.store.queues[id].spec.take().is_none() {
-            return;
-        }
+        let Some(old) = self.store.queues[id].spec.take() else { return };
+        self.store.guarded -= usize::from(!old.guard.is_idle());
         self.mark(id);
         self.store.queues[id].groups.clear();
         let node = self.store.queues[id].node;

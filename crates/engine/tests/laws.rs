@@ -126,6 +126,7 @@ impl Observer {
                     usage_based: false,
                     tiers: vec![],
                     max_jobs: None,
+                    guard: PreemptionGuard::default(),
                     inactive: None,
                     problems: vec![],
                     admission_checks: vec![],

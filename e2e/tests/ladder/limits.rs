@@ -59,6 +59,9 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         ),
         (json!({"clusterQueues": ["a"], "capacityTiers": {"backoff": {"factor": 0}}}), "greater than or equal to 1"),
         (json!({"clusterQueues": ["a"], "admission": {"maxJobs": -1}}), "greater than or equal to 0"),
+        (json!({"clusterQueues": ["a"], "preemption": {"maxEvictedPercent": 50}}), "greater than or equal to 100"),
+        (json!({"clusterQueues": ["a"], "preemption": {"protectedRunningTime": "-1m"}}), "protectedRunningTime"),
+        (json!({"clusterQueues": ["a"], "borrowingRatioPercent": -1}), "greater than or equal to 0"),
         (
             json!({"clusterQueues": ["a"], "admission": {"priorityRange": {"min": 2, "max": 1}}}),
             "min must not be greater than max",
@@ -72,5 +75,28 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
     let shown =
         s.object_is(QUEUE_POLICY, &s.name("bad"), "Active=False", |p| condition(p, "Active") == "False").await?;
     ensure!(message(&shown, "Active").contains("no-such-queue"), "{}", shown["status"]);
+    s.conclude().await
+}
+
+pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("bounds").await?;
+    s.simple_queue("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
+    for (name, value) in [("near", 9), ("far", 10)] {
+        s.apply(&priority_class(&s.name(name), value)).await?;
+    }
+    policy(&s, &json!({"preemption": {"minPriorityDifference": 10, "protectedRunningTime": "6s"}})).await?;
+    s.object_is(QUEUE_POLICY, &s.name("policy"), "active", |p| condition(p, "Active") == "True").await?;
+    s.create(s.job("low").endless()).await?;
+    s.admitted("low").await?;
+    for name in ["near", "far"] {
+        s.create(s.job(name).endless().label("kueue.x-k8s.io/priority-class", &s.name(name))).await?;
+        s.pending(name).await?;
+    }
+    s.stays_pending("far").await?;
+    // Nothing happens but that time passes.
+    s.admitted("far").await?;
+    let low = s.workload("low", "preempted", |w| condition(w, "Preempted") == "True").await?;
+    ensure!(message(&low, "Preempted").contains("prioritization in the ClusterQueue"), "{}", low["status"]);
+    s.stays_pending("near").await?;
     s.conclude().await
 }

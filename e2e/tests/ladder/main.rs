@@ -108,6 +108,7 @@ async fn ladder_of_tiers() -> Result<()> {
         ("overridden", pinned::taken_down_the_ladder(s).boxed()),
         ("climb-back", falls::back_up(s).boxed()),
         ("limits", limits::named_and_kept(s).boxed()),
+        ("bounds", limits::preemption_is_bounded(s).boxed()),
         ("bad-policies", limits::refused_with_words(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;

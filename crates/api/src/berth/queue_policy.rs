@@ -40,6 +40,9 @@ pub struct QueuePolicySpec {
     /// What a job may ask for, and how many may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionLimits>,
+    /// Bounds of preemption.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionBounds>,
     /// Most that a ClusterQueue may borrow of each resource, in per cent of its nominal quota; a smaller `borrowingLimit` of the
     /// queue holds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,6 +148,29 @@ pub struct AdmissionLimits {
     /// Priorities that jobs may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_range: Option<PriorityRange>,
+}
+
+/// Bounds of preemption; what Kueue's fields of the ClusterQueue allow is narrowed by them, never widened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PreemptionBounds {
+    /// A workload of the queue preempts only workloads whose priority is at least so much lower.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub min_priority_difference: Option<i32>,
+    /// A workload of the queue is not preempted for so long after it reserved quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = DURATION))]
+    pub protected_running_time: Option<String>,
+    /// Most workloads that are evicted for one of the queue's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_victims: Option<i32>,
+    /// Most that those who are evicted may hold of each contested resource, in per cent of what the one asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 1_000_000))]
+    pub max_evicted_percent: Option<i32>,
 }
 
 /// Bounds of a priority, both included.

@@ -283,3 +283,33 @@ fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_select
     assert_eq!(template["spec"]["tolerations"], wanted["spec"]["tolerations"]);
     assert_eq!(template["metadata"]["labels"]["bastion-tier"], json!("spot"));
 }
+
+#[test]
+fn a_policy_bounds_preemption() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("f", "1")]);
+    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    let bounds = json!({"minPriorityDifference": 10, "protectedRunningTime": "1m"});
+    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "preemption": bounds})));
+    for (name, value) in [("near", 9), ("far", 10)] {
+        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
+        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    }
+    let with = |name: &str| {
+        let mut job = job(name, "lq", "1", true);
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(name);
+        job
+    };
+    cluster.put(Kind::Job, job("low", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, with("near"));
+    cluster.put(Kind::Job, with("far"));
+    cluster.pass(58);
+    assert!(cluster.is("low", "Admitted"), "it began a short while ago");
+    cluster.pass(5);
+    assert!(cluster.is("far", "Admitted") && !cluster.is("low", "Admitted"), "its time is over");
+    assert!(!cluster.is("near", "Admitted"));
+}

@@ -9,6 +9,7 @@ use crate::balance::Units;
 use crate::ids::{CellId, NodeId, QueueId, WorkloadId};
 use crate::model::{Millis, Preemption, PreemptionPolicy};
 use crate::preempt::Ask;
+use crate::preempt::guard::{is_too_near, protected_until};
 use crate::store::{Held, Rank, Store, Workload};
 use crate::tree::Tree;
 
@@ -164,6 +165,8 @@ impl<'a> Filter<'a> {
         if !satisfies(self.ask, workload, self.policy_of(is_own))
             || !uses(held, self.ask.needs)
             || self.ask.gone.contains(&rank.workload)
+            || is_too_near(self.store, self.ask, workload.priority)
+            || protected_until(self.store, held).is_some()
         {
             return None;
         }

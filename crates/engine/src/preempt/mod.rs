@@ -4,6 +4,7 @@
 pub(crate) mod candidates;
 pub(crate) mod classical;
 pub(crate) mod fair;
+pub(crate) mod guard;
 
 use std::collections::BTreeSet;
 
@@ -52,10 +53,11 @@ impl<'a> Ask<'a> {
 
 /// Victims whose leaving makes the usage fit; empty when there is no such set.
 pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Vec<Target> {
-    match &options.fair_sharing {
+    let targets = match &options.fair_sharing {
         None => classical::targets(store, tree, ask),
         Some(sharing) => fair::targets(store, tree, &sharing.strategies, &options.gates, ask),
-    }
+    };
+    guard::bounded(store, ask, targets)
 }
 
 /// The search for a single cell, as flavor assignment needs it.

@@ -1,0 +1,79 @@
+//! What keeps preemption within bounds that a queue's policy sets: who is protected, and how much may be evicted for one
+//! workload.
+
+use crate::balance::{Units, in_usage};
+use crate::model::{Millis, PreemptionGuard};
+use crate::preempt::{Ask, Target};
+use crate::store::{Held, Store};
+use crate::world::World;
+
+impl PreemptionGuard {
+    /// Whether it says nothing.
+    pub(crate) fn is_idle(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The guard of a queue.
+fn guard(store: &Store, queue: crate::ids::QueueId) -> Option<&PreemptionGuard> {
+    store.queues[queue].spec.as_ref().map(|spec| &spec.guard).filter(|guard| !guard.is_idle())
+}
+
+/// Until when a holder of quota may not be preempted, where its queue protects those who began a short while ago.
+pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
+    let protected = guard(store, held.queue)?.protected_ms;
+    let until = Millis(held.at.0.saturating_add(protected));
+    (protected > 0 && until > store.now && !held.evicted).then_some(until)
+}
+
+/// Whether a priority is too near to that of who asks.
+pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i32) -> bool {
+    let least = guard(store, ask.queue).map_or(0, |guard| guard.min_priority_difference);
+    least > 0 && i64::from(ask.priority) - i64::from(priority) < i64::from(least)
+}
+
+/// Drops victims altogether when they are too many, or hold too much more than what is asked for.
+pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec<Target> {
+    let Some(guard) = guard(store, ask.queue) else { return targets };
+    let too_many = guard.max_victims.is_some_and(|most| targets.len() > usize::try_from(most).unwrap_or(usize::MAX));
+    let too_much = guard.max_evicted_percent.is_some_and(|percent| {
+        ask.needs.iter().any(|cell| {
+            let held = targets.iter().filter_map(|target| store.workload(target.workload)?.held());
+            let evicted: Units = held.map(|held| in_usage(&held.usage, *cell)).sum();
+            evicted.saturating_mul(100) > in_usage(ask.usage, *cell).saturating_mul(Units::from(percent))
+        })
+    });
+    if too_many || too_much { Vec::new() } else { targets }
+}
+
+impl World {
+    /// Notes the time, and wakes those who may preempt again because a protection has ended.
+    pub(crate) fn release_protected(&mut self, now: Millis) {
+        let before = std::mem::replace(&mut self.store.now, now);
+        for queue in self.protecting() {
+            let ended = self.ends_of_protection(queue).any(|end| end > before && end <= now);
+            if ended {
+                let node = self.store.queues[queue].node;
+                self.wake(node);
+            }
+        }
+    }
+
+    /// When the next protection ends.
+    pub(crate) fn next_unprotected(&self) -> Option<Millis> {
+        let ends = self.protecting().into_iter().flat_map(|queue| self.ends_of_protection(queue));
+        ends.filter(|end| *end > self.store.now).min()
+    }
+
+    fn protecting(&self) -> Vec<crate::ids::QueueId> {
+        let protects = |id: &crate::ids::QueueId| guard(&self.store, *id).is_some_and(|guard| guard.protected_ms > 0);
+        if self.store.guarded == 0 { Vec::new() } else { self.store.queues.ids().filter(protects).collect() }
+    }
+
+    fn ends_of_protection(&self, queue: crate::ids::QueueId) -> impl Iterator<Item = Millis> {
+        let protected = guard(&self.store, queue).map_or(0, |guard| guard.protected_ms);
+        let staying = self.store.queues[queue].held.staying.iter();
+        let held = staying.filter_map(|rank| self.store.workload(rank.workload)?.held());
+        held.map(move |held| Millis(held.at.0.saturating_add(protected)))
+    }
+}
