@@ -1,4 +1,5 @@
-//! The five binaries of the control plane: built once from `e2e/controlplane/go.mod`, kept in a cache folder.
+//! The five binaries of the control plane and those of other people's controllers: built once with Go from a `go.mod` of this
+//! repository, kept in a cache folder.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -45,12 +46,6 @@ impl Binaries {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
-
-    fn complete(&self) -> bool {
-        [self.etcd(), self.api_server(), self.controller_manager(), self.scheduler(), self.kwok()]
-            .iter()
-            .all(|p| p.is_file())
-    }
 }
 
 /// Repository root, known at compile time.
@@ -74,95 +69,156 @@ pub fn cache_folder() -> Result<PathBuf> {
     Ok(PathBuf::from(home).join(".cache/berth"))
 }
 
-fn ldflags() -> String {
+/// Programs that one `go.mod` of this repository builds as its tools.
+struct Module {
+    /// Folder of the `go.mod`, from the root.
+    path: &'static str,
+    /// Name of the folder in the cache, before its digest.
+    name: &'static str,
+    /// For messages.
+    what: &'static str,
+    ldflags: String,
+    programs: &'static [&'static str],
+}
+
+fn control_plane() -> Module {
     let (version, major, minor) = KUBERNETES;
     let package = "k8s.io/component-base/version";
-    format!("-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}")
-}
-
-/// Folder for the binaries that these sources and flags give.
-fn target_folder(module: &Path) -> Result<PathBuf> {
-    let mut hash = Sha256::new();
-    for name in ["go.mod", "go.sum"] {
-        let path = module.join(name);
-        hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
-        hash.update([0]);
+    Module {
+        path: "e2e/controlplane",
+        name: "controlplane",
+        what: "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, about 5 minutes on 2 cores",
+        ldflags: format!(
+            "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+        ),
+        programs: &["server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"],
     }
-    hash.update(ldflags());
-    let digest = hash.finalize();
-    let key: String = digest.iter().take(6).map(|b| format!("{b:02x}")).collect();
-    Ok(cache_folder()?.join(format!("controlplane-{key}")))
 }
 
-/// Returns the binaries, building them first when the cache does not have them (about five minutes on two cores).
-///
-/// Two builders at once are safe: one waits for the other's lock, and the result appears by a rename.
+fn jobset_controller() -> Module {
+    Module {
+        path: "e2e/jobset",
+        name: "jobset",
+        what: "the controller of JobSets, about 2 minutes on 2 cores",
+        ldflags: "-s -w".to_owned(),
+        programs: &["jobset"],
+    }
+}
+
+impl Module {
+    fn sources(&self) -> PathBuf {
+        repository().join(self.path)
+    }
+
+    /// Folder for the binaries that these sources and flags give.
+    fn target(&self) -> Result<PathBuf> {
+        let mut hash = Sha256::new();
+        for name in ["go.mod", "go.sum"] {
+            let path = self.sources().join(name);
+            hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+            hash.update([0]);
+        }
+        hash.update(&self.ldflags);
+        let digest = hash.finalize();
+        let key: String = digest.iter().take(6).map(|b| format!("{b:02x}")).collect();
+        Ok(cache_folder()?.join(format!("{}-{key}", self.name)))
+    }
+
+    fn is_in(&self, folder: &Path) -> bool {
+        self.programs.iter().all(|program| folder.join(program).is_file())
+    }
+
+    /// The folder with the binaries, which are built first when the cache does not have them.
+    ///
+    /// Two builders at once are safe: one waits for the other's lock, and the result appears by a rename.
+    fn ensure(&self) -> Result<PathBuf> {
+        let folder = self.target()?;
+        if self.is_in(&folder) {
+            return Ok(folder);
+        }
+        let cache = cache_folder()?;
+        fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+        let lock = File::create(cache.join(format!("{}.lock", self.name))).context("creating the build lock")?;
+        if lock.try_lock().is_err() {
+            eprintln!("{}: another process is building it; waiting for its lock", self.name);
+            lock.lock().context("waiting for the build lock")?;
+        }
+        if !self.is_in(&folder) {
+            self.build(&cache, &folder)?;
+        }
+        Ok(folder)
+    }
+
+    fn build(&self, cache: &Path, folder: &Path) -> Result<()> {
+        let staging = cache.join(format!("building-{}-{}", self.name, std::process::id()));
+        let _ = fs::remove_dir_all(&staging);
+        fs::create_dir_all(&staging)?;
+        let name = self.name;
+        eprintln!("{name}: building {}, once; result in {}", self.what, folder.display());
+        let log_path = cache.join(format!("{name}-build.log"));
+        let log = File::create(&log_path)?;
+        let mut child = Command::new("go")
+            .args(["build", "-trimpath", "-ldflags", &self.ldflags, "-o"])
+            .arg(format!("{}/", staging.display()))
+            .arg("tool")
+            .current_dir(self.sources())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("starting `go build`; Go 1.26 or later must be on PATH")?;
+        let begun = Instant::now();
+        let mut told = begun;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                let done = fs::read_dir(&staging).map(Iterator::count).unwrap_or(0);
+                let all = self.programs.len();
+                eprintln!("{name}: building, {} s, {done} of {all} binaries linked", begun.elapsed().as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        };
+        if !status.success() {
+            let text = fs::read_to_string(&log_path).unwrap_or_default();
+            let tail: Vec<&str> = text.lines().rev().take(20).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            let _ = fs::remove_dir_all(&staging);
+            bail!("`go build` failed ({status}); {}:\n{}", log_path.display(), tail.join("\n"));
+        }
+        let _ = fs::remove_dir_all(folder);
+        fs::rename(&staging, folder).with_context(|| format!("moving the binaries to {}", folder.display()))?;
+        eprintln!("{name}: built in {} s", begun.elapsed().as_secs());
+        if !self.is_in(folder) {
+            bail!("the build left no complete set of binaries in {}", folder.display());
+        }
+        Ok(())
+    }
+}
+
+/// Returns the control plane's binaries, building them first when the cache does not have them.
 ///
 /// # Errors
 /// When Go is missing, the build fails or the cache cannot be written.
 pub fn ensure() -> Result<Binaries> {
-    let module = repository().join("e2e/controlplane");
-    let binaries = Binaries { folder: target_folder(&module)? };
-    if binaries.complete() {
-        return Ok(binaries);
-    }
-    let cache = cache_folder()?;
-    fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
-    let lock = File::create(cache.join("controlplane.lock")).context("creating the build lock")?;
-    if lock.try_lock().is_err() {
-        eprintln!("control plane: another process is building it; waiting for its lock");
-        lock.lock().context("waiting for the build lock")?;
-    }
-    if !binaries.complete() {
-        build(&module, &cache, &binaries)?;
-    }
-    Ok(binaries)
+    Ok(Binaries { folder: control_plane().ensure()? })
 }
 
-fn build(module: &Path, cache: &Path, binaries: &Binaries) -> Result<()> {
-    let staging = cache.join(format!("building-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&staging);
-    fs::create_dir_all(&staging)?;
-    eprintln!("control plane: building etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok with Go");
-    eprintln!("control plane: once, about 5 minutes on 2 cores; result in {}", binaries.folder.display());
-    let log_path = cache.join("controlplane-build.log");
-    let log = File::create(&log_path)?;
-    let mut child = Command::new("go")
-        .args(["build", "-trimpath", "-ldflags", &ldflags(), "-o"])
-        .arg(format!("{}/", staging.display()))
-        .arg("tool")
-        .current_dir(module)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()
-        .context("starting `go build`; Go 1.26 or later must be on PATH")?;
-    let begun = Instant::now();
-    let mut told = begun;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
-            let done = fs::read_dir(&staging).map(Iterator::count).unwrap_or(0);
-            eprintln!("control plane: building, {} s, {done} of 5 binaries linked", begun.elapsed().as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    };
-    if !status.success() {
-        let text = fs::read_to_string(&log_path).unwrap_or_default();
-        let tail: Vec<&str> = text.lines().rev().take(20).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        let _ = fs::remove_dir_all(&staging);
-        bail!("`go build` failed ({status}); {}:\n{}", log_path.display(), tail.join("\n"));
-    }
-    let _ = fs::remove_dir_all(&binaries.folder);
-    fs::rename(&staging, &binaries.folder)
-        .with_context(|| format!("moving the binaries to {}", binaries.folder.display()))?;
-    eprintln!("control plane: built in {} s", begun.elapsed().as_secs());
-    if !binaries.complete() {
-        bail!("the build left no complete set of binaries in {}", binaries.folder.display());
-    }
-    Ok(())
+/// The controller of JobSets and the folder of its module, which has its CRD.
+///
+/// # Errors
+/// When Go is missing, the build fails or the cache cannot be written.
+pub fn jobset() -> Result<(PathBuf, PathBuf)> {
+    let module = jobset_controller();
+    let program = module.ensure()?.join("jobset");
+    let asked = Command::new("go")
+        .args(["mod", "download", "-json", "sigs.k8s.io/jobset"])
+        .current_dir(module.sources())
+        .output()
+        .context("starting `go mod download`")?;
+    let answer: serde_json::Value = serde_json::from_slice(&asked.stdout).context("answer of `go mod download`")?;
+    let folder = answer["Dir"].as_str().with_context(|| format!("`go mod download` says {answer}"))?;
+    Ok((program, PathBuf::from(folder)))
 }

@@ -75,6 +75,7 @@ const KINDS: &[Kind] = &[
     kind(KUEUE, "ProvisioningRequestConfig", "provisioningrequestconfigs", false),
     kind(KUEUE, "MultiKueueConfig", "multikueueconfigs", false),
     kind(KUEUE, "MultiKueueCluster", "multikueueclusters", false),
+    crate::jobset::JOBSET,
     crate::webhooks::MUTATING,
     crate::webhooks::VALIDATING,
     crate::webhooks::SECRET,

@@ -15,6 +15,7 @@ pub mod binaries;
 pub mod certificates;
 pub mod control_plane;
 pub mod invariants;
+pub mod jobset;
 pub mod kinds;
 pub mod manager;
 pub mod manifest;

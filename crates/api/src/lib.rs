@@ -31,6 +31,7 @@ mod workload_status;
 pub mod berth;
 pub mod conditions;
 pub mod conversion;
+pub mod jobset;
 pub mod labels;
 pub mod v1beta1;
 pub mod validation;

@@ -24,6 +24,8 @@ pub enum Change<T> {
 pub enum Observation {
     /// batch/v1 Job.
     Job(Change<Box<Job>>),
+    /// jobset.x-k8s.io/v1alpha2 JobSet.
+    JobSet(Change<Box<api::jobset::JobSet>>),
     /// Workload.
     Workload(Change<Box<api::Workload>>),
     /// ClusterQueue.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::{BatchJob, JobKind, JobState};
+use berth_jobs::{BatchJob, JobKind, JobSet, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -21,6 +21,7 @@ impl Control {
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::Job(change) => self.observe_jobs::<BatchJob>(Kind::Job, change, now),
+            Observation::JobSet(change) => self.observe_jobs::<JobSet>(Kind::JobSet, change, now),
             Observation::Workload(change) => self.observe_workloads(change, now),
             Observation::ClusterQueue(change) => {
                 let known = known(&change, self.view.cluster_queues.keys());
@@ -359,6 +360,7 @@ macro_rules! has_meta {
 has_meta!(
     k8s_openapi::api::batch::v1::Job,
     api::berth::TrainingJob,
+    api::jobset::JobSet,
     api::Workload,
     api::ClusterQueue,
     api::LocalQueue,

@@ -131,6 +131,7 @@ impl Offline {
         let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
         let written = match kind.as_str() {
             "Job" => Kind::Job,
+            "JobSet" => Kind::JobSet,
             "Workload" => Kind::Workload,
             "ClusterQueue" => Kind::ClusterQueue,
             "LocalQueue" => Kind::LocalQueue,
@@ -208,6 +209,7 @@ impl Offline {
         }
         let observation = match key.kind {
             Kind::Job => Observation::Job(change(object, gone)?),
+            Kind::JobSet => Observation::JobSet(change(object, gone)?),
             Kind::Workload => Observation::Workload(change(object, gone)?),
             Kind::ClusterQueue => Observation::ClusterQueue(change(object, gone)?),
             Kind::LocalQueue => Observation::LocalQueue(change(object, gone)?),

@@ -1,5 +1,6 @@
 //! Settings: what the configuration file says, reduced to what control acts on. Parsing is the manager's.
 
+use crate::write::Kind;
 use std::collections::BTreeSet;
 
 /// `waitForPodsReady.requeuingStrategy` and time-outs, in milliseconds.
@@ -24,6 +25,8 @@ pub struct WaitForPodsReady {
 /// Control's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// `integrations.frameworks`: the kinds of job that are managed. Others are left alone.
+    pub job_kinds: BTreeSet<Kind>,
     /// `manageJobsWithoutQueueName`.
     pub manage_jobs_without_queue_name: bool,
     /// `managedJobsNamespaceSelector`, as a label selector in the engine's form.
@@ -64,6 +67,7 @@ impl Default for Settings {
     /// What holds where nothing is configured; `waitForPodsReady`, whose default depends on the file's version, is off.
     fn default() -> Self {
         Self {
+            job_kinds: Kind::JOBS.into_iter().collect(),
             manage_jobs_without_queue_name: false,
             managed_namespaces: berth_engine::model::Selector::default(),
             label_keys_to_copy: BTreeSet::new(),

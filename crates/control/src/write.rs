@@ -1,6 +1,6 @@
 //! Writes: what control asks the runtime to do, one request each, with its preconditions.
 
-use berth_jobs::{BatchJob, JobKind};
+use berth_jobs::{BatchJob, JobKind, JobSet};
 use serde_json::Value;
 use std::fmt;
 
@@ -20,6 +20,8 @@ pub struct Term(pub u64);
 pub enum Kind {
     /// batch/v1 Job.
     Job,
+    /// jobset.x-k8s.io/v1alpha2 JobSet.
+    JobSet,
     /// kueue.x-k8s.io Workload.
     Workload,
     /// kueue.x-k8s.io ClusterQueue.
@@ -42,7 +44,17 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that are jobs: their Workloads are ours to make.
-    pub const JOBS: [Self; 1] = [Self::Job];
+    pub const JOBS: [Self; 2] = [Self::Job, Self::JobSet];
+
+    /// The kind that Kueue's configuration knows by that name of an integration.
+    #[must_use]
+    pub fn of_framework(name: &str) -> Option<Self> {
+        match name {
+            BatchJob::FRAMEWORK => Some(Self::Job),
+            JobSet::FRAMEWORK => Some(Self::JobSet),
+            _ => None,
+        }
+    }
 
     /// Whether it is one of them.
     pub(crate) fn is_job(self) -> bool {
@@ -57,7 +69,10 @@ impl Kind {
 
     /// Label by which the pods of a job of this kind name its uid.
     pub(crate) const fn uid_label(self) -> &'static str {
-        BatchJob::UID_LABEL
+        match self {
+            Self::JobSet => JobSet::UID_LABEL,
+            _ => BatchJob::UID_LABEL,
+        }
     }
 
     /// API group (empty for the core group), version and plural as in the URL.
@@ -65,6 +80,7 @@ impl Kind {
     pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Job => ("batch", "v1", "jobs"),
+            Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
             Self::Workload => ("kueue.x-k8s.io", "v1beta2", "workloads"),
             Self::ClusterQueue => ("kueue.x-k8s.io", "v1beta2", "clusterqueues"),
             Self::LocalQueue => ("kueue.x-k8s.io", "v1beta2", "localqueues"),
@@ -82,6 +98,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Job => "Job",
+            Self::JobSet => "JobSet",
             Self::Workload => "Workload",
             Self::ClusterQueue => "ClusterQueue",
             Self::LocalQueue => "LocalQueue",
@@ -171,6 +188,8 @@ pub enum Purpose {
     StopTraining,
     /// Status of a TrainingJob.
     TrainingStatus,
+    /// Delete a Job that a stopped job of another kind is made of: it would keep the place where it ran.
+    DeleteChild,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
     /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
@@ -219,6 +238,7 @@ impl Purpose {
             | Self::RemoveFinalizer
             | Self::DeleteWorkload
             | Self::DeleteJob
+            | Self::DeleteChild
             | Self::ProbePods
             | Self::FindStuckPods => Urgency::Soon,
             Self::ExplainPending | Self::TrainingStatus => Urgency::Told,

@@ -7,7 +7,7 @@ mod topology;
 
 pub(crate) use topology::topology_rules;
 
-use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, queue_name, workload_priority_class};
+use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class};
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use berth_api::{labels, parse_tiers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -48,7 +48,7 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
     if facts.governed || !facts.managed_namespace {
         return Defaults::default();
     }
-    let named = queue_name(metadata).is_some();
+    let named = K::queue_name(job).is_some();
     let given = !named && facts.default_queue;
     let managed = named || given || facts.without_queue_name;
     Defaults {
@@ -63,7 +63,7 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
 pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     let metadata = K::metadata(job);
     let mut errors = Vec::new();
-    let queue = queue_name(metadata).and_then(|name| Some((name, subdomain(name)?)));
+    let queue = K::queue_name(job).and_then(|name| Some((name, subdomain(name)?)));
     errors.extend(queue.map(|(name, wrong)| FieldError::new(label_path(labels::QUEUE_NAME), name, wrong)));
     if let Some(text) = label(metadata, labels::MAX_EXEC_TIME_SECONDS)
         && !text.parse::<i32>().is_ok_and(|seconds| seconds > 0)
@@ -87,7 +87,7 @@ pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default
     let (before, after) = (K::metadata(old), K::metadata(new));
     let suspended = K::is_suspended(new);
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
-    let (was, is) = (queue_name(before), queue_name(after));
+    let (was, is) = (K::queue_name(old), K::queue_name(new));
     if !suspended && was != is {
         errors.push(running(labels::QUEUE_NAME, is));
     } else if default_queue && was.is_some() && is.is_none() {

@@ -1,6 +1,6 @@
 //! The Workload of a job.
 
-use crate::kind::{JobKind, max_execution_seconds, queue_name};
+use crate::kind::{JobKind, max_execution_seconds};
 use crate::names::{is_label_value, workload_name};
 use berth_api::{PodSet, PriorityClassRef, Workload, WorkloadSpec, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -43,7 +43,9 @@ pub fn build_workload<K: JobKind>(
     copied: &BTreeSet<String>,
 ) -> Workload {
     let kind = OwnerKind { group: K::GROUP, api_version: K::API_VERSION, kind: K::KIND };
-    workload_of(K::metadata(job), kind, pod_sets, priority, copied)
+    let mut workload = workload_of(K::metadata(job), kind, pod_sets, priority, copied);
+    workload.spec.queue_name = K::queue_name(job).map(str::to_owned);
+    workload
 }
 
 /// What kind of object owns a Workload.
@@ -54,7 +56,7 @@ pub(crate) struct OwnerKind {
     pub(crate) kind: &'static str,
 }
 
-/// The Workload of an owner with this metadata.
+/// The Workload of an owner with this metadata, in no queue yet.
 pub(crate) fn workload_of(
     owner: &ObjectMeta,
     kind: OwnerKind,
@@ -84,7 +86,6 @@ pub(crate) fn workload_of(
         },
         spec: WorkloadSpec {
             pod_sets,
-            queue_name: queue_name(owner).map(str::to_owned),
             priority: Some(priority.value),
             priority_class_ref: priority.class,
             active: Some(true),

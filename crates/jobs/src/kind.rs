@@ -60,6 +60,10 @@ pub trait JobKind: 'static {
 
     /// Metadata of a job.
     fn metadata(job: &Self::Object) -> &ObjectMeta;
+    /// LocalQueue that governs the job.
+    fn queue_name(job: &Self::Object) -> Option<&str> {
+        queue_name(Self::metadata(job))
+    }
     /// Suspended, and its template is as the user wrote it. A job whose stop is under way is not.
     fn is_suspended(job: &Self::Object) -> bool {
         Self::has_suspend(job) && !is_stopping(Self::metadata(job))

@@ -13,6 +13,7 @@ mod admission;
 mod batch_job;
 mod build;
 mod equivalence;
+mod job_set;
 mod kind;
 mod limits;
 mod names;
@@ -32,6 +33,7 @@ pub use admission::{DEFAULT_NAME, Defaults, Facts, job_defaults, validate_job, v
 pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
 pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
+pub use job_set::JobSet;
 pub use kind::{
     Finish, JobInfo, JobKind, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class,
 };
@@ -43,7 +45,7 @@ pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};
 pub use priority::{EffectivePriority, effective_priority};
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
-pub use state::{AnyJob, JobState};
+pub use state::{AnyJob, JobOwner, JobState};
 pub use template::TemplateParts;
 pub use transform::Transformation;
 pub use unsupported::{unsupported_metadata, unsupported_template, unsupported_workload};

@@ -26,7 +26,6 @@ pub fn merge_diff(from: &Value, to: &Value) -> Option<Value> {
 }
 
 /// `target` after the merge patch, as the API server computes it.
-#[cfg(test)]
 pub(crate) fn merged(target: &Value, patch: &Value) -> Value {
     let Value::Object(changes) = patch else {
         return patch.clone();

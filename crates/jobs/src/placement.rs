@@ -66,6 +66,15 @@ pub enum PlacementError {
         /// What is wrong, with the entry.
         problem: String,
     },
+    /// A flavor forbids node labels, which takes an affinity that this kind of job cannot be given.
+    #[error(
+        "a flavor has the annotation berth.dev/forbidden-node-labels, and the affinity that it takes cannot be set in a \
+         {kind}: give this job a queue without such flavors, or a node selector"
+    )]
+    NoAffinity {
+        /// Kind of job.
+        kind: &'static str,
+    },
     /// The Workload's pod sets are not those of the job.
     #[error("invalid podset infos: {given} given, {wanted} wanted")]
     PodSets {

@@ -4,8 +4,7 @@
 use crate::build::{Priority, build_workload};
 use crate::equivalence::PodSetDigest;
 use crate::kind::{
-    Finish, JobInfo, JobKind, is_stopping, max_execution_seconds, prebuilt_workload_name, queue_name,
-    workload_priority_class,
+    Finish, JobInfo, JobKind, is_stopping, max_execution_seconds, prebuilt_workload_name, workload_priority_class,
 };
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
@@ -27,6 +26,8 @@ pub struct JobState {
     pub uid: String,
     /// `metadata.resourceVersion`, 0 when it has none.
     pub version: u64,
+    /// What controls it, when something does.
+    pub owner: Option<Box<JobOwner>>,
     /// Being deleted.
     pub deleting: bool,
     /// LocalQueue that governs it.
@@ -81,8 +82,9 @@ impl JobState {
             info: K::INFO,
             uid: metadata.uid.clone().unwrap_or_default(),
             version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            owner: owner_of(metadata).map(Box::new),
             deleting: metadata.deletion_timestamp.is_some(),
-            queue_name: queue_name(metadata).map(Into::into),
+            queue_name: K::queue_name(job).map(Into::into),
             prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),
             workload_priority_class: workload_priority_class(metadata).map(Into::into),
             pod_priority_class: K::pod_priority_class(job).map(Into::into),
@@ -155,6 +157,26 @@ impl JobState {
         self.packed = None;
         self.asked = Some(None);
     }
+}
+
+/// The controller of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobOwner {
+    /// Kind.
+    pub kind: Box<str>,
+    /// Name.
+    pub name: Box<str>,
+    /// Uid.
+    pub uid: Box<str>,
+}
+
+fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
+    let controller = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    Some(JobOwner {
+        kind: controller.kind.as_str().into(),
+        name: controller.name.as_str().into(),
+        uid: controller.uid.as_str().into(),
+    })
 }
 
 fn pairs(metadata: &ObjectMeta) -> Box<[(Box<str>, Box<str>)]> {

@@ -9,10 +9,11 @@ use crate::duration::GoDuration;
 use crate::gates::Gates;
 use crate::schema::{self, Configuration, Header, LeaderElection, Marked};
 use berth_control::settings::{Settings, WaitForPodsReady};
+use berth_control::write::Kind;
 use berth_engine::model::{Requirement, Selector, SelectorOp};
 use berth_engine::{AdmissionFairSharing, FairSharing, Gates as EngineGates, Options, ShareStrategy};
 use berth_runtime::Election;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a configuration file says, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,12 +106,14 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let gates = Gates::with(given.feature_gates.as_ref().unwrap_or(&file.feature_gates))?;
     let mut warnings = unsupported(&file);
     warnings.extend(gates.warnings());
-    warnings.extend(frameworks(&file)?);
+    let (job_kinds, unsupported) = frameworks(&file)?;
+    warnings.extend(unsupported);
     let ignore_undeclared = quota_check(&file.resources, &gates)?;
     let metrics = &file.metrics;
     let settings = Settings {
         manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
         managed_namespaces: managed_namespaces(&file, &namespace)?,
+        job_kinds,
         label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
@@ -292,9 +295,12 @@ fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, String> 
     Ok(FairSharing { strategies })
 }
 
-fn frameworks(file: &Configuration) -> Result<Vec<String>, String> {
+/// The kinds of job that are managed, all that there are where the file names none, and warnings.
+fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), String> {
+    let Some(named) = &file.integrations.frameworks else { return Ok((Kind::JOBS.into_iter().collect(), Vec::new())) };
+    let mut kinds = BTreeSet::new();
     let mut warnings = Vec::new();
-    for framework in file.integrations.frameworks.iter().flatten() {
+    for framework in named {
         let (name, line) = (&framework.value, framework.referenced.line());
         if !FRAMEWORKS.contains(&name.as_str()) {
             return Err(format!(
@@ -302,13 +308,14 @@ fn frameworks(file: &Configuration) -> Result<Vec<String>, String> {
                 FRAMEWORKS.join(", ")
             ));
         }
-        if name != "batch/job" {
-            warnings.push(format!(
+        match Kind::of_framework(name) {
+            Some(kind) => drop(kinds.insert(kind)),
+            None => warnings.push(format!(
                 "line {line}: integrations.frameworks: `{name}` is not supported yet, its jobs are left alone"
-            ));
+            )),
         }
     }
-    Ok(warnings)
+    Ok((kinds, warnings))
 }
 
 fn quota_check(resources: &schema::Resources, gates: &Gates) -> Result<bool, String> {

@@ -1,6 +1,7 @@
 //! Good files, bad files with their lines, defaults of both versions.
 
 use super::*;
+use berth_control::write::Kind;
 use std::time::Duration;
 
 const V2: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
@@ -172,6 +173,10 @@ fn what_has_no_effect_is_named() {
     assert!(loaded.warnings[0].contains("`controller`") && loaded.warnings[1].contains("`tls`"));
     let loaded = body("integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob\n").unwrap();
     assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains("ray.io/rayjob"));
+    assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::Job]);
+    let loaded = body("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\n").unwrap();
+    assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::JobSet]);
+    assert_eq!(body("").unwrap().settings.job_kinds.len(), Kind::JOBS.len(), "all, where none is named");
     let loaded = body("featureGates: {VisibilityOnDemand: false}\n").unwrap();
     assert!(loaded.warnings[0].contains("VisibilityOnDemand"), "{:?}", loaded.warnings);
 }

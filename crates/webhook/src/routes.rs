@@ -2,7 +2,7 @@
 
 use crate::review::{self, Answer, Request, Unreadable};
 use crate::{Surroundings, jobs, kinds};
-use berth_jobs::BatchJob;
+use berth_jobs::{BatchJob, JobSet};
 
 /// What a route is told beside the request.
 pub struct Around<'a> {
@@ -55,6 +55,18 @@ pub const ROUTES: &[Route] = &[
         path: "/validate-batch-v1-job",
         name: "validate-job",
         handle: Handle::Admission(|request, around| jobs::validate::<BatchJob>(request, around.surroundings)),
+    },
+    Route {
+        path: "/mutate-jobset-x-k8s-io-v1alpha2-jobset",
+        name: "mutate-jobset",
+        handle: Handle::Admission(|request, around| {
+            jobs::mutate::<JobSet>(request, around.surroundings, "/spec/suspend")
+        }),
+    },
+    Route {
+        path: "/validate-jobset-x-k8s-io-v1alpha2-jobset",
+        name: "validate-jobset",
+        handle: Handle::Admission(|request, around| jobs::validate::<JobSet>(request, around.surroundings)),
     },
     Route {
         path: "/mutate-kueue-x-k8s-io-v1beta2-workload",

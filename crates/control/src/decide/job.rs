@@ -28,6 +28,7 @@ enum Unbuilt {
 }
 
 /// A job with what is decided about it.
+#[derive(Clone, Copy)]
 struct Case<'a> {
     control: &'a Control,
     key: &'a ObjectKey,
@@ -68,7 +69,19 @@ impl Case<'_> {
         if !ours || self.control.view.is_governed(self.key) {
             return false;
         }
-        self.job.queue_name.is_some() || self.control.settings.manage_jobs_without_queue_name
+        let named = self.job.queue_name.is_some();
+        self.control.settings.job_kinds.contains(&self.key.kind)
+            && (named || self.control.settings.manage_jobs_without_queue_name)
+            && !self.governed()
+    }
+
+    /// Part of a job that is managed itself, and that decides when its parts run.
+    fn governed(&self) -> bool {
+        let Some(owner) = &self.job.owner else { return false };
+        let Some(kind) = Kind::of_job(&owner.kind) else { return false };
+        let whole = key(kind, &(self.key.namespace.clone(), owner.name.to_string()));
+        let found = self.control.view.jobs.get(&whole).filter(|job| job.uid == *owner.uid);
+        found.is_some_and(|job| Case { key: &whole, job, ..*self }.managed())
     }
 
     fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {

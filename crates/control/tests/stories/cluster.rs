@@ -163,6 +163,7 @@ impl Cluster {
         }
         let observation = match key.kind {
             Kind::Job => observe!(Job),
+            Kind::JobSet => observe!(JobSet),
             Kind::Workload => observe!(Workload),
             Kind::ClusterQueue => observe!(ClusterQueue),
             Kind::LocalQueue => observe!(LocalQueue),

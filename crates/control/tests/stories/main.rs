@@ -6,6 +6,7 @@
 mod checks;
 mod cluster;
 mod faults;
+mod jobsets;
 mod life;
 mod policies;
 mod queues;

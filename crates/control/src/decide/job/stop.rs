@@ -26,10 +26,31 @@ impl Case<'_> {
         if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
+        if let Some(decision) = self.parts() {
+            return decision;
+        }
         let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
         let requeued = reason
             .is_some_and(|reason| matches!(reason, "Preempted" | "NodeFailures") || LEAVES_TIER.contains(&reason));
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+    }
+
+    /// Takes away the Jobs that the job was made of: they would go on where they were placed, as the controller of a JobSet only
+    /// adds to templates of Jobs that exist.
+    fn parts(&self) -> Option<Decision> {
+        let jobs = self.control.view.jobs_in(&self.key.namespace);
+        let mut parts = jobs.filter_map(|key| Some((key, self.control.view.jobs.get(key)?)));
+        let (key, part) = parts.find(|(_, job)| {
+            let ours = job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.job.uid);
+            ours && job.placed && !job.deleting && job.finished.is_none()
+        })?;
+        Some(Decision::write(Draft {
+            purpose: Purpose::DeleteChild,
+            key: key.clone(),
+            request: Request::Delete { uid: part.uid.clone() },
+            based_on: 0,
+            notices: Vec::new(),
+        }))
     }
 
     /// What has to be waited for or asked before a suspended job counts as stopped, `None` when nothing of it can run any

@@ -1,0 +1,83 @@
+//! A JobSet: one Workload with a pod set per replicated job, and Jobs of its own that are not managed by themselves.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::one_queue;
+
+/// As AxLearn writes it: not suspended, the queue in an annotation.
+fn slices() -> Value {
+    json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "team", "name": "a", "annotations": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"replicatedJobs": [{"name": "job", "replicas": 2, "template": {"spec": {"parallelism": 2,
+            "completions": 2, "template": {"spec": {"containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}}}]}})
+}
+
+fn jobset(cluster: &Cluster) -> &Value {
+    &cluster.objects[&Cluster::key(Kind::JobSet, "team", "a")]
+}
+
+fn workload(cluster: &Cluster) -> Value {
+    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let (_, found) = all.next().expect("a workload");
+    assert!(all.next().is_none(), "one Workload, none for the Jobs");
+    found.clone()
+}
+
+fn is(cluster: &Cluster, kind: &str) -> bool {
+    let workload = workload(cluster);
+    let conditions = workload["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().any(|c| c["type"] == json!(kind) && c["status"] == json!("True"))
+}
+
+/// What JobSet's controller makes of its template.
+fn child(cluster: &mut Cluster) {
+    let owner = jobset(cluster).clone();
+    let of = &owner["spec"]["replicatedJobs"][0]["template"]["spec"];
+    let spec = json!({"parallelism": 2, "suspend": owner["spec"]["suspend"], "template": of["template"]});
+    cluster.put(
+        Kind::Job,
+        json!({"metadata": {"namespace": "team", "name": "a-job-0", "ownerReferences": [{"apiVersion":
+            "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": owner["metadata"]["uid"],
+            "controller": true}]}, "spec": spec}),
+    );
+}
+
+#[test]
+fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
+    let mut settings = crate::cluster::settings();
+    settings.manage_jobs_without_queue_name = true;
+    let mut cluster = one_queue("4");
+    let mut all = Cluster::with(settings);
+    std::mem::swap(&mut cluster, &mut all);
+    for (key, object) in all.objects {
+        cluster.put(key.kind, object);
+    }
+    cluster.put(Kind::JobSet, slices());
+    cluster.settle();
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "suspended, admitted, started: {:?}", cluster.writes);
+    let made = workload(&cluster);
+    assert_eq!(made["spec"]["podSets"][0]["name"], json!("job"));
+    assert_eq!(made["spec"]["podSets"][0]["count"], json!(4));
+    assert_eq!(made["spec"]["queueName"], json!("lq"));
+    assert!(made["metadata"]["name"].as_str().unwrap().starts_with("jobset-a-"), "{made}");
+    let pods = |cluster: &Cluster| jobset(cluster)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"].clone();
+    assert_eq!(pods(&cluster)["spec"]["nodeSelector"], json!({"tier": "reserved"}));
+
+    child(&mut cluster);
+    cluster.settle();
+    assert_eq!(workload(&cluster)["metadata"]["uid"], made["metadata"]["uid"], "its Job is not managed by itself");
+
+    let name = made["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.settle();
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
+    assert!(is(&cluster, "QuotaReserved"), "its pods have not been asked for yet");
+    cluster.pass(4);
+    assert!(cluster.count(Purpose::ProbePods) > 0 && !is(&cluster, "QuotaReserved"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::DeleteChild), 1, "it would run on with the old selectors");
+    assert_eq!(pods(&cluster)["spec"].get("nodeSelector"), None);
+    assert_eq!(jobset(&cluster)["metadata"]["annotations"]["kueue.x-k8s.io/queue-name"], json!("lq"));
+}

@@ -1,0 +1,271 @@
+//! jobset.x-k8s.io/v1alpha2 JobSet.
+//!
+//! Its templates may change whenever it is suspended; affinity never. Of its pods its status says too little to know that
+//! none is left (terminating ones are not counted), so a stop always ends with a look at the pods. Its controller merges a
+//! changed template into Jobs that exist, which would keep the node selectors of another flavor: control deletes the Jobs of a
+//! stopped JobSet, and its controller makes them anew.
+
+use crate::kind::{Finish, JobKind, annotation, is_stopping, label};
+use crate::patch::{merge_diff, merged};
+use crate::placement::{Placement, PlacementError};
+use crate::pod_set::{IndexLabels, pod_set_of};
+use crate::template::{TemplateParts, is_placed};
+use crate::unsupported::{unsupported_metadata, unsupported_template};
+use berth_api::jobset::{self, JobSet as Object};
+use berth_api::validation::FieldError;
+use berth_api::{PodSet, ReclaimablePod, labels};
+use k8s_openapi::api::batch::v1::JobTemplateSpec;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
+const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
+const JOB_INDEX_LABEL: &str = "jobset.sigs.k8s.io/job-index";
+
+/// The kind JobSet.
+#[derive(Clone, Copy, Debug)]
+pub struct JobSet;
+
+/// One entry of `spec.replicatedJobs`.
+struct Replicated {
+    name: String,
+    replicas: i32,
+    /// Pods of one replica.
+    pods: i32,
+    template: PodTemplateSpec,
+}
+
+impl Replicated {
+    fn count(&self) -> i32 {
+        self.replicas.saturating_mul(self.pods)
+    }
+
+    fn parts(&self) -> TemplateParts {
+        TemplateParts::of(&self.template, self.count())
+    }
+}
+
+impl JobKind for JobSet {
+    type Object = Object;
+    const FRAMEWORK: &'static str = "jobset.x-k8s.io/jobset";
+    const GROUP: &'static str = jobset::GROUP;
+    const API_VERSION: &'static str = jobset::API_VERSION;
+    const KIND: &'static str = "JobSet";
+    const REPORTER: &'static str = "jobset.x-k8s.io/jobset-kueue-controller";
+    const UID_LABEL: &'static str = "jobset.sigs.k8s.io/jobset-uid";
+
+    fn metadata(job: &Object) -> &ObjectMeta {
+        &job.metadata
+    }
+
+    /// AxLearn writes it as an annotation, which Kueue no longer reads: an extension of ours.
+    fn queue_name(job: &Object) -> Option<&str> {
+        label(&job.metadata, labels::QUEUE_NAME).or_else(|| annotation(&job.metadata, labels::QUEUE_NAME))
+    }
+
+    fn has_suspend(job: &Object) -> bool {
+        job.spec.0.get("suspend").and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn is_placed(job: &Object) -> bool {
+        entries(job).iter().filter_map(template_of).any(|template| is_placed(&template))
+    }
+
+    fn is_active(job: &Object) -> bool {
+        job.status.as_ref().is_some_and(|status| status.replicated_jobs_status.iter().any(|jobs| jobs.active > 0))
+    }
+
+    fn has_come_to_rest(_: &Object) -> bool {
+        false
+    }
+
+    fn has_seen_start(_: &Object) -> bool {
+        false
+    }
+
+    fn finished(job: &Object) -> Option<Finish> {
+        let conditions = &job.status.as_ref()?.conditions;
+        let end = |c: &&_| is_end(c);
+        conditions.iter().find(end).map(|c| Finish { success: c.type_ == "Completed", message: c.message.clone() })
+    }
+
+    fn pod_sets(job: &Object) -> Result<Vec<PodSet>, String> {
+        let sets = replicated(job)?.into_iter().map(|jobs| {
+            let index = IndexLabels {
+                pod: Some(COMPLETION_INDEX_LABEL.to_owned()),
+                sub_group: Some(JOB_INDEX_LABEL.to_owned()),
+                sub_groups: Some(jobs.replicas),
+            };
+            pod_set_of(&jobs.name, &jobs.template, jobs.count(), None, &index)
+        });
+        sets.collect()
+    }
+
+    fn pods_ready(job: &Object) -> bool {
+        let (Ok(jobs), Some(status)) = (replicated(job), &job.status) else { return false };
+        let wanted: i64 = jobs.iter().map(|jobs| i64::from(jobs.replicas)).sum();
+        let have = status.replicated_jobs_status.iter().map(|jobs| i64::from(jobs.ready) + i64::from(jobs.succeeded));
+        have.sum::<i64>() >= wanted
+    }
+
+    fn reclaimable_pods(job: &Object) -> Vec<ReclaimablePod> {
+        let (Ok(jobs), Some(status)) = (replicated(job), &job.status) else { return Vec::new() };
+        let over = jobs.iter().filter_map(|jobs| {
+            let status = status.replicated_jobs_status.iter().find(|status| status.name == jobs.name)?;
+            let done = status.succeeded.min(jobs.replicas);
+            // The last one ends the whole.
+            (done > 0 && done < jobs.replicas)
+                .then(|| ReclaimablePod { name: jobs.name.clone(), count: done.saturating_mul(jobs.pods) })
+        });
+        over.collect()
+    }
+
+    fn pod_priority_class(job: &Object) -> Option<&str> {
+        let classes =
+            entries(job).iter().filter_map(|entry| entry.pointer("/template/spec/template/spec/priorityClassName"));
+        classes.filter_map(Value::as_str).find(|name| !name.is_empty())
+    }
+
+    fn unsupported(job: &Object) -> Option<String> {
+        let manager = job.spec.0.get("managedBy").and_then(Value::as_str).filter(|manager| *manager != CONTROLLER);
+        let in_templates = || {
+            let path = |index: usize| format!("spec.replicatedJobs[{index}].template.spec.template");
+            let templates = entries(job).iter().enumerate();
+            templates
+                .filter_map(|(index, entry)| Some((index, template_of(entry)?)))
+                .find_map(|(index, template)| unsupported_template(&path(index), &template))
+        };
+        manager
+            .map(|manager| format!("spec.managedBy: {manager:?} is not supported yet"))
+            .or_else(|| unsupported_metadata(&job.metadata))
+            .or_else(in_templates)
+    }
+
+    fn invalid(job: &Object) -> Vec<FieldError> {
+        replicated(job).err().map(|problem| FieldError::new("spec.replicatedJobs", "", problem)).into_iter().collect()
+    }
+
+    fn suspend_patch(job: &Object) -> Value {
+        patch(job, None, Some(true), None)
+    }
+
+    fn stop_patch(job: &Object) -> Value {
+        patch(job, Some(json!("true")), Some(true), None)
+    }
+
+    fn may_change_template(job: &Object) -> bool {
+        Self::has_suspend(job)
+    }
+
+    fn unlock_patch(_: &Object) -> Option<Value> {
+        None
+    }
+
+    fn restore_patch(job: &Object, original: &[TemplateParts]) -> Option<Value> {
+        let marker = is_stopping(&job.metadata).then_some(Value::Null);
+        let jobs = replicated(job).ok()?;
+        // Another number of pod sets is another job's Workload: nothing of it may be put here.
+        let changed = (jobs.len() == original.len()).then(|| {
+            let changes = jobs.iter().zip(original).map(|(jobs, original)| change(jobs, original));
+            with_changes(job, &changes.collect::<Vec<_>>())
+        });
+        let changed = changed.flatten();
+        (marker.is_some() || changed.is_some()).then(|| patch(job, marker, None, changed))
+    }
+
+    fn start_patch(job: &Object, placements: &[Placement]) -> Result<Value, PlacementError> {
+        let jobs = replicated(job).unwrap_or_default();
+        if jobs.len() != placements.len() {
+            return Err(PlacementError::PodSets { given: placements.len(), wanted: jobs.len() });
+        }
+        let mut changes = Vec::with_capacity(jobs.len());
+        for jobs in &jobs {
+            let named = placements.iter().find(|placement| placement.pod_set == jobs.name);
+            let placement =
+                named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: placements.len() })?;
+            let have = jobs.parts();
+            let want = placement.apply(&have)?;
+            if want.affinity != have.affinity {
+                return Err(PlacementError::NoAffinity { kind: Self::KIND });
+            }
+            changes.push(change(jobs, &want));
+        }
+        let marker = is_stopping(&job.metadata).then_some(Value::Null);
+        Ok(patch(job, marker, Some(false), with_changes(job, &changes)))
+    }
+}
+
+fn is_end(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> bool {
+    matches!(condition.type_.as_str(), "Completed" | "Failed") && condition.status == "True"
+}
+
+fn entries(job: &Object) -> &[Value] {
+    job.spec.0.get("replicatedJobs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn template_of(entry: &Value) -> Option<PodTemplateSpec> {
+    serde_json::from_value(entry.pointer("/template/spec/template")?.clone()).ok()
+}
+
+/// The replicated jobs in their order.
+fn replicated(job: &Object) -> Result<Vec<Replicated>, String> {
+    let entries = entries(job).iter().enumerate();
+    let read = entries.map(|(index, entry)| {
+        let field = format!("spec.replicatedJobs[{index}]");
+        let name = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let given: JobTemplateSpec = serde_json::from_value(entry.get("template").cloned().unwrap_or_default())
+            .map_err(|error| format!("{field}.template: {error}"))?;
+        let spec = given.spec.ok_or_else(|| format!("{field}.template.spec: missing"))?;
+        let replicas = entry.get("replicas").map_or(Some(1), |value| i32::try_from(value.as_i64()?).ok());
+        let parallelism = spec.parallelism.unwrap_or(1);
+        let pods = spec.completions.map_or(parallelism, |completions| completions.min(parallelism));
+        match replicas.filter(|replicas| *replicas >= 0 && pods >= 0) {
+            Some(replicas) => Ok(Replicated { name, replicas, pods, template: spec.template }),
+            None => Err(format!(
+                "{field}: replicas, parallelism and completions must be whole numbers greater than or equal to 0"
+            )),
+        }
+    });
+    read.collect()
+}
+
+/// What turns the template of a replicated job into these parts.
+fn change(jobs: &Replicated, want: &TemplateParts) -> Option<Value> {
+    merge_diff(&jobs.parts().to_value(), &want.to_value())
+}
+
+/// `spec.replicatedJobs` with its pod templates changed, `None` when there is nothing to change.
+fn with_changes(job: &Object, changes: &[Option<Value>]) -> Option<Value> {
+    if changes.iter().all(Option::is_none) {
+        return None;
+    }
+    let entry = |(entry, change): (&Value, &Option<Value>)| {
+        let Some(change) = change else { return entry.clone() };
+        let mut entry = merged(entry, &json!({"template": {"spec": {"template": change}}}));
+        // What a start has added and a restore has emptied: a server would keep it, and it is not the user's.
+        for (path, field) in [("metadata", "annotations"), ("metadata", "labels"), ("spec", "nodeSelector")] {
+            let parent = entry.pointer_mut(&format!("/template/spec/template/{path}")).and_then(Value::as_object_mut);
+            if let Some(parent) = parent.filter(|parent| parent.get(field) == Some(&json!({}))) {
+                parent.remove(field);
+            }
+        }
+        entry
+    };
+    Some(entries(job).iter().zip(changes).map(entry).collect())
+}
+
+/// A patch which, with a `marker`, sets or (null) removes the annotation of a stop under way.
+fn patch(job: &Object, marker: Option<Value>, suspend: Option<bool>, replicated_jobs: Option<Value>) -> Value {
+    let mut metadata = json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version});
+    if let (Some(marker), Value::Object(fields)) = (marker, &mut metadata) {
+        fields.insert("annotations".to_owned(), json!({ labels::STOPPING: marker }));
+    }
+    let mut spec = serde_json::Map::new();
+    spec.extend(suspend.map(|suspend| ("suspend".to_owned(), json!(suspend))));
+    spec.extend(replicated_jobs.map(|jobs| ("replicatedJobs".to_owned(), jobs)));
+    if spec.is_empty() { json!({ "metadata": metadata }) } else { json!({"metadata": metadata, "spec": spec}) }
+}
+
+#[cfg(test)]
+mod tests;

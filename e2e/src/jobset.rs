@@ -1,0 +1,80 @@
+//! The real controller of JobSets with its CRD and its webhooks, on a control plane.
+
+use std::fs;
+
+use anyhow::{Context, Result, anyhow};
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::binaries;
+use crate::control_plane::ControlPlane;
+use crate::kinds::{self, Kind};
+use crate::process::{Guarded, Launch, free_ports};
+use crate::wait::{self, STEP, Seen};
+use crate::webhooks::{MUTATING, VALIDATING};
+
+/// JobSet.
+pub const JOBSET: Kind =
+    Kind { api_version: "jobset.x-k8s.io/v1alpha2", kind: "JobSet", plural: "jobsets", namespaced: true };
+
+/// Applies the CRD, starts the controller and installs its webhooks for JobSets (those for pods serve exclusive placement only).
+///
+/// # Errors
+/// When the controller cannot be built or does not come up.
+pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
+    let client = plane.client();
+    let (program, module) = tokio::task::spawn_blocking(binaries::jobset).await??;
+    let definition = module.join("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml");
+    let text = fs::read_to_string(&definition).with_context(|| format!("reading {}", definition.display()))?;
+    let definition: Value = serde_saphyr::from_str(&text).map_err(|e| anyhow!("CRD of JobSet: {e}"))?;
+    kinds::apply(&client, &definition).await?;
+    wait::until(STEP, "JobSets are served", || async {
+        Ok(Seen::Yes(JOBSET.list(&client, "default").await.map(drop)?))
+    })
+    .await?;
+
+    let folder = plane.folder().join("jobset");
+    fs::create_dir_all(&folder)?;
+    for (from, to) in [("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")] {
+        fs::copy(plane.folder().join("pki").join(from), folder.join(to)).with_context(|| format!("copying {from}"))?;
+    }
+    let [port, health] = free_ports()?;
+    let config = json!({
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "internalCertManagement": {"enable": false},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": folder.display().to_string()},
+        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+        "metrics": {"bindAddress": "0"},
+        "leaderElection": {"leaderElect": false},
+    });
+    let path = folder.join("config.yaml");
+    fs::write(&path, config.to_string())?;
+    let process = Guarded::start(Launch {
+        name: "jobset",
+        program: &program,
+        args: vec![format!("--kubeconfig={}", plane.kubeconfig().display()), format!("--config={}", path.display())],
+        env: Vec::new(),
+        folder: plane.folder(),
+        doomed: None,
+        restarts: false,
+    })?;
+    let authority = base64::engine::general_purpose::STANDARD.encode(fs::read(plane.authority())?);
+    for (kind, verb, operations) in
+        [(MUTATING, "mutate", json!(["CREATE"])), (VALIDATING, "validate", json!(["CREATE", "UPDATE"]))]
+    {
+        let url = format!("https://127.0.0.1:{port}/{verb}-jobset-x-k8s-io-v1alpha2-jobset");
+        let rule = json!({"apiGroups": ["jobset.x-k8s.io"], "apiVersions": ["v1alpha2"], "operations": operations,
+            "resources": ["jobsets"]});
+        let webhook = json!({"name": format!("{verb}.jobset.x-k8s.io"), "rules": [rule], "sideEffects": "None",
+            "clientConfig": {"url": url, "caBundle": authority}, "admissionReviewVersions": ["v1"]});
+        let configuration = json!({"apiVersion": kind.api_version, "kind": kind.kind,
+            "metadata": {"name": format!("jobset-{verb}")}, "webhooks": [webhook]});
+        kinds::apply(&client, &configuration).await?;
+    }
+    wait::until(STEP, "the webhooks of JobSets answer", || async {
+        Ok(Seen::when(tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok(), || process.tail(3)))
+    })
+    .await?;
+    Ok(process)
+}

@@ -1,0 +1,149 @@
+//! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::jobset::{self, JOBSET};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, WORKLOAD, condition, text};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manifest::{self, group, quota};
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::quota_tree::reserved;
+use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
+use berth_e2e::wait::{self, STEP, Seen};
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+/// Two slices of two hosts: not suspended, the queue in an annotation, pinned to spot by its own selectors where `spot`.
+fn slices(s: &Scenario<'_>, name: &str, spot: bool, run_ms: u32) -> Value {
+    let mut pods = json!({
+        "metadata": {"annotations": {"e2e.berth.dev/run-ms": run_ms.to_string()}, "labels": {"project-id": "p"}},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"},
+            "containers": [{"name": "main", "image": "train", "resources": {"limits": {"google.com/tpu": "4"}}}]},
+    });
+    if spot {
+        pods["spec"]["nodeSelector"]["cloud.google.com/gke-spot"] = json!("true");
+        pods["spec"]["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true",
+            "effect": "NoSchedule"}]);
+        pods["metadata"]["labels"]["bastion-tier"] = json!("spot");
+    }
+    let jobs = json!([{"name": "job", "replicas": 2, "template": {"spec": {"parallelism": 2, "completions": 2,
+        "backoffLimit": 0, "template": pods}}}]);
+    json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "metadata": {"namespace": s.namespace, "name": name, "annotations": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"failurePolicy": {"maxRestarts": 3, "restartStrategy": "BlockingRecreate"}, "replicatedJobs": jobs}})
+}
+
+/// Spot and on-demand flavors with that many chips each, in this order; `queue` takes from both.
+async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
+    let (first, second) = (s.name("spot"), s.name("on-demand"));
+    let mut flavor = manifest::flavor(&first, &[("cloud.google.com/gke-spot", "true")]);
+    flavor["spec"]["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}]);
+    s.apply(&flavor).await?;
+    s.apply(&manifest::flavor(&second, &[("e2e/pool", "on-demand")])).await?;
+    let quotas = [(&*first, &[quota("google.com/tpu", spot)][..]), (&*second, &[quota("google.com/tpu", on_demand)])];
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    Ok(())
+}
+
+/// Running pods of a JobSet.
+async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
+    wait::until(STEP, &format!("4 pods of JobSet {name} run"), || async {
+        let mut pods = POD.list(&s.client, &s.namespace).await?;
+        pods.retain(|pod| {
+            text(pod, "/metadata/labels/jobset.sigs.k8s.io~1jobset-name") == name
+                && text(pod, "/status/phase") == "Running"
+                && pod.pointer("/metadata/deletionTimestamp").is_none()
+        });
+        Ok(if pods.len() == 4 { Seen::Yes(pods) } else { Seen::NotYet(format!("{} run", pods.len())) })
+    })
+    .await
+}
+
+async fn remove(s: &Scenario<'_>, name: &str) -> Result<()> {
+    JOBSET.delete(&s.client, &s.namespace, name).await?;
+    wait::until(STEP, "the JobSet, its pods and its Workload are gone", || async {
+        let (pods, workload) = (POD.list(&s.client, &s.namespace).await?.len(), s.workload_of(name).await?.is_some());
+        Ok(Seen::when(pods == 0 && !workload, || format!("{pods} pods, workload: {workload}")))
+    })
+    .await
+}
+
+async fn as_axlearn_writes_it(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("axlearn").await?;
+    queues(&s, "16", "16").await?;
+    s.apply(&slices(&s, "train", true, 2_000)).await?;
+    let workload = s.workload("train", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    ensure!(text(&workload, "/metadata/name").starts_with("jobset-train-"), "{}", workload["metadata"]["name"]);
+    let set = &workload["status"]["admission"]["podSetAssignments"][0];
+    ensure!(set["name"] == json!("job") && set["count"] == json!(4), "{set}");
+    ensure!(set["flavors"]["google.com/tpu"] == json!(s.name("spot")), "pinned by its own selector: {set}");
+    for pod in running(&s, "train").await? {
+        let node = text(&pod, "/spec/nodeName");
+        ensure!(node.starts_with("tpu-spot"), "{node}");
+        ensure!(text(&pod, "/metadata/labels/kueue.x-k8s.io~1podset") == "job", "{}", pod["metadata"]["labels"]);
+    }
+    ensure!(WORKLOAD.list(&s.client, &s.namespace).await?.len() == 1, "its Jobs have none of their own");
+    s.object_is(JOBSET, "train", "Completed", |j| condition(j, "Completed") == "True").await?;
+    s.workload("train", "Finished", |w| condition(w, "Finished") == "True").await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    remove(&s, "train").await?;
+    s.conclude().await
+}
+
+async fn another_flavor_leaves_nothing_of_the_first(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("moved").await?;
+    queues(&s, "16", "0").await?;
+    let manifest = slices(&s, "train", false, 600_000);
+    s.apply(&manifest).await?;
+    let workload = s.workload("train", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    for pod in running(&s, "train").await? {
+        ensure!(text(&pod, "/spec/nodeName").starts_with("tpu-spot"), "{}", pod["spec"]["nodeName"]);
+    }
+    let name = text(&workload, "/metadata/name");
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
+    s.workload("train", "released", |w| condition(w, "QuotaReserved") == "False").await?;
+    ensure!(
+        POD.list(&s.client, &s.namespace).await?.iter().all(|pod| pod.pointer("/metadata/deletionTimestamp").is_some()),
+        "quota came back before the pods were gone"
+    );
+    let stopped = s.object_is(JOBSET, "train", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
+    let template = |object: &Value| object["spec"]["replicatedJobs"][0]["template"]["spec"]["template"].clone();
+    for field in ["/spec/nodeSelector", "/spec/tolerations", "/metadata/labels", "/metadata/annotations"] {
+        let (now, written) = (template(&stopped), template(&manifest));
+        ensure!(now.pointer(field) == written.pointer(field), "{field}: {now}");
+    }
+    let (spot, on_demand) = (s.name("spot"), s.name("on-demand"));
+    let quotas = [(&*spot, &[quota("google.com/tpu", "0")][..]), (&*on_demand, &[quota("google.com/tpu", "16")])];
+    s.edit_queue(&s.name("cq"), &json!({"resourceGroups": [group(&quotas)]})).await?;
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
+    for pod in running(&s, "train").await? {
+        ensure!(text(&pod, "/spec/nodeName").starts_with("tpu-od"), "{}", pod["spec"]["nodeName"]);
+        let selector = &pod["spec"]["nodeSelector"];
+        ensure!(selector.get("cloud.google.com/gke-spot").is_none(), "the first flavor's selector stayed: {selector}");
+    }
+    let jobs = JOB.list(&s.client, &s.namespace).await?;
+    jobs.iter().find(|job| text(job, "/metadata/name") == "train-job-0").context("the JobSet's first Job")?;
+    remove(&s, "train").await?;
+    s.conclude().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobsets() -> Result<()> {
+    let mut on_demand = Pool::tpu("tpu-od", 4, Tier::OnDemand);
+    on_demand.labels.push(("e2e/pool".to_owned(), "on-demand".to_owned()));
+    let pools = [Pool::tpu("tpu-spot", 4, Tier::Spot), on_demand];
+    let plane = ControlPlane::start(Options::with_crds("jobset")).await?;
+    let controller = jobset::start(&plane).await?;
+    let stage = Stage::on(plane, &pools, ManagerOptions::default()).await?;
+    let s = &stage;
+    let runs: Vec<Run<'_>> = vec![
+        ("axlearn", as_axlearn_writes_it(s).boxed()),
+        ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
+    ];
+    let outcome = run_all(&stage, runs).await;
+    drop(controller);
+    stage.stop().await;
+    outcome
+}
