@@ -30,12 +30,20 @@ pub(crate) struct Ladder {
     pub(crate) stock: StockBook,
     /// The last answer about the pods of a started workload, by its uid.
     pub(crate) answers: BTreeMap<String, Answer>,
-    /// Since when a started job lacks pods that it had, by its uid.
-    pub(crate) lost: BTreeMap<String, Timestamp>,
+    /// Started jobs that are seen to lack pods, by uid.
+    pub(crate) lacking: BTreeMap<String, Lack>,
     /// Running workloads that could have a better tier, by uid.
     pub(crate) better: BTreeMap<String, climb::Better>,
     /// When to look at that next.
     pub(crate) next_climb: Option<Timestamp>,
+}
+
+/// Since when a started job lacks pods, as far as that was seen: not what was before the first look at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lack {
+    pub(crate) since: Timestamp,
+    /// It had all of them before.
+    pub(crate) had: bool,
 }
 
 /// Pods that no node takes.
@@ -84,15 +92,16 @@ impl Control {
 
     /// Takes note of what a job's new state tells about capacity.
     pub(crate) fn note_capacity(&mut self, job: &str, before: Option<Pods>, pods: Pods, now: Timestamp) {
-        let was_ready = before == Some(Pods::Ready);
-        match pods {
-            Pods::Ready if !was_ready && !self.ladder.stock.is_empty() => self.capacity_turned_up(job, now),
-            Pods::Lacking if was_ready => drop(self.ladder.lost.insert(job.to_owned(), now)),
-            Pods::Ready | Pods::Lacking => {}
-            Pods::NotWanted => drop(self.ladder.lost.remove(job)),
+        let had = before == Some(Pods::Ready);
+        match (pods, before) {
+            (Pods::Lacking, Some(Pods::Ready) | None) => {
+                self.ladder.lacking.insert(job.to_owned(), Lack { since: now, had });
+            }
+            (Pods::Lacking, _) => {}
+            (Pods::Ready | Pods::NotWanted, _) => drop(self.ladder.lacking.remove(job)),
         }
-        if pods == Pods::Ready {
-            self.ladder.lost.remove(job);
+        if pods == Pods::Ready && !had && !self.ladder.stock.is_empty() {
+            self.capacity_turned_up(job, now);
         }
     }
 

@@ -182,7 +182,7 @@ impl Control {
         self.told.remove(object);
         if let Some(old) = self.view.jobs.remove(object) {
             self.at_rest.remove(&old.uid);
-            self.ladder.lost.remove(&old.uid);
+            self.ladder.lacking.remove(&old.uid);
         }
     }
 

@@ -2,10 +2,12 @@
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{self, QUEUE_POLICY, condition, condition_object, items, text};
+use berth_e2e::manifest::{cluster_queue, flavor, group, local_queue, merge, quota};
 use berth_e2e::scenario::Stage;
+use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::{TIERS, chips, ladder, lands, message, policy};
+use crate::{POOL, SPOT, TIERS, chips, ladder, lands, message, policy};
 
 pub(crate) async fn reserved_is_full(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reserved-full").await?;
@@ -82,5 +84,42 @@ pub(crate) async fn back_up(stage: &Stage) -> Result<()> {
     let back = s.workload_of("climber").await?.unwrap_or_default();
     let told = message(&back, "Evicted");
     ensure!(told.contains("goes back up from on-demand to reserved capacity"), "{told}");
+    s.conclude().await
+}
+
+pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("reclaimed").await?;
+    let cpus = [quota("cpu", "4")];
+    let (spot, demand) = (s.name("spot"), s.name("on-demand"));
+    for (name, tier, pool) in [(&spot, "spot", "fleeting"), (&demand, "on-demand", "stable")] {
+        let mut object = flavor(name, &[(POOL, pool)]);
+        merge(&mut object["metadata"], &json!({"labels": {"berth.dev/capacity-tier": tier}}));
+        object["spec"]["tolerations"] = json!([{"key": SPOT, "operator": "Exists"}]);
+        s.apply(&object).await?;
+    }
+    s.apply(&cluster_queue(&s.name("cq"), &[group(&[(&demand, &cpus), (&spot, &cpus)])], &json!({}))).await?;
+    s.apply(&local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    let patience = json!({"spot": "3s"});
+    policy(&s, &json!({"capacityTiers": {"default": ["spot", "on-demand"], "patience": patience}})).await?;
+    s.create(s.job("cheap").endless().spec(&json!({"backoffLimit": 6}))).await?;
+    let landed = s.nodes_of("cheap", 1).await?;
+    ensure!(landed == ["fleeting-0"], "{landed:?}");
+    s.job_is("cheap", "ready", |j| j["status"]["ready"] == json!(1)).await?;
+    // The cloud takes the machine, and with it the pod.
+    kinds::NODE.delete(&s.client, "", "fleeting-0").await?;
+    let params = DeleteParams::default().grace_period(0);
+    for pod in s.pods_of("cheap").await? {
+        kinds::POD.api(&s.client, &s.namespace).delete(text(&pod, "/metadata/name"), &params).await?;
+    }
+    let moved = s
+        .workload("cheap", "on demand", |w| {
+            condition(w, "Admitted") == "True" && berth_e2e::quickstart::flavor_of(w) == demand
+        })
+        .await?;
+    let told = message(&moved, "Evicted");
+    ensure!(told.contains(&format!("flavor {spot} (spot capacity) took nodes back")), "{told}");
+    s.create(s.job("next").endless()).await?;
+    let next = s.admitted("next").await?;
+    ensure!(berth_e2e::quickstart::flavor_of(&next) == demand, "{}", next["status"]["admission"]);
     s.conclude().await
 }

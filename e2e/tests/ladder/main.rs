@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 const RESERVATION: &str = "cloud.google.com/reservation-name";
 const SPOT: &str = "cloud.google.com/gke-spot";
 const ACCELERATOR: (&str, &str) = ("cloud.google.com/gke-tpu-accelerator", "tpu-v5-lite-podslice");
+/// Key of the labels that tell the CPU pools apart.
+const POOL: &str = "e2e.berth.dev/pool";
 const TIERS: &str = "berth.dev/capacity-tiers";
 
 /// A TPU flavor of a tier; `reservation` names what the reserved one stands for.
@@ -98,6 +100,8 @@ async fn ladder_of_tiers() -> Result<()> {
         Pool::tpu("tpu-reserved", 1, Tier::Reserved("e2e".to_owned())),
         Pool::tpu("tpu-demand", 6, Tier::OnDemand),
         Pool::tpu("tpu-spot", 4, Tier::Spot),
+        Pool::cpu("fleeting", 1, Tier::Spot).label(POOL, "fleeting"),
+        Pool::cpu("stable", 1, Tier::OnDemand).label(POOL, "stable"),
     ];
     let stage = Stage::start("ladder", &pools, ManagerOptions::default()).await?;
     let s = &stage;
@@ -106,6 +110,7 @@ async fn ladder_of_tiers() -> Result<()> {
         ("stock-out", falls::reserved_has_no_nodes(s).boxed()),
         ("pinned-tiers", pinned::by_its_own_selectors(s).boxed()),
         ("overridden", pinned::taken_down_the_ladder(s).boxed()),
+        ("reclaimed", falls::nodes_are_taken_back(s).boxed()),
         ("climb-back", falls::back_up(s).boxed()),
         ("limits", limits::named_and_kept(s).boxed()),
         ("bounds", limits::preemption_is_bounded(s).boxed()),

@@ -81,8 +81,8 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     }
     let rungs = rungs(control, workload);
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
-    let lost = control.ladder.lost.get(&job.uid).copied();
-    let since = lost.map_or(admitted, |lost| lost.max(admitted));
+    let lack = control.ladder.lacking.get(&job.uid);
+    let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
     let due = since.checked_add(SignedDuration::from_millis(patience)).unwrap_or(since);
     if due > now {
         return Decision::Wait(due);
@@ -107,9 +107,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     };
     let waited = now.as_second().saturating_sub(since.as_second()).max(0);
     let what = format!("flavor {} ({} capacity)", rung.flavor, rung.tier);
-    let (reason, message) = match lost {
-        None => (STOCK_OUT, format!("{what} had no nodes for all {} pods within {waited}s", rung.pods)),
-        Some(_) => (RECLAIMED, format!("{what} took nodes back and had no others within {waited}s")),
+    let (reason, message) = match lack.is_some_and(|lack| lack.had) {
+        false => (STOCK_OUT, format!("{what} had no nodes for all {} pods within {waited}s", rung.pods)),
+        true => (RECLAIMED, format!("{what} took nodes back and had no others within {waited}s")),
     };
     let message = if pod.message.is_empty() { message } else { format!("{message}: {}", pod.message) };
     Decision::write(evict(workload, now, (reason, ""), &message))

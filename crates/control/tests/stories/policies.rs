@@ -64,6 +64,21 @@ fn stock_outs_survive_a_restart() {
 }
 
 #[test]
+fn a_restart_begins_patience_anew() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(3600);
+    cluster.without_nodes = vec!["reserved"];
+    cluster.pass(30);
+    cluster.restart();
+    cluster.pass(50);
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"), "nobody knows since when its pods are missing");
+    cluster.pass(20);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+}
+
+#[test]
 fn limits_keep_out_and_name_themselves() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
