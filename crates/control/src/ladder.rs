@@ -12,11 +12,14 @@ pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 
+use berth_api::AdmissionCheckState;
 use berth_api::berth::StockBackoffStatus;
+use berth_api::labels::PROVISIONING_REQUEST_CONTROLLER;
 use berth_engine::model as engine;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
+use crate::checks::Check;
 use crate::core::{Control, cluster_key};
 use crate::status::{find, since};
 use crate::view::WorkloadView;
@@ -76,14 +79,24 @@ impl Pods {
     }
 }
 
-/// When a workload was evicted for want of capacity, if it was between these two states.
-pub(crate) fn stock_out_between(old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
-    let evicted = find(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"))?;
-    let counts = evicted.status == "True" && [watch::STOCK_OUT, watch::RECLAIMED].contains(&evicted.reason.as_str());
-    counts.then_some(evicted.last_transition_time.0)
-}
-
 impl Control {
+    /// When a workload was evicted for want of capacity, if it was between these two states.
+    pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
+        let evicted = find(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"))?;
+        let counts = match evicted.reason.as_str() {
+            watch::STOCK_OUT | watch::RECLAIMED => true,
+            "AdmissionCheck" => old.status.admission_checks.iter().any(|check| self.found_no_capacity(check)),
+            _ => false,
+        };
+        (counts && evicted.status == "True").then_some(evicted.last_transition_time.0)
+    }
+
+    /// Whether an autoscaler that was asked for the capacity of a workload did not get it.
+    fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
+        let asks = |known: &Check| known.controller == PROVISIONING_REQUEST_CONTROLLER;
+        ["Retry", "Rejected"].contains(&check.state.as_str()) && self.view.checks.get(&check.name).is_some_and(asks)
+    }
+
     /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.
     pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&TierRules> {
         let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
@@ -119,7 +132,9 @@ impl Control {
     pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
         let Some(rules) = self.tier_rules(workload) else { return };
         let backoff = rules.backoff;
-        let started = since(&workload.status.conditions, "Admitted", "True").unwrap_or(at);
+        let conditions = &workload.status.conditions;
+        let started = since(conditions, "Admitted", "True").or_else(|| since(conditions, "QuotaReserved", "True"));
+        let started = started.unwrap_or(at);
         let answer = self.ladder.answers.remove(&workload.uid);
         let rungs = watch::rungs(self, workload).into_iter();
         let concerned = rungs.filter(|rung| {

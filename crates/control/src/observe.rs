@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, cluster_key, key};
 use crate::event::{Change, Observation};
-use crate::ladder::{Pods, stock_out_between};
+use crate::ladder::Pods;
 use crate::view::{Name, WorkloadView, name_of};
 use crate::write::{Kind, ObjectKey};
 
@@ -270,7 +270,7 @@ impl Control {
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
                 self.measures.extend(self.tier_measures(&old, new, now));
             }
-            if let Some(at) = self.view.workloads.get(&name).and_then(|new| stock_out_between(&old, new)) {
+            if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.stock_out_between(&old, new)) {
                 self.note_stock_out(&old, at, now);
             }
             self.shapes.release(&old.shape);

@@ -111,6 +111,8 @@ pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
     for pod in s.pods_of("cheap").await? {
         kinds::POD.api(&s.client, &s.namespace).delete(text(&pod, "/metadata/name"), &params).await?;
     }
+    // Only after ten seconds does the job controller make another pod.
+    s.workload("cheap", "evicted", |w| condition(w, "Evicted") == "True").await?;
     let moved = s
         .workload("cheap", "on demand", |w| {
             condition(w, "Admitted") == "True" && berth_e2e::quickstart::flavor_of(w) == demand

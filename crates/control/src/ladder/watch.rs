@@ -24,8 +24,9 @@ pub(crate) const CLIMBED_BACK: &str = "ClimbedBack";
 /// Reasons of evictions by which a workload leaves its tier; it goes back to the front of its queue at once.
 pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
 
-/// Pause between two looks at pods that have no fault of capacity.
-const PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// Shortest and longest pause between two looks at pods that have no fault of capacity, in milliseconds; between them it is
+/// the patience of the tier.
+const PAUSE_MS: (i64, i64) = (5_000, 30_000);
 
 /// What a pod set was given of tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,8 +102,10 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     };
     let stuck = answer.stuck.iter().find_map(|pod| Some((pod, rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?)));
     let Some((pod, rung)) = stuck else {
-        // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start.
-        let again = answer.at.checked_add(PAUSE).unwrap_or(now);
+        // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the job
+        // controller makes before it replaces a pod.
+        let pause = SignedDuration::from_millis(patience.clamp(PAUSE_MS.0, PAUSE_MS.1));
+        let again = answer.at.checked_add(pause).unwrap_or(now);
         return if again > now { Decision::Wait(again) } else { ask() };
     };
     let waited = now.as_second().saturating_sub(since.as_second()).max(0);

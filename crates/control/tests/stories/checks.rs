@@ -78,3 +78,29 @@ fn a_check_that_rejects_deactivates_the_workload() {
     assert!(!cluster.is("a", "QuotaReserved"));
     assert!(cluster.notices.iter().any(|notice| notice.reason == "AdmissionCheckRejected"));
 }
+
+#[test]
+fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
+    use berth_control::event::{Change, Observation};
+    for (controller, expected) in
+        [("kueue.x-k8s.io/provisioning-request", "on-demand"), ("example.com/budget", "reserved")]
+    {
+        let mut cluster = crate::tiers::ladder("4");
+        let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": controller},
+            "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
+                "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
+        let check = Observation::AdmissionCheck(Change::Apply(serde_json::from_value(check).unwrap()));
+        cluster.control.observe(check, cluster.now);
+        let checks = json!({"admissionChecks": [{"name": "budget"}]});
+        cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
+        let mut job = job("a", "lq", "1", true);
+        job["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,on-demand"});
+        cluster.put(Kind::Job, job);
+        cluster.pass(5);
+        assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
+        let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        answer(&mut cluster, &workload, "Retry");
+        cluster.pass(60);
+        assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!(expected), "{controller}");
+    }
+}
