@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use berth_e2e::binaries::repository;
-use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, WORKLOAD, condition, items, text};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, TRAINING_JOB, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::quickstart;
@@ -20,6 +20,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 fn pools() -> Vec<Pool> {
     let mut pools = quickstart::pools();
     pools.push(Pool::cpu("cpu", 2, Tier::OnDemand));
+    pools.push(Pool::gpu("gpu", 2, Tier::OnDemand));
     pools
 }
 
@@ -72,7 +73,7 @@ fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
 
 async fn example(stage: &Stage, folder: &Path) -> Result<()> {
     let client = &stage.client;
-    let (mut jobs, mut queues) = (Vec::new(), Vec::new());
+    let (mut jobs, mut training, mut queues) = (Vec::new(), Vec::new(), Vec::new());
     for file in told_to_apply(folder)? {
         for object in kinds::parse(&std::fs::read_to_string(&file)?).with_context(|| file.display().to_string())? {
             match text(&object, "/kind") {
@@ -84,13 +85,24 @@ async fn example(stage: &Stage, folder: &Path) -> Result<()> {
                     text(&object, "/metadata/namespace").to_owned(),
                     text(&object, "/metadata/name").to_owned(),
                 )),
+                "TrainingJob" => training.push((
+                    text(&object, "/metadata/namespace").to_owned(),
+                    text(&object, "/metadata/name").to_owned(),
+                )),
                 "ClusterQueue" => queues.push(text(&object, "/metadata/name").to_owned()),
                 _ => {}
             }
             kinds::apply(client, &object).await?;
         }
     }
-    ensure!(!jobs.is_empty(), "an example shows at least one job");
+    ensure!(!jobs.is_empty() || !training.is_empty(), "an example shows at least one job");
+    for (namespace, name) in &training {
+        wait::until(LIMIT, &format!("training job {namespace}/{name} has succeeded"), || async {
+            let job = TRAINING_JOB.get(client, namespace, name).await?.unwrap_or_default();
+            Ok(Seen::when(text(&job, "/status/phase") == "Succeeded", || job["status"].to_string()))
+        })
+        .await?;
+    }
     let mut wrong = Vec::new();
     for (namespace, name) in &jobs {
         wait::until(LIMIT, &format!("job {namespace}/{name} is done"), || async {
@@ -118,6 +130,6 @@ async fn example(stage: &Stage, folder: &Path) -> Result<()> {
         })
         .await?;
     }
-    println!("example {}: {} jobs finished", folder.display(), jobs.len());
+    println!("example {}: {} jobs finished", folder.display(), jobs.len() + training.len());
     Ok(())
 }

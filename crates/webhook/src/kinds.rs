@@ -1,11 +1,13 @@
-//! Reviews of Kueue's own kinds: what their schemas cannot say.
+//! Reviews of Kueue's kinds and of TrainingJobs: what their schemas cannot say.
 
 use crate::review::{Answer, Request, Unreadable};
+use berth_api::berth::TrainingJob;
 use berth_api::validation::{
     FieldError, newly_broken, validate_cluster_queue, validate_cohort, validate_resource_flavor, validate_workload,
     validate_workload_update,
 };
 use berth_api::{ClusterQueue, Cohort, ResourceFlavor, Workload};
+use berth_jobs::training::{Cards, invalid_training_job};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -19,6 +21,10 @@ pub(crate) fn cohort(request: &Request) -> Result<Answer, Unreadable> {
 
 pub(crate) fn resource_flavor(request: &Request) -> Result<Answer, Unreadable> {
     validate::<ResourceFlavor>(request, validate_resource_flavor, |_, _| Vec::new())
+}
+
+pub(crate) fn training_job(request: &Request) -> Result<Answer, Unreadable> {
+    validate::<TrainingJob>(request, |job| invalid_training_job(job, &Cards::default()), |_, _| Vec::new())
 }
 
 pub(crate) fn workload(request: &Request) -> Result<Answer, Unreadable> {

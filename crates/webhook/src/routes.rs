@@ -84,6 +84,11 @@ pub const ROUTES: &[Route] = &[
         handle: Handle::Admission(|request, _| kinds::cluster_queue(request)),
     },
     Route {
+        path: "/validate-berth-dev-v1alpha1-trainingjob",
+        name: "validate-trainingjob",
+        handle: Handle::Admission(|request, _| kinds::training_job(request)),
+    },
+    Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-cohort",
         name: "validate-cohort",
         handle: Handle::Admission(|request, _| kinds::cohort(request)),

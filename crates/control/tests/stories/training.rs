@@ -1,5 +1,6 @@
 //! The life of a TrainingJob: created, started, ended, stopped, and told about.
 
+use berth_control::settings::Settings;
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
@@ -29,7 +30,10 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 fn cluster(quota: &str) -> Cluster {
-    let mut cluster = Cluster::new();
+    prepared(Cluster::new(), quota)
+}
+
+fn prepared(mut cluster: Cluster, quota: &str) -> Cluster {
     let mut spot = flavor("spot", json!({"cloud": "spot"}));
     spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
     cluster.put(Kind::ResourceFlavor, spot);
@@ -293,6 +297,24 @@ fn a_status_is_no_write_per_pod() {
     assert_eq!(cluster.phase("a"), "Running");
     let written = cluster.count(Purpose::TrainingStatus) - before;
     assert!(written <= 2, "{written} statuses for 100 pods");
+}
+
+#[test]
+fn its_jobs_are_not_queued_by_themselves() {
+    let settings = Settings { manage_jobs_without_queue_name: true, ..crate::cluster::settings() };
+    let mut cluster = prepared(Cluster::with(settings), "2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Running");
+    assert!(cluster.job("a-worker")["spec"]["suspend"].is_null());
+    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
+    // Who only says that a TrainingJob owns him is queued like everybody.
+    let mut liar = crate::cluster::job("liar", "lq", "1", false);
+    liar["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "name": "a", "uid": "another", "controller": true}]);
+    cluster.put(Kind::Job, liar);
+    cluster.pass(3);
+    assert_eq!(cluster.job("liar")["spec"]["suspend"], json!(true));
 }
 
 #[test]

@@ -171,3 +171,22 @@ fn nothing_that_a_body_holds_makes_a_route_panic() {
         }
     }
 }
+
+#[test]
+fn a_training_job_is_refused_by_field_and_its_children_start_at_once() {
+    let path = "/validate-berth-dev-v1alpha1-trainingjob";
+    let training = |queue: Value| {
+        json!({"metadata": {"name": "n"}, "spec": {"jobType": "PyTorchJob", "schedulingConfig": {"queue": queue},
+            "template": {"spec": {"containers": [{"name": "c"}]}}}})
+    };
+    assert_eq!(ask(path, json!({"object": training(json!("q"))}))["allowed"], json!(true));
+    let refused = ask(path, json!({"object": training(Value::Null)}));
+    assert_eq!(denied_fields(&refused), ["spec.schedulingConfig.queue"]);
+    // Its own children are admitted with it, in a namespace whose other jobs are given a queue as well.
+    let facts = Facts { managed_namespace: true, default_queue: true, without_queue_name: true, ..Facts::default() };
+    let mut child = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+    assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_some());
+    child["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "name": "n", "uid": "u", "controller": true}]);
+    assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_none());
+}
