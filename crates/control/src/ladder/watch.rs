@@ -21,8 +21,13 @@ pub(crate) const RECLAIMED: &str = "CapacityReclaimed";
 
 /// Reason of the eviction of a workload that goes to a better tier.
 pub(crate) const CLIMBED_BACK: &str = "ClimbedBack";
-/// Reasons of evictions by which a workload leaves its tier; it goes back to the front of its queue at once.
+/// Reasons of evictions by which a workload leaves its tier.
 pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
+
+/// Whether a workload that was evicted for a reason is back in its queue as soon as it has stopped.
+pub(crate) fn returns_at_once(reason: &str) -> bool {
+    matches!(reason, "Preempted" | "NodeFailures") || LEAVES_TIER.contains(&reason)
+}
 
 /// Shortest and longest pause between two looks at pods that have no fault of capacity, in milliseconds; between them it is
 /// the patience of the tier.

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::{Case, object};
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::LEAVES_TIER;
+use crate::ladder::watch::returns_at_once;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{Purpose, Request, Subresource};
@@ -30,8 +30,7 @@ impl Case<'_> {
             return decision;
         }
         let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
-        let requeued = reason
-            .is_some_and(|reason| matches!(reason, "Preempted" | "NodeFailures") || LEAVES_TIER.contains(&reason));
+        let requeued = reason.is_some_and(returns_at_once);
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
     }
 

@@ -5,6 +5,7 @@ use super::{Case, has_finalizer, remove_finalizer};
 use crate::core::key;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
+use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Purpose, Request};
@@ -20,8 +21,9 @@ impl Case<'_> {
         if let Some(decision) = self.delete_children(message).or_else(|| self.probe(workload)) {
             return decision;
         }
-        let requeued = matches!(reason, "Preempted" | "NodeFailures");
-        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+            edit.release(returns_at_once(reason))
+        }))
     }
 
     /// Somebody deletes the Workload: the run stops, then the Workload may go.
