@@ -30,15 +30,15 @@ pub struct Options {
     pub api_server_args: Vec<String>,
     /// Further arguments for kube-controller-manager.
     pub controller_manager_args: Vec<String>,
-    /// A folder of CRDs to apply before the controllers start. The garbage collector looks for new kinds only every 30 s, so
+    /// Folders of CRDs to apply before the controllers start. The garbage collector looks for new kinds only every 30 s, so
     /// that objects of kinds that come later are not collected for half a minute.
-    pub crds: Option<PathBuf>,
+    pub crds: Vec<PathBuf>,
 }
 
 impl Options {
     /// A control plane with Berth's CRDs.
     pub fn with_crds(name: &str) -> Options {
-        let crds = Some(binaries::repository().join("crds"));
+        let crds = vec![binaries::repository().join("crds")];
         Options { name: name.to_owned(), crds, ..Options::default() }
     }
 }
@@ -122,7 +122,7 @@ impl ControlPlane {
         args.extend(options.api_server_args.iter().cloned());
         self.spawn("kube-apiserver", &binaries.api_server(), args, None)?;
         self.wait_ready(deadline).await?;
-        if let Some(folder) = &options.crds {
+        for folder in &options.crds {
             crate::kinds::apply_crds(&self.client, folder).await?;
         }
         let kubeconfig = self.kubeconfig.display().to_string();

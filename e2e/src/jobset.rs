@@ -1,10 +1,11 @@
 //! The real controller of JobSets with its CRD and its webhooks, on a control plane.
 
 use std::fs;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use base64::Engine as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::binaries;
 use crate::control_plane::ControlPlane;
@@ -17,22 +18,22 @@ use crate::webhooks::{MUTATING, VALIDATING};
 pub const JOBSET: Kind =
     Kind { api_version: "jobset.x-k8s.io/v1alpha2", kind: "JobSet", plural: "jobsets", namespaced: true };
 
-/// Applies the CRD, starts the controller and installs its webhooks for JobSets (those for pods serve exclusive placement only).
+/// The folder of its CRD, for [`crate::control_plane::Options`].
+///
+/// # Errors
+/// When the module cannot be had.
+pub async fn definitions() -> Result<PathBuf> {
+    let (_, module) = tokio::task::spawn_blocking(binaries::jobset).await??;
+    Ok(module.join("config/components/crd/bases"))
+}
+
+/// Starts the controller and installs its webhooks for JobSets (those for pods serve exclusive placement only).
 ///
 /// # Errors
 /// When the controller cannot be built or does not come up.
 pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
     let client = plane.client();
-    let (program, module) = tokio::task::spawn_blocking(binaries::jobset).await??;
-    let definition = module.join("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml");
-    let text = fs::read_to_string(&definition).with_context(|| format!("reading {}", definition.display()))?;
-    let definition: Value = serde_saphyr::from_str(&text).map_err(|e| anyhow!("CRD of JobSet: {e}"))?;
-    kinds::apply(&client, &definition).await?;
-    wait::until(STEP, "JobSets are served", || async {
-        Ok(Seen::Yes(JOBSET.list(&client, "default").await.map(drop)?))
-    })
-    .await?;
-
+    let (program, _) = tokio::task::spawn_blocking(binaries::jobset).await??;
     let folder = plane.folder().join("jobset");
     fs::create_dir_all(&folder)?;
     for (from, to) in [("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")] {

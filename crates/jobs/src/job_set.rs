@@ -1,6 +1,6 @@
 //! jobset.x-k8s.io/v1alpha2 JobSet.
 //!
-//! Its templates may change whenever it is suspended; affinity never. Of its pods its status says too little to know that
+//! Its templates may change while it is suspended; affinity never. Of its pods its status says too little to know that
 //! none is left (terminating ones are not counted), so a stop always ends with a look at the pods. Its controller merges a
 //! changed template into Jobs that exist, which would keep the node selectors of another flavor: control deletes the Jobs of a
 //! stopped JobSet, and its controller makes them anew.
@@ -155,7 +155,10 @@ impl JobKind for JobSet {
     }
 
     fn may_change_template(job: &Object) -> bool {
-        Self::has_suspend(job)
+        let conditions = job.status.iter().flat_map(|status| &status.conditions);
+        let noted = conditions.into_iter().any(|c| c.type_ == "Suspended" && c.status == "True");
+        // Its controller must have stopped what ran: else it would see no stop at all, and pods would stay where they are.
+        Self::has_suspend(job) && noted && !Self::is_active(job)
     }
 
     fn unlock_patch(_: &Object) -> Option<Value> {

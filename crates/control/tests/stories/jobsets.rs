@@ -45,6 +45,13 @@ fn child(cluster: &mut Cluster) {
     );
 }
 
+/// Its controller takes note of the stop.
+fn stopped(cluster: &mut Cluster) {
+    let condition = json!([{"type": "Suspended", "status": "True", "reason": "SuspendedJobs", "message": "jobset is suspended",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": condition}}));
+}
+
 #[test]
 fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
     let mut settings = crate::cluster::settings();
@@ -56,6 +63,10 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
         cluster.put(key.kind, object);
     }
     cluster.put(Kind::JobSet, slices());
+    cluster.settle();
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "admitted, but its controller has not stopped it yet");
+    assert!(is(&cluster, "Admitted"));
+    stopped(&mut cluster);
     cluster.settle();
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "suspended, admitted, started: {:?}", cluster.writes);
     let made = workload(&cluster);

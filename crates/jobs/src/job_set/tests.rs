@@ -107,6 +107,19 @@ fn its_status_is_read() {
 }
 
 #[test]
+fn it_may_start_once_its_controller_has_stopped_it() {
+    let suspended = |active: i32, conditions: Value| {
+        let mut status = jobs_status([0, 0], [0, 0], [0, active]);
+        status["conditions"] = conditions;
+        JobState::read::<JobSet>(&pathways(json!({"suspend": true}), status), None).may_change_template
+    };
+    let noted = json!([{"type": "Suspended", "status": "True", "reason": "SuspendedJobs", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    assert!(!suspended(0, json!([])) && !suspended(1, noted.clone()));
+    assert!(suspended(0, noted));
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let problem = |jobs: Value| JobSet::pod_sets(&pathways(json!({"replicatedJobs": jobs}), Value::Null)).unwrap_err();
     assert!(problem(json!([{"name": "a"}])).starts_with("spec.replicatedJobs[0].template"));
