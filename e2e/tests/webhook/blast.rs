@@ -54,16 +54,25 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
             Ok(Seen::Yes(()))
         })
         .await?;
-        s.next_second().await;
         s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
         s.nodes_of("second", 1).await?;
     }
     stage.manager.restart().await?;
     let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
-    s.admitted("eager").await?;
-    s.pending("second").await?;
+    // Their Workloads are made in the same second: which of them is first is not said.
+    let jobs = ["eager", "second"];
+    let waiting = wait::until(STEP, "one of the two is admitted", || async {
+        for (job, other) in [(jobs[0], jobs[1]), (jobs[1], jobs[0])] {
+            if s.workload_of(job).await?.is_some_and(|w| condition(&w, "Admitted") == "True") {
+                return Ok(Seen::Yes(other));
+            }
+        }
+        Ok(Seen::NotYet("neither".to_owned()))
+    })
+    .await?;
+    s.pending(waiting).await?;
     wait::until(STEP, "the job without quota has no pods", || async {
-        let pods = s.pods_of("second").await?.len();
+        let pods = s.pods_of(waiting).await?.len();
         Ok(Seen::when(pods == 0, || format!("{pods} pods")))
     })
     .await?;
