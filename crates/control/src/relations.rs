@@ -47,19 +47,15 @@ impl Control {
             kind if kind.is_job() => {
                 let job = self.view.jobs.get(object);
                 let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
-                let owner = job.and_then(|job| Some(job.child.as_ref()?.owner.clone()));
                 let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
                 // The whole of which it is a part may wait for it to go.
                 let whole = job.and_then(|job| job.owner.as_ref());
-                let whole = whole.and_then(|owner| Some((Kind::of_job(&owner.kind)?, owner.name.to_string())));
+                let whole = whole.and_then(|owner| Some((Kind::of_whole(&owner.kind)?, owner.name.to_string())));
                 for workload in owned {
                     self.touch(key(Kind::Workload, &workload));
                 }
                 if let Some((kind, name)) = whole {
                     self.touch(key(kind, &(object.namespace.clone(), name)));
-                }
-                if let Some(owner) = owner {
-                    self.touch(key(Kind::TrainingJob, &(object.namespace.clone(), owner)));
                 }
             }
             _ => {}

@@ -247,15 +247,15 @@ impl View {
 
     /// Whether a TrainingJob that exists governs a job.
     pub(crate) fn is_governed(&self, job: &ObjectKey) -> bool {
-        let Some(child) = self.jobs.get(job).and_then(|job| job.child.as_ref()) else { return false };
-        let owner = self.training.get(&(job.namespace.clone(), child.owner.clone()));
-        owner.is_some_and(|owner| owner.uid == child.owner_uid)
+        let Some(owner) = self.jobs.get(job).and_then(|job| job.owner.as_ref()) else { return false };
+        let whole = self.training.get(&(job.namespace.clone(), owner.name.to_string()));
+        *owner.kind == *Kind::TrainingJob.name() && whole.is_some_and(|whole| *whole.uid == *owner.uid)
     }
 
-    /// Whether Jobs of a TrainingJob are left. Costs the namespace's jobs.
+    /// Whether Jobs are left of which a job is made. Costs the namespace's jobs.
     pub(crate) fn has_children(&self, namespace: &str, uid: &str) -> bool {
-        let jobs = self.jobs_in(namespace).filter_map(|key| self.jobs.get(key)?.child.as_ref());
-        jobs.into_iter().any(|child| child.owner_uid == uid)
+        let mut owners = self.jobs_in(namespace).filter_map(|key| self.jobs.get(key)?.owner.as_ref());
+        owners.any(|owner| *owner.uid == *uid)
     }
 
     /// LimitRanges of a namespace.

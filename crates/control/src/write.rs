@@ -67,6 +67,11 @@ impl Kind {
         Self::JOBS.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// The kind of what controls a Job, when that is one of ours: a job made of Jobs.
+    pub(crate) fn of_whole(name: &str) -> Option<Self> {
+        Self::of_job(name).or_else(|| (name == Self::TrainingJob.name()).then_some(Self::TrainingJob))
+    }
+
     /// Label by which the pods of a job of this kind name its uid.
     pub(crate) const fn uid_label(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
 use crate::template::{TemplateParts, is_placed};
-use crate::training::TrainingChild;
+use crate::training::{RoleState, role_of};
 use crate::unsupported::{unsupported_metadata, unsupported_template};
 use berth_api::validation::FieldError;
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, ReclaimablePod, labels};
@@ -119,8 +119,8 @@ impl JobKind for BatchJob {
             .or_else(|| unsupported_template("spec.template", &spec.template))
     }
 
-    fn training_child(job: &Job) -> Option<TrainingChild> {
-        TrainingChild::of(job)
+    fn training_role(job: &Job) -> Option<RoleState> {
+        role_of(job)
     }
 
     fn invalid(job: &Job) -> Vec<FieldError> {

@@ -2,7 +2,7 @@
 
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
-use crate::training::TrainingChild;
+use crate::training::RoleState;
 use berth_api::validation::FieldError;
 use berth_api::{PodSet, ReclaimablePod, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -94,8 +94,8 @@ pub trait JobKind: 'static {
     fn pod_priority_class(job: &Self::Object) -> Option<&str>;
     /// The field that decides whether or where it may run and that Berth does not act on yet.
     fn unsupported(job: &Self::Object) -> Option<String>;
-    /// What it is to the TrainingJob that controls it, if one does.
-    fn training_child(_: &Self::Object) -> Option<TrainingChild> {
+    /// How far the role of a TrainingJob has come that it runs, if one controls it.
+    fn training_role(_: &Self::Object) -> Option<RoleState> {
         None
     }
     /// What is wrong with a job, beyond what every kind keeps in its metadata.

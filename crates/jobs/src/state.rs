@@ -8,7 +8,7 @@ use crate::kind::{
 };
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
-use crate::training::TrainingChild;
+use crate::training::RoleState;
 use berth_api::{PodSet, ReclaimablePod, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -62,8 +62,8 @@ pub struct JobState {
     pub reclaimable: Vec<ReclaimablePod>,
     /// The field that decides whether or where it may run and that Berth does not act on.
     pub unsupported: Option<Box<str>>,
-    /// What it is to the TrainingJob that controls it, if one does.
-    pub child: Option<Box<TrainingChild>>,
+    /// How far the role of a TrainingJob has come that it runs, if one controls it.
+    pub role: Option<Box<RoleState>>,
     generation: i64,
     annotations: Box<[(Box<str>, Box<str>)]>,
     /// What it asks for, kept where that is asked for often, as it costs a walk over the templates. The inner `None` is a
@@ -100,7 +100,7 @@ impl JobState {
             finished: K::finished(job).map(Box::new),
             reclaimable: K::reclaimable_pods(job),
             unsupported: K::unsupported(job).map(Into::into),
-            child: K::training_child(job).map(Box::new),
+            role: K::training_role(job).map(Box::new),
             generation: metadata.generation.unwrap_or_default(),
             annotations: pairs(metadata),
             asked: None,

@@ -82,13 +82,13 @@ impl<'a> Case<'a> {
     }
 
     fn is_ours(&self, job: &JobState) -> bool {
-        job.child.as_ref().is_some_and(|child| child.owner_uid == self.view.uid)
+        job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.view.uid)
     }
 
     /// States of all roles; one that has no Job yet, or no more, has nothing to say.
     fn states(&self) -> BTreeMap<String, RoleState> {
         let state = |role: &String| {
-            let state = self.child(role).and_then(|job| Some(job.child.as_ref()?.state.clone())).unwrap_or_default();
+            let state = self.child(role).and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
             (role.clone(), state)
         };
         self.view.roles.iter().map(state).collect()

@@ -33,23 +33,9 @@ impl RoleState {
     }
 }
 
-/// A Job that a TrainingJob controls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrainingChild {
-    /// Name of the TrainingJob.
-    pub owner: String,
-    /// Its uid.
-    pub owner_uid: String,
-    /// How far the role has come.
-    pub state: RoleState,
-}
-
-impl TrainingChild {
-    /// What a Job is to the TrainingJob that controls it.
-    pub(crate) fn of(job: &Job) -> Option<Self> {
-        let owner = training_owner(&job.metadata)?;
-        Some(Self { owner: owner.name.clone(), owner_uid: owner.uid.clone(), state: role_state(job) })
-    }
+/// How far the role has come that a Job runs, if a TrainingJob controls it.
+pub(crate) fn role_of(job: &Job) -> Option<RoleState> {
+    training_owner(&job.metadata).map(|_| role_state(job))
 }
 
 /// State of the role that a child Job runs.
