@@ -9,7 +9,7 @@ use crate::kind::{Finish, JobKind, annotation, is_stopping, label};
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
-use crate::template::{TemplateParts, is_placed};
+use crate::template::TemplateParts;
 use crate::unsupported::{unsupported_metadata, unsupported_template};
 use berth_api::jobset::{self, JobSet as Object};
 use berth_api::validation::FieldError;
@@ -27,18 +27,23 @@ const JOB_INDEX_LABEL: &str = "jobset.sigs.k8s.io/job-index";
 #[derive(Clone, Copy, Debug)]
 pub struct JobSet;
 
-/// One entry of `spec.replicatedJobs`.
-struct Replicated {
-    name: String,
+/// How large one entry of `spec.replicatedJobs` is.
+struct Size<'a> {
+    name: &'a str,
     replicas: i32,
     /// Pods of one replica.
     pods: i32,
+}
+
+/// One entry of `spec.replicatedJobs`.
+struct Replicated<'a> {
+    size: Size<'a>,
     template: PodTemplateSpec,
 }
 
-impl Replicated {
+impl Replicated<'_> {
     fn count(&self) -> i32 {
-        self.replicas.saturating_mul(self.pods)
+        self.size.replicas.saturating_mul(self.size.pods)
     }
 
     fn parts(&self) -> TemplateParts {
@@ -69,7 +74,10 @@ impl JobKind for JobSet {
     }
 
     fn is_placed(job: &Object) -> bool {
-        entries(job).iter().filter_map(template_of).any(|template| is_placed(&template))
+        let marks = [("labels", labels::POD_SET), ("annotations", labels::WORKLOAD)];
+        entries(job).iter().filter_map(|entry| entry.pointer("/template/spec/template/metadata")).any(|metadata| {
+            marks.iter().any(|(field, key)| metadata.get(field).is_some_and(|all| all.get(key).is_some()))
+        })
     }
 
     fn is_active(job: &Object) -> bool {
@@ -95,28 +103,28 @@ impl JobKind for JobSet {
             let index = IndexLabels {
                 pod: Some(COMPLETION_INDEX_LABEL.to_owned()),
                 sub_group: Some(JOB_INDEX_LABEL.to_owned()),
-                sub_groups: Some(jobs.replicas),
+                sub_groups: Some(jobs.size.replicas),
             };
-            pod_set_of(&jobs.name, &jobs.template, jobs.count(), None, &index)
+            pod_set_of(jobs.size.name, &jobs.template, jobs.count(), None, &index)
         });
         sets.collect()
     }
 
     fn pods_ready(job: &Object) -> bool {
-        let (Ok(jobs), Some(status)) = (replicated(job), &job.status) else { return false };
+        let (Ok(jobs), Some(status)) = (sizes(job), &job.status) else { return false };
         let wanted: i64 = jobs.iter().map(|jobs| i64::from(jobs.replicas)).sum();
         let have = status.replicated_jobs_status.iter().map(|jobs| i64::from(jobs.ready) + i64::from(jobs.succeeded));
         have.sum::<i64>() >= wanted
     }
 
     fn reclaimable_pods(job: &Object) -> Vec<ReclaimablePod> {
-        let (Ok(jobs), Some(status)) = (replicated(job), &job.status) else { return Vec::new() };
+        let (Ok(jobs), Some(status)) = (sizes(job), &job.status) else { return Vec::new() };
         let over = jobs.iter().filter_map(|jobs| {
             let status = status.replicated_jobs_status.iter().find(|status| status.name == jobs.name)?;
             let done = status.succeeded.min(jobs.replicas);
             // The last one ends the whole.
             (done > 0 && done < jobs.replicas)
-                .then(|| ReclaimablePod { name: jobs.name.clone(), count: done.saturating_mul(jobs.pods) })
+                .then(|| ReclaimablePod { name: jobs.name.to_owned(), count: done.saturating_mul(jobs.pods) })
         });
         over.collect()
     }
@@ -184,7 +192,7 @@ impl JobKind for JobSet {
         }
         let mut changes = Vec::with_capacity(jobs.len());
         for jobs in &jobs {
-            let named = placements.iter().find(|placement| placement.pod_set == jobs.name);
+            let named = placements.iter().find(|placement| placement.pod_set == jobs.size.name);
             let placement =
                 named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: placements.len() })?;
             let have = jobs.parts();
@@ -211,24 +219,37 @@ fn template_of(entry: &Value) -> Option<PodTemplateSpec> {
     serde_json::from_value(entry.pointer("/template/spec/template")?.clone()).ok()
 }
 
+/// How large the replicated jobs are, in their order.
+fn sizes(job: &Object) -> Result<Vec<Size<'_>>, String> {
+    let read = entries(job).iter().enumerate().map(|(index, entry)| {
+        let number = |path: &str, default: i32| match entry.pointer(path) {
+            None | Some(Value::Null) => Some(default),
+            Some(value) => i32::try_from(value.as_i64()?).ok().filter(|number| *number >= 0),
+        };
+        let size = || {
+            let replicas = number("/replicas", 1)?;
+            let parallelism = number("/template/spec/parallelism", 1)?;
+            let pods = number("/template/spec/completions", parallelism)?.min(parallelism);
+            Some(Size { name: entry.get("name").and_then(Value::as_str).unwrap_or_default(), replicas, pods })
+        };
+        size().ok_or_else(|| {
+            format!(
+                "spec.replicatedJobs[{index}]: replicas, parallelism and completions must be whole numbers greater than \
+                 or equal to 0"
+            )
+        })
+    });
+    read.collect()
+}
+
 /// The replicated jobs in their order.
-fn replicated(job: &Object) -> Result<Vec<Replicated>, String> {
-    let entries = entries(job).iter().enumerate();
-    let read = entries.map(|(index, entry)| {
-        let field = format!("spec.replicatedJobs[{index}]");
-        let name = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+fn replicated(job: &Object) -> Result<Vec<Replicated<'_>>, String> {
+    let read = sizes(job)?.into_iter().zip(entries(job)).enumerate().map(|(index, (size, entry))| {
+        let field = format!("spec.replicatedJobs[{index}].template");
         let given: JobTemplateSpec = serde_json::from_value(entry.get("template").cloned().unwrap_or_default())
-            .map_err(|error| format!("{field}.template: {error}"))?;
-        let spec = given.spec.ok_or_else(|| format!("{field}.template.spec: missing"))?;
-        let replicas = entry.get("replicas").map_or(Some(1), |value| i32::try_from(value.as_i64()?).ok());
-        let parallelism = spec.parallelism.unwrap_or(1);
-        let pods = spec.completions.map_or(parallelism, |completions| completions.min(parallelism));
-        match replicas.filter(|replicas| *replicas >= 0 && pods >= 0) {
-            Some(replicas) => Ok(Replicated { name, replicas, pods, template: spec.template }),
-            None => Err(format!(
-                "{field}: replicas, parallelism and completions must be whole numbers greater than or equal to 0"
-            )),
-        }
+            .map_err(|error| format!("{field}: {error}"))?;
+        let spec = given.spec.ok_or_else(|| format!("{field}.spec: missing"))?;
+        Ok(Replicated { size, template: spec.template })
     });
     read.collect()
 }

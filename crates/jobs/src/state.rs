@@ -14,7 +14,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// What one state of a job says.
@@ -212,10 +211,10 @@ pub trait AnyJob {
     fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError>;
 }
 
-struct Unpacked<K: JobKind>(K::Object, PhantomData<K>);
+struct Unpacked<K: JobKind>(K::Object);
 
 fn open<K: JobKind>(packed: &str) -> Option<Box<dyn AnyJob>> {
-    Some(Box::new(Unpacked::<K>(serde_json::from_str(packed).ok()?, PhantomData)))
+    Some(Box::new(Unpacked::<K>(serde_json::from_str(packed).ok()?)))
 }
 
 impl<K: JobKind> AnyJob for Unpacked<K> {
