@@ -206,19 +206,25 @@ pub fn ensure() -> Result<Binaries> {
     Ok(Binaries { folder: control_plane().ensure()? })
 }
 
-/// The controller of JobSets and the folder of its module, which has its CRD.
+/// The controller of JobSets, built as the control plane is.
 ///
 /// # Errors
-/// When Go is missing, the build fails or the cache cannot be written.
-pub fn jobset() -> Result<(PathBuf, PathBuf)> {
-    let module = jobset_controller();
-    let program = module.ensure()?.join("jobset");
+/// As [`ensure`].
+pub fn jobset() -> Result<PathBuf> {
+    Ok(jobset_controller().ensure()?.join("jobset"))
+}
+
+/// The folder of the controller's module, which has the CRD.
+///
+/// # Errors
+/// When Go is missing or the module cannot be had.
+pub fn jobset_module() -> Result<PathBuf> {
     let asked = Command::new("go")
         .args(["mod", "download", "-json", "sigs.k8s.io/jobset"])
-        .current_dir(module.sources())
+        .current_dir(jobset_controller().sources())
         .output()
         .context("starting `go mod download`")?;
     let answer: serde_json::Value = serde_json::from_slice(&asked.stdout).context("answer of `go mod download`")?;
     let folder = answer["Dir"].as_str().with_context(|| format!("`go mod download` says {answer}"))?;
-    Ok((program, PathBuf::from(folder)))
+    Ok(PathBuf::from(folder))
 }

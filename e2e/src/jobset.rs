@@ -23,7 +23,7 @@ pub const JOBSET: Kind =
 /// # Errors
 /// When the module cannot be had.
 pub async fn definitions() -> Result<PathBuf> {
-    let (_, module) = tokio::task::spawn_blocking(binaries::jobset).await??;
+    let module = tokio::task::spawn_blocking(binaries::jobset_module).await??;
     Ok(module.join("config/components/crd/bases"))
 }
 
@@ -33,7 +33,7 @@ pub async fn definitions() -> Result<PathBuf> {
 /// When the controller cannot be built or does not come up.
 pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
     let client = plane.client();
-    let (program, _) = tokio::task::spawn_blocking(binaries::jobset).await??;
+    let program = tokio::task::spawn_blocking(binaries::jobset).await??;
     let folder = plane.folder().join("jobset");
     fs::create_dir_all(&folder)?;
     for (from, to) in [("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")] {

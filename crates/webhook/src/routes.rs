@@ -2,7 +2,7 @@
 
 use crate::review::{self, Answer, Request, Unreadable};
 use crate::{Surroundings, jobs, kinds};
-use berth_jobs::{BatchJob, JobSet};
+use berth_jobs::{BatchJob, JobKind, JobSet};
 
 /// What a route is told beside the request.
 pub struct Around<'a> {
@@ -44,29 +44,17 @@ pub struct Route {
 
 /// Every path. A new kind of job is two lines here.
 pub const ROUTES: &[Route] = &[
-    Route {
-        path: "/mutate-batch-v1-job",
-        name: "mutate-job",
-        handle: Handle::Admission(|request, around| {
-            jobs::mutate::<BatchJob>(request, around.surroundings, "/spec/suspend")
-        }),
-    },
-    Route {
-        path: "/validate-batch-v1-job",
-        name: "validate-job",
-        handle: Handle::Admission(|request, around| jobs::validate::<BatchJob>(request, around.surroundings)),
-    },
+    Route { path: "/mutate-batch-v1-job", name: "mutate-job", handle: Handle::Admission(mutate::<BatchJob>) },
+    Route { path: "/validate-batch-v1-job", name: "validate-job", handle: Handle::Admission(validate::<BatchJob>) },
     Route {
         path: "/mutate-jobset-x-k8s-io-v1alpha2-jobset",
         name: "mutate-jobset",
-        handle: Handle::Admission(|request, around| {
-            jobs::mutate::<JobSet>(request, around.surroundings, "/spec/suspend")
-        }),
+        handle: Handle::Admission(mutate::<JobSet>),
     },
     Route {
         path: "/validate-jobset-x-k8s-io-v1alpha2-jobset",
         name: "validate-jobset",
-        handle: Handle::Admission(|request, around| jobs::validate::<JobSet>(request, around.surroundings)),
+        handle: Handle::Admission(validate::<JobSet>),
     },
     Route {
         path: "/mutate-kueue-x-k8s-io-v1beta2-workload",
@@ -100,6 +88,14 @@ pub const ROUTES: &[Route] = &[
     },
     Route { path: CONVERT, name: "convert", handle: Handle::Conversion },
 ];
+
+fn mutate<K: JobKind>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
+    jobs::mutate::<K>(request, around.surroundings, "/spec/suspend")
+}
+
+fn validate<K: JobKind>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
+    jobs::validate::<K>(request, around.surroundings)
+}
 
 /// The route of a path.
 #[must_use]

@@ -397,7 +397,7 @@ fn is_on(job: &Value, tier: &str) -> bool {
     job["spec"]["template"]["spec"]["nodeSelector"]["tier"] == json!(tier)
 }
 
-fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         if !patch.is_null() {
             *target = patch.clone();

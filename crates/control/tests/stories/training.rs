@@ -4,7 +4,7 @@ use berth_control::settings::Settings;
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, local_queue};
+use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
 
 /// A TrainingJob of two workers with one cpu each.
 fn training(name: &str, more: Value) -> Value {
@@ -16,17 +16,6 @@ fn training(name: &str, more: Value) -> Value {
     });
     merge(&mut spec, &more);
     json!({"metadata": {"name": name, "namespace": "team"}, "spec": spec})
-}
-
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from.clone(),
-    }
 }
 
 fn cluster(quota: &str) -> Cluster {
