@@ -24,27 +24,27 @@ impl Control {
             Observation::JobSet(change) => self.observe_jobs::<JobSet>(Kind::JobSet, change, now),
             Observation::Workload(change) => self.observe_workloads(change, now),
             Observation::ClusterQueue(change) => {
-                let known = known(&change, self.view.cluster_queues.keys());
+                let known = known(&change, self.view.cluster_queues.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_cluster_queue(&name.1, object, now));
             }
             Observation::LocalQueue(change) => {
-                let known = known(&change, self.view.local_queues.keys());
+                let known = known(&change, self.view.local_queues.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| me.put_local_queue(&name, object, now));
             }
             Observation::AdmissionCheck(change) => {
-                let known = known(&change, self.view.checks.keys());
+                let known = known(&change, self.view.checks.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_check(&name.1, object));
             }
             Observation::Cohort(change) => {
-                let known = known(&change, self.view.cohorts.keys());
+                let known = known(&change, self.view.cohorts.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_cohort(&name.1, object, now));
             }
             Observation::ResourceFlavor(change) => {
-                let known = known(&change, self.view.flavors.keys());
+                let known = known(&change, self.view.flavors.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_flavor(&name.1, object));
             }
             Observation::WorkloadPriorityClass(change) => {
-                let known = known(&change, self.view.workload_priorities.keys());
+                let known = known(&change, self.view.workload_priorities.keys().cloned());
                 self.each(change, known, |me, name, object| {
                     match object {
                         Some(object) => me.view.workload_priorities.insert(name.1, object.value),
@@ -54,7 +54,7 @@ impl Control {
                 });
             }
             Observation::PriorityClass(change) => {
-                let known = known(&change, self.view.priorities.keys());
+                let known = known(&change, self.view.priorities.keys().cloned());
                 self.each(change, known, |me, name, object| {
                     match object {
                         Some(object) => {
@@ -67,13 +67,13 @@ impl Control {
                 });
             }
             Observation::Namespace(change) => {
-                let known = known(&change, self.view.namespaces.keys());
+                let known = known(&change, self.view.namespaces.keys().cloned());
                 self.each(change, known, |me, name, object| {
                     me.put_namespace(&name.1, object.map(|object| object.metadata.labels.unwrap_or_default()));
                 });
             }
             Observation::LimitRange(change) => {
-                let known = known(&change, self.view.limit_ranges.keys());
+                let known = known(&change, self.view.limit_ranges.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| {
                     let place = name.0.clone();
                     match object {
@@ -85,15 +85,15 @@ impl Control {
                 });
             }
             Observation::QueuePolicy(change) => {
-                let known = known(&change, self.view.policies.keys());
+                let known = known(&change, self.view.policies.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_policy(&name.1, object, now));
             }
             Observation::TrainingJob(change) => {
-                let known = known(&change, self.view.training.keys());
+                let known = known(&change, self.view.training.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
             }
             Observation::RuntimeClass(change) => {
-                let known = known(&change, self.view.overheads.keys());
+                let known = known(&change, self.view.overheads.keys().cloned());
                 self.each(change, known, |me, name, object| {
                     match object {
                         Some(object) => {
@@ -167,8 +167,7 @@ impl Control {
         Box<K::Object>: HasMeta,
     {
         let all = self.view.jobs.keys().filter(|key| key.kind == kind);
-        let all: Vec<Name> = all.map(|key| (key.namespace.clone(), key.name.clone())).collect();
-        let known = known(&change, all.iter());
+        let known = known(&change, all.map(|key| (key.namespace.clone(), key.name.clone())));
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(job) => me.put_job(key(kind, &name), now, |older| JobState::read::<K>(&job, older)),
             None => me.drop_job(&key(kind, &name)),
@@ -219,7 +218,7 @@ impl Control {
     }
 
     fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
-        let mut known = known(&change, self.view.workloads.keys());
+        let mut known = known(&change, self.view.workloads.keys().cloned());
         known.sort_unstable();
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(object) => me.put_workload(*object, now),
@@ -335,10 +334,10 @@ pub(crate) fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
 }
 
 /// The names that the view has, when the change may mean that some of them are gone.
-fn known<'a, T, N: Clone + 'a>(change: &Change<T>, all: impl Iterator<Item = &'a N>) -> Vec<N> {
+fn known<T, N>(change: &Change<T>, all: impl Iterator<Item = N>) -> Vec<N> {
     match change {
         Change::Apply(_) | Change::Delete(_) => Vec::new(),
-        Change::Reset(_) | Change::Only(_) => all.cloned().collect(),
+        Change::Reset(_) | Change::Only(_) => all.collect(),
     }
 }
 
