@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::World;
 use berth_engine::model as engine;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::decide;
 use crate::flight::{Decision, Draft, Flight, Flights};
@@ -485,4 +485,9 @@ pub(crate) fn cluster_key(kind: Kind, name: &str) -> ObjectKey {
 
 pub(crate) fn millis(time: Timestamp) -> engine::Millis {
     engine::Millis(time.as_millisecond())
+}
+
+/// So many milliseconds later; the time itself where the calendar ends.
+pub(crate) fn after(time: Timestamp, ms: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_millis(ms)).unwrap_or(time)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod checks;
 pub(crate) mod explain;
 pub(crate) mod job;
+pub(crate) mod orphan;
 pub(crate) mod placement;
 pub(crate) mod pods_ready;
 pub(crate) mod policies;

@@ -38,9 +38,7 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => {
-                let workload = self.view.workloads.get(&name);
-                let training = |workload: &WorkloadView| Some(key(Kind::TrainingJob, &workload.training_job()?));
-                if let Some(job) = workload.and_then(|workload| workload.job().or_else(|| training(workload))) {
+                if let Some(job) = self.view.workloads.get(&name).and_then(WorkloadView::whole) {
                     self.touch(job);
                 }
             }

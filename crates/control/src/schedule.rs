@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
+use crate::core::after;
 use crate::write::ObjectKey;
 
 const QUIET_MS: i64 = 1_000;
@@ -21,10 +22,6 @@ pub(crate) struct QueueSchedule {
 struct Due {
     first: Timestamp,
     at: Timestamp,
-}
-
-fn after(time: Timestamp, ms: i64) -> Timestamp {
-    time.checked_add(SignedDuration::from_millis(ms)).unwrap_or(time)
 }
 
 impl QueueSchedule {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_jobs::JobState;
+use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -123,8 +123,13 @@ impl WorkloadView {
 
     /// The job that controls it.
     pub(crate) fn job(&self) -> Option<ObjectKey> {
+        self.whole().filter(|whole| whole.kind.is_job())
+    }
+
+    /// The job of any sort that controls it, a TrainingJob too.
+    pub(crate) fn whole(&self) -> Option<ObjectKey> {
         let owner = self.owner.as_ref()?;
-        let kind = Kind::of_job(&owner.kind)?;
+        let kind = Kind::of_whole(&owner.kind)?;
         Some(ObjectKey { kind, namespace: self.namespace.clone(), name: owner.name.clone() })
     }
 
@@ -245,11 +250,18 @@ impl View {
         })
     }
 
-    /// Whether a TrainingJob that exists governs a job.
-    pub(crate) fn is_governed(&self, job: &ObjectKey) -> bool {
-        let Some(owner) = self.jobs.get(job).and_then(|job| job.owner.as_ref()) else { return false };
-        let whole = self.training.get(&(job.namespace.clone(), owner.name.to_string()));
-        *owner.kind == *Kind::TrainingJob.name() && whole.is_some_and(|whole| *whole.uid == *owner.uid)
+    /// Priority of a job that names these classes, or the name of a class that does not exist yet. The first one wins.
+    pub(crate) fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, String> {
+        if let Some(class) = of_workloads {
+            let value = self.workload_priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
+            return Ok(Priority::of_workload_class(class, value));
+        }
+        if let Some(class) = of_pods {
+            let (value, _) = self.priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
+            return Ok(Priority::of_pod_class(class, value));
+        }
+        let default = self.priorities.iter().find(|(_, (_, default))| *default);
+        Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
     }
 
     /// Whether Jobs are left of which a job is made. Costs the namespace's jobs.

@@ -1,5 +1,6 @@
 //! Writes: what control asks the runtime to do, one request each, with its preconditions.
 
+use berth_api::labels;
 use berth_jobs::{BatchJob, JobKind, JobSet};
 use serde_json::Value;
 use std::fmt;
@@ -72,10 +73,16 @@ impl Kind {
         Self::of_job(name).or_else(|| (name == Self::TrainingJob.name()).then_some(Self::TrainingJob))
     }
 
+    /// A job of this kind is made of Jobs.
+    pub(crate) const fn is_made_of_jobs(self) -> bool {
+        matches!(self, Self::JobSet | Self::TrainingJob)
+    }
+
     /// Label by which the pods of a job of this kind name its uid.
     pub(crate) const fn uid_label(self) -> &'static str {
         match self {
             Self::JobSet => JobSet::UID_LABEL,
+            Self::TrainingJob => labels::TRAINING_JOB_UID,
             _ => BatchJob::UID_LABEL,
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
@@ -65,21 +65,22 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
 impl Case<'_> {
     fn managed(&self) -> bool {
         let Some(labels) = self.control.view.namespaces.get(&self.key.namespace) else { return false };
-        let ours = deltas::matches(&self.control.settings.managed_namespaces, labels);
-        if !ours || self.control.view.is_governed(self.key) {
-            return false;
-        }
-        let named = self.job.queue_name.is_some();
-        self.control.settings.job_kinds.contains(&self.key.kind)
-            && (named || self.control.settings.manage_jobs_without_queue_name)
+        let settings = &self.control.settings;
+        deltas::matches(&settings.managed_namespaces, labels)
+            && settings.job_kinds.contains(&self.key.kind)
+            && (self.job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
             && !self.governed()
     }
 
     /// Part of a job that is managed itself, and that decides when its parts run.
     fn governed(&self) -> bool {
         let Some(owner) = &self.job.owner else { return false };
-        let Some(kind) = Kind::of_job(&owner.kind) else { return false };
-        let whole = key(kind, &(self.key.namespace.clone(), owner.name.to_string()));
+        let Some(kind) = Kind::of_whole(&owner.kind) else { return false };
+        let name = (self.key.namespace.clone(), owner.name.to_string());
+        if kind == Kind::TrainingJob {
+            return self.control.view.training.get(&name).is_some_and(|whole| *whole.uid == *owner.uid);
+        }
+        let whole = key(kind, &name);
         let found = self.control.view.jobs.get(&whole).filter(|job| job.uid == *owner.uid);
         found.is_some_and(|job| Case { key: &whole, job, ..*self }.managed())
     }
@@ -236,23 +237,7 @@ impl Case<'_> {
             // The class, the namespace's limits or the job itself must change first; that brings us back.
             Err(problem) => return Decision::Tell(self.complaint(&problem)),
         };
-        let name = workload.metadata.name.clone().unwrap_or_default();
-        let Ok(mut body) = serde_json::to_value(&workload) else { return Decision::Done };
-        if let Some(map) = body.as_object_mut() {
-            map.insert("apiVersion".into(), "kueue.x-k8s.io/v1beta2".into());
-            map.insert("kind".into(), "Workload".into());
-            map.remove("status");
-        }
-        let namespace = &self.key.namespace;
-        let object = key(Kind::Workload, &(namespace.clone(), name.clone()));
-        let message = format!("Created Workload: {namespace}/{name}");
-        Decision::write(Draft {
-            purpose: Purpose::CreateWorkload,
-            key: object,
-            request: Request::Create(body),
-            based_on: 0,
-            notices: vec![self.notice(EventType::Normal, "CreatedWorkload", message)],
-        })
+        create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message))
     }
 
     /// The Workload is being deleted: the job stops, then the Workload may go.
@@ -408,17 +393,8 @@ impl Case<'_> {
 
     /// Priority value and class of the job, or the name of a class that does not exist yet.
     fn priority(&self) -> Result<Priority, String> {
-        let view = &self.control.view;
-        if let Some(class) = self.job.workload_priority_class.as_deref() {
-            let value = view.workload_priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
-            return Ok(Priority::of_workload_class(class, value));
-        }
-        if let Some(class) = self.job.pod_priority_class.as_deref() {
-            let (value, _) = view.priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
-            return Ok(Priority::of_pod_class(class, value));
-        }
-        let default = view.priorities.iter().find(|(_, (_, default))| *default);
-        Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
+        let job = self.job;
+        self.control.view.priority(job.workload_priority_class.as_deref(), job.pod_priority_class.as_deref())
     }
 
     /// The event about a job of which no Workload can be made.

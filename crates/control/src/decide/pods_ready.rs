@@ -1,15 +1,13 @@
 //! `waitForPodsReady`: pods that are not ready in time cost a workload its quota, and later its activity.
 
-use berth_api as api;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::workload::{REPORTER, notice, status_write};
+use super::workload::{evict_for_seconds, status_write};
 use crate::core::Control;
 use crate::flight::{Decision, Draft};
-use crate::status::{find, seconds};
+use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose};
+use crate::write::Purpose;
 
 /// Looks after the pods of a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
@@ -43,14 +41,8 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         }));
     }
     let delay = backoff_seconds(settings.backoff_base_seconds, settings.backoff_max_seconds, count);
-    let at = now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(now);
     let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
-    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
-        edit.evict("PodsReadyTimeout", cause, &message);
-        edit.status.requeue_state = Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
-    });
-    draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPodsReadyTimeout", message, REPORTER));
-    Decision::write(draft)
+    Decision::write(evict_for_seconds(workload, now, ("PodsReadyTimeout", cause), &message, (count, delay)))
 }
 
 /// The write that makes the condition follow `ready`, `None` when it does.

@@ -13,14 +13,14 @@ use berth_jobs::{JobState, Priority};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::workload::{has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::deltas;
-use crate::flight::{Decision, Draft};
+use crate::flight::Decision;
 use crate::status::{find, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
 
 const REPORTER: &str = "berth-training-job-controller";
 
@@ -123,34 +123,14 @@ impl<'a> Case<'a> {
         };
         let settings = &self.control.settings;
         let made = training_workload(&self.view.whole(), &settings.cards, priority, &settings.label_keys_to_copy);
-        let Ok(Ok(mut body)) = made.map(serde_json::to_value) else { return Decision::Done };
-        if let Some(map) = body.as_object_mut() {
-            map.remove("status");
-        }
-        let name = body.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
-        let message = format!("Created Workload: {}/{name}", self.name.0);
-        Decision::write(Draft {
-            purpose: Purpose::CreateWorkload,
-            key: key(Kind::Workload, &(self.name.0.clone(), name)),
-            request: Request::Create(body),
-            based_on: 0,
-            notices: vec![self.notice(EventType::Normal, "CreatedWorkload", message)],
-        })
+        let Ok(workload) = made else { return Decision::Done };
+        create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message))
     }
 
     /// Priority value and class, or the name of a class that does not exist yet.
     fn priority(&self) -> Result<Priority, String> {
-        let view = &self.control.view;
-        if let Some(class) = &self.view.facts.priority_class {
-            let value = view.workload_priorities.get(class).copied().ok_or_else(|| class.clone())?;
-            return Ok(Priority::of_workload_class(class, value));
-        }
-        if let Some(class) = self.view.pod_priority_class.as_ref().filter(|class| !class.is_empty()) {
-            let (value, _) = view.priorities.get(class).copied().ok_or_else(|| class.clone())?;
-            return Ok(Priority::of_pod_class(class, value));
-        }
-        let default = view.priorities.iter().find(|(_, (_, default))| *default);
-        Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
+        let of_pods = self.view.pod_priority_class.as_deref().filter(|class| !class.is_empty());
+        self.control.view.priority(self.view.facts.priority_class.as_deref(), of_pods)
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {

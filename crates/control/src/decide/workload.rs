@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use berth_api as api;
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::core::{Control, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
-use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, since};
+use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, seconds, since};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
-/// Pause between two looks for Jobs that garbage collection is to take.
-const CHILDREN_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) const REPORTER: &str = "kueue-workload-controller";
 
 pub(crate) fn notice(
@@ -122,7 +122,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     let Some(workload) = control.view.workloads.get(name) else {
         return Decision::Done;
     };
-    if let Some(decision) = orphan(control, workload, now) {
+    if let Some(decision) = super::orphan::decide(control, workload, now) {
         return decision;
     }
     if workload.is("Finished") {
@@ -150,48 +150,18 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if workload.reserved() { holding(control, workload, now) } else { waiting(control, workload, now) }
 }
 
-/// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
-/// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
-fn orphan(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let Some(owner) = &workload.owner else {
-        if workload.deleting {
-            return has_finalizer(workload).then(|| Decision::write(remove_finalizer(workload)));
-        }
-        let orphaned = workload.job_uid.is_some() && !workload.is("Finished");
-        return orphaned.then(|| {
-            Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
-                edit.finish("OwnerNotFound", "The workload's owner no longer exists");
-            }))
-        });
-    };
-    let (there, probe) = match workload.training_job() {
-        Some(name) => {
-            let job = control.view.training.get(&name).filter(|job| job.uid == owner.uid);
-            (job.map(|job| job.deleting), berth_api::labels::TRAINING_JOB_UID)
-        }
-        None => (control.view.job_of(workload).map(|job| job.deleting), Kind::of_job(&owner.kind)?.uid_label()),
-    };
-    if there.is_some_and(|leaving| !(leaving && workload.deleting)) {
-        return None;
-    }
-    if control.view.has_children(&workload.namespace, &owner.uid) {
-        // Garbage collection takes them; before that they may make pods.
-        return Some(Decision::Wait(now.checked_add(CHILDREN_PAUSE).unwrap_or(now)));
-    }
-    if !workload.deleting || !has_finalizer(workload) {
-        return Some(Decision::Done);
-    }
-    let ran = workload.reserved() && workload.is("Admitted") && !workload.is("Finished");
-    if ran && !control.pods_gone.contains(&workload.uid) {
-        return Some(Decision::write(Draft {
-            purpose: Purpose::ProbePods,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::ProbePods { label: probe, uid: owner.uid.clone() },
-            based_on: 0,
-            notices: Vec::new(),
-        }));
-    }
-    Some(Decision::write(remove_finalizer(workload)))
+/// Creates the Workload of a job; `tell` makes the event about it.
+pub(crate) fn create(workload: &api::Workload, tell: impl FnOnce(String) -> Notice) -> Decision {
+    let Ok(body) = serde_json::to_value(workload) else { return Decision::Done };
+    let name = (workload.namespace().to_owned(), workload.name().to_owned());
+    let message = format!("Created Workload: {}/{}", name.0, name.1);
+    Decision::write(Draft {
+        purpose: Purpose::CreateWorkload,
+        key: key(Kind::Workload, &name),
+        request: Request::Create(body),
+        based_on: 0,
+        notices: vec![tell(message)],
+    })
 }
 
 fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
@@ -255,8 +225,35 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
 }
 
 /// An eviction with its event.
-pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, (reason, cause): (&str, &str), message: &str) -> Draft {
-    let mut draft = status_write(workload, Purpose::Evict, now, |edit| edit.evict(reason, cause, message));
+pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, why: (&str, &str), message: &str) -> Draft {
+    evict_and(workload, now, why, message, |_| {})
+}
+
+/// An eviction for the `count`th time-out: it is not tried again before `delay` seconds are over.
+pub(crate) fn evict_for_seconds(
+    workload: &WorkloadView,
+    now: Timestamp,
+    why: (&str, &str),
+    message: &str,
+    (count, delay): (i32, i64),
+) -> Draft {
+    let at = now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(now);
+    evict_and(workload, now, why, message, |edit| {
+        edit.status.requeue_state = Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
+    })
+}
+
+fn evict_and(
+    workload: &WorkloadView,
+    now: Timestamp,
+    (reason, cause): (&str, &str),
+    message: &str,
+    change: impl FnOnce(&mut Edit<'_>),
+) -> Draft {
+    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
+        edit.evict(reason, cause, message);
+        change(edit);
+    });
     let event = if cause.is_empty() || reason != "Deactivated" {
         format!("EvictedDueTo{reason}")
     } else {
@@ -282,7 +279,7 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
         return Decision::Wait(due);
     }
     let message = "Deleted deactivated workload due to elapsed retention".to_owned();
-    let job = workload.job().or_else(|| Some(key(Kind::TrainingJob, &workload.training_job()?)));
+    let job = workload.whole();
     let (purpose, object, uid) = match job.zip(workload.owner.as_ref()) {
         Some((job, owner)) => (Purpose::DeleteJob, job, owner.uid.clone()),
         None => (Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), workload.uid.clone()),

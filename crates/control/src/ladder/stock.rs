@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::berth::StockBackoffStatus;
 use berth_engine::model as engine;
 use berth_engine::model::Shape;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::rules::Backoff;
-use crate::core::millis;
+use crate::core::{after, millis};
 use crate::deltas::quantity;
 use crate::status::seconds;
 
@@ -35,10 +35,6 @@ pub(crate) struct Entry {
 /// All that is known.
 #[derive(Debug, Default)]
 pub(crate) struct StockBook(BTreeMap<(String, Shape), Entry>);
-
-fn after(time: Timestamp, ms: i64) -> Timestamp {
-    time.checked_add(SignedDuration::from_millis(ms)).unwrap_or(time)
-}
 
 impl StockBook {
     pub(crate) fn is_empty(&self) -> bool {

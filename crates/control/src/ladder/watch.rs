@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use berth_api::CapacityTier;
 use berth_engine::model::{Shape, Tier};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::core::{Control, key};
+use crate::core::{Control, after, key};
 use crate::decide::workload::evict;
 use crate::deltas::strip_capacity;
 use crate::flight::{Decision, Draft};
@@ -89,7 +89,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
     let lack = control.ladder.lacking.get(&job.uid);
     let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
-    let due = since.checked_add(SignedDuration::from_millis(patience)).unwrap_or(since);
+    let due = after(since, patience);
     if due > now {
         return Decision::Wait(due);
     }
@@ -109,8 +109,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     let Some((pod, rung)) = stuck else {
         // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the job
         // controller makes before it replaces a pod.
-        let pause = SignedDuration::from_millis(patience.clamp(PAUSE_MS.0, PAUSE_MS.1));
-        let again = answer.at.checked_add(pause).unwrap_or(now);
+        let again = after(answer.at, patience.clamp(PAUSE_MS.0, PAUSE_MS.1));
         return if again > now { Decision::Wait(again) } else { ask() };
     };
     let waited = now.as_second().saturating_sub(since.as_second()).max(0);

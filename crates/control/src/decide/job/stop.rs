@@ -2,7 +2,8 @@
 
 use jiff::SignedDuration;
 
-use super::{Case, object};
+use super::Case;
+use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
@@ -37,6 +38,9 @@ impl Case<'_> {
     /// Takes away the Jobs that the job was made of: they would go on where they were placed, as the controller of a JobSet only
     /// adds to templates of Jobs that exist.
     fn parts(&self) -> Option<Decision> {
+        if !self.key.kind.is_made_of_jobs() {
+            return None;
+        }
         let jobs = self.control.view.jobs_in(&self.key.namespace);
         let mut parts = jobs.filter_map(|key| Some((key, self.control.view.jobs.get(key)?)));
         let (key, part) = parts.find(|(_, job)| {
@@ -73,13 +77,7 @@ impl Case<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        Some(Decision::write(Draft {
-            purpose: Purpose::ProbePods,
-            key: object(workload),
-            request: Request::ProbePods { label: self.job.info.uid_label, uid: self.job.uid.clone() },
-            based_on: 0,
-            notices: Vec::new(),
-        }))
+        Some(probe_pods(workload, self.job.info.uid_label, &self.job.uid))
     }
 
     /// The next step towards the user's template, `None` when it is as the user wrote it.

@@ -1,17 +1,15 @@
 //! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
 
-use berth_api as api;
 use berth_jobs::training::{Child, ChildKind, children};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Case, status};
 use crate::core::key;
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
-use crate::decide::workload::{evict, status_write};
+use crate::decide::workload::{evict_for_seconds, status_write};
 use crate::flight::{Decision, Draft};
-use crate::status::{seconds, since};
+use crate::status::since;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
@@ -120,15 +118,9 @@ impl Case<'_> {
         let state = workload.status.requeue_state.as_ref();
         let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
         let delay = self.backoff_seconds(count);
-        let again = self.now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(self.now);
         let message = format!("not all pods were ready {limit}s after the admission; tried again after {delay}s");
-        let mut draft = status_write(workload, Purpose::Evict, self.now, |edit| {
-            edit.evict(status::SCHEDULING_TIMEOUT, "", &message);
-            edit.status.requeue_state =
-                Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(again))) });
-        });
-        let told = evict(workload, self.now, (status::SCHEDULING_TIMEOUT, ""), &message);
-        draft.notices = told.notices;
+        let why = (status::SCHEDULING_TIMEOUT, "");
+        let mut draft = evict_for_seconds(workload, self.now, why, &message, (count, delay));
         draft.notices.push(self.notice(EventType::Warning, status::SCHEDULING_TIMEOUT, message));
         Decision::write(draft)
     }

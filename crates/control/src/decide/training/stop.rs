@@ -2,13 +2,13 @@
 //! its own spec; there is nothing to restore.
 
 use super::{Case, has_finalizer, remove_finalizer};
-use crate::core::key;
+use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, Purpose, Request};
+use crate::write::{EventType, Purpose, Request};
 use berth_api::labels;
 use berth_jobs::JobState;
 
@@ -75,12 +75,6 @@ impl Case<'_> {
         if self.control.pods_gone.contains(&workload.uid) {
             return None;
         }
-        Some(Decision::write(Draft {
-            purpose: Purpose::ProbePods,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::ProbePods { label: labels::TRAINING_JOB_UID, uid: self.view.uid.clone() },
-            based_on: 0,
-            notices: Vec::new(),
-        }))
+        Some(probe_pods(workload, labels::TRAINING_JOB_UID, &self.view.uid))
     }
 }

@@ -1,0 +1,59 @@
+//! Workloads whose job is gone: kept until nothing of the job can run any more.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::workload::{has_finalizer, remove_finalizer, status_write};
+use crate::core::{Control, key};
+use crate::flight::{Decision, Draft};
+use crate::view::WorkloadView;
+use crate::write::{Kind, Purpose, Request};
+
+/// Pause between two looks for Jobs that garbage collection is to take.
+const CHILDREN_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
+/// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let Some(owner) = &workload.owner else {
+        if workload.deleting {
+            return has_finalizer(workload).then(|| Decision::write(remove_finalizer(workload)));
+        }
+        let orphaned = workload.job_uid.is_some() && !workload.is("Finished");
+        return orphaned.then(|| {
+            Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
+                edit.finish("OwnerNotFound", "The workload's owner no longer exists");
+            }))
+        });
+    };
+    let kind = Kind::of_whole(&owner.kind)?;
+    let there = match workload.training_job() {
+        Some(name) => control.view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
+        None => control.view.job_of(workload).map(|job| job.deleting),
+    };
+    if there.is_some_and(|leaving| !(leaving && workload.deleting)) {
+        return None;
+    }
+    if kind.is_made_of_jobs() && control.view.has_children(&workload.namespace, &owner.uid) {
+        // Garbage collection takes them; before that they may make pods.
+        return Some(Decision::Wait(now.checked_add(CHILDREN_PAUSE).unwrap_or(now)));
+    }
+    if !workload.deleting || !has_finalizer(workload) {
+        return Some(Decision::Done);
+    }
+    let ran = workload.reserved() && workload.is("Admitted") && !workload.is("Finished");
+    if ran && !control.pods_gone.contains(&workload.uid) {
+        return Some(probe_pods(workload, kind.uid_label(), &owner.uid));
+    }
+    Some(Decision::write(remove_finalizer(workload)))
+}
+
+/// Asks whether pods are left of a workload's job; they name its uid by that label.
+pub(crate) fn probe_pods(workload: &WorkloadView, label: &'static str, uid: &str) -> Decision {
+    Decision::write(Draft {
+        purpose: Purpose::ProbePods,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::ProbePods { label, uid: uid.to_owned() },
+        based_on: 0,
+        notices: Vec::new(),
+    })
+}
