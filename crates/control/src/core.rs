@@ -59,6 +59,7 @@ pub struct Control {
     pub(crate) next_sweep: Option<Timestamp>,
     /// Parked workloads that a sweep had to wake: must stay 0.
     pub(crate) sweep_found: u64,
+    pub(crate) skipped_preemptions: BTreeMap<String, u32>,
     pub(crate) term: Option<Term>,
     pub(crate) timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     notices: Vec<Notice>,
@@ -94,6 +95,7 @@ impl Control {
             told: BTreeMap::new(),
             next_sweep: None,
             sweep_found: 0,
+            skipped_preemptions: BTreeMap::new(),
             term: None,
             timers: BTreeMap::new(),
             notices: Vec::new(),

@@ -1,5 +1,7 @@
 //! Gauges, computed from the books when somebody asks for them.
 
+mod cohorts;
+
 use std::collections::BTreeMap;
 
 use berth_engine::model as engine;
@@ -47,6 +49,9 @@ impl Control {
         for name in self.view.cluster_queues.keys() {
             self.cluster_queue_gauges(&mut gauges, name, &finished);
         }
+        if self.settings.cohort_metrics {
+            self.cohort_gauges(&mut gauges);
+        }
         if self.settings.local_queue_metrics {
             for name in self.view.local_queues.keys() {
                 self.local_queue_gauges(&mut gauges, name, &finished_locally);
@@ -92,6 +97,8 @@ impl Control {
         let admitted: Vec<&WorkloadView> = reserving.filter(|workload| workload.is("Admitted")).collect();
         gauges.count("kueue_admitted_active_workloads", vec![queue()], admitted.len());
         gauges.count("kueue_finished_workloads", vec![queue()], finished.get(name).copied().unwrap_or_default());
+        let skipped = self.skipped_preemptions.get(name).copied().unwrap_or_default();
+        gauges.count("kueue_admission_cycle_preemption_skips", vec![queue()], count(skipped));
         let active = self.world.readiness(name).is_some_and(|readiness| readiness.active);
         let object = self.view.cluster_queues.get(name);
         let terminating = object.is_some_and(|queue| queue.metadata.deletion_timestamp.is_some());

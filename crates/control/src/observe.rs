@@ -268,6 +268,9 @@ impl Control {
                 let local = self.settings.local_queue_metrics;
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
                 self.measures.extend(self.tier_measures(&old, new, now));
+                if self.settings.cohort_metrics {
+                    self.measures.extend(self.cohort_measures(&old, new));
+                }
             }
             if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.stock_out_between(&old, new)) {
                 self.note_stock_out(&old, at, now);

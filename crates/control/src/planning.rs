@@ -89,10 +89,8 @@ impl Control {
         let max_admissions = if one_by_one { 1 } else { free };
         let plan = self.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
         self.replan = plan.more || cycles == 0;
-        for (queue, by) in plan.skipped_preemptions {
-            let labels = vec![("cluster_queue", queue)];
-            let name = "kueue_admission_cycle_preemption_skips";
-            self.measures.push(Measure::Count { name, labels, by: u64::from(by) });
+        if plan.cycles > 0 {
+            self.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
         }
         for ((queue, result), by) in plan.recomputed_targets {
             let labels = vec![("cluster_queue", queue), ("result", result.to_owned())];

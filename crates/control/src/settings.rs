@@ -57,6 +57,8 @@ pub struct Settings {
     pub retain_deactivated_ms: Option<i64>,
     /// `metrics.localQueueMetrics.enable`.
     pub local_queue_metrics: bool,
+    /// Gate `MetricsForCohorts`.
+    pub cohort_metrics: bool,
     /// `metrics.enableClusterQueueResources`.
     pub queue_resource_metrics: bool,
     /// Admissions that may be unacknowledged at once.
@@ -83,6 +85,7 @@ impl Default for Settings {
             retain_finished_ms: None,
             retain_deactivated_ms: None,
             local_queue_metrics: false,
+            cohort_metrics: true,
             queue_resource_metrics: false,
             // So that a late job of high priority does not queue behind thousands of unwritten admissions.
             max_unacknowledged: 256,

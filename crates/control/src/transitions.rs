@@ -106,7 +106,11 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
             queued_since(new),
         );
         if let Some(admitted) = since(&new.status.conditions, "Admitted", "True") {
-            tally.observe("kueue_admitted_until_ready_wait_time_seconds", None, admitted);
+            tally.observe(
+                "kueue_admitted_until_ready_wait_time_seconds",
+                Some("kueue_local_queue_admitted_until_ready_wait_time_seconds"),
+                admitted,
+            );
         }
     }
     evicted(&mut tally, old, new);
@@ -145,6 +149,11 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
         }
         let labels = [("reason", reason), ("underlying_cause", cause)];
         tally.count("kueue_evicted_workloads", Some("kueue_local_queue_evicted_workloads"), &labels, true);
+        if let Some(ready) = since(&old.status.conditions, "PodsReady", "True") {
+            let millis = i64::try_from(tally.now.duration_since(ready).as_millis()).unwrap_or(i64::MAX).max(0);
+            let labels = tally.labels(&labels, false);
+            tally.out.push(Measure::Observe { name: "kueue_pods_ready_to_evicted_time_seconds", labels, millis });
+        }
         if before == 0 {
             tally.count("kueue_evicted_workloads_once", None, &labels, true);
         }

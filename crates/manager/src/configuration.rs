@@ -119,7 +119,8 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
         engine: engine_options(&file, &gates, ignore_undeclared)?,
         local_queue_metrics: gates.on("LocalQueueMetrics")
-            && metrics.local_queue_metrics.as_ref().is_some_and(|block| block.value.enable.unwrap_or(false)),
+            && metrics.local_queue_metrics.as_ref().is_none_or(|block| block.value.enable.unwrap_or(false)),
+        cohort_metrics: gates.on("MetricsForCohorts"),
         queue_resource_metrics: metrics.enable_cluster_queue_resources.as_ref().is_some_and(|on| on.value),
         priority_boost: gates.on("PriorityBoost"),
         reclaimable_pods: gates.on("ReclaimablePods"),

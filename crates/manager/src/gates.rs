@@ -21,13 +21,14 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 12] = [
+const ACTED_ON: [&str; 13] = [
     "DisableWaitForPodsReady",
     "FairSharingPreemptWithinNominal",
     "FairSharingPrioritizeNonBorrowing",
     "FlavorFungibility",
     "FlavorFungibilityPreserveScanProgress",
     "LocalQueueMetrics",
+    "MetricsForCohorts",
     "PartialAdmission",
     "PriorityBoost",
     "PrioritySortingWithinCohort",

@@ -54,6 +54,9 @@ impl Webhooks {
             std::net::TcpListener::bind(&address).with_context(|| format!("webhooks: listening on {address}"))?;
         let known = Arc::new(Known(RwLock::new(surroundings::Surroundings::new(&loaded.settings))));
         let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::clone(metrics)));
+        for reason in ["connections", "handshake"] {
+            metrics.count("berth_webhook_refused", &[("reason", reason)], 0);
+        }
         let served = Arc::new(Served::default());
         let changed = Arc::new(Notify::new());
         let margin = SignedDuration::try_from(margin).context("--webhook-ca-margin")?;

@@ -58,6 +58,10 @@ impl EventSink {
     ) -> Self {
         let (queue, notices) = mpsc::channel(QUEUE);
         let recent = Recent::default();
+        metrics.count("berth_events_published", &[], 0);
+        for cause in ["queue_full", "repeated", "superseded", "refused"] {
+            metrics.count("berth_events_dropped", &[("cause", cause)], 0);
+        }
         let worker = Worker { client, instance, metrics: Arc::clone(&metrics), writes, recent, count: 0, seen: 0 };
         tokio::spawn(worker.run(notices, bucket));
         Self { queue, metrics }

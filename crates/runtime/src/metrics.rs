@@ -1,7 +1,9 @@
 //! Figures for Prometheus: counters and histograms kept here, gauges computed by control when somebody asks.
 //!
-//! The table below is the whole contract: names and labels are Kueue's, so that existing dashboards and alerts work, plus
+//! [`table`] is the whole contract: names and labels are Kueue's, so that existing dashboards and alerts work, plus
 //! a few of our own under `berth_`. A name that is not in the table is refused with a log line, never invented.
+
+mod table;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
@@ -14,123 +16,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use table::{DOUBLE, Definition, Shape, TABLE, exposed};
 
 /// Labels of one series, sorted by key when stored.
 type Labels = Vec<(String, String)>;
-
-/// What a metric is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Counter,
-    Gauge,
-    /// Histogram with Kueue's buckets: 1, then 2.5 doubling, that many in all.
-    Waits(u16),
-    /// Histogram with the default buckets of the Prometheus clients.
-    Short,
-    /// Histogram for what takes far less than a millisecond.
-    Brief,
-}
-
-struct Definition {
-    name: &'static str,
-    help: &'static str,
-    shape: Shape,
-}
-
-const fn metric(name: &'static str, shape: Shape, help: &'static str) -> Definition {
-    Definition { name, help, shape }
-}
-
-/// Every metric, in the order of exposition. Counters are named without `_total`, which the format adds.
-const TABLE: &[Definition] = &[
-    metric("kueue_build_info", Shape::Gauge, "Version of the running binary, always 1"),
-    metric("kueue_admission_attempts", Shape::Counter, "Attempts to admit workloads, by result"),
-    metric("kueue_preemption_target_recomputations", Shape::Counter, "Repeated searches for victims, by result"),
-    metric(
-        "kueue_admission_cycle_preemption_skips",
-        Shape::Counter,
-        "Heads that lost against others with their victims",
-    ),
-    metric("kueue_admission_attempt_duration_seconds", Shape::Short, "Time of an attempt to admit, by result"),
-    metric("kueue_pending_workloads", Shape::Gauge, "Pending workloads of a ClusterQueue, active or inadmissible"),
-    metric("kueue_reserving_active_workloads", Shape::Gauge, "Workloads that hold quota in a ClusterQueue"),
-    metric("kueue_admitted_active_workloads", Shape::Gauge, "Admitted and unfinished workloads of a ClusterQueue"),
-    metric("kueue_finished_workloads", Shape::Gauge, "Finished workloads that still exist, by ClusterQueue"),
-    metric("kueue_quota_reserved_workloads", Shape::Counter, "Quota reservations, by ClusterQueue"),
-    metric("kueue_admitted_workloads", Shape::Counter, "Admissions, by ClusterQueue"),
-    metric("kueue_finished_workloads_count", Shape::Counter, "Finished workloads, by ClusterQueue"),
-    metric("kueue_evicted_workloads", Shape::Counter, "Evictions, by ClusterQueue and reason"),
-    metric("kueue_evicted_workloads_once", Shape::Counter, "First evictions per workload, reason and cause"),
-    metric("kueue_preempted_workloads", Shape::Counter, "Preemptions, by preempting ClusterQueue and reason"),
-    metric("kueue_quota_reserved_wait_time_seconds", Shape::Waits(14), "Creation or requeue to reservation"),
-    metric("kueue_admission_wait_time_seconds", Shape::Waits(16), "Creation or requeue to admission"),
-    metric("kueue_admission_checks_wait_time_seconds", Shape::Waits(14), "Reservation to admission"),
-    metric("kueue_ready_wait_time_seconds", Shape::Waits(14), "Creation or requeue to pods ready"),
-    metric("kueue_admitted_until_ready_wait_time_seconds", Shape::Waits(14), "Admission to pods ready"),
-    metric("kueue_workload_eviction_latency_seconds", Shape::Waits(14), "Eviction to the release of its quota"),
-    metric("kueue_execution_time_seconds", Shape::Waits(16), "Admitted time of finished workloads"),
-    metric("kueue_cluster_queue_status", Shape::Gauge, "1 for the status of a ClusterQueue, 0 for the others"),
-    metric("kueue_cluster_queue_resource_reservation", Shape::Gauge, "Reserved amount per flavor and resource"),
-    metric("kueue_cluster_queue_resource_usage", Shape::Gauge, "Admitted amount per flavor and resource"),
-    metric("kueue_cluster_queue_resource_pending", Shape::Gauge, "Requests of pending workloads per resource"),
-    metric("kueue_cluster_queue_nominal_quota", Shape::Gauge, "Nominal quota per flavor and resource"),
-    metric("kueue_cluster_queue_borrowing_limit", Shape::Gauge, "Borrowing limit per flavor and resource"),
-    metric("kueue_cluster_queue_lending_limit", Shape::Gauge, "Lending limit per flavor and resource"),
-    metric("kueue_cluster_queue_weighted_share", Shape::Gauge, "Weighted share of a ClusterQueue"),
-    metric("kueue_cohort_weighted_share", Shape::Gauge, "Weighted share of a Cohort"),
-    metric("kueue_local_queue_pending_workloads", Shape::Gauge, "Pending workloads of a LocalQueue"),
-    metric("kueue_local_queue_reserving_active_workloads", Shape::Gauge, "Workloads that hold quota, by LocalQueue"),
-    metric("kueue_local_queue_admitted_active_workloads", Shape::Gauge, "Admitted workloads of a LocalQueue"),
-    metric("kueue_local_queue_finished_workloads", Shape::Gauge, "Finished workloads of a LocalQueue that exist"),
-    metric("kueue_local_queue_quota_reserved_workloads", Shape::Counter, "Quota reservations, by LocalQueue"),
-    metric("kueue_local_queue_admitted_workloads", Shape::Counter, "Admissions, by LocalQueue"),
-    metric("kueue_local_queue_finished_workloads_count", Shape::Counter, "Finished workloads, by LocalQueue"),
-    metric("kueue_local_queue_evicted_workloads", Shape::Counter, "Evictions, by LocalQueue and reason"),
-    metric(
-        "kueue_local_queue_quota_reserved_wait_time_seconds",
-        Shape::Waits(14),
-        "Creation or requeue to reservation",
-    ),
-    metric("kueue_local_queue_admission_wait_time_seconds", Shape::Waits(14), "Creation or requeue to admission"),
-    metric("kueue_local_queue_admission_checks_wait_time_seconds", Shape::Waits(14), "Reservation to admission"),
-    metric("kueue_local_queue_ready_wait_time_seconds", Shape::Waits(14), "Creation or requeue to pods ready"),
-    metric("kueue_local_queue_execution_time_seconds", Shape::Waits(16), "Admitted time of finished workloads"),
-    metric("kueue_local_queue_status", Shape::Gauge, "1 for the value of a LocalQueue's Active condition"),
-    metric("kueue_local_queue_resource_reservation", Shape::Gauge, "Reserved amount per flavor and resource"),
-    metric("kueue_local_queue_resource_usage", Shape::Gauge, "Admitted amount per flavor and resource"),
-    metric("rest_client_requests", Shape::Counter, "Requests to the API server, watches included"),
-    metric("berth_writes", Shape::Counter, "Writes by purpose and outcome"),
-    metric("berth_events_published", Shape::Counter, "Kubernetes events written"),
-    metric("berth_events_dropped", Shape::Counter, "Kubernetes events not written, by cause"),
-    metric("berth_tier_admissions", Shape::Counter, "Workloads admitted, by capacity tier"),
-    metric("berth_tier_wait_time_seconds", Shape::Waits(16), "Creation or requeue to admission, by capacity tier"),
-    metric(
-        "berth_tier_departures",
-        Shape::Counter,
-        "Workloads that left a capacity tier before they were done, by reason",
-    ),
-    metric(
-        "berth_tier_stock_out_seconds",
-        Shape::Waits(16),
-        "Admission to the end of patience where capacity did not turn up",
-    ),
-    metric("berth_sweep_found", Shape::Counter, "Parked workloads that only the slow sweep woke; must stay 0"),
-    metric("berth_unacknowledged_admissions", Shape::Gauge, "Admissions decided and not yet written"),
-    metric("berth_writes_refused", Shape::Counter, "Writes that the API server refused for good"),
-    metric("berth_watch_errors", Shape::Counter, "Failures of watches, by resource"),
-    metric("berth_undecodable_objects", Shape::Counter, "Objects passed over because they do not decode"),
-    metric("berth_step_duration_seconds", Shape::Short, "Time control took for one step"),
-    metric("berth_webhook_duration_seconds", Shape::Brief, "Time from the bytes of a review to its answer"),
-    metric("berth_webhook_refused", Shape::Counter, "Connections and requests that were turned away, by reason"),
-    metric("berth_webhook_certificate_expiry_timestamp_seconds", Shape::Gauge, "When the served certificate ends"),
-];
-
-/// Names under which control counts finished workloads and that the exposition already uses for a gauge: OpenMetrics
-/// allows a name only once, so the counter keeps Kueue's full name by being encoded as `..._total` itself.
-const DOUBLE: [(&str, &str); 2] = [
-    ("kueue_finished_workloads", "kueue_finished_workloads_count"),
-    ("kueue_local_queue_finished_workloads", "kueue_local_queue_finished_workloads_count"),
-];
 
 /// Role label of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +124,8 @@ impl Metrics {
         for (name, value) in &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
             gauges.set(name, &[], *value);
         }
+        let leads = self.role.load(Ordering::Relaxed) != Role::Follower as u8;
+        gauges.set("berth_leader", &[], f64::from(u8::from(leads)));
         gauges.set(
             "kueue_build_info",
             &[
@@ -372,11 +263,6 @@ fn encode_all<'a, M: EncodeMetric>(
     Ok(())
 }
 
-/// Name under which a metric is exposed.
-fn exposed(name: &'static str) -> &'static str {
-    DOUBLE.iter().find(|(_, internal)| *internal == name).map_or(name, |(public, _)| public)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,6 +281,7 @@ mod tests {
         gauges.set("berth_sweep_found", &[], 0.0);
         let text = metrics.encode(gauges);
         for line in [
+            "berth_leader 1.0\n",
             "berth_sweep_found_total 0\n",
             "kueue_admitted_workloads_total{cluster_queue=\"a\",priority_class=\"\",replica_role=\"leader\"} 3",
             "kueue_finished_workloads_total{cluster_queue=\"a\",replica_role=\"leader\"} 5",
@@ -415,13 +302,5 @@ mod tests {
         metrics.forget(&[("cluster_queue", "a")]);
         let text = metrics.encode(Gauges::default());
         assert!(!text.contains("cluster_queue=\"a\"") && text.contains("cluster_queue=\"b\""), "{text}");
-    }
-
-    #[test]
-    fn table_names_are_unique() {
-        let mut names: Vec<_> = TABLE.iter().map(|definition| definition.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), TABLE.len());
     }
 }

@@ -12,7 +12,7 @@ use crate::rate::Bucket;
 use crate::server::{self, Context, Fresh, Missing};
 use crate::watches::{self, Tap};
 use crate::{pool, writer::Writer};
-use berth_control::write::Term;
+use berth_control::write::{Kind, Term};
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Config;
@@ -92,6 +92,9 @@ pub async fn run<B: Brain>(
     let mut servers = serve(&options, &context).await?;
 
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
+    for kind in Kind::JOBS.into_iter().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
+        metrics.count("berth_writes_refused", &[("kind", kind.name())], 0);
+    }
     let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), Arc::clone(&metrics)));
     let (rpc, begun) = (clients.rpc.clone(), writer.begun());
     let events = EventSink::spawn(rpc, identity.clone(), event_bucket, begun, Arc::clone(&metrics));

@@ -228,6 +228,10 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             }
             continue;
         }
+        // From the start, so that an alert sees the first of them.
+        for name in ["berth_undecodable_objects", "berth_watch_errors"] {
+            context.metrics.count(name, &[("resource", &resource.plural)], 0);
+        }
         let mut follower = Follower {
             plural: &resource.plural,
             decode,

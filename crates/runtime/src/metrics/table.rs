@@ -1,0 +1,461 @@
+//! Every metric there is: name, shape, labels, meaning. docs/metrics.md is made of it.
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Counter,
+    Gauge,
+    /// Histogram with Kueue's buckets: 1, then 2.5 doubling, that many in all.
+    Waits(u16),
+    /// Histogram with the default buckets of the Prometheus clients.
+    Short,
+    /// Histogram for what takes far less than a millisecond.
+    Brief,
+}
+
+pub(super) struct Definition {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) shape: Shape,
+    /// Labels beside `replica_role`, which all of Kueue's but the build's have.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the page that documents them"))]
+    labels: &'static str,
+}
+
+const fn metric(name: &'static str, shape: Shape, labels: &'static str, help: &'static str) -> Definition {
+    Definition { name, help, shape, labels }
+}
+
+/// Every metric, in the order of exposition. Counters are named without `_total`, which the format adds.
+pub(super) const TABLE: &[Definition] = &[
+    metric(
+        "kueue_build_info",
+        Shape::Gauge,
+        "build_date compiler git_commit git_version go_version platform",
+        "Version of the running binary, always 1",
+    ),
+    metric("kueue_admission_attempts", Shape::Counter, "result", "Attempts to admit workloads, by result"),
+    metric(
+        "kueue_preemption_target_recomputations",
+        Shape::Counter,
+        "cluster_queue result",
+        "Repeated searches for victims, by result",
+    ),
+    metric(
+        "kueue_admission_cycle_preemption_skips",
+        Shape::Gauge,
+        "cluster_queue",
+        "Heads of the last cycles that lost against others with their victims",
+    ),
+    metric(
+        "kueue_admission_attempt_duration_seconds",
+        Shape::Short,
+        "result",
+        "Time of an attempt to admit, by result",
+    ),
+    metric(
+        "kueue_pending_workloads",
+        Shape::Gauge,
+        "cluster_queue status",
+        "Pending workloads of a ClusterQueue, active or inadmissible",
+    ),
+    metric(
+        "kueue_reserving_active_workloads",
+        Shape::Gauge,
+        "cluster_queue",
+        "Workloads that hold quota in a ClusterQueue",
+    ),
+    metric(
+        "kueue_admitted_active_workloads",
+        Shape::Gauge,
+        "cluster_queue",
+        "Admitted and unfinished workloads of a ClusterQueue",
+    ),
+    metric(
+        "kueue_finished_workloads",
+        Shape::Gauge,
+        "cluster_queue",
+        "Finished workloads that still exist, by ClusterQueue",
+    ),
+    metric(
+        "kueue_quota_reserved_workloads",
+        Shape::Counter,
+        "cluster_queue priority_class",
+        "Quota reservations, by ClusterQueue",
+    ),
+    metric("kueue_admitted_workloads", Shape::Counter, "cluster_queue priority_class", "Admissions, by ClusterQueue"),
+    metric(
+        "kueue_finished_workloads_count",
+        Shape::Counter,
+        "cluster_queue priority_class",
+        "Finished workloads, by ClusterQueue",
+    ),
+    metric(
+        "kueue_evicted_workloads",
+        Shape::Counter,
+        "cluster_queue reason underlying_cause priority_class",
+        "Evictions, by ClusterQueue and reason",
+    ),
+    metric(
+        "kueue_evicted_workloads_once",
+        Shape::Counter,
+        "cluster_queue reason underlying_cause priority_class",
+        "First evictions per workload, reason and cause",
+    ),
+    metric(
+        "kueue_preempted_workloads",
+        Shape::Counter,
+        "preempting_cluster_queue reason",
+        "Preemptions, by preempting ClusterQueue and reason",
+    ),
+    metric(
+        "kueue_quota_reserved_wait_time_seconds",
+        Shape::Waits(14),
+        "cluster_queue priority_class",
+        "Creation or requeue to reservation",
+    ),
+    metric(
+        "kueue_admission_wait_time_seconds",
+        Shape::Waits(16),
+        "cluster_queue priority_class",
+        "Creation or requeue to admission",
+    ),
+    metric(
+        "kueue_admission_checks_wait_time_seconds",
+        Shape::Waits(14),
+        "cluster_queue priority_class",
+        "Reservation to admission",
+    ),
+    metric(
+        "kueue_ready_wait_time_seconds",
+        Shape::Waits(14),
+        "cluster_queue priority_class",
+        "Creation or requeue to pods ready",
+    ),
+    metric(
+        "kueue_admitted_until_ready_wait_time_seconds",
+        Shape::Waits(14),
+        "cluster_queue priority_class",
+        "Admission to pods ready",
+    ),
+    metric(
+        "kueue_pods_ready_to_evicted_time_seconds",
+        Shape::Waits(14),
+        "cluster_queue reason underlying_cause",
+        "Pods ready to eviction",
+    ),
+    metric(
+        "kueue_workload_eviction_latency_seconds",
+        Shape::Waits(14),
+        "cluster_queue reason",
+        "Eviction to the release of its quota",
+    ),
+    metric(
+        "kueue_execution_time_seconds",
+        Shape::Waits(16),
+        "cluster_queue priority_class",
+        "Admitted time of finished workloads",
+    ),
+    metric(
+        "kueue_cluster_queue_status",
+        Shape::Gauge,
+        "cluster_queue status",
+        "1 for the status of a ClusterQueue, 0 for the others",
+    ),
+    metric(
+        "kueue_cluster_queue_resource_reservation",
+        Shape::Gauge,
+        "cohort cluster_queue flavor resource",
+        "Reserved amount per flavor and resource",
+    ),
+    metric(
+        "kueue_cluster_queue_resource_usage",
+        Shape::Gauge,
+        "cohort cluster_queue flavor resource",
+        "Admitted amount per flavor and resource",
+    ),
+    metric(
+        "kueue_cluster_queue_resource_pending",
+        Shape::Gauge,
+        "cluster_queue resource",
+        "Requests of pending workloads per resource",
+    ),
+    metric(
+        "kueue_cluster_queue_nominal_quota",
+        Shape::Gauge,
+        "cohort cluster_queue flavor resource",
+        "Nominal quota per flavor and resource",
+    ),
+    metric(
+        "kueue_cluster_queue_borrowing_limit",
+        Shape::Gauge,
+        "cohort cluster_queue flavor resource",
+        "Borrowing limit per flavor and resource",
+    ),
+    metric(
+        "kueue_cluster_queue_lending_limit",
+        Shape::Gauge,
+        "cohort cluster_queue flavor resource",
+        "Lending limit per flavor and resource",
+    ),
+    metric(
+        "kueue_cluster_queue_weighted_share",
+        Shape::Gauge,
+        "cluster_queue cohort",
+        "Weighted share of a ClusterQueue",
+    ),
+    metric("kueue_cohort_weighted_share", Shape::Gauge, "cohort", "Weighted share of a Cohort"),
+    metric(
+        "kueue_cohort_subtree_quota",
+        Shape::Gauge,
+        "cohort flavor resource",
+        "Nominal quota of a Cohort and all below it, per flavor and resource",
+    ),
+    metric(
+        "kueue_cohort_subtree_resource_reservations",
+        Shape::Gauge,
+        "cohort flavor resource",
+        "Reserved amount in a Cohort and all below it, per flavor and resource",
+    ),
+    metric(
+        "kueue_cohort_subtree_admitted_active_workloads",
+        Shape::Gauge,
+        "cohort",
+        "Admitted and unfinished workloads in a Cohort and all below it",
+    ),
+    metric(
+        "kueue_cohort_subtree_admitted_workloads",
+        Shape::Counter,
+        "cohort priority_class",
+        "Admissions in a Cohort and all below it",
+    ),
+    metric(
+        "kueue_cohort_info",
+        Shape::Gauge,
+        "cohort parent_cohort root_cohort",
+        "Always 1: the parent and the root of a Cohort",
+    ),
+    metric(
+        "kueue_cluster_queue_info",
+        Shape::Gauge,
+        "cluster_queue parent_cohort root_cohort",
+        "Always 1: the parent and the root of a ClusterQueue",
+    ),
+    metric(
+        "kueue_local_queue_pending_workloads",
+        Shape::Gauge,
+        "name namespace status",
+        "Pending workloads of a LocalQueue",
+    ),
+    metric(
+        "kueue_local_queue_reserving_active_workloads",
+        Shape::Gauge,
+        "name namespace",
+        "Workloads that hold quota, by LocalQueue",
+    ),
+    metric(
+        "kueue_local_queue_admitted_active_workloads",
+        Shape::Gauge,
+        "name namespace",
+        "Admitted workloads of a LocalQueue",
+    ),
+    metric(
+        "kueue_local_queue_finished_workloads",
+        Shape::Gauge,
+        "name namespace",
+        "Finished workloads of a LocalQueue that exist",
+    ),
+    metric(
+        "kueue_local_queue_quota_reserved_workloads",
+        Shape::Counter,
+        "name namespace priority_class",
+        "Quota reservations, by LocalQueue",
+    ),
+    metric(
+        "kueue_local_queue_admitted_workloads",
+        Shape::Counter,
+        "name namespace priority_class",
+        "Admissions, by LocalQueue",
+    ),
+    metric(
+        "kueue_local_queue_finished_workloads_count",
+        Shape::Counter,
+        "name namespace priority_class",
+        "Finished workloads, by LocalQueue",
+    ),
+    metric(
+        "kueue_local_queue_evicted_workloads",
+        Shape::Counter,
+        "name namespace reason underlying_cause priority_class",
+        "Evictions, by LocalQueue and reason",
+    ),
+    metric(
+        "kueue_local_queue_quota_reserved_wait_time_seconds",
+        Shape::Waits(14),
+        "name namespace priority_class",
+        "Creation or requeue to reservation",
+    ),
+    metric(
+        "kueue_local_queue_admission_wait_time_seconds",
+        Shape::Waits(14),
+        "name namespace priority_class",
+        "Creation or requeue to admission",
+    ),
+    metric(
+        "kueue_local_queue_admission_checks_wait_time_seconds",
+        Shape::Waits(14),
+        "name namespace priority_class",
+        "Reservation to admission",
+    ),
+    metric(
+        "kueue_local_queue_ready_wait_time_seconds",
+        Shape::Waits(14),
+        "name namespace priority_class",
+        "Creation or requeue to pods ready",
+    ),
+    metric(
+        "kueue_local_queue_admitted_until_ready_wait_time_seconds",
+        Shape::Waits(14),
+        "name namespace priority_class",
+        "Admission to pods ready",
+    ),
+    metric(
+        "kueue_local_queue_execution_time_seconds",
+        Shape::Waits(16),
+        "name namespace priority_class",
+        "Admitted time of finished workloads",
+    ),
+    metric(
+        "kueue_local_queue_status",
+        Shape::Gauge,
+        "name namespace active",
+        "1 for the value of a LocalQueue's Active condition",
+    ),
+    metric(
+        "kueue_local_queue_resource_reservation",
+        Shape::Gauge,
+        "name namespace flavor resource",
+        "Reserved amount per flavor and resource",
+    ),
+    metric(
+        "kueue_local_queue_resource_usage",
+        Shape::Gauge,
+        "name namespace flavor resource",
+        "Admitted amount per flavor and resource",
+    ),
+    metric(
+        "kueue_local_queue_admission_fair_sharing_usage",
+        Shape::Gauge,
+        "name namespace cluster_queue",
+        "Decayed usage of a LocalQueue, by which those of a ClusterQueue are ordered",
+    ),
+    metric(
+        "rest_client_requests",
+        Shape::Counter,
+        "code method resource verb",
+        "Requests to the API server, watches included",
+    ),
+    metric("berth_leader", Shape::Gauge, "", "1 on the replica that leads, 0 on the others"),
+    metric("berth_writes", Shape::Counter, "outcome purpose", "Writes by purpose and outcome"),
+    metric("berth_events_published", Shape::Counter, "", "Kubernetes events written"),
+    metric("berth_events_dropped", Shape::Counter, "cause", "Kubernetes events not written, by cause"),
+    metric("berth_tier_admissions", Shape::Counter, "cluster_queue tier", "Workloads admitted, by capacity tier"),
+    metric(
+        "berth_tier_wait_time_seconds",
+        Shape::Waits(16),
+        "cluster_queue tier",
+        "Creation or requeue to admission, by capacity tier",
+    ),
+    metric(
+        "berth_tier_departures",
+        Shape::Counter,
+        "cluster_queue tier reason",
+        "Workloads that left a capacity tier before they were done, by reason",
+    ),
+    metric(
+        "berth_tier_stock_out_seconds",
+        Shape::Waits(16),
+        "cluster_queue tier",
+        "Admission to the end of patience where capacity did not turn up",
+    ),
+    metric("berth_sweep_found", Shape::Counter, "", "Parked workloads that only the slow sweep woke; must stay 0"),
+    metric("berth_unacknowledged_admissions", Shape::Gauge, "", "Admissions decided and not yet written"),
+    metric("berth_writes_refused", Shape::Counter, "kind", "Writes that the API server refused for good"),
+    metric("berth_watch_errors", Shape::Counter, "resource", "Failures of watches, by resource"),
+    metric("berth_undecodable_objects", Shape::Counter, "resource", "Objects passed over because they do not decode"),
+    metric("berth_step_duration_seconds", Shape::Short, "", "Time control took for one step"),
+    metric(
+        "berth_webhook_duration_seconds",
+        Shape::Brief,
+        "endpoint outcome",
+        "Time from the bytes of a review to its answer",
+    ),
+    metric(
+        "berth_webhook_refused",
+        Shape::Counter,
+        "reason",
+        "Connections and requests that were turned away, by reason",
+    ),
+    metric("berth_webhook_certificate_expiry_timestamp_seconds", Shape::Gauge, "", "When the served certificate ends"),
+];
+
+/// Names under which control counts finished workloads and that the exposition already uses for a gauge: OpenMetrics
+/// allows a name only once, so the counter keeps Kueue's full name by being encoded as `..._total` itself.
+pub(super) const DOUBLE: [(&str, &str); 2] = [
+    ("kueue_finished_workloads", "kueue_finished_workloads_count"),
+    ("kueue_local_queue_finished_workloads", "kueue_local_queue_finished_workloads_count"),
+];
+
+/// Name under which a metric is exposed, as far as the format leaves it to us.
+pub(super) fn exposed(name: &'static str) -> &'static str {
+    DOUBLE.iter().find(|(_, internal)| *internal == name).map_or(name, |(public, _)| public)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = TABLE.iter().map(|definition| definition.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len());
+    }
+
+    /// The rows of docs/metrics.md.
+    fn rows() -> String {
+        let mut out = String::new();
+        for definition in TABLE {
+            let (kind, suffix) = match definition.shape {
+                Shape::Counter => ("counter", "_total"),
+                Shape::Gauge => ("gauge", ""),
+                Shape::Waits(_) | Shape::Short | Shape::Brief => ("histogram", ""),
+            };
+            let name = exposed(definition.name);
+            let mut labels: Vec<&str> = definition.labels.split_whitespace().collect();
+            if name.starts_with("kueue_") && name != "kueue_build_info" {
+                labels.push("replica_role");
+            }
+            let labels = labels.join(", ");
+            writeln!(out, "| `{name}{suffix}` | {kind} | {labels} | {} |", definition.help).unwrap();
+        }
+        out
+    }
+
+    #[test]
+    fn the_page_says_the_same() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let page = std::fs::read_to_string(&path).unwrap();
+        let (begin, end) = ("|---|---|---|---|\n", "\n<!-- end of the table -->");
+        let (before, rest) = page.split_once(begin).unwrap();
+        let (_, after) = rest.split_once(end).unwrap();
+        let wanted = format!("{before}{begin}{}{end}{after}", rows());
+        if std::env::var("UPDATE").is_ok() {
+            std::fs::write(&path, &wanted).unwrap();
+        }
+        assert!(page == wanted || std::env::var("UPDATE").is_ok(), "run the tests of berth-runtime with UPDATE=1");
+    }
+}
