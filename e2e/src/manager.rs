@@ -1,5 +1,6 @@
 //! Runs Berth as it ships: the real binary, with a service account that has exactly the chart's rights.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,28 +85,36 @@ struct Invocation {
 /// When the API server refuses or the chart's files cannot be read.
 pub async fn install(client: &Client) -> Result<()> {
     create_namespace(client, NAMESPACE, &[]).await?;
-    let rules = |file: &str| -> Result<Value> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE}});
+    kinds::apply(client, &account).await?;
+    for (file, kind) in [("rules.yaml", "ClusterRole"), ("namespace-rules.yaml", "Role")] {
         let path = repository().join("charts/berth/files").join(file);
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
-    };
+        let concerns: BTreeMap<String, Value> =
+            serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))?;
+        for (concern, rules) in concerns {
+            grant(client, kind, &concern, &rules).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A role for one concern, and its binding to the manager.
+async fn grant(client: &Client, kind: &str, concern: &str, rules: &Value) -> Result<()> {
     let rbac = "rbac.authorization.k8s.io";
-    let subject = json!([{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": NAMESPACE}]);
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE}}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole",
-            "metadata": {"name": "berth-manager-role"}, "rules": rules("rules.yaml")?}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding",
-            "metadata": {"name": "berth-manager-rolebinding"}, "subjects": subject,
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "berth-manager-role"}}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role",
-            "metadata": {"name": "berth-leader-election-role", "namespace": NAMESPACE}, "rules": rules("namespace-rules.yaml")?}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": "berth-leader-election-rolebinding", "namespace": NAMESPACE}, "subjects": subject,
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "berth-leader-election-role"}}),
+    let role = format!("berth-{concern}-role");
+    let mut objects = [
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": kind, "metadata": {"name": role}, "rules": rules}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": format!("{kind}Binding"),
+            "metadata": {"name": format!("berth-{concern}-rolebinding")},
+            "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": NAMESPACE}],
+            "roleRef": {"apiGroup": rbac, "kind": kind, "name": role}}),
     ];
-    for object in &objects {
+    for object in &mut objects {
+        if kind == "Role" {
+            object["metadata"]["namespace"] = json!(NAMESPACE);
+        }
         kinds::apply(client, object).await?;
     }
     Ok(())
@@ -324,6 +333,11 @@ impl Manager {
         self.process.log()
     }
 
+    /// Port of its metrics endpoint.
+    pub fn metrics_port(&self) -> u16 {
+        self.metrics_port
+    }
+
     /// Answer of its metrics endpoint.
     ///
     /// # Errors
@@ -399,7 +413,7 @@ pub async fn wait_for_leader(client: &Client) -> Result<String> {
 }
 
 /// GET on loopback; status and body.
-async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
+pub(crate) async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     let ask = async {
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");

@@ -11,3 +11,18 @@ app.kubernetes.io/name: berth
 app.kubernetes.io/instance: {{ .Release.Name }}
 control-plane: controller-manager
 {{- end }}
+
+{{- /* The namespace of the leader's lease; empty means our own. */}}
+{{- define "berth.leaseNamespace" -}}
+{{ .Values.leaderElection.namespace | default .Release.Namespace }}
+{{- end }}
+
+{{- /* Rendered when the lease's namespace has to be made: it is not ours and nobody else's release or hand has made it. */}}
+{{- define "berth.makesLeaseNamespace" -}}
+{{- $name := include "berth.leaseNamespace" . }}
+{{- if ne $name .Release.Namespace }}
+{{- $there := lookup "v1" "Namespace" "" $name }}
+{{- $by := dig "metadata" "annotations" "meta.helm.sh/release-name" "" ($there | default dict) }}
+{{- if or (not $there) (eq $by .Release.Name) }}yes{{ end }}
+{{- end }}
+{{- end }}

@@ -51,6 +51,10 @@ pub(crate) struct Given {
     pub(crate) home: String,
     /// `--leader-elect`.
     pub(crate) leader_elect: Option<bool>,
+    /// `--leader-elect-resource-namespace`.
+    pub(crate) lease_namespace: Option<String>,
+    /// `--leader-elect-resource-name`.
+    pub(crate) lease_name: Option<String>,
     /// `--feature-gates`.
     pub(crate) feature_gates: Option<BTreeMap<String, bool>>,
 }
@@ -135,7 +139,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let endpoint = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
     Ok(Loaded {
         settings,
-        election: election(&file.leader_election, given.leader_elect, &namespace)?,
+        election: election(&file.leader_election, given, &namespace)?,
         metrics_address: endpoint(&file.metrics.bind_address, ":8443"),
         health_address: endpoint(&file.health.health_probe_bind_address, ":8081"),
         readiness_path: endpoint(&file.health.readiness_endpoint_name, "readyz"),
@@ -389,14 +393,14 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
     }))
 }
 
-fn election(block: &LeaderElection, flag: Option<bool>, namespace: &str) -> Result<Option<Election>, String> {
+fn election(block: &LeaderElection, given: &Given, namespace: &str) -> Result<Option<Election>, String> {
     if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
         return Err(format!("leaderElection.resourceLock is `{lock}`; allowed is leases"));
     }
     let lease = block.lease_duration.unwrap_or(GoDuration::seconds(15));
     let renew = block.renew_deadline.unwrap_or(GoDuration::seconds(10));
     let retry = block.retry_period.unwrap_or(GoDuration::seconds(2));
-    if !flag.or(block.leader_elect).unwrap_or(true) {
+    if !given.leader_elect.or(block.leader_elect).unwrap_or(true) {
         return Ok(None);
     }
     if lease <= renew {
@@ -408,12 +412,13 @@ fn election(block: &LeaderElection, flag: Option<bool>, namespace: &str) -> Resu
             "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s".to_owned()
         );
     }
-    let named = |given: &Option<String>, default: &str| {
-        given.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned())
+    let named = |flag: &Option<String>, file: &Option<String>, default: &str| {
+        let given = flag.as_ref().or(file.as_ref()).filter(|name| !name.is_empty());
+        given.map_or_else(|| default.to_owned(), Clone::clone)
     };
     Ok(Some(Election {
-        namespace: named(&block.resource_namespace, namespace),
-        name: named(&block.resource_name, "c1f6bfd2.kueue.x-k8s.io"),
+        namespace: named(&given.lease_namespace, &block.resource_namespace, namespace),
+        name: named(&given.lease_name, &block.resource_name, "c1f6bfd2.kueue.x-k8s.io"),
         lease_duration: lease.length(),
         renew_deadline: renew.length(),
         retry_period: retry.length(),

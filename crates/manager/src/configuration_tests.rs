@@ -228,4 +228,9 @@ fn gates_and_flags() {
     let alone = Given { leader_elect: Some(false), namespace: Some("flag".into()), ..given() };
     let loaded = load(&format!("{V2}namespace: file\n"), &alone).unwrap();
     assert_eq!((loaded.election, loaded.namespace.as_str()), (None, "flag"));
+    let lease = Given { lease_namespace: Some("kueue-system".into()), lease_name: Some("mine".into()), ..given() };
+    let text =
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nleaderElection: {resourceName: other}\n";
+    let election = load(text, &lease).unwrap().election.unwrap();
+    assert_eq!((election.namespace.as_str(), election.name.as_str()), ("kueue-system", "mine"));
 }

@@ -134,7 +134,7 @@ fn placed(mut object: Value) -> Value {
 }
 
 fn answer(objects: &[Value], config: &str, now: Timestamp, output: Output) -> anyhow::Result<String> {
-    let given = Given { namespace: None, home: "kueue-system".to_owned(), leader_elect: None, feature_gates: None };
+    let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
     let loaded = configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
     // No write is ever under way here.

@@ -45,6 +45,12 @@ pub(crate) struct ManagerFlags {
     /// Take part in leader election [default: the file's, else true]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) leader_elect: Option<bool>,
+    /// Namespace of the lease [default: the file's, else the manager's]
+    #[arg(long)]
+    pub(crate) leader_elect_resource_namespace: Option<String>,
+    /// Name of the lease [default: the file's, else c1f6bfd2.kueue.x-k8s.io, which is Kueue's]
+    #[arg(long)]
+    pub(crate) leader_elect_resource_name: Option<String>,
     /// Feature gates, as A=true,B=false
     #[arg(long)]
     pub(crate) feature_gates: Option<String>,

@@ -106,6 +106,8 @@ fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| "kueue-system".to_owned()),
         leader_elect: flags.leader_elect,
+        lease_namespace: flags.leader_elect_resource_namespace.clone(),
+        lease_name: flags.leader_elect_resource_name.clone(),
         feature_gates: gates.map_err(|error| anyhow!("--feature-gates: {error}"))?,
     };
     configuration::load(&text, &given).map_err(|error| match &flags.config {

@@ -27,6 +27,7 @@ pub mod raw;
 mod rescue;
 pub mod run;
 pub mod server;
+mod stored;
 pub mod watches;
 pub mod writer;
 

@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::rate::Bucket;
 use crate::server::{self, Context, Fresh, Missing};
 use crate::watches::{self, Tap};
-use crate::{pool, writer::Writer};
+use crate::{pool, stored, writer::Writer};
 use berth_control::write::{Kind, Term};
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -32,6 +32,9 @@ pub enum Error {
     /// A server could not listen.
     #[error("{0}")]
     Listen(String),
+    /// Objects are stored in a version that we do not begin with.
+    #[error("{0}")]
+    Stored(String),
     /// A part ended that must not end; the log says why.
     #[error("{0} ended unexpectedly")]
     Ended(&'static str),
@@ -90,6 +93,14 @@ pub async fn run<B: Brain>(
         last: Arc::default(),
     };
     let mut servers = serve(&options, &context).await?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    let refusals = tokio::select! {
+        () = &mut shutdown => return Ok(()),
+        refusals = stored::refusals(&clients.rpc) => refusals,
+    };
+    if !refusals.is_empty() {
+        return Err(Error::Stored(refusals.join("; ")));
+    }
 
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
     for kind in Kind::JOBS.into_iter().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
@@ -131,7 +142,7 @@ pub async fn run<B: Brain>(
 
     let mut ended = None;
     tokio::select! {
-        () = shutdown => tracing::info!("shutting down"),
+        () = &mut shutdown => tracing::info!("shutting down"),
         _ = &mut core => ended = Some("the control loop"),
         _ = watching.join_next() => ended = Some("a watch"),
         Some(_) = servers.join_next() => ended = Some("a server"),

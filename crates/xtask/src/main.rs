@@ -86,7 +86,23 @@ fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
         }
         stale.push((name, wanted));
     }
+    let (name, wanted) = ("Kustomization".to_owned(), kustomization());
+    if !std::fs::read_to_string(folder.join(&name)).is_ok_and(|found| found == wanted) {
+        stale.push((name, wanted));
+    }
     Ok(stale)
+}
+
+/// Lists the files for `kubectl apply -k`. Without an extension, so that `kubectl apply -f` and the chart pass it over.
+fn kustomization() -> String {
+    let mut names: Vec<String> =
+        kinds::ALL.iter().map(|kind| format!("- {}.{}.yaml\n", kind.plural, kind.group)).collect();
+    names.sort_unstable();
+    format!(
+        "# Generated from crates/api by `cargo run -p berth-xtask -- crdgen`; do not edit.\n\
+         apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{}",
+        names.concat()
+    )
 }
 
 #[cfg(test)]

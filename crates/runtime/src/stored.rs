@@ -1,0 +1,92 @@
+//! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not begin:
+//! each read of such an object needs its conversion, and a CRD that drops the version one day would be refused.
+
+use kube::api::DynamicObject;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, Error};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Plural names of Kueue's kinds.
+const KINDS: [&str; 11] = [
+    "admissionchecks",
+    "clusterqueues",
+    "cohorts",
+    "localqueues",
+    "multikueueclusters",
+    "multikueueconfigs",
+    "provisioningrequestconfigs",
+    "resourceflavors",
+    "topologies",
+    "workloadpriorityclasses",
+    "workloads",
+];
+/// The version that goes away.
+const OLD: &str = "v1beta1";
+/// Pause before asking again when nobody answered.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Asks about every kind, as long as it takes; one sentence per kind that forbids to begin.
+pub(crate) async fn refusals(client: &Client) -> Vec<String> {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let definitions: Api<DynamicObject> =
+        Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions"));
+    let mut found = Vec::new();
+    for kind in KINDS {
+        let name = format!("{kind}.kueue.x-k8s.io");
+        found.extend(ask(&definitions, &name).await.and_then(|definition| refusal(&name, &definition)));
+    }
+    found
+}
+
+/// The definition; `None` when there is none, or it is not ours to read.
+async fn ask(definitions: &Api<DynamicObject>, name: &str) -> Option<Value> {
+    loop {
+        match definitions.get_opt(name).await {
+            Ok(found) => return found.map(|definition| definition.data),
+            Err(Error::Api(status)) if matches!(status.code, 401 | 403) => {
+                tracing::warn!(name, message = status.message, "cannot see in which versions objects are stored");
+                return None;
+            }
+            Err(error) => tracing::warn!(name, %error, "asking in which versions objects are stored"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// What a definition says against beginning.
+fn refusal(name: &str, definition: &Value) -> Option<String> {
+    let stored: Vec<&str> =
+        definition.pointer("/status/storedVersions")?.as_array()?.iter().filter_map(Value::as_str).collect();
+    stored.contains(&OLD).then(|| {
+        format!(
+            "CustomResourceDefinition {name}: status.storedVersions is [{}]; allowed is v1beta2 alone. Store every object anew \
+             (kubectl get {name} -A -o json | kubectl replace -f -), then kubectl patch crd {name} --subresource=status \
+             --type=merge -p '{{\"status\":{{\"storedVersions\":[\"v1beta2\"]}}}}', and start Berth again",
+            stored.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_the_old_version_is_refused() {
+        let said =
+            |versions: Value| refusal("workloads.kueue.x-k8s.io", &json!({"status": {"storedVersions": versions}}));
+        assert_eq!(said(json!(["v1beta2"])), None);
+        assert_eq!(said(json!([])), None);
+        assert_eq!(refusal("a", &json!({})), None);
+        for versions in [json!(["v1beta1"]), json!(["v1beta1", "v1beta2"])] {
+            let message = said(versions).unwrap();
+            for part in
+                ["CustomResourceDefinition workloads.kueue.x-k8s.io", "storedVersions is [v1beta1", "kubectl patch crd"]
+            {
+                assert!(message.contains(part), "{message}");
+            }
+        }
+    }
+}
