@@ -78,6 +78,8 @@ night: test ## What is wide and slow
 	BERTH_FUZZ=1000000 $(CARGO) test --locked -p berth-control --test fuzz -- --nocapture
 	$(call say,50000 malformed reviews and TLS byte streams)
 	BERTH_FLOOD=50000 $(CARGO) test --locked -p berth-e2e --test webhook load_and_floods -- --nocapture
+	$(call say,the chart under Helm 3)
+	BERTH_HELM=3 $(CARGO) test --locked -p berth-e2e --test helm -- --nocapture
 	$(call say,end-to-end tests again, five times)
 	for i in 1 2 3 4 5; do $(CARGO) test --locked -p berth-e2e --tests || exit 1; done
 

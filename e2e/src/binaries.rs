@@ -78,6 +78,8 @@ struct Module {
     /// For messages.
     what: &'static str,
     ldflags: String,
+    /// Build tags, separated by commas.
+    tags: &'static str,
     programs: &'static [&'static str],
 }
 
@@ -91,6 +93,7 @@ fn control_plane() -> Module {
         ldflags: format!(
             "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
         ),
+        tags: "",
         programs: &["server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"],
     }
 }
@@ -101,8 +104,36 @@ fn jobset_controller() -> Module {
         name: "jobset",
         what: "the controller of JobSets, about 2 minutes on 2 cores",
         ldflags: "-s -w".to_owned(),
+        tags: "",
         programs: &["jobset"],
     }
+}
+
+fn helm_4() -> Module {
+    Module {
+        path: "e2e/helm",
+        name: "helm",
+        what: "Helm 4, about 2 minutes on 2 cores",
+        ldflags: "-s -w".to_owned(),
+        tags: "",
+        programs: &["helm"],
+    }
+}
+
+fn prometheus_tools() -> Module {
+    Module {
+        path: "e2e/prometheus",
+        name: "prometheus",
+        what: "Prometheus and promtool, about 5 minutes on 2 cores",
+        ldflags: "-s -w".to_owned(),
+        // Targets are static: no cloud has to be found.
+        tags: "netgo,remove_all_sd",
+        programs: &["prometheus", "promtool"],
+    }
+}
+
+fn helm_3() -> Module {
+    Module { path: "e2e/helm3", name: "helm3", what: "Helm 3, about 2 minutes on 2 cores", ..helm_4() }
 }
 
 impl Module {
@@ -119,6 +150,7 @@ impl Module {
             hash.update([0]);
         }
         hash.update(&self.ldflags);
+        hash.update(self.tags);
         let digest = hash.finalize();
         let key: String = digest.iter().take(6).map(|b| format!("{b:02x}")).collect();
         Ok(cache_folder()?.join(format!("{}-{key}", self.name)))
@@ -158,7 +190,7 @@ impl Module {
         let log_path = cache.join(format!("{name}-build.log"));
         let log = File::create(&log_path)?;
         let mut child = Command::new("go")
-            .args(["build", "-trimpath", "-ldflags", &self.ldflags, "-o"])
+            .args(["build", "-trimpath", "-tags", self.tags, "-ldflags", &self.ldflags, "-o"])
             .arg(format!("{}/", staging.display()))
             .arg("tool")
             .current_dir(self.sources())
@@ -212,6 +244,30 @@ pub fn ensure() -> Result<Binaries> {
 /// As [`ensure`].
 pub fn jobset() -> Result<PathBuf> {
     Ok(jobset_controller().ensure()?.join("jobset"))
+}
+
+/// Helm 4, built as the control plane is.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn helm() -> Result<PathBuf> {
+    Ok(helm_4().ensure()?.join("helm"))
+}
+
+/// The folder with prometheus and promtool, built as the control plane is.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn prometheus() -> Result<PathBuf> {
+    prometheus_tools().ensure()
+}
+
+/// Helm 3, built as the control plane is.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn helm3() -> Result<PathBuf> {
+    Ok(helm_3().ensure()?.join("helm"))
 }
 
 /// The folder of the controller's module, which has the CRD.

@@ -55,6 +55,10 @@ pub const TRAINING_JOB: Kind = kind(BERTH, "TrainingJob", "trainingjobs", true);
 pub const POD: Kind = kind("v1", "Pod", "pods", true);
 /// Node.
 pub const NODE: Kind = kind("v1", "Node", "nodes", false);
+/// Deployment.
+pub const DEPLOYMENT: Kind = kind("apps/v1", "Deployment", "deployments", true);
+/// Namespace.
+pub const NAMESPACE: Kind = kind("v1", "Namespace", "namespaces", false);
 /// CustomResourceDefinition.
 pub const CRD: Kind = kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
 
@@ -79,7 +83,6 @@ const KINDS: &[Kind] = &[
     crate::webhooks::MUTATING,
     crate::webhooks::VALIDATING,
     crate::webhooks::SECRET,
-    kind("v1", "Namespace", "namespaces", false),
     kind("v1", "ServiceAccount", "serviceaccounts", true),
     kind("v1", "LimitRange", "limitranges", true),
     kind("v1", "ConfigMap", "configmaps", true),
@@ -87,6 +90,8 @@ const KINDS: &[Kind] = &[
     kind("batch/v1", "CronJob", "cronjobs", true),
     kind("coordination.k8s.io/v1", "Lease", "leases", true),
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false),
+    DEPLOYMENT,
+    NAMESPACE,
     kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
     kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),
     kind("rbac.authorization.k8s.io/v1", "Role", "roles", true),

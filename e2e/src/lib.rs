@@ -14,6 +14,7 @@ pub mod bench;
 pub mod binaries;
 pub mod certificates;
 pub mod control_plane;
+pub mod helm;
 pub mod invariants;
 pub mod jobset;
 pub mod kinds;

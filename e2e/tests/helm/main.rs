@@ -1,0 +1,6 @@
+//! The chart under the real Helm: what its values do, that the plain manifests say the same, and the life of a release on a real
+//! control plane. Helm 4; `BERTH_HELM=3` takes Helm 3.
+
+mod manifests;
+mod release;
+mod render;

@@ -1,0 +1,231 @@
+//! The life of a release: installed, upgraded while Berth writes into the same objects, rolled back, uninstalled, and installed on
+//! what was left. No kubelet runs the pods; the manager that does the work is the real binary with the installed account's token.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
+use berth_e2e::helm::{Helm, NAMESPACE, chart};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, CRD, DEPLOYMENT, JOB, LOCAL_QUEUE, WORKLOAD, condition, items, text};
+use berth_e2e::manager::{self, Manager, ManagerOptions};
+use berth_e2e::manifest::{self, Job, group, quota};
+use berth_e2e::nodes::{self, Pool, Tier};
+use berth_e2e::wait::{self, STEP, Seen};
+use berth_e2e::webhooks::{self, MUTATING};
+use kube::Client;
+use serde_json::{Value, json};
+
+/// Where the jobs are.
+const TEAM: &str = "team";
+/// The configuration that Berth writes into.
+const CONFIGURATION: &str = webhooks::NAMES[0];
+
+struct World {
+    plane: ControlPlane,
+    client: Client,
+    helm: Helm,
+}
+
+impl World {
+    async fn helm(&self, command: &str, more: &[&str]) -> Result<String> {
+        let chart = chart().display().to_string();
+        let mut args = vec![command, "berth", &*chart, "--namespace", NAMESPACE, "--wait", "--timeout=60s"];
+        args.extend(more);
+        self.helm.ok(&args).await
+    }
+
+    /// The manager as the Deployment would start it, but for its addresses.
+    async fn manager(&self, webhooks: Option<u16>) -> Result<Manager> {
+        let deployment = self.deployment().await?;
+        let given = items(&deployment, "/spec/template/spec/containers/0/args");
+        let args =
+            given.iter().filter_map(Value::as_str).filter(|arg| arg.starts_with("--leader-elect")).map(str::to_owned);
+        let args: Vec<String> = args.collect();
+        ensure!(args.len() == 2, "the Deployment names the lease: {given:?}");
+        Manager::start(&self.plane, ManagerOptions { webhooks, args, ..ManagerOptions::default() }).await
+    }
+
+    async fn deployment(&self) -> Result<Value> {
+        let found = DEPLOYMENT.get(&self.client, NAMESPACE, "berth-controller-manager").await?;
+        found.context("no Deployment")
+    }
+
+    async fn mutating(&self) -> Result<Option<Value>> {
+        MUTATING.get(&self.client, "", CONFIGURATION).await
+    }
+
+    async fn serves_v1beta1(&self) -> Result<bool> {
+        let definition = CRD.get(&self.client, "", "workloads.kueue.x-k8s.io").await?.context("no CRD")?;
+        Ok(items(&definition, "/spec/versions")
+            .iter()
+            .any(|v| text(v, "/name") == "v1beta1" && v["served"] == json!(true)))
+    }
+
+    /// Namespaces that the webhook for jobs without a queue is asked about.
+    async fn opted_in(&self) -> Result<Vec<Value>> {
+        let configuration = self.mutating().await?.context("no webhooks")?;
+        let webhook = items(&configuration, "/webhooks").iter().find(|w| text(w, "/name") == "mjob-opted-in.berth.dev");
+        let selector = webhook.context("no webhook for jobs without a queue")?;
+        Ok(items(selector, "/namespaceSelector/matchExpressions/0/values").to_vec())
+    }
+}
+
+async fn installed(world: &World) -> Result<()> {
+    let pods = r#"{"e2e.berth.dev/outcome": "never"}"#;
+    world.helm("install", &["--create-namespace", "--set-json", &format!("podAnnotations={pods}")]).await?;
+    let deployment = world.deployment().await?;
+    ensure!(deployment["status"]["readyReplicas"] == json!(2), "{}", deployment["status"]);
+    for file in std::fs::read_dir(berth_e2e::binaries::repository().join("crds"))? {
+        let name = file?.file_name().into_string().ok().and_then(|n| n.strip_suffix(".yaml").map(str::to_owned));
+        let Some(name) = name else { continue };
+        let definition = CRD.get(&world.client, "", &name).await?.with_context(|| format!("no CRD {name}"))?;
+        ensure!(condition(&definition, "Established") == "True", "{name}");
+    }
+    for (kind, namespace, name) in [
+        ("poddisruptionbudget", NAMESPACE, "berth-controller-manager"),
+        ("networkpolicy", NAMESPACE, "berth-controller-manager"),
+        ("flowschema", "", "berth-controller-manager"),
+        ("flowschema", "", "berth-leader-election"),
+        ("prioritylevelconfiguration", "", "berth-controller-manager"),
+        ("clusterrole", "", "kueue-batch-admin-role"),
+        ("clusterrole", "", "kueue-batch-user-role"),
+        ("role", "kueue-system", "berth-leader-election-role"),
+    ] {
+        world.plane.kubectl(&["get", kind, name, "--namespace", namespace]).await?;
+    }
+    let dangling = r#"jsonpath={.status.conditions[?(@.type=="Dangling")].status}"#;
+    for name in ["berth-controller-manager", "berth-leader-election"] {
+        wait::until(STEP, "the flow schema has its priority level", || async {
+            let said = world.plane.kubectl(&["get", "flowschema", name, "-o", dangling]).await?;
+            Ok(Seen::when(said.trim() == "False", || format!("{name}: Dangling {said:?}")))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Berth has put an authority and namespaces into its webhooks; an upgrade contests neither, and takes neither away.
+async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
+    create_namespace(&world.client, TEAM, &[]).await?;
+    kinds::apply(&world.client, &manifest::local_queue(TEAM, "default", "cq")).await?;
+    let mut manager = world.manager(Some(webhooks::port()?)).await?;
+    wait::until(STEP, "Berth opts the namespace in", || async {
+        let namespaces = world.opted_in().await?;
+        Ok(Seen::when(namespaces == [json!(TEAM)], || format!("{namespaces:?}")))
+    })
+    .await?;
+    let lease = kinds::Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
+    let held = lease.get(&world.client, "kueue-system", "c1f6bfd2.kueue.x-k8s.io").await?;
+    ensure!(held.is_some_and(|l| !text(&l, "/spec/holderIdentity").is_empty()), "it leads by Kueue's lease");
+    world.helm("upgrade", &["--reuse-values", "--set", "replicas=3"]).await?;
+    ensure!(world.deployment().await?["spec"]["replicas"] == json!(3), "upgraded");
+    ensure!(world.opted_in().await? == [json!(TEAM)], "the upgrade took the namespaces away");
+    let configuration = world.mutating().await?.context("no webhooks")?;
+    for webhook in items(&configuration, "/webhooks") {
+        ensure!(!text(webhook, "/clientConfig/caBundle").is_empty(), "no authority in {}", text(webhook, "/name"));
+    }
+    manager.terminate(Duration::from_secs(10));
+    Ok(())
+}
+
+/// Without webhooks, which no kubelet serves here: a job runs under the rights of the release.
+async fn runs_a_job(world: &World) -> Result<()> {
+    world.helm("upgrade", &["--reuse-values", "--set", "webhook.enabled=false"]).await?;
+    ensure!(world.mutating().await?.is_none(), "the webhooks are gone");
+    ensure!(!world.serves_v1beta1().await?, "nobody converts, and v1beta1 is served");
+    let manager = world.manager(None).await?;
+    kinds::apply(&world.client, &manifest::flavor("flavor", &[])).await?;
+    let groups = [group(&[("flavor", &[quota("cpu", "2")])])];
+    kinds::apply(&world.client, &manifest::cluster_queue("cq", &groups, &json!({}))).await?;
+    kinds::apply(&world.client, &Job::new(TEAM, "job", "default").manifest()).await?;
+    let limit = STEP * 2;
+    wait::until(limit, "the job is done", || async {
+        let job = JOB.get(&world.client, TEAM, "job").await?.context("no job")?;
+        Ok(Seen::when(condition(&job, "Complete") == "True", || format!("{}; {}", job["status"], manager.log_tail(3))))
+    })
+    .await?;
+    let workloads = WORKLOAD.list(&world.client, TEAM).await?;
+    ensure!(workloads.len() == 1, "{} workloads", workloads.len());
+    let log = std::fs::read_to_string(manager.log())?;
+    ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
+    Ok(())
+}
+
+async fn rolled_back(world: &World) -> Result<()> {
+    world.helm.ok(&["rollback", "berth", "1", "--namespace", NAMESPACE, "--wait", "--timeout=60s"]).await?;
+    ensure!(world.deployment().await?["spec"]["replicas"] == json!(2), "as it was");
+    ensure!(world.mutating().await?.is_some(), "the webhooks are back");
+    ensure!(world.serves_v1beta1().await?, "v1beta1 is served again");
+    Ok(())
+}
+
+async fn uninstalled(world: &World) -> Result<()> {
+    world.helm.ok(&["uninstall", "berth", "--namespace", NAMESPACE, "--wait", "--timeout=60s"]).await?;
+    ensure!(DEPLOYMENT.get(&world.client, NAMESPACE, "berth-controller-manager").await?.is_none(), "uninstalled");
+    ensure!(world.mutating().await?.is_none(), "the webhooks are gone");
+    ensure!(CLUSTER_QUEUE.get(&world.client, "", "cq").await?.is_some(), "queues survive");
+    ensure!(LOCAL_QUEUE.get(&world.client, TEAM, "default").await?.is_some(), "queues survive");
+    ensure!(WORKLOAD.list(&world.client, TEAM).await?.len() == 1, "workloads survive");
+    ensure!(JOB.get(&world.client, TEAM, "job").await?.is_some(), "jobs survive");
+    ensure!(kinds::NAMESPACE.get(&world.client, "", "kueue-system").await?.is_some(), "the lease's namespace stays");
+    Ok(())
+}
+
+/// What an older Kueue left is told, by the chart before anything is changed and by the binary before it leads.
+async fn older_storage_is_refused(world: &World) -> Result<()> {
+    let name = "cohorts.kueue.x-k8s.io";
+    let stored = |versions: Value| {
+        let patch = json!({"status": {"storedVersions": versions}}).to_string();
+        async move {
+            let args = ["patch", "crd", name, "--subresource=status", "--type=merge", "-p", &patch];
+            world.plane.kubectl(&args).await.map(drop)
+        }
+    };
+    stored(json!(["v1beta1", "v1beta2"])).await?;
+    let chart = chart().display().to_string();
+    let said = world.helm.run(&["install", "berth", &chart, "--namespace", NAMESPACE]).await?;
+    for part in [name, r#"status.storedVersions is ["v1beta1","v1beta2"]"#, "kubectl patch crd", "v1beta2 alone"] {
+        ensure!(!said.ok && said.err.contains(part), "the chart does not say {part:?}: {}", said.err);
+    }
+    let path = world.plane.kubeconfig().to_path_buf();
+    let options = ManagerOptions { name: "refusing".to_owned(), ..ManagerOptions::default() };
+    let mut manager = Manager::launch(world.plane.folder(), &path, options).await?;
+    wait::until(STEP, "the manager ends", || {
+        let ended = manager.ended();
+        async move { Ok(Seen::when(ended.is_some_and(|code| code != 0), || format!("{ended:?}"))) }
+    })
+    .await?;
+    let log = manager.log_tail(3);
+    ensure!(log.contains(name) && log.contains("kubectl patch crd"), "the manager does not say why: {log}");
+    // The way out that both name.
+    stored(json!(["v1beta2"])).await
+}
+
+async fn story(world: &World) -> Result<()> {
+    installed(world).await.context("install")?;
+    upgraded_beside_a_running_berth(world).await.context("upgrade")?;
+    runs_a_job(world).await.context("a job")?;
+    rolled_back(world).await.context("rollback")?;
+    uninstalled(world).await.context("uninstall")?;
+    older_storage_is_refused(world).await.context("v1beta1 in storage")?;
+    // On what was left: the CRDs are taken over again.
+    world.helm("install", &[]).await.context("install again")?;
+    ensure!(CLUSTER_QUEUE.get(&world.client, "", "cq").await?.is_some(), "queues survive");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_lives() -> Result<()> {
+    let plane = ControlPlane::start(Options { name: "helm".to_owned(), ..Options::default() }).await?;
+    let client = plane.client();
+    let _ = manager::binary()?;
+    nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand)]).await?;
+    let helm = Helm::new(Some(&plane)).await?;
+    let world = World { plane, client, helm };
+    let outcome = story(&world).await;
+    if outcome.is_err() {
+        world.plane.keep_files();
+    }
+    world.plane.stop().await;
+    outcome
+}

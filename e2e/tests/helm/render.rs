@@ -1,0 +1,109 @@
+//! What the chart makes of its values, case by case, and that it is without blame for Helm's own lint.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
+use berth_e2e::helm::{Helm, KUBERNETES, chart};
+use berth_e2e::kinds::text;
+use futures::{StreamExt, TryStreamExt};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Case {
+    name: String,
+    values: Value,
+    has: Vec<String>,
+    lacks: Vec<String>,
+    says: BTreeMap<String, BTreeMap<String, Value>>,
+    refused: Vec<String>,
+}
+
+/// Whether Helm's message has all of it; Helm 3 writes paths with dots.
+fn names(message: &str, parts: &[String]) -> bool {
+    let dotted = |part: &str| part.trim_start_matches('/').replace('/', ".");
+    parts.iter().all(|part| message.contains(part.as_str()) || message.contains(&dotted(part)))
+}
+
+fn holds(case: &Case, objects: &[Value]) -> Result<()> {
+    let find =
+        |key: &str| objects.iter().find(|o| format!("{}/{}", text(o, "/kind"), text(o, "/metadata/name")) == key);
+    for key in &case.has {
+        ensure!(find(key).is_some(), "no {key}");
+    }
+    for key in &case.lacks {
+        ensure!(find(key).is_none(), "{key} is there");
+    }
+    for (key, fields) in &case.says {
+        let object = find(key).with_context(|| format!("no {key}"))?;
+        for (pointer, wanted) in fields {
+            let found = object.pointer(pointer).unwrap_or(&Value::Null);
+            ensure!(found == wanted, "{key} {pointer} is {found}, not {wanted}");
+        }
+    }
+    Ok(())
+}
+
+async fn check(helm: &Helm, number: usize, case: &Case) -> Result<()> {
+    let mut values = case.values.clone();
+    // Rendering a megabyte of CRDs for a case that does not look at them takes longer than the rest of it.
+    if values.get("crds").is_none() {
+        values["crds"] = json!({"install": false});
+    }
+    let path = std::env::temp_dir().join(format!("berth-e2e-values-{}-{number}.json", std::process::id()));
+    std::fs::write(&path, values.to_string())?;
+    let (folder, file) = (chart().display().to_string(), path.display().to_string());
+    let said =
+        helm.run(&["template", "berth", &folder, KUBERNETES, "--namespace", "berth-system", "--values", &file]).await?;
+    std::fs::remove_file(&path)?;
+    if case.refused.is_empty() {
+        ensure!(said.ok, "{}", said.err);
+        return holds(case, &berth_e2e::kinds::parse(&said.out)?);
+    }
+    ensure!(!said.ok, "accepted");
+    ensure!(names(&said.err, &case.refused), "the message lacks one of {:?}: {}", case.refused, said.err);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_do_what_they_say() -> Result<()> {
+    let helm = Helm::new(None).await?;
+    let path = repository().join("e2e/cases/helm/values.yaml");
+    let cases: Vec<Case> = serde_saphyr::from_str(&std::fs::read_to_string(&path)?)?;
+    ensure!(cases.len() >= 15, "only {} cases read", cases.len());
+    let checks = cases.iter().enumerate().map(|(number, case)| {
+        let helm = &helm;
+        async move { check(helm, number, case).await.with_context(|| case.name.clone()) }
+    });
+    futures::stream::iter(checks).buffer_unordered(2).try_collect::<Vec<()>>().await.map(drop)
+}
+
+#[tokio::test]
+async fn lint_has_nothing_to_say() -> Result<()> {
+    let helm = Helm::new(None).await?;
+    let chart = chart().display().to_string();
+    let said = helm.ok(&["lint", "--strict", KUBERNETES, &chart]).await?;
+    ensure!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
+    Ok(())
+}
+
+/// The first value behind a mark in a file of the repository.
+fn behind(file: &str, mark: &str) -> Result<String> {
+    let text = std::fs::read_to_string(repository().join(file)).with_context(|| format!("reading {file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(mark)).with_context(|| format!("{file}: no {mark}"))?;
+    Ok(line.trim().trim_matches('"').to_owned())
+}
+
+#[test]
+fn versions_agree() -> Result<()> {
+    let toolchain = behind("rust-toolchain.toml", "channel = ")?;
+    ensure!(behind("charts/Dockerfile", "ARG RUST=")? == toolchain, "the image is built with another toolchain");
+    let version = behind("Cargo.toml", "version = ")?;
+    for mark in ["version: ", "appVersion: "] {
+        let chart = behind("charts/berth/Chart.yaml", mark)?;
+        ensure!(chart == version, "the chart's {mark}{chart} is not the workspace's {version}");
+    }
+    Ok(())
+}
