@@ -23,6 +23,7 @@ pub mod manifest;
 pub mod nodes;
 pub mod observer;
 pub mod process;
+pub mod prometheus;
 pub mod proxy;
 pub mod quickstart;
 pub mod quota_tree;

@@ -1,0 +1,157 @@
+//! The real Prometheus: it scrapes managers on loopback, evaluates the chart's rules, and is asked what it has.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::{Value, json};
+
+use crate::binaries::{self, repository};
+use crate::kinds::{items, text};
+use crate::manager::http_get;
+use crate::process::{Guarded, Launch, free_ports};
+use crate::wait::{self, Seen};
+
+/// It replays nothing and is up within this time.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// One running Prometheus.
+#[derive(Debug)]
+pub struct Prometheus {
+    process: Guarded,
+    port: u16,
+}
+
+/// The chart's rules and alerts.
+pub fn rules() -> PathBuf {
+    repository().join("charts/berth/files/prometheus-rules.yaml")
+}
+
+/// Runs promtool; its output, whether it is content or not.
+///
+/// # Errors
+/// When it cannot be built or started.
+pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
+    let program = tokio::task::spawn_blocking(binaries::prometheus).await??.join("promtool");
+    let mut command = Command::new(program);
+    command.args(args).current_dir(repository()).stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output()).await?.context("starting promtool")?;
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    Ok((output.status.success(), text))
+}
+
+impl Prometheus {
+    /// Starts one that scrapes those ports of this machine every second.
+    ///
+    /// # Errors
+    /// When it cannot be built or does not come up.
+    pub async fn start(folder: &Path, targets: &[u16]) -> Result<Prometheus> {
+        let program = tokio::task::spawn_blocking(binaries::prometheus).await??.join("prometheus");
+        let [port] = free_ports()?;
+        let targets: Vec<String> = targets.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let config = json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [rules()],
+            "scrape_configs": [{"job_name": "berth", "static_configs": [{"targets": targets}]}],
+        });
+        let (path, data) = (folder.join("prometheus.yaml"), folder.join("prometheus"));
+        fs::write(&path, config.to_string())?;
+        let process = Guarded::start(Launch {
+            name: "prometheus",
+            program: &program,
+            args: vec![
+                format!("--config.file={}", path.display()),
+                format!("--storage.tsdb.path={}", data.display()),
+                format!("--web.listen-address=127.0.0.1:{port}"),
+                "--log.level=warn".to_owned(),
+            ],
+            env: Vec::new(),
+            folder,
+            doomed: Some(&data),
+            restarts: false,
+        })?;
+        let prometheus = Prometheus { process, port };
+        wait::until(START_LIMIT, "Prometheus is ready", || async {
+            let answer = http_get(port, "/-/ready").await;
+            Ok(Seen::when(matches!(answer, Ok((200, _))), || format!("{answer:?} {}", prometheus.process.tail(3))))
+        })
+        .await?;
+        Ok(prometheus)
+    }
+
+    /// The `data` of an answer of its API.
+    ///
+    /// # Errors
+    /// When it does not answer, or with an error.
+    pub async fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
+        let encoded = |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
+        let query: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
+        let (code, body) = http_get(self.port, &format!("/api/v1/{path}?{}", query.join("&"))).await?;
+        let answer: Value = serde_json::from_str(&body).with_context(|| format!("{code}: {body}"))?;
+        ensure!(text(&answer, "/status") == "success", "Prometheus says {code}: {answer}");
+        Ok(answer["data"].clone())
+    }
+
+    /// Label sets of the series of the job `berth` that it has seen, without what Prometheus adds.
+    ///
+    /// # Errors
+    /// As [`Prometheus::ask`].
+    pub async fn series(&self) -> Result<Vec<(String, BTreeSet<String>)>> {
+        let found = self.ask("series", &[("match[]", r#"{job="berth"}"#)]).await?;
+        let labels = |series: &Value| -> Option<(String, BTreeSet<String>)> {
+            let map = series.as_object()?;
+            let own = map.keys().filter(|key| !["__name__", "job", "instance"].contains(&key.as_str())).cloned();
+            Some((map.get("__name__")?.as_str()?.to_owned(), own.collect()))
+        };
+        found
+            .as_array()
+            .context("a list of series")?
+            .iter()
+            .map(|s| labels(s).context("a series without name"))
+            .collect()
+    }
+
+    /// Fails unless all rules have been evaluated without an error; names of the alerts that fire.
+    ///
+    /// # Errors
+    /// With what is wrong with which rule.
+    pub async fn alerts(&self) -> Result<Vec<String>> {
+        let groups = self.ask("rules", &[]).await?;
+        let mut firing = Vec::new();
+        for rule in items(&groups, "/groups").iter().flat_map(|group| items(group, "/rules")) {
+            let name = text(rule, "/name");
+            ensure!(
+                text(rule, "/health") == "ok",
+                "rule {name} is {}: {}",
+                text(rule, "/health"),
+                text(rule, "/lastError")
+            );
+            if text(rule, "/state") == "firing" {
+                firing.push(name.to_owned());
+            }
+        }
+        Ok(firing)
+    }
+
+    /// Errors of its scrapes.
+    ///
+    /// # Errors
+    /// When a target is not up, with what Prometheus says of it.
+    pub async fn all_up(&self) -> Result<()> {
+        let targets = self.ask("targets", &[]).await?;
+        let active = items(&targets, "/activeTargets");
+        ensure!(!active.is_empty(), "no targets: {targets}");
+        match active.iter().find(|target| text(target, "/health") != "up") {
+            Some(target) => Err(anyhow!(
+                "{} is {}: {}",
+                text(target, "/scrapeUrl"),
+                text(target, "/health"),
+                text(target, "/lastError")
+            )),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Metrics under the real Prometheus: every row of docs/metrics.md has data after a story, with the labels that it names, and the
+//! chart's rules and alerts are evaluated and fire when they should.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::kinds::{self, condition, items, text};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manifest::{self, Job, cluster_queue, flavor, group, local_queue, quota};
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::prometheus::{self, Prometheus, promtool};
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
+use berth_e2e::webhooks;
+use serde_json::{Value, json};
+
+/// Everything that has series of its own is on.
+const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+metrics: {enableClusterQueueResources: true}
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
+admissionFairSharing: {usageHalfLifeTime: 1m, usageSamplingInterval: 1s}
+";
+
+/// Labels that may be empty, and then Prometheus drops them.
+const MAY_BE_EMPTY: [&str; 6] =
+    ["cohort", "go_version", "parent_cohort", "priority_class", "root_cohort", "underlying_cause"];
+
+/// Series by name, with their labels.
+type Documented = BTreeMap<String, BTreeSet<String>>;
+
+/// The table of the page: a histogram is three series.
+fn documented() -> Result<Documented> {
+    let page = std::fs::read_to_string(repository().join("docs/metrics.md"))?;
+    let mut found = Documented::new();
+    for line in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, labels, _] = cells[..] else { anyhow::bail!("a row of {} columns: {line}", cells.len()) };
+        let name = name.trim_matches('`');
+        let labels: BTreeSet<String> = labels.split(", ").filter(|l| !l.is_empty()).map(str::to_owned).collect();
+        if kind == "histogram" {
+            let bucket = labels.iter().cloned().chain(["le".to_owned()]).collect();
+            found.insert(format!("{name}_bucket"), bucket);
+            for suffix in ["_sum", "_count"] {
+                found.insert(format!("{name}{suffix}"), labels.clone());
+            }
+        } else {
+            found.insert(name.to_owned(), labels);
+        }
+    }
+    ensure!(found.len() > 80, "only {} series are documented", found.len());
+    Ok(found)
+}
+
+/// What is wrong with what Prometheus has seen.
+fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut found = Documented::new();
+    for (name, labels) in seen {
+        found.entry(name.clone()).or_default().extend(labels.iter().cloned());
+    }
+    for (name, labels) in documented {
+        let Some(has) = found.get(name) else {
+            wrong.push(format!("{name} has no data"));
+            continue;
+        };
+        let lacks: Vec<_> = labels.difference(has).filter(|label| !MAY_BE_EMPTY.contains(&label.as_str())).collect();
+        let more: Vec<_> = has.difference(labels).collect();
+        if !lacks.is_empty() || !more.is_empty() {
+            wrong.push(format!("{name} lacks labels {lacks:?} and has {more:?} that are not documented"));
+        }
+    }
+    let ours = ["kueue_", "berth_", "rest_client_"];
+    let strange =
+        found.keys().filter(|name| ours.iter().any(|p| name.starts_with(p)) && !documented.contains_key(*name));
+    wrong.extend(strange.map(|name| format!("{name} is not documented")));
+    wrong
+}
+
+/// Two queues take back at the same moment what a third has borrowed from both, and one of the jobs ends.
+async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
+    let (cpu, tree) = (s.name("cpu"), s.name("cohort"));
+    s.apply(&flavor(&cpu, &[("e2e/pool", "cpu")])).await?;
+    s.apply(&manifest::cohort(&s.name("root"), "", &[])).await?;
+    s.apply(&manifest::cohort(&tree, &s.name("root"), &[])).await?;
+    s.apply(&manifest::priority_class(&s.name("class"), 10)).await?;
+    for (name, nominal) in [("a", "2"), ("b", "2"), ("c", "0")] {
+        let more = json!({"cohortName": tree, "preemption": {"reclaimWithinCohort": "Any"},
+            "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}});
+        let limits = [quota("cpu", nominal).borrowing("4").lending(nominal)];
+        s.apply(&cluster_queue(&s.name(name), &[group(&[(&cpu, &limits)])], &more)).await?;
+        s.apply(&local_queue(&s.namespace, name, &s.name(name))).await?;
+    }
+    let job = |name: &str, queue: &str, cpu: &str| {
+        let class = ("kueue.x-k8s.io/priority-class", s.name("class"));
+        Job::new(&s.namespace, name, queue).cpu(cpu).label(class.0, &class.1)
+    };
+    s.create(job("borrower", "c", "4").endless()).await?;
+    s.workload("borrower", "PodsReady", |w| condition(w, "PodsReady") == "True").await?;
+    // In one breath, so that one cycle looks for the victims of both; the API server may tell of them in two all the same.
+    for round in 0..5 {
+        let (one, two) = (format!("one-{round}"), format!("two-{round}"));
+        let short = |name: &str, queue: &str| s.create(job(name, queue, "2").run_ms(1_500));
+        futures::try_join!(short(&one, "a"), short(&two, "b"))?;
+        s.finished(&one).await?;
+        s.finished(&two).await?;
+        if s.stage.manager.metric("kueue_preemption_target_recomputations_total", &[]).await?.is_some() {
+            return Ok(());
+        }
+        s.workload("borrower", "back", |w| condition(w, "PodsReady") == "True").await?;
+    }
+    anyhow::bail!("two preemptors never met in one cycle")
+}
+
+/// A tier without nodes is left for the next one.
+async fn down_a_tier(s: &Scenario<'_>) -> Result<()> {
+    let names = [("reserved", "nowhere"), ("on-demand", "cpu")];
+    for (tier, pool) in names {
+        let mut object = flavor(&s.name(tier), &[("e2e/pool", pool)]);
+        object["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+        s.apply(&object).await?;
+    }
+    let limits = [quota("cpu", "4")];
+    let flavors = names.map(|(tier, _)| s.name(tier));
+    let groups = [group(&[(&*flavors[0], &limits), (&*flavors[1], &limits)])];
+    s.apply(&cluster_queue(&s.name("tiers"), &groups, &json!({}))).await?;
+    s.apply(&local_queue(&s.namespace, "tiers", &s.name("tiers"))).await?;
+    let tiers = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1s"}});
+    s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
+        "spec": {"clusterQueues": [s.name("tiers")], "capacityTiers": tiers}}))
+        .await?;
+    s.create(Job::new(&s.namespace, "falls", "tiers").run_ms(500)).await?;
+    s.finished("falls").await
+}
+
+async fn story(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("metrics").await?;
+    let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()]).await?;
+    futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s))?;
+    // What waits has amounts, too.
+    s.create(Job::new(&s.namespace, "waits", "a").cpu("9")).await?;
+    s.pending("waits").await?;
+    let documented = documented()?;
+    wait::until(STEP, "every documented series has data, and no other", || async {
+        let wrong = differences(&documented, &prometheus.series().await?);
+        Ok(Seen::when(wrong.is_empty(), || wrong.join("; ")))
+    })
+    .await?;
+    wait::until(STEP, "all rules were evaluated, nothing fires", || async {
+        prometheus.all_up().await?;
+        let firing = prometheus.alerts().await?;
+        Ok(Seen::when(firing.is_empty(), || firing.join(", ")))
+    })
+    .await?;
+    // A counter counts what happened once: one answer of Prometheus against the story.
+    let admitted =
+        prometheus.ask("query", &[("query", r#"sum(kueue_admitted_workloads_total{cluster_queue="metrics-a"})"#)]);
+    let admitted = admitted.await?;
+    let value = items(&admitted, "/result").first().context("a sum")?["value"][1].clone();
+    let jobs = kinds::JOB.list(&s.client, &s.namespace).await?;
+    let done = jobs.iter().filter(|job| text(job, "/metadata/name").starts_with("one-")).count();
+    ensure!(value == json!(done.to_string()), "{done} jobs were admitted in queue a, Prometheus says {value}");
+    s.conclude().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_series_has_data() -> Result<()> {
+    let plane = ControlPlane::start(Options::with_crds("metrics")).await?;
+    let port = webhooks::port()?;
+    webhooks::install(&plane.client(), port, "Fail").await?;
+    let options = ManagerOptions { config: Some(CONFIG.to_owned()), webhooks: Some(port), ..ManagerOptions::default() };
+    let pools = [Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu")];
+    let stage = Stage::on(plane, &pools, options).await?;
+    let outcome = match story(&stage).await {
+        Ok(()) => Ok(()),
+        Err(e) => Err(anyhow::anyhow!(stage.failure("metrics", &e).await)),
+    };
+    stage.stop().await;
+    outcome
+}
+
+/// promtool finds no fault with the rules, each alert fires in a case of its own and says what to do.
+#[tokio::test]
+async fn alerts_fire_when_they_should() -> Result<()> {
+    let rules = prometheus::rules();
+    let (content, said) =
+        promtool(&["check", "rules", "--lint=all", "--lint-fatal", &rules.display().to_string()]).await?;
+    ensure!(content, "{said}");
+    let cases = std::fs::read_to_string(repository().join("e2e/cases/alerts.yaml"))?;
+    let path = std::env::temp_dir().join(format!("berth-e2e-alerts-{}.yaml", std::process::id()));
+    std::fs::write(&path, cases.replace("[RULES]", &format!("[{}]", rules.display())))?;
+    let (content, said) = promtool(&["test", "rules", &path.display().to_string()]).await?;
+    std::fs::remove_file(&path)?;
+    ensure!(content, "{said}");
+    let parsed = kinds::parse(&std::fs::read_to_string(&rules)?)?;
+    let groups = parsed.first().context("no rules")?;
+    let all = items(groups, "/groups").iter().flat_map(|group| items(group, "/rules"));
+    let alerts: Vec<&Value> = all.filter(|rule| rule.get("alert").is_some()).collect();
+    ensure!(alerts.len() >= 15, "{} alerts", alerts.len());
+    for alert in alerts {
+        let name = text(alert, "/alert");
+        ensure!(cases.contains(&format!(r#"{{alertname="{name}"}}"#)), "no case in which {name} fires");
+        ensure!(!text(alert, "/annotations/summary").is_empty(), "{name} has no summary");
+        ensure!(text(alert, "/annotations/description").len() > 80, "{name} does not say what to do");
+        ensure!(["critical", "warning", "info"].contains(&text(alert, "/labels/severity")), "{name} has no severity");
+    }
+    Ok(())
+}
