@@ -1,0 +1,223 @@
+//! What a Kueue 0.19 leaves in a cluster: its release, its lease, and its objects in the form it writes them, under its field
+//! managers. Written out here by hand, because the real Kueue cannot be had as a module.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use berth_e2e::binaries::repository;
+use berth_e2e::kinds::{self, JOB, Kind, WORKLOAD, items, text};
+use berth_e2e::manifest::Job;
+use kube::Client;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sha1::{Digest, Sha1};
+
+/// Namespace of Kueue.
+pub(crate) const NAMESPACE: &str = "kueue-system";
+/// Field managers of a Kueue that wrote everything below.
+pub(crate) const MANAGERS: [&str; 4] =
+    ["kueue", "kueue-admission", "kueue-job-controller-PodsReady", "kueue-reclaimable-pods"];
+/// Name of the lease.
+const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
+/// The finalizer of everything that is in use.
+pub(crate) const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
+
+/// A chart as Kueue's is: CRDs among the templates without a policy to keep them, a Deployment, roles for people, webhooks.
+pub(crate) fn write_chart(folder: &Path) -> Result<()> {
+    let (templates, files) = (folder.join("templates"), folder.join("files"));
+    for place in [&templates, &files] {
+        fs::create_dir_all(place)?;
+    }
+    fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: kueue\nversion: 0.19.0\nappVersion: v0.19.0\n")?;
+    for entry in fs::read_dir(repository().join("crds"))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
+        if name.ends_with(".kueue.x-k8s.io.yaml") {
+            fs::copy(&path, files.join(name))?;
+        }
+    }
+    let crds = "{{ range $path, $_ := .Files.Glob \"files/*.yaml\" }}\n---\n{{ $.Files.Get $path }}\n{{ end }}\n";
+    fs::write(templates.join("crds.yaml"), crds)?;
+    let labels = json!({"control-plane": "controller-manager", "app.kubernetes.io/name": "kueue"});
+    let container = json!({"name": "manager", "image": "registry.k8s.io/kueue/kueue:v0.19.0"});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "kueue-controller-manager", "labels": labels},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "kueue-batch-user-role"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"rbac.kueue.x-k8s.io/batch-user": "true"}}]}});
+    let service = json!({"namespace": NAMESPACE, "name": "kueue-webhook-service", "path": "/mutate-batch-v1-job"});
+    // Nobody serves it here: Ignore in place of Kueue's Fail, or no job could be created.
+    let webhook = json!({"name": "mjob.kb.io", "clientConfig": {"service": service}, "failurePolicy": "Ignore",
+        "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+        "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}]});
+    let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "kueue-mutating-webhook-configuration"}, "webhooks": [webhook]});
+    for (name, object) in [("deployment", deployment), ("role", role), ("webhooks", configuration)] {
+        fs::write(templates.join(format!("{name}.yaml")), object.to_string())?;
+    }
+    Ok(())
+}
+
+/// Takes the lease as a Kueue does that leads, or gives it up as it does when it ends.
+pub(crate) async fn lead(client: &Client, leads: bool) -> Result<()> {
+    let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
+    let (holder, seconds) = if leads { ("kueue-controller-manager-0_k", 15) } else { ("", 1) };
+    let now = micro_now();
+    let object = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": NAMESPACE, "name": LEASE},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds, "acquireTime": now, "renewTime": now,
+            "leaseTransitions": 3}});
+    let params = PatchParams::apply("kueue").force();
+    leases.api(client, NAMESPACE).patch(LEASE, &params, &Patch::Apply(&object)).await?;
+    Ok(())
+}
+
+/// Who holds the lease.
+pub(crate) async fn leader(client: &Client) -> Result<String> {
+    let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
+    let found = leases.get(client, NAMESPACE, LEASE).await?;
+    Ok(found.map(|lease| text(&lease, "/spec/holderIdentity").to_owned()).unwrap_or_default())
+}
+
+fn micro_now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Kueue's name for the Workload of a Job.
+pub(crate) fn workload_name(job: &Value) -> String {
+    let name = text(job, "/metadata/name");
+    let digest = Sha1::digest(format!("Job\nbatch\n{name}\n{}", text(job, "/metadata/uid")));
+    let hash: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
+    format!("job-{name}-{}", &hash[..5])
+}
+
+/// The Workload that Kueue makes of a Job.
+pub(crate) fn workload_of(job: &Value) -> Value {
+    let mut template = job["spec"]["template"].clone();
+    template["metadata"] = json!({"annotations": template["metadata"]["annotations"]});
+    let uid = text(job, "/metadata/uid");
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": uid,
+        "controller": true, "blockOwnerDeletion": true});
+    let set = json!({"name": "main", "count": job["spec"]["parallelism"], "template": template});
+    json!({"apiVersion": WORKLOAD.api_version, "kind": "Workload",
+        "metadata": {"namespace": job["metadata"]["namespace"], "name": workload_name(job), "finalizers": [IN_USE],
+            "labels": {"kueue.x-k8s.io/job-uid": uid}, "ownerReferences": [owner]},
+        "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [set]}})
+}
+
+/// A condition that changed now.
+pub(crate) fn is(kind: &str, status: bool, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": if status { "True" } else { "False" }, "reason": reason, "message": message,
+        "lastTransitionTime": now(), "observedGeneration": 1})
+}
+
+/// Kueue's hand on a cluster.
+pub(crate) struct Kueue<'a> {
+    pub(crate) client: &'a Client,
+    /// Namespace of the jobs.
+    pub(crate) namespace: &'a str,
+    pub(crate) cluster_queue: &'a str,
+    pub(crate) flavor: &'a str,
+}
+
+impl Kueue<'_> {
+    /// A Job, suspended, with its Workload.
+    pub(crate) async fn queue(&self, job: Job) -> Result<(Value, String)> {
+        let job = kinds::apply(self.client, &job.manifest()).await?;
+        let workload = workload_of(&job);
+        let params = PostParams { field_manager: Some("kueue".to_owned()), ..PostParams::default() };
+        let api = WORKLOAD.api(self.client, self.namespace);
+        api.create(&params, &serde_json::from_value(workload.clone())?).await.context("creating a Workload")?;
+        Ok((job, text(&workload, "/metadata/name").to_owned()))
+    }
+
+    /// Applies a part of a Workload's status as one of Kueue's writers.
+    pub(crate) async fn status(&self, workload: &str, manager: &str, status: &Value) -> Result<()> {
+        let object = json!({"apiVersion": WORKLOAD.api_version, "kind": "Workload",
+            "metadata": {"namespace": self.namespace, "name": workload}, "status": status});
+        let api = WORKLOAD.api(self.client, self.namespace);
+        let params = PatchParams::apply(manager).force();
+        api.patch_status(workload, &params, &Patch::Apply(&object)).await.context("applying a status")?;
+        Ok(())
+    }
+
+    /// What an admitted Workload has.
+    pub(crate) fn admission(&self, cpu: &str) -> Value {
+        let set = json!({"name": "main", "count": 1, "flavors": {"cpu": self.flavor}, "resourceUsage": {"cpu": cpu}});
+        json!({"admission": {"clusterQueue": self.cluster_queue, "podSetAssignments": [set]}, "conditions": [
+            is("QuotaReserved", true, "QuotaReserved", &format!("Quota reserved in ClusterQueue {}", self.cluster_queue)),
+            is("Admitted", true, "Admitted", "The workload is admitted")]})
+    }
+
+    /// Starts a Job in one write: unsuspended, with what its flavor and its Workload add to its pods.
+    pub(crate) async fn start(&self, name: &str, workload: &str) -> Result<()> {
+        let labels = json!({"kueue.x-k8s.io/podset": "main", "kueue.x-k8s.io/cluster-queue-name": self.cluster_queue,
+            "kueue.x-k8s.io/local-queue-name": "queue"});
+        let metadata = json!({"labels": labels, "annotations": {"kueue.x-k8s.io/workload": workload}});
+        let patch = json!({"spec": {"suspend": false, "template": {"metadata": metadata,
+            "spec": {"nodeSelector": {"e2e/pool": "cpu"}}}}});
+        let params = PatchParams { field_manager: Some("kueue".to_owned()), ..PatchParams::default() };
+        JOB.api(self.client, self.namespace)
+            .patch(name, &params, &Patch::Merge(&patch))
+            .await
+            .context("starting a Job")?;
+        Ok(())
+    }
+
+    /// A Job that runs.
+    pub(crate) async fn run(&self, job: Job, cpu: &str) -> Result<String> {
+        let (job, workload) = self.queue(job).await?;
+        self.status(&workload, "kueue-admission", &self.admission(cpu)).await?;
+        self.start(text(&job, "/metadata/name"), &workload).await?;
+        Ok(workload)
+    }
+
+    /// Tells that the pods of a Workload are ready.
+    pub(crate) async fn ready(&self, workload: &str) -> Result<()> {
+        let ready = is("PodsReady", true, "Started", "All pods reached readiness and the workload is running");
+        self.status(workload, "kueue-job-controller-PodsReady", &json!({"conditions": [ready]})).await
+    }
+}
+
+/// What of a Workload would not be as Kueue leaves it; empty when Kueue could go on with it.
+pub(crate) fn strange(workload: &Value, job: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let wanted = workload_of(job);
+    for pointer in
+        ["/metadata/name", "/metadata/finalizers", "/metadata/labels", "/metadata/ownerReferences", "/spec/queueName"]
+    {
+        let finished = pointer == "/metadata/finalizers" && kinds::condition(workload, "Finished") == "True";
+        if workload.pointer(pointer) != wanted.pointer(pointer) && !finished {
+            wrong.push(format!(
+                "{pointer} is {:?}, Kueue writes {:?}",
+                workload.pointer(pointer),
+                wanted.pointer(pointer)
+            ));
+        }
+    }
+    // The Job of a started Workload carries what its start put in; what it asks for is the same.
+    for pointer in ["/spec/containers", "/spec/restartPolicy", "/metadata/annotations/e2e.berth.dev~1outcome"] {
+        let at = format!("/spec/podSets/0/template{pointer}");
+        let (is, should) = (workload.pointer(&at), wanted.pointer(&at));
+        if is != should {
+            wrong.push(format!("{at} is {is:?}, Kueue writes {should:?}"));
+        }
+    }
+    for entry in items(workload, "/metadata/managedFields") {
+        let manager = text(entry, "/manager");
+        if !MANAGERS.contains(&manager) && manager != kinds::USER {
+            wrong.push(format!("field manager {manager} is none of Kueue's"));
+        }
+        if text(entry, "/subresource") == "status" && text(entry, "/operation") != "Apply" {
+            wrong.push(format!("{manager} wrote the status by {}", text(entry, "/operation")));
+        }
+    }
+    wrong
+}
