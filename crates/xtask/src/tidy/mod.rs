@@ -4,6 +4,7 @@
 //! rustfmt say already is not said again; that the pure crates ask clippy for it, is.
 
 mod boundaries;
+mod compatibility;
 mod layout;
 mod purity;
 mod requirements;
@@ -48,6 +49,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     found.extend(purity::check(&tree));
     found.extend(layout::check(&tree));
     found.extend(requirements::check(&tree));
+    found.extend(compatibility::check(&tree));
     found.extend(text::check(&tree));
     Ok(found)
 }

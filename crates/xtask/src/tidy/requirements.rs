@@ -25,26 +25,33 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if cells[2].is_empty() && cells[3].is_empty() {
             add("shows nothing and misses nothing".to_owned());
         }
-        let mut file = None;
-        for name in cells[2].split('`').skip(1).step_by(2) {
-            if name.contains('/') {
-                file = tree.text(name).map(|text| (name, text));
-                if file.is_none() {
-                    add(format!("{name} does not exist"));
-                }
-            } else if let Some((path, text)) = file
-                && !holds(text, name)
-            {
-                add(format!("{path} has no test or scenario {name}"));
-            } else if file.is_none() {
-                add(format!("{name} stands behind no file"));
-            }
-        }
+        unknown_tests(tree, cells[2]).into_iter().for_each(&mut add);
     }
     if rows == 0 {
         found.push(Finding::new(PAGE, 0, "has no rows"));
     }
     found
+}
+
+/// What is wrong with the tests that a cell names: files in backquotes, each followed by tests or scenarios in it.
+pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut file = None;
+    for name in cell.split('`').skip(1).step_by(2) {
+        if name.contains('/') {
+            file = tree.text(name).map(|text| (name, text));
+            if file.is_none() {
+                wrong.push(format!("{name} does not exist"));
+            }
+        } else if let Some((path, text)) = file
+            && !holds(text, name)
+        {
+            wrong.push(format!("{path} has no test or scenario {name}"));
+        } else if file.is_none() {
+            wrong.push(format!("{name} stands behind no file"));
+        }
+    }
+    wrong
 }
 
 /// Whether a source has a function, or a scenario, of that name.

@@ -1,0 +1,98 @@
+//! docs/compatibility.md calls nothing working that no test shows, and says why of everything else.
+
+use super::requirements::unknown_tests;
+use super::{Finding, Tree};
+
+const PAGE: &str = "docs/compatibility.md";
+/// Columns of its tables: what of Kueue, the state, tests or reasons.
+const COLUMNS: usize = 3;
+/// Heads of the sections that there must be.
+const SECTIONS: [&str; 7] = [
+    "## Feature gates",
+    "## Fields",
+    "## Labels",
+    "## Annotations",
+    "## Conditions and their reasons",
+    "## Metrics",
+    "## Job kinds",
+];
+/// The states, and whether each needs a test.
+const STATES: [(&str, bool); 3] = [("works", true), ("differs", false), ("not yet", false)];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let Some(page) = tree.text(PAGE) else { return vec![Finding::new(PAGE, 0, "is missing")] };
+    let mut found = Vec::new();
+    for section in SECTIONS.iter().filter(|section| !page.lines().any(|line| line == **section)) {
+        found.push(Finding::new(PAGE, 0, format!("has no section {section:?}")));
+    }
+    let mut names = std::collections::BTreeSet::new();
+    let mut section = "";
+    for (index, line) in page.lines().enumerate() {
+        if line.starts_with("## ") {
+            section = line;
+        }
+        let Some(inner) = line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')) else { continue };
+        let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
+        if cells.first().is_some_and(|first| *first == "Kueue's" || first.starts_with("---")) {
+            continue;
+        }
+        let mut add = |message: String| found.push(Finding::new(PAGE, index + 1, message));
+        let &[name, state, shown] = cells.as_slice() else {
+            add(format!("{} columns, {COLUMNS} are wanted", cells.len()));
+            continue;
+        };
+        if !names.insert((section, name)) {
+            add(format!("{name} has two rows"));
+        }
+        let Some((_, tested)) = STATES.iter().find(|(known, _)| *known == state) else {
+            add(format!("state {state:?}; allowed are works, differs, not yet"));
+            continue;
+        };
+        if *tested && !shown.contains('`') {
+            add(format!("{name} works, and no test is named"));
+        }
+        if shown.is_empty() {
+            add(format!("{name}: no word on why"));
+        }
+        if *tested {
+            unknown_tests(tree, shown).into_iter().for_each(&mut add);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEST: (&str, &str) = ("e2e/tests/a.rs", "async fn a_test() {}");
+
+    fn said(rows: &str) -> Vec<String> {
+        let heads = SECTIONS.join("\n\n");
+        let page = format!("# P\n\n{heads}\n\n| Kueue's | state | shown by, or why |\n|---|---|---|\n{rows}\n");
+        check(&Tree::of(&[TEST, (PAGE, &page)])).iter().map(|finding| finding.message.clone()).collect()
+    }
+
+    #[test]
+    fn what_is_shown_or_explained_may_stand() {
+        let rows = "| `A` | works | `e2e/tests/a.rs` `a_test` |\n| `B` | differs | on purpose: `x` is shorter |\n| `C` | not yet | issue 6 |";
+        assert_eq!(said(rows), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_nobody_shows_is_found() {
+        for (row, message) in [
+            ("| `A` | works | we think |", "`A` works, and no test is named"),
+            ("| `A` | works | `e2e/tests/a.rs` `b` |", "e2e/tests/a.rs has no test or scenario b"),
+            ("| `A` | works | `e2e/tests/b.rs` `b` |", "e2e/tests/b.rs does not exist"),
+            ("| `A` | differs | |", "`A`: no word on why"),
+            ("| `A` | fine | x |", "state \"fine\"; allowed are works, differs, not yet"),
+            ("| `A` | works |", "2 columns, 3 are wanted"),
+            ("| `A` | not yet | x |\n| `A` | not yet | x |", "`A` has two rows"),
+        ] {
+            assert_eq!(said(row).first().map(String::as_str), Some(message), "{row}");
+        }
+        assert_eq!(check(&Tree::of(&[])).len(), 1);
+        assert_eq!(check(&Tree::of(&[(PAGE, "# P\n")])).len(), SECTIONS.len());
+    }
+}
