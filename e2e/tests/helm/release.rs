@@ -160,8 +160,13 @@ async fn rolled_back(world: &World) -> Result<()> {
 }
 
 async fn uninstalled(world: &World) -> Result<()> {
-    world.helm.ok(&["uninstall", "berth", "--namespace", NAMESPACE, "--wait", "--timeout=60s"]).await?;
-    ensure!(DEPLOYMENT.get(&world.client, NAMESPACE, "berth-controller-manager").await?.is_none(), "uninstalled");
+    // Without --wait: Helm 3 would wait for what it keeps.
+    world.helm.ok(&["uninstall", "berth", "--namespace", NAMESPACE]).await?;
+    wait::until(STEP, "the Deployment is gone", || async {
+        let deployment = DEPLOYMENT.get(&world.client, NAMESPACE, "berth-controller-manager").await?;
+        Ok(Seen::when(deployment.is_none(), || "still there".to_owned()))
+    })
+    .await?;
     ensure!(world.mutating().await?.is_none(), "the webhooks are gone");
     ensure!(CLUSTER_QUEUE.get(&world.client, "", "cq").await?.is_some(), "queues survive");
     ensure!(LOCAL_QUEUE.get(&world.client, TEAM, "default").await?.is_some(), "queues survive");
