@@ -113,7 +113,7 @@ impl Bench {
             *self.spent.writes.entry(format!("{:?}", write.purpose)).or_default() += 1;
             let version = self.bump();
             let body = match &write.request {
-                Request::Apply { body, .. } | Request::Merge { body, .. } => body,
+                Request::Apply { body, .. } | Request::Merge { body, .. } => body.value(),
                 other => panic!("{other:?}"),
             };
             match write.key.kind {

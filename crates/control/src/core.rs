@@ -418,7 +418,7 @@ impl Control {
     }
 
     /// Hands a write over, unless its object is busy: then whatever frees it brings us back here.
-    fn issue(&mut self, draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
+    fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
             if draft.key != *origin {
                 self.flights.block(draft.key, origin.clone());
@@ -429,8 +429,8 @@ impl Control {
             self.wait(origin.clone(), until);
             return false;
         }
-        let id = self.flights.start(&draft, origin.clone());
-        step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request: draft.request });
+        let id = self.flights.start(&mut draft, origin.clone());
+        step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request: draft.request.pack() });
         true
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::write::{Notice, ObjectKey, Purpose, WriteId};
 
@@ -11,7 +12,7 @@ use crate::write::{Notice, ObjectKey, Purpose, WriteId};
 pub(crate) struct Draft {
     pub(crate) purpose: Purpose,
     pub(crate) key: ObjectKey,
-    pub(crate) request: crate::write::Request,
+    pub(crate) request: crate::write::Request<Value>,
     /// resourceVersion the decision was derived from, 0 if none.
     pub(crate) based_on: u64,
     /// Events to publish once it is applied.
@@ -114,7 +115,7 @@ impl Flights {
         self.backoffs.values().map(|backoff| backoff.until).filter(|until| *until > now).min()
     }
 
-    pub(crate) fn start(&mut self, draft: &Draft, origin: ObjectKey) -> WriteId {
+    pub(crate) fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> WriteId {
         self.last = self.last.saturating_add(1);
         if draft.purpose == Purpose::CreateWorkload {
             self.creations = self.creations.saturating_add(1);
@@ -127,7 +128,7 @@ impl Flights {
                 origin,
                 purpose: draft.purpose,
                 based_on: draft.based_on,
-                notices: draft.notices.clone(),
+                notices: std::mem::take(&mut draft.notices),
                 vanished: false,
             },
         );

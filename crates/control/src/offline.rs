@@ -259,7 +259,7 @@ impl Offline {
         let applied = |version: u64| Outcome::Applied { resource_version: version.to_string() };
         let (body, subresource) = match &write.request {
             Request::Create(body) => {
-                let mut body = body.clone();
+                let mut body = body.value();
                 let now = json!(self.now.to_string());
                 edit(&mut body, "metadata", |metadata| metadata.insert("creationTimestamp".into(), now));
                 with_map(&mut body, |map| map.insert("kind".into(), write.key.kind.name().into()));
@@ -278,7 +278,9 @@ impl Offline {
             Request::Apply { .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
                 return applied(self.version);
             }
-            Request::Apply { body, subresource, .. } | Request::Merge { body, subresource, .. } => (body, *subresource),
+            Request::Apply { body, subresource, .. } | Request::Merge { body, subresource, .. } => {
+                (body.value(), *subresource)
+            }
         };
         let Some(old) = self.objects.get(&write.key).cloned() else { return Outcome::Gone };
         let is_status = subresource == Subresource::Status;
@@ -295,10 +297,10 @@ impl Offline {
         }
         let mut new = old.clone();
         match (&write.request, is_status) {
-            (Request::Apply { .. }, true) => apply_status(&mut new, body),
+            (Request::Apply { .. }, true) => apply_status(&mut new, &body),
             (_, true) => merge(&mut new, &json!({"status": body.get("status")})),
             (_, false) => {
-                let mut body = body.clone();
+                let mut body = body;
                 if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
                     metadata.remove("resourceVersion");
                 }

@@ -56,12 +56,12 @@ async fn requests_have_the_right_form() {
     let body = json!({"a": 1});
     let applied = Outcome::Applied { resource_version: "9".into() };
     let status = Subresource::Status;
-    let apply = Request::Apply { manager: "kueue-admission", subresource: status, body: body.clone() };
+    let apply = Request::Apply { manager: "kueue-admission", subresource: status, body: body.clone().into() };
     assert_eq!(writer.perform(&write(Kind::Workload, "ns", apply)).await, applied);
-    let merge = Request::Merge { manager: "a/b", subresource: Subresource::None, body: body.clone() };
+    let merge = Request::Merge { manager: "a/b", subresource: Subresource::None, body: body.clone().into() };
     assert_eq!(writer.perform(&write(Kind::Job, "ns", merge)).await, applied);
-    assert_eq!(writer.perform(&write(Kind::Workload, "ns", Request::Create(body))).await, applied);
-    let merge = Request::Merge { manager: "m", subresource: status, body: json!({}) };
+    assert_eq!(writer.perform(&write(Kind::Workload, "ns", Request::Create(body.into()))).await, applied);
+    let merge = Request::Merge { manager: "m", subresource: status, body: json!({}).into() };
     writer.perform(&write(Kind::ClusterQueue, "", merge)).await;
     writer.perform(&write(Kind::Workload, "ns", Request::Delete { uid: "u-1".into() })).await;
     let seen = seen.lock().unwrap();
@@ -109,7 +109,7 @@ async fn a_silent_server_is_unknown_after_the_deadline() {
     let client = answering(0, "", Arc::clone(&seen));
     let writer = Writer::new(client, leadership, Arc::new(Metrics::new("test")));
     let begin = Instant::now();
-    let outcome = writer.perform(&write(Kind::Workload, "ns", Request::Create(json!({})))).await;
+    let outcome = writer.perform(&write(Kind::Workload, "ns", Request::Create(json!({}).into()))).await;
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert!((300..5000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
     assert_eq!(seen.lock().unwrap().len(), 1, "no hidden retry");

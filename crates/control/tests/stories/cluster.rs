@@ -234,7 +234,7 @@ impl Cluster {
                 if self.objects.contains_key(&write.key) {
                     return Outcome::AlreadyExists;
                 }
-                self.put(write.key.kind, body.clone());
+                self.put(write.key.kind, body.value());
                 return Outcome::Applied { resource_version: self.version.to_string() };
             }
             Request::ProbePods { uid: controller_uid, .. } => {
@@ -261,10 +261,10 @@ impl Cluster {
                 };
             }
             Request::Apply { body, .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
-                self.put(write.key.kind, body.clone());
+                self.put(write.key.kind, body.value());
                 return Outcome::Applied { resource_version: self.version.to_string() };
             }
-            Request::Apply { body, .. } | Request::Merge { body, .. } => body,
+            Request::Apply { body, .. } | Request::Merge { body, .. } => body.value(),
         };
         let Some(old) = self.objects.get(&write.key).cloned() else { return Outcome::Gone };
         for field in ["uid", "resourceVersion"] {
@@ -275,10 +275,10 @@ impl Cluster {
         }
         let mut new = old.clone();
         match &write.request {
-            Request::Apply { body, manager, .. } => apply_status(&mut new, body, manager),
-            Request::Merge { body, subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
-            Request::Merge { body, .. } => {
-                let mut body = body.clone();
+            Request::Apply { manager, .. } => apply_status(&mut new, &body, manager),
+            Request::Merge { subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
+            Request::Merge { .. } => {
+                let mut body = body;
                 if let Some(metadata) = body["metadata"].as_object_mut() {
                     metadata.remove("resourceVersion");
                 }

@@ -2,7 +2,39 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+/// What is read of a webhook configuration or of a CRD. A CRD's schemas, half a megabyte of it, are passed over.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Said {
+    #[serde(default)]
+    metadata: Version,
+    #[serde(default)]
+    webhooks: Value,
+    #[serde(default)]
+    spec: Conversion,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct Conversion {
+    #[serde(default)]
+    conversion: Value,
+}
+
+impl Said {
+    /// As the functions below read it.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
 
 /// Marks, in a webhook's name, the one for jobs that name no queue: its namespaces are ours to choose.
 pub const OPTED_IN: &str = "-opted-in.";

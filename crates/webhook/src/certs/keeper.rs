@@ -1,6 +1,6 @@
 //! Keeps certificates and webhook configurations as `rotate` and `inject` say, and loads what is to be served.
 
-use super::inject::{Wanted, bundles, configuration_patch, conversion_patch};
+use super::inject::{Said, Wanted, bundles, configuration_patch, conversion_patch};
 use super::issue::{self, Pair, is_signed_by_one_of, validity};
 use super::rotate::{self, Policy, Step};
 use super::served::Served;
@@ -9,9 +9,9 @@ use crate::{Meter, Surroundings};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::core::ApiResource;
-use kube::{Api, Client};
+use kube::api::{DynamicObject, GetParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::core::{ApiResource, Request};
+use kube::{Api, Client, Resource};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -242,21 +242,27 @@ impl Keeper {
         wanted: &Wanted<'_>,
         patch: fn(&Value, &Wanted<'_>) -> Option<Value>,
     ) -> Result<Vec<String>, Error> {
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
+        let path = Request::new(DynamicObject::url_path(resource, None));
         let failed = |what: &str, error| Error::Api(format!("{what} {} {name}", resource.kind), error);
-        let Some(object) = api.get_opt(name).await.map_err(|error| failed("reading", error))? else {
-            return Ok(Vec::new());
+        let read = path
+            .get(name, &GetParams::default())
+            .map_err(|error| failed("reading", kube::Error::BuildRequest(error)))?;
+        let said = match self.client.request::<Said>(read).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+            said => said.map_err(|error| failed("reading", error))?.into_value(),
         };
-        let value = serde_json::to_value(&object).unwrap_or_default();
-        let Some(body) = patch(&value, wanted) else { return Ok(bundles(&value, wanted)) };
+        let Some(body) = patch(&said, wanted) else { return Ok(bundles(&said, wanted)) };
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        match api.patch(name, &params, &Patch::Merge(&body)).await {
+        let write = path
+            .patch(name, &params, &Patch::Merge(&body))
+            .map_err(|e| failed("patching", kube::Error::BuildRequest(e)))?;
+        match self.client.request::<Said>(write).await {
             Ok(object) => {
                 tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
-                Ok(bundles(&serde_json::to_value(&object).unwrap_or_default(), wanted))
+                Ok(bundles(&object.into_value(), wanted))
             }
             // Somebody else was faster, perhaps the other replica.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(bundles(&value, wanted)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(bundles(&said, wanted)),
             Err(error) => Err(failed("patching", error)),
         }
     }
@@ -294,8 +300,9 @@ fn configurations() -> [ApiResource; 2] {
 async fn follow(api: Api<DynamicObject>, name: String, changed: Arc<Notify>) {
     let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
     loop {
-        // From "0" on: the state of now comes first, from the server's cache.
-        match api.watch(&params, "0").await {
+        // From "0" on: the state of now comes first, from the server's cache; its metadata alone, as the schemas of a CRD
+        // are half a megabyte.
+        match api.watch_metadata(&params, "0").await {
             Ok(events) => {
                 let mut events = pin!(events);
                 while let Some(Ok(event)) = events.next().await {
