@@ -20,6 +20,11 @@ const TEAM: &str = "team";
 /// The configuration that Berth writes into.
 const CONFIGURATION: &str = webhooks::NAMES[0];
 
+/// Kinds of which the chart makes objects, but for CRDs.
+const RELEASED: &str = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
+                        poddisruptionbudgets,networkpolicies,flowschemas,prioritylevelconfigurations,namespaces,\
+                        mutatingwebhookconfigurations,validatingwebhookconfigurations";
+
 struct World {
     plane: ControlPlane,
     client: Client,
@@ -160,11 +165,12 @@ async fn rolled_back(world: &World) -> Result<()> {
 }
 
 async fn uninstalled(world: &World) -> Result<()> {
-    // Without --wait: Helm 3 would wait for what it keeps.
     world.helm.ok(&["uninstall", "berth", "--namespace", NAMESPACE]).await?;
-    wait::until(STEP, "the Deployment is gone", || async {
-        let deployment = DEPLOYMENT.get(&world.client, NAMESPACE, "berth-controller-manager").await?;
-        Ok(Seen::when(deployment.is_none(), || "still there".to_owned()))
+    wait::until(STEP, "nothing of the release is left but the lease's namespace", || async {
+        let args =
+            ["get", RELEASED, "--all-namespaces", "--selector=app.kubernetes.io/instance=berth", "--output=name"];
+        let left = world.plane.kubectl(&args).await?;
+        Ok(Seen::when(left.trim() == "namespace/kueue-system", || left))
     })
     .await?;
     ensure!(world.mutating().await?.is_none(), "the webhooks are gone");

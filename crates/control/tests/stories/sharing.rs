@@ -1,5 +1,6 @@
 //! Quota that is lent and taken back.
 
+use berth_control::measure::Labels;
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
@@ -77,4 +78,41 @@ fn a_victim_stays_when_its_preemptor_goes_before_it_was_told() {
     cluster.put(Kind::Job, job("again", "owner", "2", true));
     cluster.pass(30);
     assert!(cluster.is("again", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
+}
+
+#[test]
+fn a_cohort_counts_what_is_below_it() {
+    let mut cluster = Cluster::new();
+    let cohort = |name: &str, parent: &str| {
+        let group = json!({"coveredResources": ["cpu"], "flavors": [{"name": "default",
+            "resources": [{"name": "cpu", "nominalQuota": "1"}]}]});
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": name},
+            "spec": {"parentName": parent, "resourceGroups": [group]}})
+    };
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    cluster.put(Kind::Cohort, cohort("root", ""));
+    cluster.put(Kind::Cohort, cohort("leaf", "root"));
+    cluster.put(Kind::ClusterQueue, cluster_queue("deep", Some("leaf"), &[("default", "2")]));
+    cluster.put(Kind::ClusterQueue, cluster_queue("high", Some("root"), &[("default", "3")]));
+    cluster.put(Kind::LocalQueue, local_queue("deep", "deep"));
+    cluster.put(Kind::LocalQueue, local_queue("high", "high"));
+    cluster.put(Kind::Job, job("one", "deep", "2", true));
+    cluster.put(Kind::Job, job("two", "high", "1", true));
+    cluster.settle();
+    let gauges = cluster.control.figures().gauges;
+    let value = |name: &str, cohort: &str| {
+        let of = |labels: &Labels| labels.contains(&("cohort", cohort.to_owned()));
+        gauges.iter().find(|gauge| gauge.name == name && of(&gauge.labels)).map(|gauge| gauge.value)
+    };
+    for (name, leaf, root) in [
+        ("kueue_cohort_subtree_quota", 3.0, 7.0),
+        ("kueue_cohort_subtree_resource_reservations", 2.0, 3.0),
+        ("kueue_cohort_subtree_admitted_active_workloads", 1.0, 2.0),
+        ("kueue_cohort_info", 1.0, 1.0),
+    ] {
+        assert_eq!((value(name, "leaf"), value(name, "root")), (Some(leaf), Some(root)), "{name}");
+    }
+    let info = gauges.iter().find(|gauge| gauge.name == "kueue_cluster_queue_info").unwrap();
+    let labels = [("cluster_queue", "deep"), ("parent_cohort", "leaf"), ("root_cohort", "root")];
+    assert_eq!(info.labels, labels.map(|(key, value)| (key, value.to_owned())));
 }
