@@ -20,11 +20,17 @@ fn plain(rendered: &str) -> String {
         "# Generated from charts/berth by `UPDATE=1 cargo test -p berth-e2e --test helm plain_manifests`; do not edit.\n",
     );
     let kept = rendered.lines().filter(|line| !HELMS.iter().any(|mark| line.trim_start().starts_with(mark)));
-    for line in kept.filter(|line| !line.trim().is_empty() && !line.starts_with("# Source: ")) {
-        out.push_str(line.trim_end());
-        out.push('\n');
+    let kept = kept.filter(|line| !line.trim().is_empty() && !line.starts_with("# Source: "));
+    let mut kept = kept.map(str::trim_end).peekable();
+    while let Some(line) = kept.next() {
+        // Annotations of which only Helm's were there.
+        let inner = |next: &&str| next.starts_with("    ");
+        if line != "  annotations:" || kept.peek().is_some_and(inner) {
+            out.push_str(line);
+            out.push('\n');
+        }
     }
-    out.replace("  annotations:\n---", "---")
+    out
 }
 
 /// Objects by kind and name, without what only Helm reads.

@@ -166,11 +166,16 @@ async fn rolled_back(world: &World) -> Result<()> {
 
 async fn uninstalled(world: &World) -> Result<()> {
     world.helm.ok(&["uninstall", "berth", "--namespace", NAMESPACE]).await?;
-    wait::until(STEP, "nothing of the release is left but the lease's namespace", || async {
+    let kept = "namespace/kueue-system clusterrole.rbac.authorization.k8s.io/kueue-batch-admin-role \
+                clusterrole.rbac.authorization.k8s.io/kueue-batch-user-role";
+    wait::until(STEP, "nothing of the release is left but what it keeps", || async {
         let args =
             ["get", RELEASED, "--all-namespaces", "--selector=app.kubernetes.io/instance=berth", "--output=name"];
         let left = world.plane.kubectl(&args).await?;
-        Ok(Seen::when(left.trim() == "namespace/kueue-system", || left))
+        let (mut is, mut should): (Vec<_>, Vec<_>) = (left.split_whitespace().collect(), kept.split(' ').collect());
+        is.sort_unstable();
+        should.sort_unstable();
+        Ok(Seen::when(is == should, || is.join(" ")))
     })
     .await?;
     ensure!(world.mutating().await?.is_none(), "the webhooks are gone");
