@@ -119,6 +119,16 @@ strings! {
     CAPACITY_TIERS = "berth.dev/capacity-tiers";
     /// Annotation on jobs, Berth's own: when the job saved a checkpoint last, as RFC 3339.
     LAST_CHECKPOINT_TIME = "berth.dev/last-checkpoint-time";
+    /// Annotation on TrainingJobs: the step of that checkpoint.
+    LAST_CHECKPOINT_STEP = "berth.dev/last-checkpoint-step";
+    /// Annotation on TrainingJobs: where that checkpoint is.
+    LAST_CHECKPOINT_URI = "berth.dev/last-checkpoint-uri";
+    /// Annotation on Workloads: whom they may preempt, as TrainingJobs say it.
+    PREEMPTION_POLICY = "berth.dev/preemption-policy";
+    /// Annotation on pods that are to stop: until when they may save their work, as RFC 3339.
+    STOP_AT = "berth.dev/stop-at";
+    /// Annotation on pods that are to stop: why.
+    STOP_REASON = "berth.dev/stop-reason";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
     /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.

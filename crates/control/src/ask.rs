@@ -132,7 +132,7 @@ impl Control {
                 engine::WorkloadState::Reserved(deltas::reservation(
                     admission,
                     |name| workload.remaining(name, self.settings.reclaimable_pods),
-                    millis(at),
+                    (millis(at), self.saved_at(workload).map(millis)),
                     workload.is("Evicted"),
                 ))
             }
@@ -160,6 +160,7 @@ impl Control {
             pod_sets,
             allowed_flavors: workload.allowed_flavors.clone(),
             tiers: workload.tiers.as_ref().and_then(|wish| wish.tiers.clone().ok()),
+            preempts: workload.preempts,
             refused: workload.shape.refused.clone(),
             state,
             revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,

@@ -47,6 +47,8 @@ pub struct Control {
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
+    /// Workloads whose pods were told that they are to stop, by uid.
+    pub(crate) notified: BTreeSet<String>,
     /// Jobs that were seen to have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
     pub(crate) ladder: Ladder,
@@ -88,6 +90,7 @@ impl Control {
             planned: BTreeMap::new(),
             evictions: BTreeMap::new(),
             pods_gone: BTreeSet::new(),
+            notified: BTreeSet::new(),
             at_rest: BTreeSet::new(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),
@@ -197,6 +200,7 @@ impl Control {
     }
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
+        self.note_notified(&object, flight.purpose, &outcome);
         match outcome {
             Outcome::Applied { resource_version } => {
                 self.flights.succeeded(&object);
@@ -251,7 +255,7 @@ impl Control {
                 self.refused(&object, &text);
                 self.wait(object, until);
             }
-            Outcome::Busy(after) if matches!(flight.purpose, Purpose::ProbePods | Purpose::FindStuckPods) => {
+            Outcome::Busy(after) if flight.purpose.is_about_pods() => {
                 let until = self.flights.pause(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
                 self.wait(object, until);
             }
@@ -297,7 +301,7 @@ impl Control {
         self.planned.remove(&uid);
     }
 
-    fn uid_of(&self, object: &ObjectKey) -> Option<String> {
+    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod checks;
 pub(crate) mod explain;
+pub(crate) mod grace;
 pub(crate) mod job;
 pub(crate) mod orphan;
 pub(crate) mod placement;

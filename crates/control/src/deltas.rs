@@ -341,6 +341,15 @@ pub(crate) fn pod_set(needs: berth_jobs::PodSetNeeds) -> engine::PodSetSpec {
     }
 }
 
+/// Whom a workload may preempt whose annotation says so; a word that is not known lets it preempt nobody.
+pub(crate) fn preempts(word: Option<&str>) -> engine::Preempts {
+    match word {
+        None | Some("PreemptAlways") => engine::Preempts::AsQueue,
+        Some("PreemptLower") => engine::Preempts::Lower,
+        Some(_) => engine::Preempts::Nobody,
+    }
+}
+
 /// Takes out what selects a kind of capacity.
 pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
     let is_capacity = |key: &str| api::CAPACITY_SELECTORS.contains(&key);
@@ -354,7 +363,7 @@ pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
 pub(crate) fn reservation(
     admission: &api::Admission,
     remaining: impl Fn(&str) -> Option<i64>,
-    at: engine::Millis,
+    (at, saved): (engine::Millis, Option<engine::Millis>),
     evicted: bool,
 ) -> engine::Reservation {
     let pod_sets = admission
@@ -377,7 +386,8 @@ pub(crate) fn reservation(
             engine::PodSetAssignment { name, count, flavors: assignment.flavors.clone(), usage }
         })
         .collect();
-    engine::Reservation { cluster_queue: admission.cluster_queue.clone().unwrap_or_default(), pod_sets, at, evicted }
+    let cluster_queue = admission.cluster_queue.clone().unwrap_or_default();
+    engine::Reservation { cluster_queue, pod_sets, at, saved, evicted }
 }
 
 /// The engine's admission as `status.admission`.

@@ -202,6 +202,8 @@ impl Control {
         } else if job.at_rest {
             self.at_rest.insert(job.uid.clone());
         }
+        let said = |job: &JobState| job.annotation(api::labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
+        let saved = self.view.jobs.get(&object).is_some_and(|old| said(old) != said(&job));
         let unsupported = job.unsupported.is_some();
         let before = self.view.jobs.get(&object).filter(|old| old.uid == job.uid).map(Pods::of);
         self.note_capacity(&job.uid, before, Pods::of(&job), now);
@@ -210,7 +212,7 @@ impl Control {
         self.view.shed_job(&object);
         self.flights.seen(&object, version);
         self.touch_related(&object);
-        if unsupported {
+        if unsupported || saved {
             for workload in owned {
                 self.mirror(&workload);
             }
@@ -238,6 +240,7 @@ impl Control {
             self.planned.remove(&old.uid);
             self.evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
+            self.notified.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);
             self.ladder.better.remove(&old.uid);
@@ -257,6 +260,7 @@ impl Control {
         }
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
+            self.notified.remove(&new.uid);
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         self.mark_queues(&new, now);

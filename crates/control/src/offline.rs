@@ -271,6 +271,7 @@ impl Offline {
             // No pod ever ran.
             Request::ProbePods { .. } => return Outcome::Applied { resource_version: String::new() },
             Request::FindStuckPods { .. } => return Outcome::Stuck(Vec::new()),
+            Request::AnnotatePods { .. } => return Outcome::Applied { resource_version: String::new() },
             Request::Delete { .. } => {
                 self.remove(write.key.kind, &write.key.namespace, &write.key.name);
                 return Outcome::Applied { resource_version: String::new() };

@@ -25,6 +25,8 @@ pub(crate) struct Rules {
     pub(crate) tiers: Option<TierRules>,
     pub(crate) limits: Limits,
     pub(crate) guard: engine::PreemptionGuard,
+    /// Time for a checkpoint before a stop.
+    pub(crate) grace_ms: Option<i64>,
     /// Most that may be borrowed, in per cent of the nominal quota.
     pub(crate) borrowing_percent: Option<i64>,
 }
@@ -64,6 +66,7 @@ impl Policy {
             tiers: spec.capacity_tiers.as_ref().map(tier_rules),
             limits: spec.admission.as_ref().map(limits).unwrap_or_default(),
             guard: spec.preemption.as_ref().map(guard).unwrap_or_default(),
+            grace_ms: spec.preemption.as_ref().and_then(|bounds| grace_ms(bounds.grace_period.as_deref()?)),
             borrowing_percent: spec.borrowing_ratio_percent.map(|percent| i64::from(percent.max(0))),
         };
         let selector = spec.cluster_queue_selector.as_ref().map(deltas::selector);
@@ -80,6 +83,10 @@ impl Policy {
 
 fn milliseconds(text: Option<&String>, default: i64) -> i64 {
     text.and_then(|text| duration_seconds(text)).map_or(default, |seconds| seconds.saturating_mul(1_000))
+}
+
+fn grace_ms(text: &str) -> Option<i64> {
+    duration_seconds(text).map(|seconds| seconds.saturating_mul(1_000))
 }
 
 /// What is absent, and what no schema lets in, is as usual.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
+use crate::deltas;
 use crate::settings::Settings;
 use crate::shape::Surroundings;
 use crate::view::{Name, Owner, TierWish, View, WorkloadView};
@@ -54,6 +55,7 @@ impl Control {
             queue: spec.queue_name.unwrap_or_default(),
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
             tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
+            preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
             active: spec.active.unwrap_or(true),
             // Beyond 32 bits only the order of equals at the very ends would differ.
             priority: clamp(priority),

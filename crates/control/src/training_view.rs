@@ -5,7 +5,10 @@ use std::sync::Arc;
 use berth_api::berth::{TrainingJob, TrainingJobStatus};
 use berth_api::validation::summary;
 use berth_jobs::PodSetDigest;
-use berth_jobs::training::{Cards, TrainingFacts, invalid_training_job, role_names, training_facts, training_pod_sets};
+use berth_jobs::training::{
+    Cards, Saved, TrainingFacts, invalid_training_job, own_annotations, role_names, saved_of, training_facts,
+    training_pod_sets,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
@@ -21,6 +24,10 @@ pub(crate) struct TrainingView {
     pub(crate) deleting: bool,
     /// Queue, priority and patience.
     pub(crate) facts: TrainingFacts,
+    /// What its Workload carries in annotations.
+    pub(crate) own_annotations: [(&'static str, Option<String>); 2],
+    /// Its last checkpoint, where it says so.
+    pub(crate) saved: Option<Saved>,
     /// Names of its roles, workers first.
     pub(crate) roles: Vec<String>,
     /// PriorityClass of its workers' pods.
@@ -56,6 +63,8 @@ impl TrainingView {
             generation,
             deleting,
             facts: training_facts(&job),
+            own_annotations: own_annotations(&job),
+            saved: job.metadata.annotations.as_ref().and_then(saved_of),
             roles: role_names(&job),
             pod_priority_class: template.and_then(|spec| spec.priority_class_name.clone()),
             asked: known.map_or_else(|| asked(&job, cards), |known| known.asked.clone()),
@@ -84,6 +93,7 @@ impl Control {
         let object_key = key(Kind::TrainingJob, &name);
         let old = self.view.training.get(&name);
         let new = object.map(|object| TrainingView::new(object, old, &self.settings.cards));
+        let saved = old.zip(new.as_ref()).is_some_and(|(old, new)| old.saved != new.saved);
         match (old, &new) {
             (Some(old), Some(new)) if old.uid == new.uid && old.version() > new.version() => return,
             (Some(old), Some(new)) if old.uid == new.uid => {}
@@ -97,10 +107,21 @@ impl Control {
             self.view.training.remove(&name);
             return;
         };
-        let version = new.version();
+        let (version, uid) = (new.version(), new.uid.clone());
         self.view.training.insert(name, new);
+        if saved {
+            self.mirror_owned_by(&uid);
+        }
         self.flights.seen(&object_key, version);
         self.touch(object_key);
+    }
+
+    /// What its Workloads would lose has changed.
+    fn mirror_owned_by(&mut self, uid: &str) {
+        let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
+        for workload in owned {
+            self.mirror(&workload);
+        }
     }
 
     /// What it owned is looked at again.

@@ -70,6 +70,8 @@ pub(crate) struct WorkloadView {
     pub(crate) allowed_flavors: Option<Vec<String>>,
     /// The capacity tiers that it accepts, where its annotation names them.
     pub(crate) tiers: Option<Box<TierWish>>,
+    /// Whom it may preempt.
+    pub(crate) preempts: berth_engine::model::Preempts,
     pub(crate) priority: i32,
     pub(crate) priority_class: Option<api::PriorityClassRef>,
     pub(crate) max_execution_seconds: Option<i32>,

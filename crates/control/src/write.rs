@@ -3,6 +3,7 @@
 use berth_api::labels;
 use berth_jobs::{BatchJob, JobKind, JobSet};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Reporter of events about admission.
@@ -204,6 +205,8 @@ pub enum Purpose {
     DeleteChild,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
+    /// Tell the pods of a job that it is to stop, so that they save their work.
+    NotifyPods,
     /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
     FindStuckPods,
 }
@@ -222,6 +225,11 @@ pub enum Urgency {
 }
 
 impl Purpose {
+    /// The write is about the pods of a job, and not about the object that it is booked on.
+    pub(crate) const fn is_about_pods(self) -> bool {
+        matches!(self, Self::ProbePods | Self::FindStuckPods | Self::NotifyPods)
+    }
+
     /// How urgent writes of this purpose are.
     #[must_use]
     pub const fn urgency(self) -> Urgency {
@@ -235,6 +243,7 @@ impl Purpose {
             | Self::StartTraining
             | Self::StopTraining
             | Self::ClearStartTime
+            | Self::NotifyPods
             | Self::Evict
             | Self::ReleaseQuota => Urgency::First,
             Self::CreateWorkload
@@ -330,6 +339,16 @@ pub enum Request<Body = Packed> {
         /// Uid of the job.
         uid: String,
     },
+    /// Merge patches of the pods of the job with this uid that have not ended, one by one. `Applied` when all carry the
+    /// annotations, `Busy` when that takes more time.
+    AnnotatePods {
+        /// Label by which pods name the uid of their job.
+        label: &'static str,
+        /// Uid of the job.
+        uid: String,
+        /// Annotations.
+        annotations: BTreeMap<String, String>,
+    },
     /// DELETE with a uid precondition, background propagation.
     Delete {
         /// Uid that must still be the object's.
@@ -345,6 +364,7 @@ impl Request<Value> {
             Self::Merge { manager, subresource, body } => Request::Merge { manager, subresource, body: body.into() },
             Self::ProbePods { label, uid } => Request::ProbePods { label, uid },
             Self::FindStuckPods { label, uid } => Request::FindStuckPods { label, uid },
+            Self::AnnotatePods { label, uid, annotations } => Request::AnnotatePods { label, uid, annotations },
             Self::Delete { uid } => Request::Delete { uid },
         }
     }

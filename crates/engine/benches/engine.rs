@@ -56,6 +56,7 @@ fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> Wor
         }],
         allowed_flavors: None,
         tiers: None,
+        preempts: Preempts::AsQueue,
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,

@@ -247,8 +247,9 @@ impl World {
     ) -> Vec<Holding> {
         let node = self.store.queues[queue].node;
         let policy = self.store.queues[queue].spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
+        let policy = policy.of(self.store.classes[workload.class].preempts);
         let nobody = BTreeSet::new();
-        let ask = Ask::of(workload, queue, &nobody, &self.options);
+        let ask = Ask::of(&self.store, workload, queue, &nobody, &self.options);
         let mut holders = Vec::new();
         for other in self.tree.bottom_up(self.tree.root(node)) {
             let Some(other_queue) = self.store.queue_of_node.get(&other).copied() else { continue };

@@ -110,6 +110,9 @@ impl World {
         self.store.local_queues[local_queue].pending.remove(&entry.workload);
         let usage = std::mem::take(&mut entry.assignment.usage);
         self.charge(entry.queue, entry.workload, &usage);
-        self.hold(entry.workload, Held { queue: entry.queue, usage, at: now, evicted: false, assumed: true });
+        self.hold(
+            entry.workload,
+            Held { queue: entry.queue, usage, at: now, saved: None, evicted: false, assumed: true },
+        );
     }
 }

@@ -291,7 +291,7 @@ impl World {
             for id in queue.held.iter() {
                 let Some(workload) = self.store.workload(id) else { continue };
                 let Some(held) = workload.held() else { continue };
-                if !queue.held.has(&workload.rank(id, held.at), held.evicted) {
+                if !queue.held.has(&workload.rank(id, held), held.evicted) {
                     faults.push(format!("queue {}: {} stands at the wrong place", queue.name, workload.uid));
                 }
                 for (cell, value) in &held.usage {

@@ -2,10 +2,13 @@
 //!
 //! Plain data with owned strings: the border of the crate. Inside, names are interned (see `world`).
 
+mod preemption;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use berth_quantity::Amount;
 
+pub use self::preemption::{Preemption, PreemptionGuard, PreemptionPolicy, Preempts};
 pub use crate::answers::*;
 pub use crate::stock::{Shape, StockOut};
 pub use crate::tiers::Tier;
@@ -176,70 +179,6 @@ pub enum StopPolicy {
     HoldAndDrain,
 }
 
-/// `withinClusterQueue` and `reclaimWithinCohort` in one type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PreemptionPolicy {
-    /// Never preempt.
-    #[default]
-    Never,
-    /// Empty, which the API's defaults rule out: allows nobody, and yet is not `Never` where a queue that could only borrow
-    /// asks whether it may preempt at all.
-    Unset,
-    /// Only workloads of lower priority.
-    LowerPriority,
-    /// Lower priority, or equal priority and newer.
-    LowerOrNewerEqualPriority,
-    /// Any workload.
-    Any,
-}
-
-impl std::str::FromStr for PreemptionPolicy {
-    type Err = String;
-
-    /// Kueue's name of a policy.
-    ///
-    /// # Errors
-    /// Names what is allowed.
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "Never" => Ok(Self::Never),
-            "" => Ok(Self::Unset),
-            "LowerPriority" => Ok(Self::LowerPriority),
-            "LowerOrNewerEqualPriority" => Ok(Self::LowerOrNewerEqualPriority),
-            "Any" => Ok(Self::Any),
-            other => Err(format!(
-                "unknown policy `{other}`; allowed are Never, LowerPriority, LowerOrNewerEqualPriority and Any"
-            )),
-        }
-    }
-}
-
-/// `spec.preemption`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Preemption {
-    /// `withinClusterQueue`.
-    pub within_cluster_queue: PreemptionPolicy,
-    /// `reclaimWithinCohort`.
-    pub reclaim_within_cohort: PreemptionPolicy,
-    /// `borrowWithinCohort.policy` is `LowerPriority`.
-    pub borrow_within_cohort: bool,
-    /// `borrowWithinCohort.maxPriorityThreshold`.
-    pub max_priority_threshold: Option<i32>,
-}
-
-/// Bounds of preemption; the default is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PreemptionGuard {
-    /// Who asks preempts only workloads whose priority is at least so much lower.
-    pub min_priority_difference: i32,
-    /// Workloads of the queue are not preempted for so many milliseconds after they reserved quota.
-    pub protected_ms: i64,
-    /// Most victims of one workload.
-    pub max_victims: Option<u32>,
-    /// Most that victims may hold of a contested resource, in per cent of what is asked for.
-    pub max_evicted_percent: Option<u32>,
-}
-
 /// What to do after a flavor that would do, but not well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fungibility {
@@ -402,6 +341,8 @@ pub struct Reservation {
     pub pod_sets: Vec<PodSetAssignment>,
     /// When quota was reserved.
     pub at: Millis,
+    /// When it saved its work last, where that is known: among victims of equal priority those go first who lose the least.
+    pub saved: Option<Millis>,
     /// Evicted and on its way out: still holds its quota.
     pub evicted: bool,
 }
@@ -441,6 +382,8 @@ pub struct WorkloadSpec {
     pub allowed_flavors: Option<Vec<String>>,
     /// The tiers that it accepts, best first; `None` leaves that to its queue.
     pub tiers: Option<Vec<Tier>>,
+    /// Whom it may preempt.
+    pub preempts: Preempts,
     /// Why its requests are out of bounds: it is refused when it comes to the head of its queue.
     pub refused: Option<String>,
     /// State.

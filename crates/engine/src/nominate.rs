@@ -76,7 +76,7 @@ impl Nominator<'_> {
     ) -> Assignment {
         let request = Request::of(self.store, self.options, workload, queue);
         let request = Request { counts, progress, pins, ..request };
-        let ask = Ask::of(workload, queue, self.gone, self.options);
+        let ask = Ask::of(self.store, workload, queue, self.gone, self.options);
         let options = self.options;
         let mut oracle = |store: &Store, tree: &mut Tree, cell: CellId, value| {
             preempt::possibility(store, tree, options, &ask, cell, value)
@@ -102,7 +102,7 @@ impl Nominator<'_> {
             return Vec::new();
         }
         let usage: Usage = assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect();
-        let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(workload, queue, self.gone, self.options) };
+        let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(self.store, workload, queue, self.gone, self.options) };
         preempt::targets(self.store, self.tree, self.options, &ask)
     }
 }

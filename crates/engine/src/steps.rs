@@ -181,7 +181,7 @@ impl World {
         let mut trial = Trial::new(&mut self.tree);
         preempt::classical::leave(&self.store, &mut trial, id, true);
         let workload = self.store.workload(id)?;
-        let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(workload, queue, &gone, &self.options) };
+        let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(&self.store, workload, queue, &gone, &self.options) };
         let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask);
         drop(trial);
         let named = targets.iter().filter_map(|target| {

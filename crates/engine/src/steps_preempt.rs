@@ -6,7 +6,7 @@ use crate::assignment::{Assignment, Granular, Mode};
 use crate::balance::{Usage, accumulate, amount, units};
 use crate::flavors::is_preferred;
 use crate::ids::WorkloadId;
-use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis};
+use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis, Preempts};
 use crate::partial;
 use crate::preempt::Ask;
 use crate::preempt::candidates::{Candidate, Filter, Right, sort};
@@ -38,7 +38,7 @@ impl World {
                 common: None,
                 evicted: held.evicted,
                 priority: workload.priority,
-                at: held.at,
+                at: held.loses_since(),
                 uid: &workload.uid,
             })
         };
@@ -67,7 +67,16 @@ impl World {
         sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates);
         let gone = BTreeSet::new();
         let (priority, queued_at) = (i32::MAX, Millis(0));
-        let ask = Ask { queue, priority, queued_at, needs: &[], usage: &[], gone: &gone, afs: None };
+        let ask = Ask {
+            queue,
+            priority,
+            queued_at,
+            needs: &[],
+            usage: &[],
+            gone: &gone,
+            afs: None,
+            preempts: Preempts::AsQueue,
+        };
         let filter = Filter::new(&self.store, &ask);
         let mut turns = Turns::listed(&self.store, &self.tree, queue, &candidates);
         let mut order = Vec::new();

@@ -11,8 +11,8 @@ use crate::afs::Ledger;
 use crate::balance::{Units, Usage, units};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
-    ClusterQueueSpec, FlavorResource, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Strategy,
-    WorkloadSpec,
+    ClusterQueueSpec, FlavorResource, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Preempts,
+    Strategy, WorkloadSpec,
 };
 use crate::pending::Pending;
 use crate::stock::StockOuts;
@@ -75,6 +75,8 @@ pub(crate) struct Class {
     pub(crate) allowed: Option<Box<[FlavorId]>>,
     /// The tiers that its members accept, best first.
     pub(crate) tiers: Option<Box<[Tier]>>,
+    /// Whom its members may preempt.
+    pub(crate) preempts: Preempts,
     /// Another class of the same digest.
     next: Option<ClassId>,
 }
@@ -118,6 +120,8 @@ pub(crate) struct Held {
     pub(crate) queue: QueueId,
     pub(crate) usage: Usage,
     pub(crate) at: Millis,
+    /// When its work was saved last.
+    pub(crate) saved: Option<Millis>,
     /// Evicted, or its eviction is planned.
     pub(crate) evicted: bool,
     /// Planned here, not yet told by a delta.
@@ -232,8 +236,8 @@ impl Workload {
         Key { priority: Reverse(self.priority), queued_at: self.queued_at, uid: Arc::clone(&self.uid) }
     }
 
-    pub(crate) fn rank(&self, id: WorkloadId, at: Millis) -> Rank {
-        Rank { priority: self.priority, at: Reverse(at), uid: Arc::clone(&self.uid), workload: id }
+    pub(crate) fn rank(&self, id: WorkloadId, held: &Held) -> Rank {
+        Rank { priority: self.priority, at: Reverse(held.loses_since()), uid: Arc::clone(&self.uid), workload: id }
     }
 
     pub(crate) fn held(&self) -> Option<&Held> {
@@ -403,9 +407,9 @@ impl Store {
             return false;
         }
         held.evicted = evicted;
-        let (queue, at) = (held.queue, held.at);
-        let rank = workload.rank(id, at);
-        let holders = &mut self.queues[queue].held;
+        let Some(held) = workload.held() else { return false };
+        let rank = workload.rank(id, held);
+        let holders = &mut self.queues[held.queue].held;
         holders.remove(&rank, !evicted);
         holders.insert(rank, evicted);
         true
@@ -444,6 +448,7 @@ impl Store {
             class.priority == priority
                 && class.allowed == allowed
                 && class.tiers.as_deref() == spec.tiers.as_deref()
+                && class.preempts == spec.preempts
                 && class.pod_sets.len() == pod_sets.len()
                 && class.pod_sets.iter().zip(pod_sets).all(|(known, spec)| known.is_as(spec, &self.resources))
         };
@@ -454,7 +459,8 @@ impl Store {
         }
         let pod_sets = pod_sets.iter().map(|spec| PodSet::of(spec, &mut self.resources)).collect();
         let tiers = spec.tiers.as_deref().map(Box::from);
-        let class = Class { digest, priority, pod_sets, members: 1, allowed, tiers, next: first };
+        let class =
+            Class { digest, priority, pod_sets, members: 1, allowed, tiers, preempts: spec.preempts, next: first };
         let id = match self.free_classes.pop() {
             Some(id) => {
                 self.classes[id] = class;

@@ -131,7 +131,14 @@ impl World {
                         accumulate(&mut usage, cell, value);
                     }
                 }
-                let held = Held { queue, usage, at: reservation.at, evicted: reservation.evicted, assumed: false };
+                let held = Held {
+                    queue,
+                    usage,
+                    at: reservation.at,
+                    saved: reservation.saved,
+                    evicted: reservation.evicted,
+                    assumed: false,
+                };
                 self.hold(id, held);
             }
         }
@@ -143,7 +150,7 @@ impl World {
         let node = self.store.queues[queue].node;
         self.tree.add(node, &held.usage);
         if let Some(workload) = self.store.workload(id) {
-            let rank = workload.rank(id, held.at);
+            let rank = workload.rank(id, &held);
             self.store.queues[queue].held.insert(rank, held.evicted);
         }
         self.unsettled |= self.has_lanes(queue);
@@ -181,7 +188,7 @@ impl World {
                 return;
             }
         };
-        let rank = workload.rank(id, held.at);
+        let rank = workload.rank(id, &held);
         let node = self.store.queues[held.queue].node;
         self.tree.remove(node, &held.usage);
         self.store.queues[held.queue].held.remove(&rank, held.evicted);

@@ -161,6 +161,7 @@ impl Observer {
                     }],
                     allowed_flavors: None,
                     tiers: None,
+                    preempts: Preempts::AsQueue,
                     refused: None,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,

@@ -72,6 +72,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
                 cluster_queue: admission.cluster_queue.to_string(),
                 pod_sets: admission.pod_sets.to_vec(),
                 at: Millis(NOW.0 + round),
+                saved: None,
                 evicted: false,
             };
             let mut confirmed = spec.clone();

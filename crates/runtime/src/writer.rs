@@ -1,5 +1,7 @@
 //! One write, one request: preconditions in the body, a deadline, no hidden retry.
 
+mod notify;
+
 use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
@@ -83,6 +85,10 @@ impl Writer {
                 Err(_) => Outcome::Busy(1_000),
             };
         }
+        if let Request::AnnotatePods { annotations, .. } = &write.request {
+            let telling = notify::annotate(&self.client, &write.key.namespace, request, annotations);
+            return tokio::time::timeout(deadline, telling).await.unwrap_or(Outcome::Busy(1_000));
+        }
         let verb = verb_of(&write.request);
         match tokio::time::timeout(deadline, self.exchange(verb, request)).await {
             Ok(outcome) => outcome,
@@ -141,9 +147,11 @@ fn stuck(pod: &Pod) -> Option<StuckPod> {
 const fn verb_of(request: &Request) -> Verb {
     match request {
         Request::Create(_) => Verb::Create,
-        Request::Apply { .. } | Request::Merge { .. } | Request::ProbePods { .. } | Request::FindStuckPods { .. } => {
-            Verb::Patch
-        }
+        Request::Apply { .. }
+        | Request::Merge { .. }
+        | Request::ProbePods { .. }
+        | Request::FindStuckPods { .. }
+        | Request::AnnotatePods { .. } => Verb::Patch,
         Request::Delete { .. } => Verb::Delete,
     }
 }
@@ -168,6 +176,10 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
             return http::Request::builder()
                 .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={MOST_STUCK}"))
                 .body(Body::empty());
+        }
+        Request::AnnotatePods { label, uid, .. } => {
+            let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
+            return notify::list(&path, &encoded(&format!("{label}={uid}")));
         }
         Request::Create(body) => (
             http::Method::POST,

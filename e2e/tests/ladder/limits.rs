@@ -61,6 +61,7 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         (json!({"clusterQueues": ["a"], "admission": {"maxJobs": -1}}), "greater than or equal to 0"),
         (json!({"clusterQueues": ["a"], "preemption": {"maxEvictedPercent": 50}}), "greater than or equal to 100"),
         (json!({"clusterQueues": ["a"], "preemption": {"protectedRunningTime": "-1m"}}), "protectedRunningTime"),
+        (json!({"clusterQueues": ["a"], "preemption": {"gracePeriod": "a while"}}), "spec.preemption.gracePeriod"),
         (json!({"clusterQueues": ["a"], "borrowingRatioPercent": -1}), "greater than or equal to 0"),
         (
             json!({"clusterQueues": ["a"], "admission": {"priorityRange": {"min": 2, "max": 1}}}),

@@ -2,6 +2,7 @@
 //! framework needs.
 
 mod bad;
+mod checkpoints;
 mod life;
 mod stops;
 
@@ -79,6 +80,7 @@ async fn training_jobs() -> Result<()> {
         ("frameworks", life::frameworks(s).boxed()),
         ("failing-worker", life::failing(s).boxed()),
         ("preempted", stops::preempted(s).boxed()),
+        ("saves-first", checkpoints::saves_first(s).boxed()),
         ("suspended", stops::suspended(s).boxed()),
         ("max-wait", stops::waits_too_long(s).boxed()),
         ("gang-timeout", stops::pods_never_ready(s).boxed()),

@@ -163,6 +163,11 @@ pub struct PreemptionBounds {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = DURATION))]
     pub protected_running_time: Option<String>,
+    /// Time in which a job of the queue that saves checkpoints may save one more before it is stopped. 30 seconds for
+    /// TrainingJobs when absent, and none for other jobs, which are told of it only where this is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = DURATION))]
+    pub grace_period: Option<String>,
     /// Most workloads that are evicted for one of the queue's.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]

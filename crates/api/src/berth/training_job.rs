@@ -170,9 +170,10 @@ pub struct SchedulingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 21), regex(pattern = DURATION), extend("default" = "10m"))]
     pub scheduling_timeout: Option<String>,
-    /// Whom it may preempt, within what its queue allows.
+    /// Whom it may preempt: nobody (`Never`), of those whom its queue allows the ones of lower priority (`PreemptLower`), or all
+    /// whom its queue allows (`PreemptAlways`, the default).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["Never", "PreemptLower", "PreemptAlways"], "default" = "PreemptLower"))]
+    #[schemars(extend("enum" = ["Never", "PreemptLower", "PreemptAlways"], "default" = "PreemptAlways"))]
     pub preemption_policy: Option<String>,
     /// Scheduler of the pods; the default scheduler when absent.
     #[serde(skip_serializing_if = "Option::is_none")]

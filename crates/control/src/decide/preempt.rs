@@ -6,10 +6,10 @@ use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use super::workload::{REPORTER, notice, status_write};
-use crate::core::Control;
+use crate::core::{Control, key};
 use crate::flight::Decision;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose, SCHEDULER};
+use crate::write::{EventType, Kind, Notice, Purpose, SCHEDULER};
 
 /// Message of the Preempted condition, in Kueue's words. What is empty is unknown.
 #[must_use]
@@ -37,6 +37,31 @@ pub fn preemption_message(
     )
 }
 
+/// Tells a TrainingJob which queue took its quota, from which, and why.
+fn told_to_training_job(
+    control: &Control,
+    workload: &WorkloadView,
+    preemptor: Option<&WorkloadView>,
+    reason: &str,
+) -> Option<Notice> {
+    let name = workload.training_job()?;
+    let uid = workload.owner.as_ref()?.uid.clone();
+    let of = preemptor.and_then(|preemptor| {
+        let queue = control.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref()?;
+        Some(format!("Workload {}/{} of ClusterQueue {queue}", preemptor.namespace, preemptor.name))
+    });
+    let by = of.unwrap_or_else(|| "a Workload that is gone".to_owned());
+    let from = workload.holds().unwrap_or_default();
+    Some(Notice {
+        key: key(Kind::TrainingJob, &name),
+        uid,
+        event_type: EventType::Normal,
+        reason: "Preempted".to_owned(),
+        message: format!("{by} takes the quota that this job holds of ClusterQueue {from}: {reason}"),
+        reporter: super::training::REPORTER,
+    })
+}
+
 pub(crate) fn preempt(
     control: &Control,
     workload: &WorkloadView,
@@ -57,6 +82,7 @@ pub(crate) fn preempt(
     });
     draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPreempted", message.clone(), REPORTER));
     draft.notices.push(notice(workload, EventType::Normal, "Preempted", message, SCHEDULER));
+    draft.notices.extend(told_to_training_job(control, workload, preemptor, eviction.reason));
     if let Some(preemptor) = preemptor {
         let victim = workload.job_uid.as_deref().unwrap_or("UNKNOWN");
         let message = format!("Preempted a workload (UID: {}, JobUID: {victim})", workload.uid);

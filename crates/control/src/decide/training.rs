@@ -8,6 +8,7 @@ mod stop;
 
 use std::collections::BTreeMap;
 
+use berth_api::labels;
 use berth_jobs::training::{RoleState, child_job_name, training_finish, training_workload};
 use berth_jobs::{JobState, Priority};
 use jiff::{SignedDuration, Timestamp};
@@ -22,7 +23,7 @@ use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
 
-const REPORTER: &str = "berth-training-job-controller";
+pub(crate) const REPORTER: &str = "berth-training-job-controller";
 
 /// A TrainingJob with what is decided about it.
 pub(crate) struct Case<'a> {
@@ -215,8 +216,23 @@ impl<'a> Case<'a> {
                 spec.insert("podSets".into(), serde_json::to_value(sets).ok()?);
             }
         }
-        let patch = json!({ "spec": spec });
-        (!spec.is_empty()).then(|| Decision::write(object_write(workload, Purpose::UpdateWorkload, patch)))
+        let annotations = self.annotations_of(workload);
+        if spec.is_empty() && annotations.is_empty() {
+            return None;
+        }
+        let patch = json!({"spec": spec, "metadata": {"annotations": annotations}});
+        Some(Decision::write(object_write(workload, Purpose::UpdateWorkload, patch)))
+    }
+
+    /// What a Workload's annotations lack of what its TrainingJob says; what it holds, it holds.
+    fn annotations_of(&self, workload: &WorkloadView) -> serde_json::Map<String, serde_json::Value> {
+        let is = |key: &str, value: &Option<String>| match key {
+            labels::CAPACITY_TIERS => workload.tiers.as_ref().map(|wish| &wish.text) == value.as_ref(),
+            _ => workload.preempts == deltas::preempts(value.as_deref()),
+        };
+        let says = &self.view.own_annotations;
+        let differs = says.iter().filter(|(key, value)| !workload.reserved() && !is(key, value));
+        differs.map(|(key, value)| ((*key).to_owned(), value.clone().into())).collect()
     }
 
     /// All pods of this admission have been ready at once: a pod that fails later is the backoff limit's matter.

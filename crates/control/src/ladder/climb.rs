@@ -94,9 +94,8 @@ impl Control {
 
     /// Whether the job of a workload says that it saved a checkpoint since a moment.
     fn saved_since(&self, name: &Name, moment: Timestamp) -> bool {
-        let job = self.view.workloads.get(name).and_then(|workload| self.view.job_of(workload));
-        let told = job.and_then(|job| job.annotation(berth_api::labels::LAST_CHECKPOINT_TIME));
-        told.and_then(|text| text.parse::<Timestamp>().ok()).is_some_and(|at| at >= moment)
+        let saved = self.view.workloads.get(name).and_then(|workload| self.saved_at(workload));
+        saved.is_some_and(|at| at >= moment)
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Cluster {
     pub pods_left: Vec<String>,
     /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
     pub without_nodes: Vec<&'static str>,
+    /// What pods were told by annotations: uid of their job, annotations.
+    pub told_pods: Vec<(String, BTreeMap<String, String>)>,
     /// Pods run but do not become ready.
     pub pods_stay_unready: bool,
     /// The job controller does nothing.
@@ -72,6 +74,7 @@ impl Cluster {
             conflicts_lie: false,
             pods_left: Vec::new(),
             without_nodes: Vec::new(),
+            told_pods: Vec::new(),
             pods_stay_unready: false,
             controller_sleeps: false,
             settings,
@@ -250,6 +253,10 @@ impl Cluster {
                 let stuck = job.is_some_and(|job| self.without_nodes.iter().any(|flavor| is_on(job, flavor)));
                 let pod = || StuckPod { pod_set: "main".into(), message: "0/9 nodes are available".into() };
                 return Outcome::Stuck(stuck.then(pod).into_iter().collect());
+            }
+            Request::AnnotatePods { uid, annotations, .. } => {
+                self.told_pods.push((uid.clone(), annotations.clone()));
+                return Outcome::Applied { resource_version: String::new() };
             }
             Request::Delete { uid } => {
                 return match self.objects.get(&write.key) {

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "the shared module is private to each test")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod checkpoints;
 mod checks;
 mod cluster;
 mod faults;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
 
 /// A TrainingJob of two workers with one cpu each.
-fn training(name: &str, more: Value) -> Value {
+pub fn training(name: &str, more: Value) -> Value {
     let mut spec = json!({
         "jobType": "PyTorchJob",
         "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
@@ -18,7 +18,7 @@ fn training(name: &str, more: Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "team"}, "spec": spec})
 }
 
-fn cluster(quota: &str) -> Cluster {
+pub fn cluster(quota: &str) -> Cluster {
     prepared(Cluster::new(), quota)
 }
 
@@ -36,26 +36,26 @@ fn key(kind: Kind, name: &str) -> ObjectKey {
 }
 
 impl Cluster {
-    fn training(&self, name: &str) -> &Value {
+    pub fn training(&self, name: &str) -> &Value {
         &self.objects[&key(Kind::TrainingJob, name)]
     }
 
-    fn phase(&self, name: &str) -> &str {
+    pub fn phase(&self, name: &str) -> &str {
         self.training(name)["status"]["phase"].as_str().unwrap_or("")
     }
 
-    fn told(&self, name: &str, kind: &str) -> Value {
+    pub fn told(&self, name: &str, kind: &str) -> Value {
         let list = self.training(name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
         list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
     }
 
-    fn workload_of_training(&self, name: &str) -> Option<Value> {
+    pub fn workload_of_training(&self, name: &str) -> Option<Value> {
         let uid = &self.objects.get(&key(Kind::TrainingJob, name))?["metadata"]["uid"];
         let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
         all.find(|object| &object["metadata"]["ownerReferences"][0]["uid"] == uid).cloned()
     }
 
-    fn has_job(&self, name: &str) -> bool {
+    pub fn has_job(&self, name: &str) -> bool {
         self.objects.contains_key(&key(Kind::Job, name))
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// Order of candidates: on their way out, other queues first, lower priority, later reservation, uid. In a queue whose
+    /// Order of candidates: on their way out, other queues first, lower priority, later reservation or checkpoint, uid. In a queue whose
     /// victims are ordered by usage, [`sort`] puts usage before priority.
     pub(crate) fn compare(&self, other: &Self, own: QueueId) -> Ordering {
         (!self.evicted, self.queue == own).cmp(&(!other.evicted, other.queue == own)).then_with(|| self.by_age(other))
@@ -60,6 +60,13 @@ impl Candidate<'_> {
     fn by_age(&self, other: &Self) -> Ordering {
         let by_time = other.at.cmp(&self.at);
         self.priority.cmp(&other.priority).then(by_time).then_with(|| self.uid.cmp(other.uid))
+    }
+}
+
+impl Held {
+    /// Since when it loses what it did, should it be taken.
+    pub(crate) fn loses_since(&self) -> Millis {
+        self.saved.map_or(self.at, |saved| saved.max(self.at))
     }
 }
 
@@ -141,7 +148,7 @@ pub(crate) struct Filter<'a> {
 impl<'a> Filter<'a> {
     pub(crate) fn new(store: &'a Store, ask: &'a Ask<'a>) -> Self {
         let policy = store.queues[ask.queue].spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
-        Self { store, ask, policy }
+        Self { store, ask, policy: policy.of(ask.preempts) }
     }
 
     const fn policy_of(&self, is_own: bool) -> PreemptionPolicy {
@@ -177,7 +184,7 @@ impl<'a> Filter<'a> {
             common: line.common,
             evicted: held.evicted,
             priority: workload.priority,
-            at: held.at,
+            at: held.loses_since(),
             uid: &workload.uid,
         })
     }

@@ -12,7 +12,7 @@ use crate::afs::AdmissionFairSharing;
 use crate::assignment::PreemptionPossibility;
 use crate::balance::Units;
 use crate::ids::{CellId, QueueId, WorkloadId};
-use crate::model::Millis;
+use crate::model::{Millis, Preempts};
 use crate::options::Options;
 use crate::store::{Store, Workload};
 use crate::tree::{Tree, Trial};
@@ -37,17 +37,30 @@ pub(crate) struct Ask<'a> {
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
     /// Set when the usage of LocalQueues orders candidates.
     pub(crate) afs: Option<&'a AdmissionFairSharing>,
+    /// Whom it takes of those whom its queue allows.
+    pub(crate) preempts: Preempts,
 }
 
 impl<'a> Ask<'a> {
     pub(crate) fn of(
+        store: &Store,
         workload: &Workload,
         queue: QueueId,
         gone: &'a BTreeSet<WorkloadId>,
         options: &'a Options,
     ) -> Self {
         let afs = options.admission_fair_sharing.as_ref();
-        Self { queue, priority: workload.priority, queued_at: workload.queued_at, needs: &[], usage: &[], gone, afs }
+        let preempts = store.classes[workload.class].preempts;
+        Self {
+            queue,
+            priority: workload.priority,
+            queued_at: workload.queued_at,
+            needs: &[],
+            usage: &[],
+            gone,
+            afs,
+            preempts,
+        }
     }
 }
 

@@ -73,6 +73,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, req
         }],
         allowed_flavors: None,
         tiers: None,
+        preempts: Preempts::AsQueue,
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
@@ -85,7 +86,13 @@ pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool
     let flavors = usage.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
     let given = PodSetAssignment { name: "main".into(), count: 1, flavors, usage };
     let cluster_queue = spec.local_queue.clone();
-    spec.state = WorkloadState::Reserved(Reservation { cluster_queue, pod_sets: vec![given], at: Millis(at), evicted });
+    spec.state = WorkloadState::Reserved(Reservation {
+        cluster_queue,
+        pod_sets: vec![given],
+        at: Millis(at),
+        saved: None,
+        evicted,
+    });
 }
 
 const RESOURCES: [&str; 2] = ["cpu", "memory"];

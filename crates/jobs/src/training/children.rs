@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::rendezvous::{Party, prepare};
 use super::roles::{Cards, Role, roles};
+use super::saved::Saved;
 use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
@@ -74,11 +75,16 @@ pub fn is_training_child(metadata: &ObjectMeta) -> bool {
     training_owner(metadata).is_some()
 }
 
-/// Everything that a start creates, in the order of creation: the Jobs come last.
+/// Everything that a start creates, in the order of creation: the Jobs come last. It goes on from what was `saved`.
 ///
 /// # Errors
 /// [`RunError`]: it can never start as it was admitted.
-pub fn children(job: &TrainingJob, cards: &Cards, placements: &[Placement]) -> Result<Vec<Child>, RunError> {
+pub fn children(
+    job: &TrainingJob,
+    cards: &Cards,
+    placements: &[Placement],
+    saved: Option<&Saved>,
+) -> Result<Vec<Child>, RunError> {
     let mut roles = roles(job, cards).map_err(RunError::Invalid)?;
     let mismatch = PlacementError::PodSets { given: placements.len(), wanted: roles.len() };
     if placements.len() != roles.len() {
@@ -91,7 +97,7 @@ pub fn children(job: &TrainingJob, cards: &Cards, placements: &[Placement]) -> R
     }
     let suffix = uid_suffix(job.uid());
     let service = format!("{}-{suffix}", job.name());
-    let party = Party::new(job, &service, &roles, cards);
+    let party = Party::new(job, &service, &roles, cards).resuming(saved);
     let mut all = vec![child(job, ChildKind::Service, &service, service_spec(job))];
     if let Some(hosts) = party.host_file() {
         all.push(child(job, ChildKind::ConfigMap, &party.host_map(), json!({"data": hosts})));

@@ -1,6 +1,7 @@
 //! What decides about a TrainingJob apart from its pods.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
+use berth_api::labels::LAST_CHECKPOINT_TIME;
 
 use crate::kind::{queue_name, workload_priority_class};
 
@@ -20,6 +21,8 @@ pub struct TrainingFacts {
     pub max_wait_seconds: Option<i64>,
     /// Time in which all pods must be ready, in seconds; `None` for what is no gang.
     pub scheduling_timeout_seconds: Option<i64>,
+    /// It saves checkpoints: it says so in its spec, or has said that it did.
+    pub saves: bool,
 }
 
 /// Reads them; what cannot be read counts as absent, and is told by the validation.
@@ -30,11 +33,13 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
     let gang = scheduling.gang_scheduling.unwrap_or(true);
     let timeout = seconds(&scheduling.scheduling_timeout).unwrap_or(SCHEDULING_TIMEOUT_SECONDS);
     let or_label = |field: &Option<String>, label: Option<&str>| field.clone().or_else(|| label.map(str::to_owned));
+    let said = job.metadata.annotations.as_ref();
     TrainingFacts {
         queue: or_label(&scheduling.queue, queue_name(&job.metadata)).unwrap_or_default(),
         priority_class: or_label(&scheduling.priority, workload_priority_class(&job.metadata)),
         suspended: job.spec.suspend.unwrap_or(false),
         max_wait_seconds: seconds(&scheduling.max_wait_time),
         scheduling_timeout_seconds: gang.then_some(timeout),
+        saves: job.spec.checkpoint.is_some() || said.is_some_and(|said| said.contains_key(LAST_CHECKPOINT_TIME)),
     }
 }

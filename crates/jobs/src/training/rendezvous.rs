@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use serde_json::Value;
 
 use super::roles::{Cards, Role, WORKER, worker_bounds};
+use super::saved::{Saved, resume_variables};
 
 /// Variable with the index of a pod; the Job controller leaves one that is there alone.
 const INDEX: &str = "JOB_COMPLETION_INDEX";
@@ -24,6 +25,8 @@ pub(super) struct Party<'a> {
     roles: Vec<(String, i32)>,
     /// GPUs of one worker.
     gpus: i32,
+    /// Where it goes on.
+    resume: Vec<(&'static str, String)>,
 }
 
 impl<'a> Party<'a> {
@@ -32,7 +35,13 @@ impl<'a> Party<'a> {
         let resources = worker
             .and_then(|role| role.template.spec.as_ref()?.containers.first()?.resources.as_ref()?.limits.as_ref());
         let gpus = resources.and_then(|limits| limits.get(&cards.resource)?.0.parse().ok()).unwrap_or(0);
-        Self { job, service, roles: roles.iter().map(|role| (role.name.clone(), role.count)).collect(), gpus }
+        let roles = roles.iter().map(|role| (role.name.clone(), role.count)).collect();
+        Self { job, service, roles, gpus, resume: Vec::new() }
+    }
+
+    /// The same, going on from what was saved.
+    pub(super) fn resuming(self, saved: Option<&Saved>) -> Self {
+        Self { resume: resume_variables(saved), ..self }
     }
 
     /// Host name of a pod within its namespace.
@@ -81,6 +90,7 @@ pub(super) fn prepare(party: &Party<'_>, mut role: Role) -> Role {
         "PaddleJob" => frameworks::paddle(party),
         _ => frameworks::jax(party),
     };
+    let wanted = wanted.into_iter().chain(party.resume.iter().cloned());
     if party.job.spec.job_type == "MPIJob" {
         mpi::mount(party, &mut role);
     }
@@ -89,7 +99,7 @@ pub(super) fn prepare(party: &Party<'_>, mut role: Role) -> Role {
     if let Some((main, _)) = spec.containers.split_first_mut() {
         let own = main.env.take().unwrap_or_default();
         let is_ours = |name: &str| !own.iter().any(|variable| variable.name == name);
-        let ours = wanted.into_iter().filter(|(name, _)| is_ours(name)).map(|(name, value)| EnvVar {
+        let ours = wanted.filter(|(name, _)| is_ours(name)).map(|(name, value)| EnvVar {
             name: name.to_owned(),
             value: Some(value),
             value_from: None,

@@ -38,6 +38,7 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
         let given = mpi.ssh_auth_secret.or(mpi.ssh_auth_mount_path).unwrap_or_default();
         errors.push(FieldError::new("spec.mpi", given, "sshAuthSecret and sshAuthMountPath go together"));
     }
+    errors.extend(job.metadata.annotations.as_ref().map(super::saved::faults).unwrap_or_default());
     if let Err(more) = roles(job, cards) {
         errors.extend(more);
     }

@@ -23,10 +23,15 @@ pub fn training_workload(
     let kind = OwnerKind { group: GROUP, api_version: API_VERSION, kind: "TrainingJob" };
     let mut workload = workload_of(&job.metadata, kind, sets, priority, copied);
     workload.spec.queue_name = Some(training_facts(job).queue);
-    if !job.spec.capacity_tiers.is_empty() {
-        let tiers = job.spec.capacity_tiers.join(",");
-        let annotations = workload.metadata.annotations.get_or_insert_default();
-        annotations.insert(labels::CAPACITY_TIERS.to_owned(), tiers);
-    }
+    let own = own_annotations(job).into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    workload.metadata.annotations.get_or_insert_default().extend(own);
     Ok(workload)
+}
+
+/// Annotations by which a Workload carries what its TrainingJob says; `None` where that says nothing.
+#[must_use]
+pub fn own_annotations(job: &TrainingJob) -> [(&'static str, Option<String>); 2] {
+    let tiers = (!job.spec.capacity_tiers.is_empty()).then(|| job.spec.capacity_tiers.join(","));
+    let preempts = job.spec.scheduling_config.preemption_policy.clone();
+    [(labels::CAPACITY_TIERS, tiers), (labels::PREEMPTION_POLICY, preempts)]
 }

@@ -165,6 +165,21 @@ fn names_make_host_names() {
 }
 
 #[test]
+fn an_annotation_about_a_checkpoint_that_cannot_be_read_is_an_error() {
+    for (key, value, allowed) in [
+        ("berth.dev/last-checkpoint-time", "yesterday", "2026-01-31T12:00:00Z"),
+        ("berth.dev/last-checkpoint-step", "-1", "0 or more"),
+        ("berth.dev/last-checkpoint-step", "many", "0 or more"),
+    ] {
+        let mut job = job("PyTorchJob", json!({}));
+        job.metadata.annotations = Some([(key.to_owned(), value.to_owned())].into());
+        let errors = invalid_training_job(&job, &Cards::default());
+        let found = errors.iter().find(|error| error.field == format!("metadata.annotations[{key}]")).unwrap();
+        assert!(found.value == value && found.message.contains(allowed), "{found:?}");
+    }
+}
+
+#[test]
 fn a_label_that_says_something_else_is_an_error() {
     let mut job = job("PyTorchJob", json!({}));
     job.metadata.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), "other".to_owned())].into());

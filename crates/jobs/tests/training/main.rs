@@ -51,7 +51,7 @@ fn admitted(job: &TrainingJob) -> Vec<Placement> {
 }
 
 fn run(job: &TrainingJob) -> Vec<Child> {
-    children(job, &Cards::default(), &admitted(job)).unwrap()
+    children(job, &Cards::default(), &admitted(job), None).unwrap()
 }
 
 /// The first container of the pods of a role, as the API server is asked for it.

@@ -1,16 +1,38 @@
 //! Roles, pod sets and the parts of a pod that a TrainingJob's fields become.
 
-use super::{admitted, container, job, run};
+use super::{admitted, container, job, run, variable};
 use berth_api::berth::TrainingJob;
 use berth_jobs::training::{
-    Cards, ChildKind, RunError, children, is_training_child, role_names, training_facts, training_pod_sets,
+    Cards, ChildKind, RunError, children, is_training_child, role_names, saved_of, training_facts, training_pod_sets,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Name, count and fewest pods of every pod set.
 fn sets(job: &TrainingJob) -> Vec<(String, i32, Option<i32>)> {
     let sets = training_pod_sets(job, &Cards::default()).unwrap();
     sets.into_iter().map(|set| (set.name.unwrap(), set.count.unwrap(), set.min_count)).collect()
+}
+
+#[test]
+fn a_run_is_told_where_to_go_on_and_the_template_wins() {
+    let own = json!([{"name": "BERTH_RESUME_STEP", "value": "mine"}]);
+    let more = json!({"template": {"spec": {"containers": [{"name": "c", "image": "i", "env": own}]}}});
+    let told = BTreeMap::from([
+        ("berth.dev/last-checkpoint-time".to_owned(), "2026-11-22T10:00:00Z".to_owned()),
+        ("berth.dev/last-checkpoint-step".to_owned(), "70".to_owned()),
+        ("berth.dev/last-checkpoint-uri".to_owned(), "s3://b/7".to_owned()),
+    ]);
+    let saved = saved_of(&told).unwrap();
+    for (more, step) in [(json!({}), "70"), (more, "mine")] {
+        let job = job("PyTorchJob", more);
+        let all = children(&job, &Cards::default(), &admitted(&job), Some(&saved)).unwrap();
+        let container = container(&all, "worker");
+        assert_eq!(variable(&container, "BERTH_RESUME_URI", 0).as_deref(), Some("s3://b/7"));
+        assert_eq!(variable(&container, "BERTH_RESUME_STEP", 0).as_deref(), Some(step));
+    }
+    let without = BTreeMap::from([("berth.dev/last-checkpoint-step".to_owned(), "70".to_owned())]);
+    assert_eq!(saved_of(&without), None, "nobody knows when");
 }
 
 #[test]
@@ -53,7 +75,7 @@ fn fewer_admitted_workers_are_what_the_pods_are_told() {
     let job = job("PyTorchJob", json!({"resources": {"minReplicas": 2}}));
     let mut places = admitted(&job);
     places[0].count = 2;
-    let all = children(&job, &Cards::default(), &places).unwrap();
+    let all = children(&job, &Cards::default(), &places, None).unwrap();
     assert_eq!((&all[1].body["spec"]["completions"], &all[1].body["spec"]["parallelism"]), (&json!(2), &json!(2)));
     let world = super::variable(&container(&all, "worker"), "WORLD_SIZE", 0);
     assert_eq!(world.as_deref(), Some("2"));
@@ -64,7 +86,7 @@ fn an_admission_for_other_roles_starts_nothing() {
     let one = job("PyTorchJob", json!({}));
     let two = job("MPIJob", json!({}));
     for (job, places) in [(&one, admitted(&two)), (&two, admitted(&one))] {
-        let error = children(job, &Cards::default(), &places).unwrap_err();
+        let error = children(job, &Cards::default(), &places, None).unwrap_err();
         assert!(matches!(error, RunError::Placement(_)), "{error}");
     }
 }

@@ -41,7 +41,7 @@ const RULES: [Rule; 11] = [
     Rule {
         name: "jobs",
         ours: &["api", "quantity"],
-        others: Others::Only(&["k8s-openapi", "serde", "serde_json", "sha1", "sha2", "thiserror"]),
+        others: Others::Only(&["jiff", "k8s-openapi", "serde", "serde_json", "sha1", "sha2", "thiserror"]),
     },
     Rule {
         name: "control",

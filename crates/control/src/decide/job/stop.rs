@@ -3,13 +3,14 @@
 use jiff::SignedDuration;
 
 use super::Case;
+use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
-use crate::write::{Purpose, Request, Subresource};
+use crate::write::{EventType, Purpose, Request, Subresource};
 
 /// Time in which the job controller takes note of a start, or never will because the stop overtook it.
 const UNSEEN_START_SECONDS: i64 = 3;
@@ -18,6 +19,9 @@ impl Case<'_> {
     /// Evicted: suspend, give the user's template back, and when the pods are gone release the quota.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         if !self.job.suspended {
+            if let Some(decision) = self.time_to_save(workload) {
+                return decision;
+            }
             let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
             return self.suspend(&message.unwrap_or_default());
         }
@@ -33,6 +37,16 @@ impl Case<'_> {
         let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
         let requeued = reason.is_some_and(returns_at_once);
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+    }
+
+    /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it
+    /// saves and has all its pods.
+    fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
+        let saved = self.control.saved_at(workload)?;
+        let grace = Grace::of(workload, self.control.grace_ms(workload)?, Some(saved))?;
+        let notice = self.notice(EventType::Normal, "CheckpointRequested", grace.request());
+        let waits = self.job.ready && grace.lasts(self.now);
+        waits.then(|| grace.wait(self.control, workload, (self.job.info.uid_label, &self.job.uid), notice))
     }
 
     /// Takes away the Jobs that the job was made of: they would go on where they were placed, as the controller of a JobSet only

@@ -46,7 +46,7 @@ impl Case<'_> {
         let cards = &self.control.settings.cards;
         let made = placements(self.control, workload)
             .map_err(Into::into)
-            .and_then(|placements| children(&self.view.whole(), cards, &placements));
+            .and_then(|placements| children(&self.view.whole(), cards, &placements, self.view.saved.as_ref()));
         let all = match made {
             Ok(all) => all,
             Err(error) => {

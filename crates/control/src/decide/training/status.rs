@@ -26,6 +26,8 @@ pub(super) const REQUESTED: &str = "Requested";
 pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = "MaxWaitTimeExceeded";
 /// Reason of an eviction, and condition, of a gang whose pods were not ready in time.
 pub(super) const SCHEDULING_TIMEOUT: &str = "SchedulingTimeout";
+/// Condition, and event, of a job that was asked to save its work before it is stopped.
+pub(super) const CHECKPOINT_REQUESTED: &str = "CheckpointRequested";
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
 
@@ -148,9 +150,28 @@ impl Telling<'_> {
             let words = (false, "PodsReady".to_owned(), "All pods became ready".to_owned());
             self.set_once_true(status, SCHEDULING_TIMEOUT, words);
         }
+        self.set_once_true(status, CHECKPOINT_REQUESTED, self.checkpoint_request(status));
         if let Some(end) = of("Finished") {
             let kind = if end.reason == "Succeeded" { "Succeeded" } else { "Failed" };
             self.set(status, kind, (true, end.reason.clone(), end.message.clone()));
+        }
+    }
+
+    /// Whether it is given time to save its work, and what came of that.
+    fn checkpoint_request(&self, status: &TrainingJobStatus) -> Words {
+        let before = find(&status.conditions, CHECKPOINT_REQUESTED);
+        let asked = before.is_some_and(|before| before.status == "True");
+        let holds = self.workload.is_some_and(WorkloadView::reserved);
+        let told = |workload: &&WorkloadView| asked || self.case.control.notified.contains(&workload.uid);
+        let grace = self.workload.filter(told).and_then(|workload| self.case.grace(workload));
+        match (grace, before) {
+            (Some(grace), _) if holds && grace.lasts(self.case.now) => (true, grace.reason.clone(), grace.request()),
+            (Some(grace), _) => {
+                let reason = if grace.saved { "CheckpointSaved" } else { "NoCheckpointInTime" };
+                (false, reason.to_owned(), self.case.what_was_saved(&grace))
+            }
+            (None, Some(before)) if before.status == "False" => (false, before.reason.clone(), before.message.clone()),
+            (None, _) => (false, "Stopped".to_owned(), "The job was stopped".to_owned()),
         }
     }
 
@@ -274,7 +295,8 @@ impl Telling<'_> {
         let before = &self.case.view.status.conditions;
         let is_news = |condition: &&Condition| {
             let old = find(before, &condition.type_).map(|old| old.status.as_str());
-            let lost = condition.type_ == "Admitted" && condition.status == "False" && old == Some("True");
+            let tells = ["Admitted", CHECKPOINT_REQUESTED].contains(&condition.type_.as_str());
+            let lost = tells && condition.status == "False" && old == Some("True");
             lost || (condition.status == "True" && old != Some("True"))
         };
         let time = Time(seconds(self.case.now));

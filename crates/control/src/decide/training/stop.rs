@@ -1,7 +1,8 @@
 //! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. What it was stays in
 //! its own spec; there is nothing to restore.
 
-use super::{Case, has_finalizer, remove_finalizer};
+use super::{Case, has_finalizer, remove_finalizer, status};
+use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
@@ -12,18 +13,50 @@ use crate::write::{EventType, Purpose, Request};
 use berth_api::labels;
 use berth_jobs::JobState;
 
+/// Time for a checkpoint where no policy sets one.
+const GRACE_MS: i64 = 30_000;
+
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         let evicted = find(&workload.status.conditions, "Evicted");
         let (reason, message) =
             evicted.map(|condition| (condition.reason.as_str(), condition.message.as_str())).unwrap_or_default();
-        if let Some(decision) = self.delete_children(message).or_else(|| self.probe(workload)) {
+        if let Some(decision) = self.time_to_save(workload) {
+            return decision;
+        }
+        let why = self.grace(workload).filter(|_| self.control.notified.contains(&workload.uid));
+        let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
+        if let Some(decision) = self.delete_children(&why).or_else(|| self.probe(workload)) {
             return decision;
         }
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
             edit.release(returns_at_once(reason))
         }))
+    }
+
+    /// What it is given to save its work, where it does.
+    pub(super) fn grace(&self, workload: &WorkloadView) -> Option<Grace> {
+        let grace_ms = self.control.grace_ms(workload).unwrap_or(GRACE_MS);
+        Grace::of(workload, grace_ms, self.control.saved_at(workload)).filter(|_| self.view.facts.saves)
+    }
+
+    /// The next step while it may save its work: a job that lacks pods cannot.
+    fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
+        let grace = self.grace(workload).filter(|grace| grace.lasts(self.now))?;
+        let whole = self.all_ready(&self.states());
+        let notice = self.notice(EventType::Normal, status::CHECKPOINT_REQUESTED, grace.request());
+        whole.then(|| grace.wait(self.control, workload, (labels::TRAINING_JOB_UID, &self.view.uid), notice))
+    }
+
+    /// What came of the notice.
+    pub(super) fn what_was_saved(&self, grace: &Grace) -> String {
+        let step = self.view.saved.as_ref().and_then(|saved| saved.step);
+        match (grace.saved, step) {
+            (true, Some(step)) => format!("saved its checkpoint of step {step}"),
+            (true, None) => "saved a checkpoint".to_owned(),
+            (false, _) => "saved no checkpoint after it was asked to".to_owned(),
+        }
     }
 
     /// Somebody deletes the Workload: the run stops, then the Workload may go.

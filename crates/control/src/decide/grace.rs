@@ -1,0 +1,97 @@
+//! Before a running job is stopped it is asked to save its work, and given a while for that: its pods are told by an annotation,
+//! and get their signal only when they have saved or the while is over.
+
+use std::collections::BTreeMap;
+
+use berth_api::labels;
+use jiff::Timestamp;
+
+use crate::core::{Control, after, key};
+use crate::flight::{Decision, Draft};
+use crate::status::{cut, find, seconds};
+use crate::view::WorkloadView;
+use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
+
+/// Most bytes of the reason that pods are told.
+const REASON_LIMIT: usize = 512;
+
+/// The while that a job is given which saves its work and is to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grace {
+    /// Why it is to stop.
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) until: Timestamp,
+    /// It has saved since it was to stop.
+    pub(crate) saved: bool,
+}
+
+impl Grace {
+    /// Of an evicted workload whose job saved last at that time.
+    pub(crate) fn of(workload: &WorkloadView, grace_ms: i64, saved: Option<Timestamp>) -> Option<Self> {
+        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True")?;
+        let asked = evicted.last_transition_time.0;
+        Some(Self {
+            reason: evicted.reason.clone(),
+            message: evicted.message.clone(),
+            until: after(asked, grace_ms),
+            saved: saved.is_some_and(|at| at >= asked),
+        })
+    }
+
+    /// It may go on for now.
+    pub(crate) fn lasts(&self, now: Timestamp) -> bool {
+        !self.saved && now < self.until
+    }
+
+    /// How its user is told.
+    pub(crate) fn request(&self) -> String {
+        cut(&format!("asked to save a checkpoint before {}: {}", seconds(self.until), self.message), REASON_LIMIT)
+    }
+
+    /// The next step while it lasts: the pods that name the job's uid by that label are told once, then waited for.
+    pub(crate) fn wait(
+        &self,
+        control: &Control,
+        workload: &WorkloadView,
+        (label, uid): (&'static str, &str),
+        notice: Notice,
+    ) -> Decision {
+        if control.notified.contains(&workload.uid) {
+            return Decision::Wait(self.until);
+        }
+        let told = BTreeMap::from([
+            (labels::STOP_AT.to_owned(), seconds(self.until).to_string()),
+            (labels::STOP_REASON.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
+        ]);
+        Decision::write(Draft {
+            purpose: Purpose::NotifyPods,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::AnnotatePods { label, uid: uid.to_owned(), annotations: told },
+            based_on: 0,
+            notices: vec![notice],
+        })
+    }
+}
+
+impl Control {
+    /// Pods were told that they are to stop. Whoever cannot be told is not waited for longer than the others.
+    pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
+        let once = purpose == Purpose::NotifyPods && !matches!(outcome, Outcome::Busy(_) | Outcome::NotSent);
+        self.notified.extend(self.uid_of(object).filter(|_| once));
+    }
+
+    /// The while that the policy of a workload's queue sets, in milliseconds.
+    pub(crate) fn grace_ms(&self, workload: &WorkloadView) -> Option<i64> {
+        self.rules_for(workload).and_then(|rules| rules.grace_ms)
+    }
+
+    /// When the job of a workload saved its work last, as far as that is known.
+    pub(crate) fn saved_at(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        if let Some(name) = workload.training_job() {
+            let job = self.view.training.get(&name)?;
+            return job.saved.as_ref().map(|saved| saved.at);
+        }
+        self.view.job_of(workload)?.annotation(labels::LAST_CHECKPOINT_TIME)?.parse().ok()
+    }
+}

@@ -1,0 +1,248 @@
+//! Jobs that save their work: asked for it before they are stopped, and told where to go on.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::{EventType, Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::training::{cluster, training};
+
+/// Two priority classes, and a queue of that many cpus in which the higher one preempts.
+fn preempting(quota: &str) -> Cluster {
+    let mut cluster = cluster(quota);
+    cluster.edit(
+        Kind::ClusterQueue,
+        "",
+        "cq",
+        &json!({"spec": {"preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"}}}),
+    );
+    for (name, value) in [("low", 1), ("high", 10)] {
+        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
+        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    }
+    cluster
+}
+
+fn of(class: &str, more: Value) -> Value {
+    let mut spec = json!({"schedulingConfig": {"priority": class}});
+    crate::cluster::merge(&mut spec, &more);
+    spec
+}
+
+fn saving() -> Value {
+    of("low", json!({"checkpoint": {"interval": "10m"}}))
+}
+
+fn save(cluster: &mut Cluster, name: &str, step: u32) {
+    let now = cluster.now.to_string();
+    let annotations = json!({
+        "berth.dev/last-checkpoint-time": now, "berth.dev/last-checkpoint-step": step.to_string(),
+        "berth.dev/last-checkpoint-uri": format!("s3://b/{name}/{step}"),
+    });
+    cluster.edit(Kind::TrainingJob, "team", name, &json!({"metadata": {"annotations": annotations}}));
+}
+
+fn set_policy(cluster: &mut Cluster, preemption: Value) {
+    let spec = json!({"clusterQueues": ["cq"], "preemption": preemption});
+    cluster.put(Kind::QueuePolicy, json!({"metadata": {"name": "p"}, "spec": spec}));
+}
+
+fn variables(cluster: &Cluster, name: &str) -> Vec<(String, String)> {
+    let all = cluster.job(name)["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap().clone();
+    let resume = |variable: &&Value| variable["name"].as_str().unwrap().starts_with("BERTH_RESUME");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    all.iter().filter(resume).map(|variable| (text(&variable["name"]), text(&variable["value"]))).collect()
+}
+
+#[test]
+fn a_victim_saves_first_and_goes_on_from_there() {
+    let mut cluster = preempting("2");
+    cluster.put(Kind::TrainingJob, training("victim", saving()));
+    cluster.pass(5);
+    assert_eq!(variables(&cluster, "victim-worker"), []);
+    cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
+    cluster.pass(10);
+    assert!(cluster.has_job("victim-worker"), "its time is not over");
+    let (uid, told) = cluster.told_pods.first().cloned().unwrap();
+    assert_eq!(json!(uid), cluster.training("victim")["metadata"]["uid"]);
+    assert!(told["berth.dev/stop-reason"].starts_with("Preempted: "), "{told:?}");
+    let asked = cluster.told("victim", "CheckpointRequested");
+    assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("Preempted")));
+    assert!(asked["message"].as_str().unwrap().contains(&told["berth.dev/stop-at"]), "{asked}");
+    assert_eq!(cluster.phase("victim"), "Queued");
+    save(&mut cluster, "victim", 700);
+    cluster.pass(1);
+    assert!(!cluster.has_job("victim-worker"), "it has saved");
+    assert_eq!(cluster.told_pods.len(), 1, "told once");
+    cluster.pass(5);
+    assert_eq!(cluster.phase("urgent"), "Running");
+    let asked = cluster.told("victim", "CheckpointRequested");
+    assert_eq!((&asked["status"], &asked["reason"]), (&json!("False"), &json!("CheckpointSaved")));
+    let both = cluster.notices.iter().find(|notice| {
+        notice.reason == "Preempted" && notice.key.kind == Kind::TrainingJob && notice.event_type == EventType::Normal
+    });
+    let message = &both.unwrap().message;
+    assert!(
+        message.contains("of ClusterQueue cq takes") && message.ends_with("ClusterQueue cq: InClusterQueue"),
+        "{message}"
+    );
+    let stopped = cluster.notices.iter().find(|notice| notice.reason == "Stopped").unwrap();
+    assert!(stopped.message.ends_with("; saved its checkpoint of step 700"), "{}", stopped.message);
+    cluster.complete("urgent-worker");
+    cluster.pass(5);
+    let wanted = [("BERTH_RESUME_URI", "s3://b/victim/700"), ("BERTH_RESUME_STEP", "700")];
+    assert_eq!(variables(&cluster, "victim-worker"), wanted.map(|(key, value)| (key.to_owned(), value.to_owned())));
+}
+
+#[test]
+fn who_saves_nothing_is_stopped_when_its_time_is_over() {
+    // Time that a policy sets, and seconds after which the job is still there, and gone.
+    for (policy, there, gone) in [(None, 28, 33), (Some("5s"), 3, 8), (Some("0s"), 0, 1)] {
+        let mut cluster = preempting("2");
+        if let Some(period) = policy {
+            set_policy(&mut cluster, json!({"gracePeriod": period}));
+        }
+        cluster.put(Kind::TrainingJob, training("victim", saving()));
+        save(&mut cluster, "victim", 100);
+        cluster.pass(5);
+        cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
+        cluster.pass(there);
+        assert!(there == 0 || cluster.has_job("victim-worker"), "{policy:?}: what was saved before does not count");
+        cluster.pass(gone - there);
+        assert!(!cluster.has_job("victim-worker"), "{policy:?}");
+        cluster.pass(5);
+        let told = cluster.told("victim", "CheckpointRequested");
+        let reason = if there == 0 { Value::Null } else { json!("NoCheckpointInTime") };
+        assert_eq!(told["reason"], reason, "{policy:?}");
+    }
+}
+
+#[test]
+fn only_who_saves_and_has_its_pods_is_waited_for() {
+    for (saves, unready) in [(false, false), (true, true)] {
+        let mut cluster = preempting("2");
+        cluster.pods_stay_unready = unready;
+        cluster.put(Kind::TrainingJob, training("victim", if saves { saving() } else { of("low", json!({})) }));
+        cluster.pass(5);
+        cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
+        cluster.pass(2);
+        assert!(!cluster.has_job("victim-worker"), "saves {saves}, unready {unready}");
+        assert_eq!(cluster.count(Purpose::NotifyPods), 0);
+    }
+}
+
+#[test]
+fn a_notice_that_fails_and_a_restart_delay_nothing() {
+    let mut cluster = preempting("2");
+    cluster.put(Kind::TrainingJob, training("victim", saving()));
+    cluster.pass(5);
+    cluster.faults.push((Purpose::NotifyPods, Outcome::Busy(1_000), false));
+    cluster.faults.push((Purpose::NotifyPods, Outcome::Refused("pods is forbidden".into()), false));
+    cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
+    cluster.pass(10);
+    assert_eq!(cluster.count(Purpose::NotifyPods), 2, "tried again while it is busy, and not when it is refused");
+    cluster.restart();
+    cluster.pass(10);
+    assert!(cluster.has_job("victim-worker") && cluster.told_pods.len() == 1, "whoever comes next tells them");
+    cluster.pass(15);
+    assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"));
+}
+
+#[test]
+fn a_suspension_waits_for_a_checkpoint_too() {
+    let mut cluster = preempting("2");
+    cluster.put(Kind::TrainingJob, training("a", saving()));
+    cluster.pass(5);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(5);
+    assert!(cluster.has_job("a-worker"));
+    save(&mut cluster, "a", 5);
+    cluster.pass(2);
+    assert!(!cluster.has_job("a-worker"));
+    assert_eq!(cluster.phase("a"), "Suspended");
+}
+
+#[test]
+fn of_equals_the_one_that_loses_least_is_the_victim() {
+    let mut cluster = preempting("4");
+    for name in ["first", "second"] {
+        cluster.put(Kind::TrainingJob, training(name, saving()));
+        cluster.pass(60);
+    }
+    save(&mut cluster, "first", 10);
+    cluster.pass(5);
+    cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
+    cluster.pass(5);
+    assert_eq!((cluster.phase("first"), cluster.phase("second")), ("Queued", "Running"));
+}
+
+#[test]
+fn whom_it_may_preempt_is_its_own_choice() {
+    for (policy, preempts_equal, preempts_lower) in [
+        (None, true, true),
+        (Some("PreemptAlways"), true, true),
+        (Some("PreemptLower"), false, true),
+        (Some("Never"), false, false),
+    ] {
+        for (class, preempts) in [("high", preempts_equal), ("low", preempts_lower)] {
+            let mut cluster = preempting("2");
+            let mut more = of("high", json!({"schedulingConfig": {"preemptionPolicy": policy}}));
+            if policy.is_none() {
+                more["schedulingConfig"].as_object_mut().unwrap().remove("preemptionPolicy");
+            }
+            // It waits from the beginning, so that the holder is the newer one.
+            more["suspend"] = json!(true);
+            cluster.put(Kind::TrainingJob, training("asks", more));
+            cluster.pass(5);
+            cluster.put(Kind::TrainingJob, training("holds", of(class, json!({}))));
+            cluster.pass(5);
+            cluster.edit(Kind::TrainingJob, "team", "asks", &json!({"spec": {"suspend": false}}));
+            cluster.pass(20);
+            let got = cluster.phase("asks") == "Running";
+            assert_eq!(got, preempts, "{policy:?} against {class}: {}", cluster.training("asks")["status"]);
+        }
+    }
+}
+
+#[test]
+fn a_waiting_job_may_change_its_mind_about_preemption() {
+    let mut cluster = preempting("2");
+    cluster.put(Kind::TrainingJob, training("holds", of("low", json!({}))));
+    cluster.pass(5);
+    let never = json!({"schedulingConfig": {"preemptionPolicy": "Never"}});
+    cluster.put(Kind::TrainingJob, training("asks", of("high", never)));
+    cluster.pass(20);
+    assert_eq!(cluster.phase("asks"), "Queued");
+    let lower = json!({"spec": {"schedulingConfig": {"preemptionPolicy": "PreemptLower"}}});
+    cluster.edit(Kind::TrainingJob, "team", "asks", &lower);
+    cluster.pass(20);
+    assert_eq!(cluster.phase("asks"), "Running");
+}
+
+#[test]
+fn other_jobs_are_given_time_where_a_policy_says_so() {
+    for (policy, waits) in [(false, false), (true, true)] {
+        let mut cluster = preempting("1");
+        if policy {
+            set_policy(&mut cluster, json!({"gracePeriod": "20s"}));
+        }
+        let with = |name: &str, class: &str, cluster: &Cluster| {
+            let mut job = job(name, "lq", "1", true);
+            job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+            job["metadata"]["annotations"] = json!({"berth.dev/last-checkpoint-time": cluster.now.to_string()});
+            job
+        };
+        let object = with("victim", "low", &cluster);
+        cluster.put(Kind::Job, object);
+        cluster.pass(5);
+        let object = with("urgent", "high", &cluster);
+        cluster.put(Kind::Job, object);
+        cluster.pass(10);
+        assert_eq!(cluster.job("victim")["spec"]["suspend"] != json!(true), waits, "policy {policy}");
+        let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
+        cluster.edit(Kind::Job, "team", "victim", &saved);
+        cluster.pass(3);
+        assert_eq!(cluster.job("victim")["spec"]["suspend"], json!(true));
+        assert!(cluster.is("urgent", "Admitted"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Jobs that save their work: what their pods are told before they are stopped, and where they go on.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{JOB, TRAINING_JOB, condition_object, items, text};
+use berth_e2e::manifest::{self, merge};
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, Seen};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{LIMIT, endless, is, phase, pods_of, training};
+
+/// Asked to save first, stopped as soon as it has, and told of its checkpoint when it comes back.
+pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("saves-first").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
+    for (class, value) in [("low", 10), ("high", 100)] {
+        s.apply(&manifest::priority_class(&s.name(class), value)).await?;
+    }
+    let of = |class: &str, more: Value| {
+        let mut spec = endless();
+        merge(&mut spec, &json!({"schedulingConfig": {"priority": s.name(class)}}));
+        merge(&mut spec, &more);
+        spec
+    };
+    let saving = json!({"checkpoint": {"interval": "10m"}});
+    s.apply(&training(s, "saves", "PyTorchJob", &of("low", saving))).await?;
+    phase(s, "saves", "Running").await?;
+    s.apply(&training(
+        s,
+        "meek",
+        "PyTorchJob",
+        &of("high", json!({"schedulingConfig": {"preemptionPolicy": "Never"}})),
+    ))
+    .await?;
+    phase(s, "meek", "Queued").await?;
+    s.apply(&training(s, "urgent", "PyTorchJob", &of("high", json!({})))).await?;
+    let asked = is(s, "saves", "asked to save", |job| {
+        condition_object(job, "CheckpointRequested").is_some_and(|condition| text(condition, "/status") == "True")
+    })
+    .await?;
+    let stop_at = told_pods(s, "saves").await?;
+    let why = condition_object(&asked, "CheckpointRequested").cloned().unwrap_or_default();
+    ensure!(text(&why, "/message").contains(&stop_at), "{why} against {stop_at}");
+    ensure!(text(&why, "/reason") == "Preempted", "{why}");
+    let job = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
+    ensure!(job["metadata"]["deletionTimestamp"].is_null(), "stopped before its time: {job}");
+    let saved = json!({"metadata": {"annotations": {
+        "berth.dev/last-checkpoint-time": Timestamp::now().to_string(),
+        "berth.dev/last-checkpoint-step": "1200",
+        "berth.dev/last-checkpoint-uri": "s3://checkpoints/saves/step-1200",
+    }}});
+    TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &saved).await?;
+    // Long before its thirty seconds are over.
+    phase(s, "urgent", "Running").await?;
+    let told = is(s, "saves", "told that it saved", |job| {
+        condition_object(job, "CheckpointRequested").is_some_and(|c| text(c, "/reason") == "CheckpointSaved")
+    })
+    .await?;
+    let reasons: Vec<&str> = items(&told, "/status/events").iter().map(|event| text(event, "/reason")).collect();
+    ensure!(reasons.contains(&"CheckpointRequested") && reasons.contains(&"CheckpointSaved"), "{reasons:?}");
+    for name in ["urgent", "meek"] {
+        TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
+    }
+    phase(s, "saves", "Running").await?;
+    let job = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
+    let variables = items(&job, "/spec/template/spec/containers/0/env");
+    for (name, value) in [("BERTH_RESUME_STEP", "1200"), ("BERTH_RESUME_URI", "s3://checkpoints/saves/step-1200")] {
+        ensure!(variables.contains(&json!({"name": name, "value": value})), "{name}: {variables:?}");
+    }
+    scenario.conclude().await
+}
+
+/// Until when all pods of a job were told that they may go on.
+async fn told_pods(s: &Scenario<'_>, name: &str) -> Result<String> {
+    wait::until(LIMIT, &format!("pods of {name} are told"), || async {
+        let pods = pods_of(s, name).await?;
+        let annotation = |pod: &Value| pod["metadata"]["annotations"]["berth.dev/stop-at"].as_str().map(str::to_owned);
+        let told: Option<Vec<String>> = pods.iter().map(annotation).collect();
+        Ok(match told.and_then(|told| told.first().cloned()) {
+            Some(first) => Seen::Yes(first),
+            None => Seen::NotYet(format!("{} pods", pods.len())),
+        })
+    })
+    .await
+}
