@@ -45,6 +45,8 @@ pub const LOCAL_QUEUE: Kind = kind(KUEUE, "LocalQueue", "localqueues", true);
 pub const WORKLOAD: Kind = kind(KUEUE, "Workload", "workloads", true);
 /// WorkloadPriorityClass.
 pub const WORKLOAD_PRIORITY_CLASS: Kind = kind(KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", false);
+/// CheckpointStore.
+pub const CHECKPOINT_STORE: Kind = kind(BERTH, "CheckpointStore", "checkpointstores", false);
 /// QueuePolicy.
 pub const QUEUE_POLICY: Kind = kind(BERTH, "QueuePolicy", "queuepolicies", false);
 /// Job.
@@ -69,6 +71,7 @@ const KINDS: &[Kind] = &[
     LOCAL_QUEUE,
     WORKLOAD,
     WORKLOAD_PRIORITY_CLASS,
+    CHECKPOINT_STORE,
     QUEUE_POLICY,
     JOB,
     TRAINING_JOB,

@@ -27,6 +27,7 @@ pub mod prometheus;
 pub mod proxy;
 pub mod quickstart;
 pub mod quota_tree;
+pub mod s3;
 pub mod scenario;
 pub mod wait;
 pub mod webhooks;

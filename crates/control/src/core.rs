@@ -6,6 +6,7 @@ use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::checkpoints::Saving;
 use crate::decide;
 use crate::flight::{Decision, Draft, Flight, Flights};
 use crate::ladder::{Answer, Ladder};
@@ -47,8 +48,7 @@ pub struct Control {
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
-    /// Workloads whose pods were told that they are to stop, by uid.
-    pub(crate) notified: BTreeSet<String>,
+    pub(crate) saving: Saving,
     /// Jobs that were seen to have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
     pub(crate) ladder: Ladder,
@@ -90,7 +90,7 @@ impl Control {
             planned: BTreeMap::new(),
             evictions: BTreeMap::new(),
             pods_gone: BTreeSet::new(),
-            notified: BTreeSet::new(),
+            saving: Saving::default(),
             at_rest: BTreeSet::new(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),
@@ -129,7 +129,7 @@ impl Control {
 
     pub(crate) fn touch(&mut self, key: ObjectKey) {
         if key.kind == Kind::TrainingJob {
-            self.untold.insert(key.clone());
+            self.touch_training(&key);
         }
         self.dirty.insert(key);
     }
@@ -200,7 +200,7 @@ impl Control {
     }
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
-        self.note_notified(&object, flight.purpose, &outcome);
+        self.note_saving(&object, &flight, &outcome);
         match outcome {
             Outcome::Applied { resource_version } => {
                 self.flights.succeeded(&object);
@@ -220,6 +220,7 @@ impl Control {
                     self.flights.expect(object, version);
                 }
             }
+            Outcome::Checkpoints(found) => self.note_look(&object, found, now),
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object);
                 if let Some(uid) = self.uid_of(&object) {

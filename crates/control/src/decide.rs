@@ -1,5 +1,6 @@
 //! From the view to the next write of one object: pure functions, one file per kind.
 
+pub(crate) mod checkpoints;
 pub(crate) mod checks;
 pub(crate) mod explain;
 pub(crate) mod grace;
@@ -38,6 +39,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         },
         Kind::Cohort => queues::faults(control, key),
         Kind::TrainingJob => training::decide(control, &name, now),
+        Kind::Checkpoints => checkpoints::decide(control, &name, now),
         Kind::LocalQueue | Kind::QueuePolicy | Kind::Service | Kind::ConfigMap => Decision::Done,
     }
 }

@@ -48,6 +48,8 @@ pub enum Observation {
     AdmissionCheck(Change<Box<api::AdmissionCheck>>),
     /// QueuePolicy.
     QueuePolicy(Change<Box<api::berth::QueuePolicy>>),
+    /// CheckpointStore.
+    CheckpointStore(Change<Box<api::berth::CheckpointStore>>),
     /// TrainingJob of berth.dev.
     TrainingJob(Change<Box<api::berth::TrainingJob>>),
     /// RuntimeClass.

@@ -18,6 +18,7 @@
 )]
 
 mod ask;
+mod checkpoints;
 mod checks;
 mod core;
 mod decide;

@@ -88,6 +88,10 @@ impl Control {
                 let known = known(&change, self.view.policies.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_policy(&name.1, object, now));
             }
+            Observation::CheckpointStore(change) => {
+                let known = known(&change, self.view.stores.keys().cloned());
+                self.each(change, known, |me, name, object| me.put_store(&name.1, object));
+            }
             Observation::TrainingJob(change) => {
                 let known = known(&change, self.view.training.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
@@ -240,7 +244,7 @@ impl Control {
             self.planned.remove(&old.uid);
             self.evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
-            self.notified.remove(&old.uid);
+            self.saving.notified.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);
             self.ladder.better.remove(&old.uid);
@@ -260,7 +264,7 @@ impl Control {
         }
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
-            self.notified.remove(&new.uid);
+            self.saving.notified.remove(&new.uid);
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         self.mark_queues(&new, now);
@@ -365,6 +369,7 @@ macro_rules! has_meta {
 
 has_meta!(
     k8s_openapi::api::batch::v1::Job,
+    api::berth::CheckpointStore,
     api::berth::TrainingJob,
     api::jobset::JobSet,
     api::Workload,

@@ -218,7 +218,7 @@ impl Offline {
             Kind::QueuePolicy => Observation::QueuePolicy(change(object, gone)?),
             Kind::TrainingJob => Observation::TrainingJob(change(object, gone)?),
             // Nobody watches them.
-            Kind::Service | Kind::ConfigMap => return Ok(()),
+            Kind::Service | Kind::ConfigMap | Kind::Checkpoints => return Ok(()),
         };
         self.control.observe(observation, self.now);
         Ok(())
@@ -271,7 +271,10 @@ impl Offline {
             // No pod ever ran.
             Request::ProbePods { .. } => return Outcome::Applied { resource_version: String::new() },
             Request::FindStuckPods { .. } => return Outcome::Stuck(Vec::new()),
-            Request::AnnotatePods { .. } => return Outcome::Applied { resource_version: String::new() },
+            Request::AnnotatePods { .. } | Request::DeleteCheckpoints { .. } => {
+                return Outcome::Applied { resource_version: String::new() };
+            }
+            Request::ListCheckpoints { .. } => return Outcome::Checkpoints(Ok(Vec::new())),
             Request::Delete { .. } => {
                 self.remove(write.key.kind, &write.key.namespace, &write.key.name);
                 return Outcome::Applied { resource_version: String::new() };

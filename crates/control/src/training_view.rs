@@ -117,7 +117,7 @@ impl Control {
     }
 
     /// What its Workloads would lose has changed.
-    fn mirror_owned_by(&mut self, uid: &str) {
+    pub(crate) fn mirror_owned_by(&mut self, uid: &str) {
         let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
         for workload in owned {
             self.mirror(&workload);
@@ -131,6 +131,8 @@ impl Control {
             self.touch(key(Kind::Workload, &workload));
         }
         self.prepared.remove(uid);
+        self.saving.books.remove(uid);
+        self.saving.begun.remove(uid);
         self.told.remove(object_key);
         self.flights.vanished(object_key);
     }

@@ -207,6 +207,8 @@ pub(crate) struct View {
     pub(crate) cohorts: BTreeMap<String, Box<api::Cohort>>,
     pub(crate) flavors: BTreeMap<String, Box<api::ResourceFlavor>>,
     pub(crate) policies: BTreeMap<String, crate::policies::Policy>,
+    /// Stores of checkpoints.
+    pub(crate) stores: BTreeMap<String, Arc<api::berth::CheckpointStoreSpec>>,
     /// Which ClusterQueue follows which policy.
     pub(crate) claims: BTreeMap<String, crate::policies::Claim>,
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,

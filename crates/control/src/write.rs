@@ -1,10 +1,14 @@
 //! Writes: what control asks the runtime to do, one request each, with its preconditions.
 
+mod checkpoint;
+
 use berth_api::labels;
 use berth_jobs::{BatchJob, JobKind, JobSet};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use checkpoint::{Checkpoint, CheckpointPlace};
 
 /// Reporter of events about admission.
 pub(crate) const SCHEDULER: &str = "kueue-admission";
@@ -42,6 +46,8 @@ pub enum Kind {
     Service,
     /// ConfigMap.
     ConfigMap,
+    /// What a TrainingJob of that name has in its store: no object of the API.
+    Checkpoints,
 }
 
 impl Kind {
@@ -103,6 +109,7 @@ impl Kind {
             Self::TrainingJob => ("berth.dev", "v1alpha1", "trainingjobs"),
             Self::Service => ("", "v1", "services"),
             Self::ConfigMap => ("", "v1", "configmaps"),
+            Self::Checkpoints => ("berth.dev", "v1alpha1", "checkpoints"),
         }
     }
 
@@ -121,6 +128,7 @@ impl Kind {
             Self::TrainingJob => "TrainingJob",
             Self::Service => "Service",
             Self::ConfigMap => "ConfigMap",
+            Self::Checkpoints => "Checkpoints",
         }
     }
 }
@@ -205,6 +213,10 @@ pub enum Purpose {
     DeleteChild,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
+    /// Look what a TrainingJob has in its store.
+    ListCheckpoints,
+    /// Delete what it has there beyond what is kept.
+    DeleteCheckpoints,
     /// Tell the pods of a job that it is to stop, so that they save their work.
     NotifyPods,
     /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
@@ -261,9 +273,10 @@ impl Purpose {
             | Self::DeleteJob
             | Self::DeleteChild
             | Self::ProbePods
+            | Self::ListCheckpoints
             | Self::FindStuckPods => Urgency::Soon,
             Self::ExplainPending | Self::TrainingStatus => Urgency::Told,
-            Self::QueueStatus | Self::LetFinishedGo => Urgency::Whenever,
+            Self::QueueStatus | Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
         }
     }
 }
@@ -349,6 +362,18 @@ pub enum Request<Body = Packed> {
         /// Annotations.
         annotations: BTreeMap<String, String>,
     },
+    /// No write at all, and not of the API server: the complete checkpoints of a job. Answered with [`Outcome::Checkpoints`].
+    ListCheckpoints {
+        /// Where.
+        place: CheckpointPlace,
+    },
+    /// Deletes checkpoints in a store. `Applied` when they are gone, else [`Outcome::Checkpoints`] with the fault.
+    DeleteCheckpoints {
+        /// Where.
+        place: CheckpointPlace,
+        /// Which.
+        ids: Vec<String>,
+    },
     /// DELETE with a uid precondition, background propagation.
     Delete {
         /// Uid that must still be the object's.
@@ -365,6 +390,8 @@ impl Request<Value> {
             Self::ProbePods { label, uid } => Request::ProbePods { label, uid },
             Self::FindStuckPods { label, uid } => Request::FindStuckPods { label, uid },
             Self::AnnotatePods { label, uid, annotations } => Request::AnnotatePods { label, uid, annotations },
+            Self::ListCheckpoints { place } => Request::ListCheckpoints { place },
+            Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },
             Self::Delete { uid } => Request::Delete { uid },
         }
     }
@@ -404,6 +431,8 @@ pub enum Outcome {
     },
     /// The pods that the scheduler found no node for, some of them where there are many.
     Stuck(Vec<StuckPod>),
+    /// What a look into a store has shown, or why it failed.
+    Checkpoints(Result<Vec<Checkpoint>, String>),
     /// Precondition failed (409 on patch): decide again on the newest state.
     Conflict,
     /// Create found an object of that name.

@@ -129,6 +129,7 @@ fn options(flags: &ManagerFlags, loaded: &Loaded) -> Options {
         event_rate: 50.0,
         event_burst: 200.0,
         writes_in_flight: 16,
+        namespace: Some(loaded.namespace.clone()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }

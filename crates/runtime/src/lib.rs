@@ -10,6 +10,7 @@
 //! [`watches`] turns kube's watch events into observations.
 
 pub mod brain;
+pub mod checkpoints;
 pub mod clients;
 pub mod core_loop;
 pub mod elector;

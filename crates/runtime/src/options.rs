@@ -40,6 +40,8 @@ pub struct Options {
     pub event_burst: f64,
     /// Writes in flight at once, and a few more in the background.
     pub writes_in_flight: usize,
+    /// The namespace that it runs in: there are the Secrets with credentials of checkpoint stores.
+    pub namespace: Option<String>,
     /// Version for `build_info` and the user agent.
     pub version: String,
 }
@@ -83,6 +85,7 @@ mod tests {
             event_rate: 1.0,
             event_burst: 1.0,
             writes_in_flight: 1,
+            namespace: None,
             version: "0".into(),
         }
     }

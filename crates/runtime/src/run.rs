@@ -1,6 +1,7 @@
 //! Wiring: starts every part, waits for the signal, stops them in order.
 
 use crate::brain::Brain;
+use crate::checkpoints::Stores;
 use crate::clients::Clients;
 use crate::core_loop::{self, Ports, Pulse};
 use crate::elector::{self, Elector};
@@ -106,7 +107,8 @@ pub async fn run<B: Brain>(
     for kind in Kind::JOBS.into_iter().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
         metrics.count("berth_writes_refused", &[("kind", kind.name())], 0);
     }
-    let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), Arc::clone(&metrics)));
+    let stores = Stores::new(clients.rpc.clone(), options.namespace.clone());
+    let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), stores, Arc::clone(&metrics)));
     let (rpc, begun) = (clients.rpc.clone(), writer.begun());
     let events = EventSink::spawn(rpc, identity.clone(), event_bucket, begun, Arc::clone(&metrics));
     let write_bucket = Bucket::new(options.write_rate, options.write_burst, Instant::now());

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 15;
+pub const KINDS: usize = 16;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -104,6 +104,7 @@ fn kinds() -> [Kind; KINDS] {
         kind!(Job, Observation::Job),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
         kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
+        kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional(),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional(),
         kind!(api::jobset::JobSet, Observation::JobSet).optional(),
     ]

@@ -2,6 +2,7 @@
 
 mod notify;
 
+use crate::checkpoints::Stores;
 use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
@@ -21,6 +22,9 @@ use tokio::time::Instant;
 /// Field manager of creates, the one that Kueue's client has by its user agent.
 const CREATE_MANAGER: &str = "kueue";
 
+/// Longest time for a look into a store.
+const LIST_DEADLINE: Duration = Duration::from_secs(30);
+
 /// So many pods without a node are looked at.
 const MOST_STUCK: u32 = 20;
 
@@ -28,6 +32,7 @@ const MOST_STUCK: u32 = 20;
 pub struct Writer {
     client: Client,
     leadership: Leadership,
+    stores: Stores,
     metrics: Arc<Metrics>,
     begun: Arc<AtomicU64>,
 }
@@ -35,8 +40,8 @@ pub struct Writer {
 impl Writer {
     /// A writer on a client without retries.
     #[must_use]
-    pub fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
-        Self { client, leadership, metrics, begun: Arc::default() }
+    pub fn new(client: Client, leadership: Leadership, stores: Stores, metrics: Arc<Metrics>) -> Self {
+        Self { client, leadership, stores, metrics, begun: Arc::default() }
     }
 
     /// How many writes have begun so far, at any moment.
@@ -69,6 +74,9 @@ impl Writer {
             return Outcome::NotSent;
         }
         let deadline = self.leadership.deadline();
+        if let Some(outcome) = self.in_store(&write.request, deadline).await {
+            return outcome;
+        }
         let request = match http_request(&write.key, &write.request, deadline) {
             Ok(request) => request,
             Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
@@ -93,6 +101,26 @@ impl Writer {
         match tokio::time::timeout(deadline, self.exchange(verb, request)).await {
             Ok(outcome) => outcome,
             Err(_) => Outcome::Unknown(format!("no answer within {} s", deadline.as_secs())),
+        }
+    }
+
+    /// What is asked of a store of checkpoints, `None` for everything else.
+    async fn in_store(&self, request: &Request, deadline: Duration) -> Option<Outcome> {
+        let too_late = |_| Err("no answer in time".to_owned());
+        match request {
+            Request::ListCheckpoints { place } => {
+                // It changes nothing, so that it may outlast the lease.
+                let listed = tokio::time::timeout(LIST_DEADLINE, self.stores.list(place)).await;
+                Some(Outcome::Checkpoints(listed.unwrap_or_else(too_late)))
+            }
+            Request::DeleteCheckpoints { place, ids } => {
+                let deleted = tokio::time::timeout(deadline, self.stores.delete(place, ids)).await;
+                Some(match deleted.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+                    Ok(()) => Outcome::Applied { resource_version: String::new() },
+                    Err(fault) => Outcome::Checkpoints(Err(fault)),
+                })
+            }
+            _ => None,
         }
     }
 
@@ -151,7 +179,9 @@ const fn verb_of(request: &Request) -> Verb {
         | Request::Merge { .. }
         | Request::ProbePods { .. }
         | Request::FindStuckPods { .. }
-        | Request::AnnotatePods { .. } => Verb::Patch,
+        | Request::AnnotatePods { .. }
+        | Request::ListCheckpoints { .. }
+        | Request::DeleteCheckpoints { .. } => Verb::Patch,
         Request::Delete { .. } => Verb::Delete,
     }
 }
@@ -176,6 +206,10 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
             return http::Request::builder()
                 .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={MOST_STUCK}"))
                 .body(Body::empty());
+        }
+        // Nothing that the API server is asked for.
+        Request::ListCheckpoints { .. } | Request::DeleteCheckpoints { .. } => {
+            return http::Request::builder().uri("").body(Body::empty());
         }
         Request::AnnotatePods { label, uid, .. } => {
             let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));

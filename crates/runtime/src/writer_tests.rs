@@ -43,10 +43,28 @@ fn write(kind: Kind, namespace: &str, request: Request) -> Write {
 fn writer(client: Client, state: State) -> (tokio::sync::watch::Sender<State>, Writer) {
     let (sender, leadership) = Leadership::new(Duration::from_secs(10));
     sender.send_replace(state);
-    (sender, Writer::new(client, leadership, Arc::new(Metrics::new("test"))))
+    let stores = Stores::new(client.clone(), None);
+    (sender, Writer::new(client, leadership, stores, Arc::new(Metrics::new("test"))))
 }
 
 const LEADING: State = State { term: Some(Term(4)), until: None };
+
+#[tokio::test]
+async fn pods_that_were_not_told_are_told_once() {
+    let seen = Seen::default();
+    let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [
+        {"metadata": {"name": "a"}}, {"metadata": {"name": "b", "annotations": {"stop": "now"}}}]}"#;
+    let (_sender, writer) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
+    let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
+    let request = Request::AnnotatePods { label: "job-uid", uid: "u 1".into(), annotations };
+    let told = writer.perform(&write(Kind::Workload, "ns", request)).await;
+    assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
+    let seen = seen.lock().unwrap();
+    let [(method, uri, _, _), (patch, pod, _, body)] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!((method.as_str(), patch.as_str(), pod.as_str()), ("GET", "PATCH", "/api/v1/namespaces/ns/pods/a"));
+    assert!(uri.contains("labelSelector=job-uid%3Du%201&fieldSelector=status.phase%21%3DSucceeded"), "{uri}");
+    assert_eq!(body, r#"{"metadata":{"annotations":{"stop":"now"}}}"#);
+}
 
 #[tokio::test]
 async fn requests_have_the_right_form() {
@@ -107,7 +125,8 @@ async fn a_silent_server_is_unknown_after_the_deadline() {
     let (sender, leadership) = Leadership::new(Duration::from_millis(300));
     sender.send_replace(LEADING);
     let client = answering(0, "", Arc::clone(&seen));
-    let writer = Writer::new(client, leadership, Arc::new(Metrics::new("test")));
+    let stores = Stores::new(client.clone(), None);
+    let writer = Writer::new(client, leadership, stores, Arc::new(Metrics::new("test")));
     let begin = Instant::now();
     let outcome = writer.perform(&write(Kind::Workload, "ns", Request::Create(json!({}).into()))).await;
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");

@@ -162,6 +162,15 @@ pub(crate) const ALL: &[Kind] = &[
         ..PLAIN
     },
     Kind {
+        kind: "CheckpointStore",
+        plural: "checkpointstores",
+        short_names: &["cps"],
+        description: "A place where trainings keep their checkpoints.",
+        spec: document::<api::berth::CheckpointStoreSpec>,
+        columns: &[("Prefix", "string", ".spec.prefix", 0), ("Age", "date", ".metadata.creationTimestamp", 0)],
+        ..OWN
+    },
+    Kind {
         kind: "QueuePolicy",
         plural: "queuepolicies",
         short_names: &["qp"],

@@ -29,6 +29,8 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
         ("JAXJob", json!({"capacityTiers": ["spot", "spot"]}), "must be unique"),
         ("JAXJob", json!({"backoffLimit": -1}), "spec.backoffLimit"),
         ("JAXJob", json!({"checkpoint": {"interval": "often"}}), "spec.checkpoint.interval"),
+        ("JAXJob", json!({"checkpoint": {"store": "A!"}}), "spec.checkpoint.store"),
+        ("JAXJob", json!({"checkpoint": {"maxCheckpoints": 0}}), "spec.checkpoint.maxCheckpoints"),
         ("JAXJob", json!({"roles": [{"name": "ps"}]}), "only TFJob (chief, ps, evaluator)"),
         ("TFJob", json!({"roles": [{"name": "boss"}]}), "the roles chief, ps and evaluator"),
         ("JAXJob", json!({"mpi": {}}), "only an MPIJob"),

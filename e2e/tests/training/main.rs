@@ -5,6 +5,7 @@ mod bad;
 mod checkpoints;
 mod life;
 mod stops;
+mod stores;
 
 use anyhow::Result;
 use berth_e2e::kinds::{POD, TRAINING_JOB, text};
@@ -81,6 +82,8 @@ async fn training_jobs() -> Result<()> {
         ("failing-worker", life::failing(s).boxed()),
         ("preempted", stops::preempted(s).boxed()),
         ("saves-first", checkpoints::saves_first(s).boxed()),
+        ("checkpoint-store", stores::kept_in_s3(s).boxed()),
+        ("bad-stores", stores::refused_or_told(s).boxed()),
         ("suspended", stops::suspended(s).boxed()),
         ("max-wait", stops::waits_too_long(s).boxed()),
         ("gang-timeout", stops::pods_never_ready(s).boxed()),

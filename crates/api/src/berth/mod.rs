@@ -1,11 +1,13 @@
 //! Kinds of Berth's own group: what Kueue has no kind for.
 
+mod checkpoint_store;
 mod duration;
 mod queue_policy;
 mod queue_policy_status;
 mod training_job;
 mod training_status;
 
+pub use checkpoint_store::*;
 pub use duration::{DURATION, duration_seconds};
 pub use queue_policy::*;
 pub use queue_policy_status::*;

@@ -36,10 +36,14 @@ pub struct TrainingJobStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub replica_statuses: BTreeMap<String, ReplicaStatus>,
+    /// What is known of its checkpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointStatus>,
     /// Pods of the present run that failed and were started again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<i32>,
-    /// `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`, `Stalled`.
+    /// `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`,
+    /// `CheckpointRequested`, `CheckpointOverdue`, `CheckpointStoreUnavailable`, `Stalled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -47,6 +51,56 @@ pub struct TrainingJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub events: Vec<TrainingEvent>,
+}
+
+/// What is known of the checkpoints of a TrainingJob.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct CheckpointStatus {
+    /// Complete checkpoints in its store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<i32>,
+    /// The last one, from which the next start goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest: Option<CheckpointInfo>,
+    /// The last ones, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub checkpoints: Vec<CheckpointInfo>,
+    /// Id of the checkpoint from which the last run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumed_from: Option<String>,
+}
+
+/// Most checkpoints that a status shows.
+pub const MAX_SHOWN_CHECKPOINTS: usize = 10;
+
+/// One checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointInfo {
+    /// Its name in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// When it was complete.
+    pub time: Time,
+    /// Step of the training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<i64>,
+    /// Epoch of the training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
+    /// Where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Size of all its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+    /// What the job says of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// Most events that a status keeps.

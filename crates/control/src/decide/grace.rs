@@ -12,6 +12,8 @@ use crate::status::{cut, find, seconds};
 use crate::view::WorkloadView;
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
 
+/// Time for a checkpoint of a TrainingJob where no policy sets one.
+const GRACE_MS: i64 = 30_000;
 /// Most bytes of the reason that pods are told.
 const REASON_LIMIT: usize = 512;
 
@@ -57,7 +59,7 @@ impl Grace {
         (label, uid): (&'static str, &str),
         notice: Notice,
     ) -> Decision {
-        if control.notified.contains(&workload.uid) {
+        if control.saving.notified.contains(&workload.uid) {
             return Decision::Wait(self.until);
         }
         let told = BTreeMap::from([
@@ -78,7 +80,7 @@ impl Control {
     /// Pods were told that they are to stop. Whoever cannot be told is not waited for longer than the others.
     pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
         let once = purpose == Purpose::NotifyPods && !matches!(outcome, Outcome::Busy(_) | Outcome::NotSent);
-        self.notified.extend(self.uid_of(object).filter(|_| once));
+        self.saving.notified.extend(self.uid_of(object).filter(|_| once));
     }
 
     /// The while that the policy of a workload's queue sets, in milliseconds.
@@ -86,11 +88,17 @@ impl Control {
         self.rules_for(workload).and_then(|rules| rules.grace_ms)
     }
 
+    /// What the TrainingJob of a workload is given to save its work, where it does.
+    pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
+        self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
+        Grace::of(workload, self.grace_ms(workload).unwrap_or(GRACE_MS), self.saved_at(workload))
+    }
+
     /// When the job of a workload saved its work last, as far as that is known.
     pub(crate) fn saved_at(&self, workload: &WorkloadView) -> Option<Timestamp> {
         if let Some(name) = workload.training_job() {
             let job = self.view.training.get(&name)?;
-            return job.saved.as_ref().map(|saved| saved.at);
+            return self.saved_of(&name, job).map(|saved| saved.at);
         }
         self.view.job_of(workload)?.annotation(labels::LAST_CHECKPOINT_TIME)?.parse().ok()
     }

@@ -2,6 +2,7 @@
 //! is evicted, and their end is its end. One write per call. Starting is in `start`, stopping in `stop`, what its user is
 //! told in `status`.
 
+mod saving;
 mod start;
 pub(crate) mod status;
 mod stop;
@@ -107,6 +108,9 @@ impl<'a> Case<'a> {
         }
         if let Err(fault) = &self.view.asked {
             return Decision::Tell(self.notice(EventType::Warning, "InvalidSpec", fault.clone()));
+        }
+        if let Some(fault) = self.missing_store() {
+            return Decision::Tell(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;

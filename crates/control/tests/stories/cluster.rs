@@ -4,14 +4,20 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod objects;
+
 use std::collections::BTreeMap;
 
 use berth_control::event::{Change, Observation};
 use berth_control::settings::{Settings, WaitForPodsReady};
-use berth_control::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, StuckPod, Subresource, Term, Write};
+use berth_control::write::{
+    Checkpoint, Kind, Notice, ObjectKey, Outcome, Purpose, Request, StuckPod, Subresource, Term, Write,
+};
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+
+pub use objects::{cluster_queue, flavor, job, local_queue};
 
 pub fn settings() -> Settings {
     Settings {
@@ -47,6 +53,12 @@ pub struct Cluster {
     pub without_nodes: Vec<&'static str>,
     /// What pods were told by annotations: uid of their job, annotations.
     pub told_pods: Vec<(String, BTreeMap<String, String>)>,
+    /// What is in the store, by namespace and job.
+    pub saved: BTreeMap<String, Vec<Checkpoint>>,
+    /// Looks into it.
+    pub looks: usize,
+    /// Why it cannot be read.
+    pub store_fault: Option<String>,
     /// Pods run but do not become ready.
     pub pods_stay_unready: bool,
     /// The job controller does nothing.
@@ -75,6 +87,9 @@ impl Cluster {
             pods_left: Vec::new(),
             without_nodes: Vec::new(),
             told_pods: Vec::new(),
+            saved: BTreeMap::new(),
+            looks: 0,
+            store_fault: None,
             pods_stay_unready: false,
             controller_sleeps: false,
             settings,
@@ -174,7 +189,7 @@ impl Cluster {
             Kind::ResourceFlavor => observe!(ResourceFlavor),
             Kind::QueuePolicy => observe!(QueuePolicy),
             Kind::TrainingJob => observe!(TrainingJob),
-            Kind::Service | Kind::ConfigMap => return,
+            Kind::Service | Kind::ConfigMap | Kind::Checkpoints => return,
         };
         self.control.observe(observation, self.now);
     }
@@ -256,6 +271,19 @@ impl Cluster {
             }
             Request::AnnotatePods { uid, annotations, .. } => {
                 self.told_pods.push((uid.clone(), annotations.clone()));
+                return Outcome::Applied { resource_version: String::new() };
+            }
+            Request::ListCheckpoints { place } => {
+                self.looks += 1;
+                let here = format!("{}/{}", place.namespace, place.job);
+                return Outcome::Checkpoints(match &self.store_fault {
+                    Some(fault) => Err(fault.clone()),
+                    None => Ok(self.saved.get(&here).cloned().unwrap_or_default()),
+                });
+            }
+            Request::DeleteCheckpoints { place, ids } => {
+                let here = self.saved.entry(format!("{}/{}", place.namespace, place.job)).or_default();
+                here.retain(|checkpoint| !ids.contains(&checkpoint.id));
                 return Outcome::Applied { resource_version: String::new() };
             }
             Request::Delete { uid } => {
@@ -438,44 +466,4 @@ fn apply_status(object: &mut Value, body: &Value, manager: &str) {
         status.insert(field, value);
     }
     object["status"] = Value::Object(status);
-}
-
-pub fn flavor(name: &str, labels: Value) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"nodeLabels": labels}})
-}
-
-pub fn cluster_queue(name: &str, cohort: Option<&str>, flavors: &[(&str, &str)]) -> Value {
-    let flavors: Vec<Value> = flavors
-        .iter()
-        .map(|(flavor, quota)| json!({"name": flavor, "resources": [{"name": "cpu", "nominalQuota": quota}]}))
-        .collect();
-    let mut spec = json!({
-        "namespaceSelector": {},
-        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
-    });
-    if let Some(cohort) = cohort {
-        spec["cohortName"] = json!(cohort);
-    }
-    json!({"metadata": {"name": name}, "spec": spec})
-}
-
-pub fn local_queue(name: &str, cluster_queue: &str) -> Value {
-    json!({"metadata": {"name": name, "namespace": "team"}, "spec": {"clusterQueue": cluster_queue}})
-}
-
-pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
-    json!({
-        "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": name, "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": queue}},
-        "spec": {
-            "suspend": suspend, "parallelism": 1, "completions": 1,
-            "template": {
-                "metadata": {"labels": {"mine": "yes"}},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}],
-                },
-            },
-        },
-    })
 }

@@ -12,6 +12,7 @@ mod life;
 mod policies;
 mod queues;
 mod sharing;
+mod stores;
 mod tiers;
 mod training;
 mod usage;

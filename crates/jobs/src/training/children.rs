@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::rendezvous::{Party, prepare};
 use super::roles::{Cards, Role, roles};
-use super::saved::Saved;
+use super::saved::Continuation;
 use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
@@ -75,7 +75,7 @@ pub fn is_training_child(metadata: &ObjectMeta) -> bool {
     training_owner(metadata).is_some()
 }
 
-/// Everything that a start creates, in the order of creation: the Jobs come last. It goes on from what was `saved`.
+/// Everything that a start creates, in the order of creation: the Jobs come last. It goes on from its last checkpoint.
 ///
 /// # Errors
 /// [`RunError`]: it can never start as it was admitted.
@@ -83,7 +83,7 @@ pub fn children(
     job: &TrainingJob,
     cards: &Cards,
     placements: &[Placement],
-    saved: Option<&Saved>,
+    checkpoints: Continuation<'_>,
 ) -> Result<Vec<Child>, RunError> {
     let mut roles = roles(job, cards).map_err(RunError::Invalid)?;
     let mismatch = PlacementError::PodSets { given: placements.len(), wanted: roles.len() };
@@ -97,7 +97,7 @@ pub fn children(
     }
     let suffix = uid_suffix(job.uid());
     let service = format!("{}-{suffix}", job.name());
-    let party = Party::new(job, &service, &roles, cards).resuming(saved);
+    let party = Party::new(job, &service, &roles, cards).knowing(checkpoints);
     let mut all = vec![child(job, ChildKind::Service, &service, service_spec(job))];
     if let Some(hosts) = party.host_file() {
         all.push(child(job, ChildKind::ConfigMap, &party.host_map(), json!({"data": hosts})));

@@ -8,6 +8,9 @@ use crate::kind::{queue_name, workload_priority_class};
 /// Time in which all pods of a gang must be ready, where none is given.
 const SCHEDULING_TIMEOUT_SECONDS: i64 = 600;
 
+/// Checkpoints that are kept, where no number is given.
+const MAX_CHECKPOINTS: i32 = 3;
+
 /// Queue, priority and patience of a TrainingJob, with defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrainingFacts {
@@ -21,6 +24,12 @@ pub struct TrainingFacts {
     pub max_wait_seconds: Option<i64>,
     /// Time in which all pods must be ready, in seconds; `None` for what is no gang.
     pub scheduling_timeout_seconds: Option<i64>,
+    /// CheckpointStore that it names.
+    pub store: Option<String>,
+    /// Longest time between two checkpoints, in seconds.
+    pub interval_seconds: Option<i64>,
+    /// Checkpoints that are kept.
+    pub max_checkpoints: i32,
     /// It saves checkpoints: it says so in its spec, or has said that it did.
     pub saves: bool,
 }
@@ -33,6 +42,7 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
     let gang = scheduling.gang_scheduling.unwrap_or(true);
     let timeout = seconds(&scheduling.scheduling_timeout).unwrap_or(SCHEDULING_TIMEOUT_SECONDS);
     let or_label = |field: &Option<String>, label: Option<&str>| field.clone().or_else(|| label.map(str::to_owned));
+    let checkpoint = job.spec.checkpoint.as_ref();
     let said = job.metadata.annotations.as_ref();
     TrainingFacts {
         queue: or_label(&scheduling.queue, queue_name(&job.metadata)).unwrap_or_default(),
@@ -40,6 +50,9 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
         suspended: job.spec.suspend.unwrap_or(false),
         max_wait_seconds: seconds(&scheduling.max_wait_time),
         scheduling_timeout_seconds: gang.then_some(timeout),
+        store: checkpoint.and_then(|checkpoint| checkpoint.store.clone()),
+        interval_seconds: checkpoint.and_then(|checkpoint| seconds(&checkpoint.interval)),
+        max_checkpoints: checkpoint.and_then(|checkpoint| checkpoint.max_checkpoints).unwrap_or(MAX_CHECKPOINTS),
         saves: job.spec.checkpoint.is_some() || said.is_some_and(|said| said.contains_key(LAST_CHECKPOINT_TIME)),
     }
 }

@@ -18,7 +18,7 @@ pub use children::{Child, ChildKind, RunError, child_job_name, children, is_trai
 pub use facts::{TrainingFacts, training_facts};
 pub use roles::{Cards, Role, deciding_role, role_names, roles, training_pod_sets};
 pub use rules::invalid_training_job;
-pub use saved::{Saved, saved_of};
+pub use saved::{Continuation, Saved, saved_of};
 pub(crate) use states::role_of;
 pub use states::{RoleState, role_state, training_finish};
 pub use workload::{own_annotations, training_workload};

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use serde_json::Value;
 
 use super::roles::{Cards, Role, WORKER, worker_bounds};
-use super::saved::{Saved, resume_variables};
+use super::saved::{Continuation, checkpoint_variables};
 
 /// Variable with the index of a pod; the Job controller leaves one that is there alone.
 const INDEX: &str = "JOB_COMPLETION_INDEX";
@@ -25,8 +25,8 @@ pub(super) struct Party<'a> {
     roles: Vec<(String, i32)>,
     /// GPUs of one worker.
     gpus: i32,
-    /// Where it goes on.
-    resume: Vec<(&'static str, String)>,
+    /// Where it saves, and goes on.
+    checkpoints: Vec<(&'static str, String)>,
 }
 
 impl<'a> Party<'a> {
@@ -36,12 +36,12 @@ impl<'a> Party<'a> {
             .and_then(|role| role.template.spec.as_ref()?.containers.first()?.resources.as_ref()?.limits.as_ref());
         let gpus = resources.and_then(|limits| limits.get(&cards.resource)?.0.parse().ok()).unwrap_or(0);
         let roles = roles.iter().map(|role| (role.name.clone(), role.count)).collect();
-        Self { job, service, roles, gpus, resume: Vec::new() }
+        Self { job, service, roles, gpus, checkpoints: Vec::new() }
     }
 
-    /// The same, going on from what was saved.
-    pub(super) fn resuming(self, saved: Option<&Saved>) -> Self {
-        Self { resume: resume_variables(saved), ..self }
+    /// The same, told of its checkpoints.
+    pub(super) fn knowing(self, told: Continuation<'_>) -> Self {
+        Self { checkpoints: checkpoint_variables(told), ..self }
     }
 
     /// Host name of a pod within its namespace.
@@ -90,7 +90,7 @@ pub(super) fn prepare(party: &Party<'_>, mut role: Role) -> Role {
         "PaddleJob" => frameworks::paddle(party),
         _ => frameworks::jax(party),
     };
-    let wanted = wanted.into_iter().chain(party.resume.iter().cloned());
+    let wanted = wanted.into_iter().chain(party.checkpoints.iter().cloned());
     if party.job.spec.job_type == "MPIJob" {
         mpi::mount(party, &mut role);
     }

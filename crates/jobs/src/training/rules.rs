@@ -15,6 +15,7 @@ const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "Pa
 const PREEMPTION_POLICIES: [&str; 3] = ["Never", "PreemptLower", "PreemptAlways"];
 const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
 const MOST_RESTARTS: i32 = 100;
+const MOST_CHECKPOINTS: i32 = 1_000;
 
 /// Everything that is wrong with a TrainingJob: field, value, and what is allowed.
 #[must_use]
@@ -169,6 +170,13 @@ fn scheduling(job: &TrainingJob, errors: &mut Vec<FieldError>) {
                 "must be a time such as 90s, 10m or 1h30m, longer than 0",
             ));
         }
+    }
+    if let Some(store) = &checkpoint.store {
+        errors.extend(subdomain(store).map(|wrong| FieldError::new("spec.checkpoint.store", store.clone(), wrong)));
+    }
+    if let Some(most) = checkpoint.max_checkpoints.filter(|most| !(1..=MOST_CHECKPOINTS).contains(most)) {
+        let message = format!("must be from 1 to {MOST_CHECKPOINTS}");
+        errors.push(FieldError::new("spec.checkpoint.maxCheckpoints", most.to_string(), message));
     }
     let preemption = config.preemption_policy.as_deref();
     errors.extend(

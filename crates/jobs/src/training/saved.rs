@@ -40,9 +40,20 @@ pub(super) fn faults(annotations: &BTreeMap<String, String>) -> Vec<FieldError> 
     errors
 }
 
-/// The variables by which a run is told where to go on.
-pub(super) fn resume_variables(saved: Option<&Saved>) -> Vec<(&'static str, String)> {
+/// What a run is told of checkpoints.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Continuation<'a> {
+    /// Where it saves, when it names a store.
+    pub save_to: Option<&'a str>,
+    /// Where it goes on.
+    pub saved: Option<&'a Saved>,
+}
+
+/// The variables by which it is told.
+pub(super) fn checkpoint_variables(told: Continuation<'_>) -> Vec<(&'static str, String)> {
+    let saved = told.saved;
+    let place = told.save_to.map(|uri| ("BERTH_CHECKPOINT_URI", uri.to_owned()));
     let uri = saved.and_then(|saved| saved.uri.clone()).map(|uri| ("BERTH_RESUME_URI", uri));
     let step = saved.and_then(|saved| saved.step).map(|step| ("BERTH_RESUME_STEP", step.to_string()));
-    uri.into_iter().chain(step).collect()
+    place.into_iter().chain(uri).chain(step).collect()
 }

@@ -100,6 +100,14 @@ fn every_field_is_named_with_value_and_choice() {
             "90s",
         ),
         ("PyTorchJob", json!({"checkpoint": {"interval": "1.5h"}}), "spec.checkpoint.interval", "1.5h", "1h30m"),
+        ("PyTorchJob", json!({"checkpoint": {"store": "A_b"}}), "spec.checkpoint.store", "A_b", "lower case"),
+        (
+            "PyTorchJob",
+            json!({"checkpoint": {"maxCheckpoints": 0}}),
+            "spec.checkpoint.maxCheckpoints",
+            "0",
+            "1 to 1000",
+        ),
         (
             "PyTorchJob",
             json!({"capacityTiers": ["cheap"]}),

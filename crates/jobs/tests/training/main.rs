@@ -10,7 +10,7 @@ mod states;
 
 use berth_api::berth::TrainingJob;
 use berth_jobs::Placement;
-use berth_jobs::training::{Cards, Child, children, roles};
+use berth_jobs::training::{Cards, Child, Continuation, children, roles};
 use serde_json::{Value, json};
 
 /// A TrainingJob of three workers with 8 GPUs each; `more` is merged into its spec.
@@ -51,7 +51,7 @@ fn admitted(job: &TrainingJob) -> Vec<Placement> {
 }
 
 fn run(job: &TrainingJob) -> Vec<Child> {
-    children(job, &Cards::default(), &admitted(job), None).unwrap()
+    children(job, &Cards::default(), &admitted(job), Continuation::default()).unwrap()
 }
 
 /// The first container of the pods of a role, as the API server is asked for it.

@@ -3,7 +3,8 @@
 use super::{admitted, container, job, run, variable};
 use berth_api::berth::TrainingJob;
 use berth_jobs::training::{
-    Cards, ChildKind, RunError, children, is_training_child, role_names, saved_of, training_facts, training_pod_sets,
+    Cards, ChildKind, Continuation, RunError, children, is_training_child, role_names, saved_of, training_facts,
+    training_pod_sets,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -24,11 +25,13 @@ fn a_run_is_told_where_to_go_on_and_the_template_wins() {
         ("berth.dev/last-checkpoint-uri".to_owned(), "s3://b/7".to_owned()),
     ]);
     let saved = saved_of(&told).unwrap();
+    let told = Continuation { save_to: Some("s3://b"), saved: Some(&saved) };
     for (more, step) in [(json!({}), "70"), (more, "mine")] {
         let job = job("PyTorchJob", more);
-        let all = children(&job, &Cards::default(), &admitted(&job), Some(&saved)).unwrap();
+        let all = children(&job, &Cards::default(), &admitted(&job), told).unwrap();
         let container = container(&all, "worker");
         assert_eq!(variable(&container, "BERTH_RESUME_URI", 0).as_deref(), Some("s3://b/7"));
+        assert_eq!(variable(&container, "BERTH_CHECKPOINT_URI", 0).as_deref(), Some("s3://b"));
         assert_eq!(variable(&container, "BERTH_RESUME_STEP", 0).as_deref(), Some(step));
     }
     let without = BTreeMap::from([("berth.dev/last-checkpoint-step".to_owned(), "70".to_owned())]);
@@ -75,7 +78,7 @@ fn fewer_admitted_workers_are_what_the_pods_are_told() {
     let job = job("PyTorchJob", json!({"resources": {"minReplicas": 2}}));
     let mut places = admitted(&job);
     places[0].count = 2;
-    let all = children(&job, &Cards::default(), &places, None).unwrap();
+    let all = children(&job, &Cards::default(), &places, Continuation::default()).unwrap();
     assert_eq!((&all[1].body["spec"]["completions"], &all[1].body["spec"]["parallelism"]), (&json!(2), &json!(2)));
     let world = super::variable(&container(&all, "worker"), "WORLD_SIZE", 0);
     assert_eq!(world.as_deref(), Some("2"));
@@ -86,7 +89,7 @@ fn an_admission_for_other_roles_starts_nothing() {
     let one = job("PyTorchJob", json!({}));
     let two = job("MPIJob", json!({}));
     for (job, places) in [(&one, admitted(&two)), (&two, admitted(&one))] {
-        let error = children(job, &Cards::default(), &places, None).unwrap_err();
+        let error = children(job, &Cards::default(), &places, Continuation::default()).unwrap_err();
         assert!(matches!(error, RunError::Placement(_)), "{error}");
     }
 }

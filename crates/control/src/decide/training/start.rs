@@ -1,6 +1,6 @@
 //! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
 
-use berth_jobs::training::{Child, ChildKind, children};
+use berth_jobs::training::{Child, ChildKind, Continuation, children};
 use jiff::SignedDuration;
 
 use super::{Case, status};
@@ -36,17 +36,25 @@ impl Case<'_> {
             return Decision::write(draft);
         }
         if self.is_up(workload, &states) {
-            return Decision::Done;
+            // By then its user is told that it is late.
+            let due = self.control.save_due(self.name, self.view).filter(|due| *due > self.now);
+            return due.map_or(Decision::Done, Decision::Wait);
         }
         self.within_time(workload)
     }
 
     /// The next object to create.
     fn start(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.look_first(workload) {
+            return decision;
+        }
         let cards = &self.control.settings.cards;
+        let save_to = self.control.place_of(self.name, self.view).map(|place| place.uri());
+        let saved = self.control.saved_of(self.name, self.view);
+        let told = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
         let made = placements(self.control, workload)
             .map_err(Into::into)
-            .and_then(|placements| children(&self.view.whole(), cards, &placements, self.view.saved.as_ref()));
+            .and_then(|placements| children(&self.view.whole(), cards, &placements, told));
         let all = match made {
             Ok(all) => all,
             Err(error) => {

@@ -28,6 +28,8 @@ pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = "MaxWaitTimeExceeded";
 pub(super) const SCHEDULING_TIMEOUT: &str = "SchedulingTimeout";
 /// Condition, and event, of a job that was asked to save its work before it is stopped.
 pub(super) const CHECKPOINT_REQUESTED: &str = "CheckpointRequested";
+/// Reason of `Stalled`, and event, of a job whose store does not exist.
+pub(super) const STORE_NOT_FOUND: &str = "CheckpointStoreNotFound";
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
 
@@ -71,7 +73,7 @@ struct Telling<'a> {
 }
 
 /// A condition to set: status, reason, message.
-type Words = (bool, String, String);
+pub(super) type Words = (bool, String, String);
 
 impl Telling<'_> {
     fn status(&self) -> Option<TrainingJobStatus> {
@@ -129,7 +131,10 @@ impl Telling<'_> {
     fn conditions(&self, status: &mut TrainingJobStatus) {
         match &self.case.view.asked {
             Err(fault) => self.set(status, "Stalled", (true, "InvalidSpec".to_owned(), fault.clone())),
-            Ok(_) => status.conditions.retain(|condition| condition.type_ != "Stalled"),
+            Ok(_) => match self.case.missing_store() {
+                Some(fault) => self.set(status, "Stalled", (true, STORE_NOT_FOUND.to_owned(), fault)),
+                None => status.conditions.retain(|condition| condition.type_ != "Stalled"),
+            },
         }
         let phase = status.phase.clone();
         self.set(status, "Queued", self.queued(&phase));
@@ -150,6 +155,9 @@ impl Telling<'_> {
             let words = (false, "PodsReady".to_owned(), "All pods became ready".to_owned());
             self.set_once_true(status, SCHEDULING_TIMEOUT, words);
         }
+        for (kind, words) in self.case.checkpoint_conditions(self.is_up()) {
+            self.set_once_true(status, kind, words);
+        }
         self.set_once_true(status, CHECKPOINT_REQUESTED, self.checkpoint_request(status));
         if let Some(end) = of("Finished") {
             let kind = if end.reason == "Succeeded" { "Succeeded" } else { "Failed" };
@@ -162,8 +170,8 @@ impl Telling<'_> {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
         let holds = self.workload.is_some_and(WorkloadView::reserved);
-        let told = |workload: &&WorkloadView| asked || self.case.control.notified.contains(&workload.uid);
-        let grace = self.workload.filter(told).and_then(|workload| self.case.grace(workload));
+        let told = |workload: &&WorkloadView| asked || self.case.control.saving.notified.contains(&workload.uid);
+        let grace = self.workload.filter(told).and_then(|workload| self.case.control.grace_of(workload));
         match (grace, before) {
             (Some(grace), _) if holds && grace.lasts(self.case.now) => (true, grace.reason.clone(), grace.request()),
             (Some(grace), _) => {
@@ -236,6 +244,7 @@ impl Telling<'_> {
 
     fn figures(&self, status: &mut TrainingJobStatus) {
         let admitted = self.admitted();
+        status.checkpoint = self.case.checkpoint_status(status.checkpoint.take());
         status.allocated_resources = admitted.map(|workload| self.allocated(workload));
         let flavors = admitted.map(flavors_of).unwrap_or_default();
         let of_tier = |flavor: &String| {

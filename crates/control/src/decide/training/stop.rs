@@ -13,9 +13,6 @@ use crate::write::{EventType, Purpose, Request};
 use berth_api::labels;
 use berth_jobs::JobState;
 
-/// Time for a checkpoint where no policy sets one.
-const GRACE_MS: i64 = 30_000;
-
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
@@ -25,7 +22,7 @@ impl Case<'_> {
         if let Some(decision) = self.time_to_save(workload) {
             return decision;
         }
-        let why = self.grace(workload).filter(|_| self.control.notified.contains(&workload.uid));
+        let why = self.control.grace_of(workload).filter(|_| self.control.saving.notified.contains(&workload.uid));
         let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
         if let Some(decision) = self.delete_children(&why).or_else(|| self.probe(workload)) {
             return decision;
@@ -35,15 +32,9 @@ impl Case<'_> {
         }))
     }
 
-    /// What it is given to save its work, where it does.
-    pub(super) fn grace(&self, workload: &WorkloadView) -> Option<Grace> {
-        let grace_ms = self.control.grace_ms(workload).unwrap_or(GRACE_MS);
-        Grace::of(workload, grace_ms, self.control.saved_at(workload)).filter(|_| self.view.facts.saves)
-    }
-
     /// The next step while it may save its work: a job that lacks pods cannot.
     fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
-        let grace = self.grace(workload).filter(|grace| grace.lasts(self.now))?;
+        let grace = self.control.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
         let whole = self.all_ready(&self.states());
         let notice = self.notice(EventType::Normal, status::CHECKPOINT_REQUESTED, grace.request());
         whole.then(|| grace.wait(self.control, workload, (labels::TRAINING_JOB_UID, &self.view.uid), notice))
@@ -51,7 +42,7 @@ impl Case<'_> {
 
     /// What came of the notice.
     pub(super) fn what_was_saved(&self, grace: &Grace) -> String {
-        let step = self.view.saved.as_ref().and_then(|saved| saved.step);
+        let step = self.control.saved_of(self.name, self.view).and_then(|saved| saved.step);
         match (grace.saved, step) {
             (true, Some(step)) => format!("saved its checkpoint of step {step}"),
             (true, None) => "saved a checkpoint".to_owned(),

@@ -1,0 +1,152 @@
+//! CheckpointStore: a place where trainings keep their checkpoints, declared by the administrator.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{SUBDOMAIN, rules};
+
+root_object! {
+    @in (crate::berth)
+    /// A place for checkpoints. Each TrainingJob that names it has the part below prefix, namespace and its own name.
+    CheckpointStore, "checkpointstores", ClusterResourceScope, spec: CheckpointStoreSpec
+}
+
+/// `http` or `https`, a host, perhaps a path.
+const ENDPOINT: &str = "^https?://[^/?#@ ]+(/[^?# ]*)?$";
+/// Segments of a path, none of which begins with a dot.
+const PREFIX: &str = "^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$";
+/// Name of a bucket or container.
+const BUCKET: &str = "^[a-z0-9][a-z0-9._-]*[a-z0-9]$";
+
+/// What a CheckpointStore is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = rules(&[
+    (
+        "[has(self.s3), has(self.gcs), has(self.azure), has(self.fileSystem)].filter(has, has).size() == 1",
+        "exactly one of the fields in [s3 gcs azure fileSystem] must be set",
+    ),
+    (
+        "!has(self.fileSystem) || (!has(self.credentialsSecret) && !has(self.caBundle))",
+        "credentialsSecret and caBundle: a fileSystem has none",
+    ),
+])))]
+pub struct CheckpointStoreSpec {
+    /// A bucket of S3, or of anything that speaks its protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3Store>,
+    /// A bucket of Google Cloud Storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gcs: Option<GcsStore>,
+    /// A container of Azure Blob Storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure: Option<AzureStore>,
+    /// A folder that is mounted into Berth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<FileSystemStore>,
+    /// What comes before namespace and job in every path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512), regex(pattern = PREFIX))]
+    pub prefix: Option<String>,
+    /// Secret of Berth's own namespace: `accessKeyId`, `secretAccessKey` and perhaps `sessionToken` for S3,
+    /// `serviceAccountKey` for GCS, `accountKey` for Azure. Without it, Berth's own identity is used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    pub credentials_secret: Option<String>,
+    /// Certificates, as PEM, of authorities that vouch for the endpoint beside the usual ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 65536), regex(pattern = "-----BEGIN CERTIFICATE-----"))]
+    pub ca_bundle: Option<String>,
+}
+
+/// A bucket of S3, or of anything that speaks its protocol.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["bucket"]))]
+pub struct S3Store {
+    /// Bucket.
+    #[schemars(length(min = 3, max = 63), regex(pattern = BUCKET))]
+    pub bucket: String,
+    /// Region; `us-east-1` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9-]+$"))]
+    pub region: Option<String>,
+    /// Where it is, when it is not Amazon's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512), regex(pattern = ENDPOINT))]
+    pub endpoint: Option<String>,
+}
+
+/// A bucket of Google Cloud Storage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["bucket"]))]
+pub struct GcsStore {
+    /// Bucket.
+    #[schemars(length(min = 3, max = 222), regex(pattern = BUCKET))]
+    pub bucket: String,
+}
+
+/// A container of Azure Blob Storage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["account", "container"]))]
+pub struct AzureStore {
+    /// Storage account.
+    #[schemars(length(min = 3, max = 24), regex(pattern = "^[a-z0-9]+$"))]
+    pub account: String,
+    /// Container.
+    #[schemars(length(min = 3, max = 63), regex(pattern = BUCKET))]
+    pub container: String,
+    /// Where it is, when it is not the public cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512), regex(pattern = ENDPOINT))]
+    pub endpoint: Option<String>,
+}
+
+/// A folder that is mounted into Berth.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["path"]))]
+pub struct FileSystemStore {
+    /// Path of the folder in Berth's container, which is taken to be its path in the pods, too.
+    #[schemars(length(min = 2, max = 1024), regex(pattern = "^/.*[^/]$"))]
+    pub path: String,
+}
+
+impl CheckpointStoreSpec {
+    /// Where a job's checkpoints are, as its pods know it.
+    #[must_use]
+    pub fn uri(&self, namespace: &str, job: &str) -> String {
+        let root = match (&self.s3, &self.gcs, &self.azure, &self.file_system) {
+            (Some(s3), ..) => format!("s3://{}", s3.bucket),
+            (_, Some(gcs), ..) => format!("gs://{}", gcs.bucket),
+            (_, _, Some(azure), _) => {
+                format!("abfss://{}@{}.dfs.core.windows.net", azure.container, azure.account)
+            }
+            (_, _, _, Some(files)) => format!("file://{}", files.path),
+            _ => String::new(),
+        };
+        let prefix = self.prefix.as_deref().map(|prefix| format!("/{prefix}")).unwrap_or_default();
+        format!("{root}{prefix}/{namespace}/{job}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_job_has_its_own_place() {
+        for (spec, uri) in [
+            (json!({"s3": {"bucket": "b"}, "prefix": "x/y"}), "s3://b/x/y/team/job"),
+            (json!({"gcs": {"bucket": "b"}}), "gs://b/team/job"),
+            (json!({"azure": {"account": "a", "container": "c"}}), "abfss://c@a.dfs.core.windows.net/team/job"),
+            (json!({"fileSystem": {"path": "/mnt/c"}, "prefix": "x"}), "file:///mnt/c/x/team/job"),
+        ] {
+            let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
+            assert_eq!(spec.uri("team", "job"), uri);
+        }
+    }
+}

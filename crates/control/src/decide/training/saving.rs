@@ -1,0 +1,97 @@
+//! What a TrainingJob's status says of its checkpoints, and what a start waits for.
+
+use berth_api::berth::{CheckpointInfo, CheckpointStatus, MAX_SHOWN_CHECKPOINTS};
+use berth_jobs::training::Saved;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::BTreeMap;
+
+use super::Case;
+use super::status::Words;
+use crate::checkpoints::{no_such_store, patience_ends, shown};
+use crate::flight::Decision;
+use crate::status::{seconds, since};
+use crate::view::WorkloadView;
+
+/// Condition of a job that has not saved for longer than its interval.
+const OVERDUE: &str = "CheckpointOverdue";
+/// Condition of a job whose store cannot be read.
+const UNAVAILABLE: &str = "CheckpointStoreUnavailable";
+
+impl Case<'_> {
+    /// Why its store cannot be used at all.
+    pub(super) fn missing_store(&self) -> Option<String> {
+        let stores = &self.control.view.stores;
+        let store = self.view.facts.store.as_ref().filter(|store| !stores.contains_key(*store))?;
+        Some(no_such_store(store, stores.keys()))
+    }
+
+    /// A start waits until it is known where the job goes on, `None` when it is.
+    pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
+        self.view.facts.store.as_ref()?;
+        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        if self.missing_store().is_some() {
+            // The store's return brings us back.
+            return Some(Decision::Done);
+        }
+        let known = self.control.knows_where_to_resume(self.view, admitted, self.now);
+        (!known).then(|| Decision::Wait(patience_ends(admitted)))
+    }
+
+    /// Saving interval kept or missed; store readable or not. Each is told once it was true.
+    pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
+        let due = self.control.save_due(self.name, self.view).filter(|_| is_up);
+        let book = self.control.saving.books.get(&self.view.uid);
+        let looked = match self.view.facts.store {
+            Some(_) => book.and_then(|book| book.at),
+            None => Some(self.now),
+        };
+        let interval = self.view.facts.interval_seconds.unwrap_or_default();
+        let late = match due {
+            Some(due) if looked.is_some_and(|at| at >= due) && self.now >= due => {
+                let message = format!("no checkpoint within {interval}s: the next one was due at {}", seconds(due));
+                (true, "IntervalMissed".to_owned(), message)
+            }
+            Some(_) => (false, "IntervalKept".to_owned(), format!("saves at least every {interval}s")),
+            None => (false, "NotRunning".to_owned(), "The job does not run".to_owned()),
+        };
+        let fault = match book.and_then(|book| book.fault.clone()) {
+            Some(fault) => (true, "RequestFailed".to_owned(), fault),
+            None => (false, "Available".to_owned(), "The store answers".to_owned()),
+        };
+        [(OVERDUE, late), (UNAVAILABLE, fault)]
+    }
+
+    /// What is known of its checkpoints, after what was known before.
+    pub(super) fn checkpoint_status(&self, old: Option<CheckpointStatus>) -> Option<CheckpointStatus> {
+        let mut new = old.unwrap_or_default();
+        let book = self.control.saving.books.get(&self.view.uid).filter(|book| book.at.is_some());
+        if let Some((place, book)) = self.control.place_of(self.name, self.view).zip(book) {
+            let newest = book.listed.iter().rev();
+            new.count = i32::try_from(book.listed.len()).ok();
+            new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
+        }
+        if let Some(begun) = self.control.saving.begun.get(&self.view.uid) {
+            new.resumed_from.clone_from(begun);
+        }
+        let last = self.control.saved_of(self.name, self.view);
+        let listed = new.checkpoints.first().cloned();
+        new.latest = match last {
+            Some(last) => listed.filter(|info| info.path == last.uri).or_else(|| Some(told(&last))),
+            None => None,
+        };
+        (new != CheckpointStatus::default()).then_some(new)
+    }
+}
+
+/// A checkpoint of which only its job has told.
+fn told(saved: &Saved) -> CheckpointInfo {
+    CheckpointInfo {
+        id: None,
+        time: Time(seconds(saved.at)),
+        step: saved.step,
+        epoch: None,
+        path: saved.uri.clone(),
+        size_bytes: None,
+        metadata: BTreeMap::new(),
+    }
+}

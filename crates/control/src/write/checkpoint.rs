@@ -1,0 +1,49 @@
+//! Checkpoints as requests and answers name them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use berth_api::berth::CheckpointStoreSpec;
+use jiff::Timestamp;
+
+/// Where the checkpoints of a job are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckpointPlace {
+    /// Name of the CheckpointStore.
+    pub store: String,
+    /// The store.
+    pub spec: Arc<CheckpointStoreSpec>,
+    /// Namespace of the job.
+    pub namespace: String,
+    /// Name of the job.
+    pub job: String,
+}
+
+impl CheckpointPlace {
+    /// Where a checkpoint is, as pods know it.
+    pub(crate) fn uri_of(&self, id: &str) -> String {
+        format!("{}/{id}", self.uri())
+    }
+
+    /// Where the job saves.
+    pub(crate) fn uri(&self) -> String {
+        self.spec.uri(&self.namespace, &self.job)
+    }
+}
+
+/// A complete checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Its name in the folder of the job.
+    pub id: String,
+    /// When it was complete.
+    pub at: Timestamp,
+    /// Step of the training.
+    pub step: i64,
+    /// Epoch of the training.
+    pub epoch: Option<i64>,
+    /// Size of all its files.
+    pub bytes: u64,
+    /// What the job says of it.
+    pub metadata: BTreeMap<String, String>,
+}

@@ -1,0 +1,43 @@
+//! Objects as users write them.
+
+use serde_json::{Value, json};
+
+pub fn flavor(name: &str, labels: Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"nodeLabels": labels}})
+}
+
+pub fn cluster_queue(name: &str, cohort: Option<&str>, flavors: &[(&str, &str)]) -> Value {
+    let flavors: Vec<Value> = flavors
+        .iter()
+        .map(|(flavor, quota)| json!({"name": flavor, "resources": [{"name": "cpu", "nominalQuota": quota}]}))
+        .collect();
+    let mut spec = json!({
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+    });
+    if let Some(cohort) = cohort {
+        spec["cohortName"] = json!(cohort);
+    }
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+pub fn local_queue(name: &str, cluster_queue: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "team"}, "spec": {"clusterQueue": cluster_queue}})
+}
+
+pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {
+            "suspend": suspend, "parallelism": 1, "completions": 1,
+            "template": {
+                "metadata": {"labels": {"mine": "yes"}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}],
+                },
+            },
+        },
+    })
+}

@@ -1,0 +1,217 @@
+//! Checkpoints in stores: looked for, told, kept and dropped, and where a start goes on.
+
+use std::collections::BTreeMap;
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Checkpoint, Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::training::{cluster, training};
+
+fn declare(cluster: &mut Cluster, name: &str) {
+    let object = json!({"metadata": {"name": name}, "spec": {"s3": {"bucket": "b"}, "prefix": "all"}});
+    let object = serde_json::from_value(object).unwrap();
+    cluster.control.observe(Observation::CheckpointStore(Change::Apply(object)), cluster.now);
+}
+
+fn with_store() -> Cluster {
+    let mut cluster = cluster("2");
+    declare(&mut cluster, "main");
+    cluster
+}
+
+fn saving(more: Value) -> Value {
+    let mut checkpoint = json!({"store": "main", "interval": "20s"});
+    crate::cluster::merge(&mut checkpoint, &more);
+    json!({ "checkpoint": checkpoint })
+}
+
+/// The pods of a job have completed a checkpoint.
+fn save(cluster: &mut Cluster, job: &str, step: i64) {
+    let checkpoint = Checkpoint {
+        id: format!("step-{step}"),
+        at: cluster.now,
+        step,
+        epoch: Some(step / 10),
+        bytes: 7,
+        metadata: BTreeMap::from([("loss".to_owned(), "0.5".to_owned())]),
+    };
+    cluster.saved.entry(format!("team/{job}")).or_default().push(checkpoint);
+}
+
+fn kept(cluster: &Cluster, job: &str) -> Vec<String> {
+    let all = cluster.saved.get(&format!("team/{job}")).into_iter().flatten();
+    all.map(|checkpoint| checkpoint.id.clone()).collect()
+}
+
+fn variable(cluster: &Cluster, name: &str, variable: &str) -> Option<String> {
+    let all = cluster.job(name)["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap().clone();
+    let found = all.into_iter().find(|one| one["name"] == variable)?;
+    found["value"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn a_job_goes_on_from_what_its_store_shows() {
+    let mut cluster = with_store();
+    cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
+    cluster.pass(5);
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_CHECKPOINT_URI").as_deref(), Some("s3://b/all/team/a"));
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_URI"), None);
+    save(&mut cluster, "a", 30);
+    cluster.pass(12);
+    let shown = cluster.training("a")["status"]["checkpoint"].clone();
+    assert_eq!(
+        (&shown["count"], &shown["latest"]["step"], &shown["latest"]["epoch"]),
+        (&json!(1), &json!(30), &json!(3))
+    );
+    assert_eq!(shown["latest"]["path"], "s3://b/all/team/a/step-30");
+    assert_eq!((&shown["latest"]["sizeBytes"], &shown["latest"]["metadata"]["loss"]), (&json!(7), &json!("0.5")));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(3);
+    assert!(cluster.has_job("a-worker"), "it may save once more");
+    save(&mut cluster, "a", 31);
+    cluster.pass(3);
+    assert!(!cluster.has_job("a-worker"), "the store was looked into every second");
+    // What is saved while its pods go counts as well.
+    save(&mut cluster, "a", 32);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.pass(5);
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP").as_deref(), Some("32"));
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_URI").as_deref(), Some("s3://b/all/team/a/step-32"));
+    assert_eq!(cluster.training("a")["status"]["checkpoint"]["resumedFrom"], "step-32");
+}
+
+#[test]
+fn only_the_last_ones_are_kept_and_the_one_it_began_from() {
+    let mut cluster = with_store();
+    save(&mut cluster, "a", 1);
+    cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
+    cluster.put(Kind::TrainingJob, training("a", saving(json!({"maxCheckpoints": 2}))));
+    cluster.pass(5);
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP").as_deref(), Some("1"));
+    for step in 2..6 {
+        save(&mut cluster, "a", step);
+        save(&mut cluster, "b", step);
+        cluster.pass(12);
+    }
+    assert_eq!(kept(&cluster, "a"), ["step-1", "step-4", "step-5"], "a pod that fails begins there again");
+    assert_eq!(kept(&cluster, "b").len(), 4, "another job's are left alone");
+    cluster.restart();
+    declare(&mut cluster, "main");
+    cluster.pass(30);
+    assert_eq!(kept(&cluster, "a"), ["step-1", "step-4", "step-5"], "that is remembered");
+    let deletions = cluster.count(Purpose::DeleteCheckpoints);
+    cluster.complete("a-worker");
+    cluster.pass(120);
+    assert_eq!(cluster.count(Purpose::DeleteCheckpoints), deletions);
+    let looks = cluster.looks;
+    cluster.pass(600);
+    assert_eq!(cluster.looks, looks, "nothing is to be expected of a job that is over");
+}
+
+#[test]
+fn a_missed_interval_is_told_and_a_kept_one_too() {
+    for store in [true, false] {
+        let mut cluster = with_store();
+        let mut more = saving(json!({}));
+        if !store {
+            more["checkpoint"].as_object_mut().unwrap().remove("store");
+        }
+        cluster.put(Kind::TrainingJob, training("a", more));
+        let save = |cluster: &mut Cluster, step: i64| {
+            let now = cluster.now.to_string();
+            let annotations = json!({"berth.dev/last-checkpoint-time": now});
+            match store {
+                true => save(cluster, "a", step),
+                false => {
+                    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"metadata": {"annotations": annotations}}))
+                }
+            }
+        };
+        cluster.pass(15);
+        assert_eq!(cluster.told("a", "CheckpointOverdue"), Value::Null, "store {store}");
+        cluster.pass(25);
+        let told = cluster.told("a", "CheckpointOverdue");
+        assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("IntervalMissed")), "store {store}");
+        assert!(told["message"].as_str().unwrap().contains("20s"), "{told}");
+        for step in 1..4 {
+            save(&mut cluster, step);
+            cluster.pass(15);
+            let told = cluster.told("a", "CheckpointOverdue");
+            assert_eq!(told["reason"], "IntervalKept", "store {store}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_does_not_answer_delays_a_start_for_a_while() {
+    let mut cluster = with_store();
+    save(&mut cluster, "a", 1);
+    cluster.store_fault = Some("CheckpointStore main: connection refused".into());
+    cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
+    cluster.pass(50);
+    assert!(!cluster.has_job("a-worker"), "it could lose what it had done");
+    let told = cluster.told("a", "CheckpointStoreUnavailable");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("RequestFailed")));
+    assert!(cluster.looks <= 12, "{} looks", cluster.looks);
+    cluster.pass(15);
+    assert_eq!(cluster.phase("a"), "Running", "its quota is not held for nothing");
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), None);
+    cluster.store_fault = None;
+    cluster.pass(30);
+    assert_eq!(cluster.told("a", "CheckpointStoreUnavailable")["status"], "False");
+}
+
+#[test]
+fn a_fault_of_a_deletion_is_told_and_tried_again_later() {
+    let mut cluster = with_store();
+    cluster.put(Kind::TrainingJob, training("a", saving(json!({"maxCheckpoints": 1}))));
+    cluster.pass(5);
+    let fault = Outcome::Checkpoints(Err("access denied".into()));
+    cluster.faults.push((Purpose::DeleteCheckpoints, fault, false));
+    save(&mut cluster, "a", 1);
+    cluster.pass(1);
+    save(&mut cluster, "a", 2);
+    cluster.pass(60);
+    assert_eq!(kept(&cluster, "a"), ["step-2"]);
+    assert_eq!(cluster.count(Purpose::DeleteCheckpoints), 2);
+}
+
+#[test]
+fn a_store_that_does_not_exist_is_named_with_those_that_do() {
+    let mut cluster = cluster("2");
+    declare(&mut cluster, "other");
+    cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
+    cluster.pass(5);
+    assert!(!cluster.has_job("a-worker"));
+    let told = cluster.told("a", "Stalled");
+    assert_eq!(told["reason"], "CheckpointStoreNotFound");
+    let message = told["message"].as_str().unwrap();
+    for word in ["spec.checkpoint.store", "\"main\"", "other"] {
+        assert!(message.contains(word), "{message}");
+    }
+    declare(&mut cluster, "main");
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Running");
+    assert_eq!(cluster.told("a", "Stalled"), Value::Null);
+}
+
+#[test]
+fn of_equals_the_one_goes_whose_store_shows_the_last_checkpoint() {
+    let mut cluster = cluster("4");
+    declare(&mut cluster, "main");
+    let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
+    let class = serde_json::from_value(json!({"metadata": {"name": "high"}, "value": 9})).unwrap();
+    cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    for name in ["first", "second"] {
+        cluster.put(Kind::TrainingJob, training(name, saving(json!({}))));
+        cluster.pass(30);
+    }
+    save(&mut cluster, "first", 1);
+    cluster.pass(12);
+    cluster.put(Kind::TrainingJob, training("urgent", json!({"schedulingConfig": {"priority": "high"}})));
+    cluster.pass(3);
+    assert_eq!((cluster.phase("first"), cluster.phase("second")), ("Queued", "Running"));
+}

@@ -1,0 +1,196 @@
+//! From what an administrator declares to a connection: endpoint, credentials, certificates. All on `ring`, the only provider of
+//! cryptography in the process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use berth_api::berth::CheckpointStoreSpec;
+use http_body_util::{BodyExt, Limited};
+use hyper_util::client::legacy::Client as Http;
+use hyper_util::client::legacy::connect::HttpConnector as Tcp;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::client::Client;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
+};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::Backend;
+use super::files::Files;
+
+const REGION: &str = "us-east-1";
+/// Longest time for one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// Longest time for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Largest answer: a page of a list is far below it.
+const MOST_ANSWER: usize = 32 << 20;
+
+/// Makes a connection; credentials are read from a Secret of `namespace`, where one is named.
+pub(super) async fn open(
+    client: &Client,
+    namespace: Option<&str>,
+    spec: &CheckpointStoreSpec,
+) -> Result<Backend, String> {
+    if let Some(files) = &spec.file_system {
+        return Ok(Backend::Files(Files { root: PathBuf::from(&files.path) }));
+    }
+    let secret = match &spec.credentials_secret {
+        Some(name) => Some(secret(client, namespace, name).await?),
+        None => None,
+    };
+    let connector = Connector::new(spec.ca_bundle.as_deref())?;
+    let store: Result<Arc<dyn ObjectStore>, object_store::Error> = if spec.s3.is_some() {
+        s3(spec, secret.as_ref())?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+    } else if spec.gcs.is_some() {
+        gcs(spec, secret.as_ref())?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+    } else {
+        azure(spec, secret.as_ref())?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+    };
+    store.map(Backend::Objects).map_err(|error| error.to_string())
+}
+
+fn retry() -> RetryConfig {
+    let retry_timeout = Duration::from_secs(6);
+    RetryConfig { backoff: BackoffConfig::default(), max_retries: 2, retry_timeout }
+}
+
+fn s3(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<AmazonS3Builder, String> {
+    let wanted = spec.s3.clone().unwrap_or_default();
+    let region = wanted.region.as_deref().unwrap_or(REGION);
+    let mut builder = AmazonS3Builder::new().with_bucket_name(wanted.bucket).with_region(region).with_retry(retry());
+    if let Some(endpoint) = wanted.endpoint {
+        builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
+    }
+    let Some(secret) = secret else { return Ok(builder) };
+    builder =
+        builder.with_access_key_id(secret.get("accessKeyId")?).with_secret_access_key(secret.get("secretAccessKey")?);
+    Ok(match secret.get("sessionToken") {
+        Ok(token) => builder.with_token(token),
+        Err(_) => builder,
+    })
+}
+
+fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<GoogleCloudStorageBuilder, String> {
+    let wanted = spec.gcs.clone().unwrap_or_default();
+    let builder = GoogleCloudStorageBuilder::new().with_bucket_name(wanted.bucket).with_retry(retry());
+    Ok(match secret {
+        Some(secret) => builder.with_service_account_key(secret.get("serviceAccountKey")?),
+        None => builder,
+    })
+}
+
+fn azure(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<MicrosoftAzureBuilder, String> {
+    let wanted = spec.azure.clone().unwrap_or_default();
+    let mut builder = MicrosoftAzureBuilder::new()
+        .with_account(wanted.account)
+        .with_container_name(wanted.container)
+        .with_retry(retry());
+    if let Some(endpoint) = wanted.endpoint {
+        builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
+    }
+    Ok(match secret {
+        Some(secret) => builder.with_access_key(secret.get("accountKey")?),
+        None => builder,
+    })
+}
+
+/// A Secret; what it says is never part of a message.
+struct Credentials {
+    name: String,
+    secret: Secret,
+}
+
+impl Credentials {
+    fn get(&self, key: &str) -> Result<String, String> {
+        let value = self.secret.data.as_ref().and_then(|data| data.get(key));
+        let value = value.ok_or_else(|| format!("spec.credentialsSecret: Secret {:?} has no key {key}", self.name))?;
+        let text = String::from_utf8(value.0.clone());
+        text.map_err(|_| format!("spec.credentialsSecret: key {key} of Secret {:?} is no text", self.name))
+    }
+}
+
+async fn secret(client: &Client, namespace: Option<&str>, name: &str) -> Result<Credentials, String> {
+    let namespace = namespace.ok_or("spec.credentialsSecret: the namespace of Berth is not known; see --namespace")?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    match secrets.get(name).await {
+        Ok(secret) => Ok(Credentials { name: name.to_owned(), secret }),
+        Err(error) => Err(format!("spec.credentialsSecret: Secret {namespace}/{name}: {error}")),
+    }
+}
+
+type Tls = hyper_rustls::HttpsConnector<Tcp>;
+
+/// Makes HTTP clients of our own kind.
+#[derive(Debug)]
+struct Connector(Http<Tls, HttpRequestBody>);
+
+impl Connector {
+    fn new(ca_bundle: Option<&str>) -> Result<Self, String> {
+        let mut roots = rustls::RootCertStore::empty();
+        // Certificates of the system that cannot be read vouch for nothing.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        for certificate in CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default().as_bytes()) {
+            let added = certificate.map_err(|error| error.to_string());
+            let added = added.and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()));
+            added.map_err(|error| format!("spec.caBundle: {error}"))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut tcp = Tcp::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let tls = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(tcp);
+        let mut http = Http::builder(TokioExecutor::new());
+        http.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(30));
+        Ok(Self(http.build(tls)))
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Service(self.0.clone())))
+    }
+}
+
+#[derive(Debug)]
+struct Service(Http<Tls, HttpRequestBody>);
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let exchange = async {
+            let response = self.0.request(request).await;
+            let response = response.map_err(|error| {
+                let kind = if error.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Request };
+                HttpError::new(kind, error)
+            })?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, MOST_ANSWER).collect().await;
+            let body = body.map_err(|error| HttpError::new_boxed(HttpErrorKind::Interrupted, error))?;
+            Ok(HttpResponse::from_parts(parts, body.to_bytes().into()))
+        };
+        match tokio::time::timeout(REQUEST_TIMEOUT, exchange).await {
+            Ok(answer) => answer,
+            Err(late) => Err(HttpError::new(HttpErrorKind::Timeout, late)),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Stores in memory and in a folder.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::*;
+use berth_api::berth::CheckpointStoreSpec;
+use kube::client::Body;
+use object_store::PutPayload;
+use object_store::memory::InMemory;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+fn nobody() -> Client {
+    let service = tower::service_fn(|_: http::Request<Body>| async {
+        Ok::<_, kube::Error>(http::Response::builder().status(404).body(Body::empty()).unwrap())
+    });
+    Client::new(service, "default")
+}
+
+fn place(spec: Value, job: &str) -> CheckpointPlace {
+    let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
+    CheckpointPlace { store: "main".into(), spec: Arc::new(spec), namespace: "team".into(), job: job.into() }
+}
+
+/// Stores with that one open already.
+async fn stores(place: &CheckpointPlace, backend: Backend) -> Stores {
+    let stores = Stores::new(nobody(), None);
+    let connection = Connection { place: place.clone(), backend, since: Instant::now() };
+    stores.connections.lock().await.insert(place.store.clone(), connection);
+    stores
+}
+
+async fn ids(stores: &Stores, place: &CheckpointPlace) -> Vec<(String, i64, u64)> {
+    let mut found: Vec<_> =
+        stores.list(place).await.unwrap().into_iter().map(|found| (found.id, found.step, found.bytes)).collect();
+    found.sort();
+    found
+}
+
+fn row(id: &str, step: i64, bytes: u64) -> (String, i64, u64) {
+    (id.to_owned(), step, bytes)
+}
+
+#[tokio::test]
+async fn complete_checkpoints_of_the_job_alone_count_and_go() {
+    let memory = Arc::new(InMemory::new());
+    let place = place(json!({"s3": {"bucket": "b"}, "prefix": "all/jobs"}), "gpt");
+    let stores = stores(&place, Backend::Objects(memory.clone())).await;
+    assert_eq!(ids(&stores, &place).await, [], "a job that has saved nothing has nothing");
+    for (path, text) in [
+        ("all/jobs/team/gpt/step-1/checkpoint.json", r#"{"step": 1}"#),
+        ("all/jobs/team/gpt/step-1/shard/0", "12345"),
+        ("all/jobs/team/gpt/step-2/checkpoint.json", r#"{"step": 2, "epoch": 1}"#),
+        ("all/jobs/team/gpt/step-3/shard/0", "not complete"),
+        ("all/jobs/team/gpt/step-4/checkpoint.json", "no marker"),
+        ("all/jobs/team/gpt/step-5/shard/checkpoint.json", r#"{"step": 5}"#),
+        ("all/jobs/team/gpt/checkpoint.json", r#"{"step": 6}"#),
+        ("all/jobs/team/gpt-2/step-7/checkpoint.json", r#"{"step": 7}"#),
+        ("all/jobs/other/gpt/step-8/checkpoint.json", r#"{"step": 8}"#),
+        ("team/gpt/step-9/checkpoint.json", r#"{"step": 9}"#),
+    ] {
+        memory.put(&Path::from(path), PutPayload::from(text.as_bytes().to_vec())).await.unwrap();
+    }
+    assert_eq!(ids(&stores, &place).await, [row("step-1", 1, 16), row("step-2", 2, 23)]);
+    let marker = Path::from("all/jobs/team/gpt/step-4/checkpoint.json");
+    memory.put(&marker, PutPayload::from(br#"{"step": 4}"#.to_vec())).await.unwrap();
+    assert_eq!(ids(&stores, &place).await.len(), 3, "what has changed is read again");
+    stores.delete(&place, &["step-1".to_owned(), "step-9".to_owned()]).await.unwrap();
+    assert_eq!(ids(&stores, &place).await, [row("step-2", 2, 23), row("step-4", 4, 11)]);
+    let left: Vec<_> = memory.list(None).try_collect().await.unwrap();
+    assert_eq!(left.len(), 8, "{left:?}");
+    for bad in ["..", "a/b", ""] {
+        assert!(stores.delete(&place, &[bad.to_owned()]).await.is_err(), "{bad:?}");
+    }
+}
+
+/// A folder that goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("berth-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_folder_is_read_and_no_link_leads_out_of_it() {
+    let folder = Folder::new("checkpoints");
+    folder.put("jobs/team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
+    folder.put("jobs/team/gpt/a/deep/er/shard", "12345");
+    folder.put("jobs/other/gpt/b/checkpoint.json", r#"{"step": 2}"#);
+    folder.put("jobs/other/gpt/b/shard", "theirs");
+    std::os::unix::fs::symlink("../../other/gpt/b", folder.0.join("jobs/team/gpt/b")).unwrap();
+    std::os::unix::fs::symlink(folder.0.join("jobs/other/gpt"), folder.0.join("jobs/team/stolen")).unwrap();
+    std::os::unix::fs::symlink("../../../other/gpt/b/shard", folder.0.join("jobs/team/gpt/a/link")).unwrap();
+    let spec = json!({"fileSystem": {"path": folder.0.to_str().unwrap()}, "prefix": "jobs"});
+    let stores = Stores::new(nobody(), None);
+    let gpt = place(spec.clone(), "gpt");
+    assert_eq!(ids(&stores, &gpt).await, [row("a", 1, 16)]);
+    assert!(stores.list(&place(spec.clone(), "stolen")).await.is_err(), "its folder is somebody else's");
+    assert_eq!(ids(&stores, &place(spec.clone(), "new")).await, []);
+    let _ = stores.delete(&gpt, &["b".to_owned()]).await;
+    stores.delete(&gpt, &["a".to_owned()]).await.unwrap();
+    assert_eq!(ids(&stores, &gpt).await, []);
+    assert!(
+        folder.0.join("jobs/other/gpt/b/checkpoint.json").exists() && folder.0.join("jobs/other/gpt/b/shard").exists()
+    );
+    let gone = place(json!({"fileSystem": {"path": "/no/such/folder"}}), "gpt");
+    let error = stores.list(&CheckpointPlace { store: "gone".into(), ..gone }).await.unwrap_err();
+    assert!(error.contains("CheckpointStore gone") && error.contains("/no/such/folder"), "{error}");
+}
+
+#[tokio::test]
+async fn credentials_that_are_missing_are_named() {
+    let stores = Stores::new(nobody(), None);
+    let spec = json!({"s3": {"bucket": "b"}, "credentialsSecret": "keys"});
+    let error = stores.list(&place(spec, "gpt")).await.unwrap_err();
+    assert!(error.contains("spec.credentialsSecret"), "{error}");
+    let spec =
+        json!({"gcs": {"bucket": "b"}, "caBundle": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"});
+    let error = stores.list(&place(spec, "gpt")).await.unwrap_err();
+    assert!(error.contains("spec.caBundle"), "{error}");
+}

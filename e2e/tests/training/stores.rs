@@ -1,0 +1,140 @@
+//! Checkpoints in a store that speaks S3: told, kept, dropped, and where a start goes on.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{CHECKPOINT_STORE, JOB, TRAINING_JOB, condition, condition_object, items, text};
+use berth_e2e::manager::NAMESPACE;
+use berth_e2e::manifest::merge;
+use berth_e2e::s3::{ACCESS_KEY, S3, SECRET_KEY};
+use berth_e2e::scenario::{Scenario, Stage};
+use serde_json::{Value, json};
+
+use crate::{endless, is, phase, training};
+
+/// The Secret that the chart lets Berth read.
+const CREDENTIALS: &str = "berth-checkpoint-credentials";
+
+fn store(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "berth.dev/v1alpha1", "kind": "CheckpointStore", "metadata": {"name": name}, "spec": spec})
+}
+
+/// What the pods of `job` leave in the store when they save: the marker comes last.
+fn save(s3: &S3, s: &Scenario<'_>, job: &str, step: u32) -> Result<()> {
+    let folder = format!("runs/{}/{job}/step-{step}", s.namespace);
+    s3.put(&format!("{folder}/rank-0.pt"), "weights")?;
+    s3.put(&format!("{folder}/rank-1.pt"), "weights")?;
+    s3.put(
+        &format!("{folder}/checkpoint.json"),
+        &json!({"step": step, "epoch": 1, "metadata": {"loss": "0.5"}}).to_string(),
+    )
+}
+
+/// The whole life of a job's checkpoints.
+pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("checkpoint-store").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    let s3 = S3::start("checkpoints").await?;
+    s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
+        "stringData": {"accessKeyId": ACCESS_KEY, "secretAccessKey": SECRET_KEY}}))
+        .await?;
+    let place = json!({"bucket": s3.bucket, "endpoint": s3.endpoint});
+    let main = json!({"s3": place, "prefix": "runs", "credentialsSecret": CREDENTIALS});
+    s.apply(&store(&s.name("main"), &main)).await?;
+    let mut spec = endless();
+    merge(&mut spec, &json!({"checkpoint": {"store": s.name("main"), "interval": "5s", "maxCheckpoints": 2}}));
+    s.apply(&training(s, "saves", "PyTorchJob", &spec)).await?;
+    phase(s, "saves", "Running").await?;
+    let base = format!("s3://checkpoints/runs/{}/saves", s.namespace);
+    ensure!(variable(s, "BERTH_CHECKPOINT_URI").await?.as_deref() == Some(base.as_str()), "where it saves");
+    ensure!(variable(s, "BERTH_RESUME_URI").await?.is_none(), "there is nothing yet");
+    // Half of one does not count.
+    s3.put(&format!("runs/{}/saves/step-9/rank-0.pt", s.namespace), "weights")?;
+    for step in 1..=3 {
+        save(&s3, s, "saves", step)?;
+        is(s, "saves", "told of its checkpoint", |job| job["status"]["checkpoint"]["latest"]["step"] == json!(step))
+            .await?;
+    }
+    let shown = is(s, "saves", "left with two", |job| job["status"]["checkpoint"]["count"] == json!(2)).await?;
+    let latest = &shown["status"]["checkpoint"]["latest"];
+    ensure!(text(latest, "/path") == format!("{base}/step-3") && latest["epoch"] == json!(1), "{latest}");
+    ensure!(
+        text(latest, "/metadata/loss") == "0.5" && latest["sizeBytes"].as_i64().is_some_and(|n| n > 14),
+        "{latest}"
+    );
+    let there = |step: u32, file: &str| s3.has(&format!("runs/{}/saves/step-{step}/{file}", s.namespace));
+    ensure!(
+        !there(1, "checkpoint.json") && !there(1, "rank-0.pt") && there(2, "rank-1.pt"),
+        "the wrong ones were dropped"
+    );
+    ensure!(there(9, "rank-0.pt"), "what is being written is left alone");
+    is(s, "saves", "told that it is late", |job| condition(job, "CheckpointOverdue") == "True").await?;
+    TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &json!({"spec": {"suspend": true}})).await?;
+    is(s, "saves", "asked to save", |job| condition(job, "CheckpointRequested") == "True").await?;
+    save(&s3, s, "saves", 4)?;
+    is(s, "saves", "seen to have saved", |job| {
+        condition_object(job, "CheckpointRequested").is_some_and(|told| text(told, "/reason") == "CheckpointSaved")
+    })
+    .await?;
+    TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &json!({"spec": {"suspend": false}})).await?;
+    let running = phase(s, "saves", "Running").await?;
+    ensure!(variable(s, "BERTH_RESUME_STEP").await?.as_deref() == Some("4"), "{}", running["status"]);
+    is(s, "saves", "told where it began", |job| text(job, "/status/checkpoint/resumedFrom") == "step-4").await?;
+    scenario.conclude().await
+}
+
+/// Stores that do not exist, that let nobody in, and that cannot be declared.
+pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("bad-stores").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    for (spec, words) in [
+        (json!({}), "exactly one of the fields in [s3 gcs azure fileSystem] must be set"),
+        (
+            json!({"s3": {"bucket": "abc"}, "gcs": {"bucket": "abc"}}),
+            "exactly one of the fields in [s3 gcs azure fileSystem]",
+        ),
+        (json!({"s3": {"bucket": "A_b"}}), "spec.s3.bucket"),
+        (json!({"s3": {"bucket": "abc", "endpoint": "minio:9000"}}), "spec.s3.endpoint"),
+        (json!({"s3": {"bucket": "abc", "region": "a b"}}), "spec.s3.region"),
+        (json!({"gcs": {}}), "spec.gcs.bucket"),
+        (json!({"azure": {"account": "A", "container": "abc"}}), "spec.azure.account"),
+        (json!({"azure": {"account": "abc", "container": "-"}}), "spec.azure.container"),
+        (json!({"azure": {"account": "abc", "container": "abc", "endpoint": "x"}}), "spec.azure.endpoint"),
+        (json!({"fileSystem": {"path": "mnt"}}), "spec.fileSystem.path"),
+        (json!({"fileSystem": {"path": "/mnt"}, "credentialsSecret": "a"}), "a fileSystem has none"),
+        (json!({"s3": {"bucket": "abc"}, "prefix": "../x"}), "spec.prefix"),
+        (json!({"s3": {"bucket": "abc"}, "credentialsSecret": "A!"}), "spec.credentialsSecret"),
+        (json!({"s3": {"bucket": "abc"}, "caBundle": "x"}), "spec.caBundle"),
+    ] {
+        let refused = s.apply(&store(&s.name("bad"), &spec)).await;
+        let told = refused.map_or_else(|error| format!("{error:#}"), |_| format!("accepted: {spec}"));
+        ensure!(told.contains(words), "{spec}: expected {words:?}, got {told}");
+    }
+    let mut spec = endless();
+    merge(&mut spec, &json!({"checkpoint": {"store": s.name("none")}}));
+    s.apply(&training(s, "lost", "PyTorchJob", &spec)).await?;
+    let stalled = is(s, "lost", "stalled", |job| condition(job, "Stalled") == "True").await?;
+    let why = condition_object(&stalled, "Stalled").cloned().unwrap_or_default();
+    ensure!(
+        text(&why, "/reason") == "CheckpointStoreNotFound" && text(&why, "/message").contains(&s.name("none")),
+        "{why}"
+    );
+    // A Secret that Berth has no right to read, let alone one of a tenant.
+    let closed =
+        json!({"s3": {"bucket": "abc", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "somebody-elses"});
+    s.apply(&store(&s.name("none"), &closed)).await?;
+    let told = is(s, "lost", "told why", |job| condition(job, "CheckpointStoreUnavailable") == "True").await?;
+    let why = condition_object(&told, "CheckpointStoreUnavailable").cloned().unwrap_or_default();
+    ensure!(text(&why, "/message").contains("spec.credentialsSecret"), "{why}");
+    ensure!(JOB.get(&s.client, &s.namespace, "lost-worker").await?.is_none(), "it began without its checkpoint");
+    TRAINING_JOB.delete(&s.client, &s.namespace, "lost").await?;
+    CHECKPOINT_STORE.delete(&s.client, "", &s.name("none")).await?;
+    scenario.conclude().await
+}
+
+/// A variable of the first container of the job's workers.
+async fn variable(s: &Scenario<'_>, name: &str) -> Result<Option<String>> {
+    let job = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
+    let all = items(&job, "/spec/template/spec/containers/0/env");
+    Ok(all.iter().find(|one| one["name"] == name).and_then(|one| one["value"].as_str()).map(str::to_owned))
+}
