@@ -308,6 +308,7 @@ impl Control {
             Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),
             kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
             Kind::TrainingJob => self.view.training.get(&name).map(|job| job.uid.clone()),
+            Kind::Pod => self.view.pods.get(&name).map(|pod| pod.uid.to_string()),
             _ => None,
         }
     }
@@ -319,6 +320,7 @@ impl Control {
             Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
             kind if kind.is_job() => self.view.jobs.get(object).map_or(0, |job| job.version),
             Kind::TrainingJob => self.view.training.get(&name).map_or(0, crate::training_view::TrainingView::version),
+            Kind::Pod => self.view.pods.get(&name).map_or(0, |pod| pod.version),
             // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
             _ => u64::MAX,
         }

@@ -7,6 +7,7 @@ pub(crate) mod grace;
 pub(crate) mod job;
 pub(crate) mod orphan;
 pub(crate) mod placement;
+pub(crate) mod pods;
 pub(crate) mod pods_ready;
 pub(crate) mod policies;
 pub(crate) mod preempt;
@@ -40,7 +41,14 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         Kind::Cohort => queues::faults(control, key),
         Kind::TrainingJob => training::decide(control, &name, now),
         Kind::Checkpoints => checkpoints::decide(control, &name, now),
-        Kind::LocalQueue | Kind::QueuePolicy | Kind::Service | Kind::ConfigMap => Decision::Done,
+        Kind::Pod => pods::decide(control, &name, now),
+        Kind::PodGroup => pods::group::decide(control, &name, now),
+        Kind::LocalQueue
+        | Kind::QueuePolicy
+        | Kind::Service
+        | Kind::ConfigMap
+        | Kind::Deployment
+        | Kind::StatefulSet => Decision::Done,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Everything that can happen to control: observations of objects, and outcomes of its own writes.
 
 use berth_api as api;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
@@ -54,4 +55,8 @@ pub enum Observation {
     TrainingJob(Change<Box<api::berth::TrainingJob>>),
     /// RuntimeClass.
     RuntimeClass(Change<Box<RuntimeClass>>),
+    /// Managed pod.
+    Pod(Change<Box<Pod>>),
+    /// apps/v1 StatefulSet with a queue.
+    StatefulSet(Change<Box<StatefulSet>>),
 }

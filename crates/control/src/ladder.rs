@@ -6,6 +6,7 @@
 
 pub(crate) mod climb;
 mod figures;
+mod pods;
 pub(crate) mod rules;
 pub(crate) mod stock;
 pub(crate) mod watch;

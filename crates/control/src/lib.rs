@@ -31,6 +31,7 @@ pub mod measure;
 mod observe;
 pub mod offline;
 mod planning;
+mod pods;
 mod policies;
 mod ration;
 mod relations;

@@ -1,5 +1,6 @@
 //! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
 
+mod pods;
 mod queues;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +97,8 @@ impl Control {
                 let known = known(&change, self.view.training.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
             }
+            Observation::Pod(change) => self.observe_pods(change),
+            Observation::StatefulSet(change) => self.observe_sets(change),
             Observation::RuntimeClass(change) => {
                 let known = known(&change, self.view.overheads.keys().cloned());
                 self.each(change, known, |me, name, object| {
@@ -249,6 +252,10 @@ impl Control {
             self.ladder.answers.remove(&old.uid);
             self.ladder.better.remove(&old.uid);
             self.mark_queues(&old, now);
+            if old.group.is_some() {
+                self.view.pods.forget_owners(name);
+                self.touch_members(name);
+            }
         }
     }
 
@@ -269,6 +276,7 @@ impl Control {
         }
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
+        let stage = old.as_ref().map(|old| old.stage());
         if let Some(old) = old {
             // Of a finished one the old state is no longer whole, and there is nothing left to count.
             let counts = self.leads() && !old.is("Finished");
@@ -291,6 +299,7 @@ impl Control {
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             self.planned.remove(&uid);
         }
+        self.wake_group(&name, stage);
         if let Some(new) = self.view.workloads.get_mut(&name) {
             if !self.ladder.better.is_empty() && (new.is("Evicted") || !new.reserved()) {
                 self.ladder.better.remove(&new.uid);
@@ -368,8 +377,10 @@ macro_rules! has_meta {
 }
 
 has_meta!(
+    k8s_openapi::api::apps::v1::StatefulSet,
     k8s_openapi::api::batch::v1::Job,
     api::berth::CheckpointStore,
+    k8s_openapi::api::core::v1::Pod,
     api::berth::TrainingJob,
     api::jobset::JobSet,
     api::Workload,

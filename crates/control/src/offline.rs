@@ -217,8 +217,12 @@ impl Offline {
             Kind::ResourceFlavor => Observation::ResourceFlavor(change(object, gone)?),
             Kind::QueuePolicy => Observation::QueuePolicy(change(object, gone)?),
             Kind::TrainingJob => Observation::TrainingJob(change(object, gone)?),
+            Kind::Pod => Observation::Pod(change(object, gone)?),
+            Kind::StatefulSet => Observation::StatefulSet(change(object, gone)?),
             // Nobody watches them.
-            Kind::Service | Kind::ConfigMap | Kind::Checkpoints => return Ok(()),
+            Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => {
+                return Ok(());
+            }
         };
         self.control.observe(observation, self.now);
         Ok(())

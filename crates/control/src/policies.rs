@@ -205,7 +205,9 @@ impl Control {
     /// Whether what a workload's pods select of capacity gives way to the tiers of its queue.
     pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
         let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
-        tiers.is_some_and(|tiers| tiers.overrides)
+        // Of a pod that exists, a node selector can only be narrowed.
+        let fixed = workload.whole().is_some_and(|whole| whole.kind.is_pods());
+        tiers.is_some_and(|tiers| tiers.overrides) && !fixed
     }
 
     /// What the engine is told of a ClusterQueue, with what its policy says.

@@ -13,6 +13,7 @@ impl Control {
         let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
         let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
         let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
+        self.dirty.extend(self.view.pod_keys(None));
         self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
         for object in training {
             self.touch(object);
@@ -22,6 +23,7 @@ impl Control {
     /// A priority class may be what a job waits for.
     pub(crate) fn touch_all_jobs(&mut self) {
         self.dirty.extend(self.view.jobs.keys().cloned());
+        self.dirty.extend(self.view.pod_keys(None));
         let training = self.view.training.keys().map(|name| key(Kind::TrainingJob, name));
         self.dirty.extend(training.collect::<Vec<_>>());
     }
@@ -29,6 +31,7 @@ impl Control {
     /// What surrounds the jobs of a namespace has changed.
     pub(crate) fn touch_jobs_of(&mut self, namespace: &str) {
         self.dirty.extend(self.view.jobs_in(namespace).cloned());
+        self.dirty.extend(self.view.pod_keys(Some(namespace)));
         let training = self.view.training.keys().filter(|name| name.0 == namespace);
         self.dirty.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
     }
@@ -40,6 +43,15 @@ impl Control {
             Kind::Workload => {
                 if let Some(job) = self.view.workloads.get(&name).and_then(WorkloadView::whole) {
                     self.touch(job);
+                }
+            }
+            Kind::Pod => {
+                if let Some(pod) = self.view.pods.get(&name) {
+                    let group = pod.group.as_ref().map(|group| (object.namespace.clone(), group.name.to_string()));
+                    let uid = pod.uid.to_string();
+                    let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
+                    self.dirty.extend(owned.iter().map(|workload| key(Kind::Workload, workload)));
+                    self.dirty.extend(group.map(|group| key(Kind::PodGroup, &group)));
                 }
             }
             kind if kind.is_job() => {

@@ -11,7 +11,7 @@ use crate::core::{Control, key};
 use crate::deltas;
 use crate::settings::Settings;
 use crate::shape::Surroundings;
-use crate::view::{Name, Owner, TierWish, View, WorkloadView};
+use crate::view::{Member, Name, Owner, TierWish, View, WorkloadView};
 use crate::write::Kind;
 
 impl Control {
@@ -24,7 +24,8 @@ impl Control {
         });
         let api::Workload { metadata, spec, status } = object;
         let generation = metadata.generation.unwrap_or_default();
-        let owner = owner_of(&metadata);
+        let group = group_of(&metadata);
+        let owner = if group.is_some() { group_owner(&metadata) } else { owner_of(&metadata) };
         let uid = metadata.uid.unwrap_or_default();
         let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
         // The spec of a generation is the spec that was seen with it.
@@ -50,6 +51,7 @@ impl Control {
             deleting: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers.unwrap_or_default(),
             owner,
+            group,
             job_uid: metadata.labels.and_then(|mut labels| labels.remove("kueue.x-k8s.io/job-uid")),
             gated_by: annotations.get("kueue.x-k8s.io/admission-gated-by").cloned().unwrap_or_default(),
             queue: spec.queue_name.unwrap_or_default(),
@@ -113,6 +115,20 @@ fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
     metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true)).map(|reference| {
         Owner { kind: reference.kind.clone(), name: reference.name.clone(), uid: reference.uid.clone() }
     })
+}
+
+/// The pods that own the Workload of a group.
+fn group_of(metadata: &ObjectMeta) -> Option<Box<[Member]>> {
+    let marked = metadata.annotations.as_ref()?.get(api::labels::IS_GROUP_WORKLOAD)? == "true";
+    let pods = metadata.owner_references.iter().flatten().filter(|owner| owner.kind == "Pod");
+    let members = pods.map(|owner| Member { name: owner.name.as_str().into(), uid: owner.uid.as_str().into() });
+    marked.then(|| members.collect())
+}
+
+/// A group owns the Workload that has its name; it is no object, so that the name stands for its uid.
+fn group_owner(metadata: &ObjectMeta) -> Option<Owner> {
+    let (namespace, name) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.clone()?);
+    Some(Owner { kind: Kind::PodGroup.name().to_owned(), uid: format!("group/{namespace}/{name}"), name })
 }
 
 fn clamp(priority: i64) -> i32 {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::deltas;
 use crate::event::{Change, Observation};
 use crate::settings::Settings;
+use crate::write::Kind;
 
 /// Label by which namespaces are selected by name.
 const NAME: &str = berth_api::labels::NAMESPACE_NAME;
@@ -26,6 +27,8 @@ pub struct Surroundings {
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     default_queues: BTreeSet<String>,
     default_priority_class: bool,
+    /// Pods, Deployments and StatefulSets are managed.
+    pods: [bool; 3],
     /// Namespaces and LocalQueues have been listed.
     listed: (bool, bool),
 }
@@ -37,6 +40,7 @@ impl Surroundings {
         Self {
             managed: settings.managed_namespaces.clone(),
             without_queue_name: settings.manage_jobs_without_queue_name,
+            pods: [Kind::Pod, Kind::Deployment, Kind::StatefulSet].map(|kind| settings.job_kinds.contains(&kind)),
             ..Self::default()
         }
     }
@@ -130,7 +134,11 @@ impl Surroundings {
     /// What a job of that namespace meets there. Of a namespace that no watch has shown yet, the name is known.
     #[must_use]
     pub fn facts(&self, namespace: &str) -> berth_jobs::Facts {
+        let [pods, deployments, stateful_sets] = self.pods;
         berth_jobs::Facts {
+            pods,
+            deployments,
+            stateful_sets,
             managed_namespace: self.manages(namespace),
             without_queue_name: self.without_queue_name,
             default_queue: self.default_queues.contains(namespace),

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::pods::{PodBook, SetBook};
 use crate::shape::Shape;
 use crate::training_view::TrainingView;
 use crate::workloads::Workloads;
@@ -29,6 +30,13 @@ pub(crate) struct Owner {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) uid: String,
+}
+
+/// A pod that owns the Workload of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
 }
 
 /// The annotation that names the accepted capacity tiers.
@@ -60,6 +68,8 @@ pub(crate) struct WorkloadView {
     pub(crate) deleting: bool,
     pub(crate) finalizers: Vec<String>,
     pub(crate) owner: Option<Owner>,
+    /// The pods that own it together, of the Workload of a group.
+    pub(crate) group: Option<Box<[Member]>>,
     /// Carries the label `kueue.x-k8s.io/job-uid`.
     pub(crate) job_uid: Option<String>,
     /// `kueue.x-k8s.io/admission-gated-by`.
@@ -110,6 +120,27 @@ impl WorkloadView {
         let unreadable = self.unreadable.then_some("the stored object does not decode");
         let tiers = self.tiers.as_ref().and_then(|wish| wish.tiers.as_ref().err()).map(String::as_str);
         unreadable.or(self.shape.illegal.as_deref()).or(self.unsupported.as_deref()).or(tiers)
+    }
+
+    /// What of it decides about the pods of a group.
+    pub(crate) fn stage(&self) -> [bool; 5] {
+        [self.reserved(), self.is("Admitted"), self.is("Evicted"), self.is("Finished"), self.deleting]
+    }
+
+    /// The names of its pod sets, and the pods that each has.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, i32)> {
+        let sets = self.shape.pod_sets.iter();
+        sets.map(|set| (set.name.as_str(), i32::try_from(set.count).unwrap_or(i32::MAX)))
+    }
+
+    /// Pods of a pod set, none where it has no such set.
+    pub(crate) fn size(&self, pod_set: &str) -> i32 {
+        self.sizes().find(|(name, _)| *name == pod_set).map_or(0, |(_, count)| count)
+    }
+
+    /// Whether a pod is one of its owners.
+    pub(crate) fn is_owned_by(&self, uid: &str) -> bool {
+        self.group.iter().flatten().any(|member| *member.uid == *uid)
     }
 
     /// Holds quota.
@@ -201,6 +232,8 @@ impl WorkloadView {
 pub(crate) struct View {
     pub(crate) jobs: BTreeMap<ObjectKey, JobState>,
     pub(crate) training: BTreeMap<Name, TrainingView>,
+    pub(crate) pods: PodBook,
+    pub(crate) sets: SetBook,
     pub(crate) workloads: Workloads,
     pub(crate) cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
     pub(crate) local_queues: BTreeMap<Name, Box<api::LocalQueue>>,

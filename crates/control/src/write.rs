@@ -1,14 +1,17 @@
 //! Writes: what control asks the runtime to do, one request each, with its preconditions.
 
 mod checkpoint;
+mod purpose;
 
 use berth_api::labels;
+use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use berth_jobs::{BatchJob, JobKind, JobSet};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
 pub use checkpoint::{Checkpoint, CheckpointPlace};
+pub use purpose::{Purpose, Urgency};
 
 /// Reporter of events about admission.
 pub(crate) const SCHEDULER: &str = "kueue-admission";
@@ -48,6 +51,14 @@ pub enum Kind {
     ConfigMap,
     /// What a TrainingJob of that name has in its store: no object of the API.
     Checkpoints,
+    /// Pod, managed by itself or in a group.
+    Pod,
+    /// The pods that name a group. No object of the API: what is decided about it is written to its Workload and its pods.
+    PodGroup,
+    /// apps/v1 Deployment: admitted through its pods, never written.
+    Deployment,
+    /// apps/v1 StatefulSet: admitted as the group of its pods, never written.
+    StatefulSet,
 }
 
 impl Kind {
@@ -60,6 +71,9 @@ impl Kind {
         match name {
             BatchJob::FRAMEWORK => Some(Self::Job),
             JobSet::FRAMEWORK => Some(Self::JobSet),
+            POD_FRAMEWORK => Some(Self::Pod),
+            DEPLOYMENT_FRAMEWORK => Some(Self::Deployment),
+            STATEFUL_SET_FRAMEWORK => Some(Self::StatefulSet),
             _ => None,
         }
     }
@@ -75,9 +89,15 @@ impl Kind {
         Self::JOBS.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The kind of what controls a Job, when that is one of ours: a job made of Jobs.
+    /// The kind of what controls a Workload, or a Job that is part of it.
     pub(crate) fn of_whole(name: &str) -> Option<Self> {
-        Self::of_job(name).or_else(|| (name == Self::TrainingJob.name()).then_some(Self::TrainingJob))
+        let others = [Self::TrainingJob, Self::Pod, Self::PodGroup];
+        Self::of_job(name).or_else(|| others.into_iter().find(|kind| kind.name() == name))
+    }
+
+    /// What runs is pods that are written themselves.
+    pub(crate) const fn is_pods(self) -> bool {
+        matches!(self, Self::Pod | Self::PodGroup)
     }
 
     /// A job of this kind is made of Jobs.
@@ -110,6 +130,9 @@ impl Kind {
             Self::Service => ("", "v1", "services"),
             Self::ConfigMap => ("", "v1", "configmaps"),
             Self::Checkpoints => ("berth.dev", "v1alpha1", "checkpoints"),
+            Self::Pod | Self::PodGroup => ("", "v1", "pods"),
+            Self::Deployment => ("apps", "v1", "deployments"),
+            Self::StatefulSet => ("apps", "v1", "statefulsets"),
         }
     }
 
@@ -129,6 +152,10 @@ impl Kind {
             Self::Service => "Service",
             Self::ConfigMap => "ConfigMap",
             Self::Checkpoints => "Checkpoints",
+            Self::Pod => "Pod",
+            Self::PodGroup => "PodGroup",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
         }
     }
 }
@@ -147,137 +174,6 @@ pub struct ObjectKey {
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind.name(), self.namespace, self.name)
-    }
-}
-
-/// Why a write is made: closed, one name per decision, used in logs, metrics and tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Purpose {
-    /// Create the Workload of a job.
-    CreateWorkload,
-    /// Bring a pending Workload's spec in line with its job.
-    UpdateWorkload,
-    /// Take ownership of a prebuilt Workload.
-    AdoptWorkload,
-    /// Reserve quota (and admit, when nothing else is needed).
-    ReserveQuota,
-    /// Write why a workload is pending.
-    ExplainPending,
-    /// Set Admitted after its checks.
-    SetAdmitted,
-    /// The list of a Workload's admission checks follows its queue.
-    SyncAdmissionChecks,
-    /// Evict: the job must stop.
-    Evict,
-    /// Give quota back after the job stopped.
-    ReleaseQuota,
-    /// Requeued=True after a back-off, restart or reactivation.
-    Requeue,
-    /// Set spec.active=false.
-    Deactivate,
-    /// PodsReady condition.
-    SetPodsReady,
-    /// Reclaimable pods.
-    SetReclaimable,
-    /// Finished condition.
-    FinishWorkload,
-    /// Suspend a job that runs without admission, restoring its template.
-    SuspendJob,
-    /// Clear a suspended job's start time, so that its template may change.
-    ClearStartTime,
-    /// Start a job: unsuspend with placement.
-    StartJob,
-    /// Bring back the user's template of a suspended job.
-    RestoreTemplate,
-    /// Status of a queue, cohort.
-    QueueStatus,
-    /// Add a finalizer.
-    AddFinalizer,
-    /// Remove a finalizer that a deletion waits for.
-    RemoveFinalizer,
-    /// Remove the finalizer of a finished Workload: nobody waits for it.
-    LetFinishedGo,
-    /// Delete a Workload.
-    DeleteWorkload,
-    /// Delete a job (retention).
-    DeleteJob,
-    /// Create what a TrainingJob's pods need before they start.
-    PrepareTraining,
-    /// Create a Job that runs a role of a TrainingJob.
-    StartTraining,
-    /// Delete such a Job.
-    StopTraining,
-    /// Status of a TrainingJob.
-    TrainingStatus,
-    /// Delete a Job that a stopped job of another kind is made of: it would keep the place where it ran.
-    DeleteChild,
-    /// Ask whether pods of a deleted job are left: its quota is free only when none is.
-    ProbePods,
-    /// Look what a TrainingJob has in its store.
-    ListCheckpoints,
-    /// Delete what it has there beyond what is kept.
-    DeleteCheckpoints,
-    /// Tell the pods of a job that it is to stop, so that they save their work.
-    NotifyPods,
-    /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
-    FindStuckPods,
-}
-
-/// How urgent a write is: what the runtime sends first when not all can go at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Moves jobs.
-    First,
-    /// Keeps objects right.
-    Soon,
-    /// Explains.
-    Told,
-    /// Counts and tidies up: nobody waits for it.
-    Whenever,
-}
-
-impl Purpose {
-    /// The write is about the pods of a job, and not about the object that it is booked on.
-    pub(crate) const fn is_about_pods(self) -> bool {
-        matches!(self, Self::ProbePods | Self::FindStuckPods | Self::NotifyPods)
-    }
-
-    /// How urgent writes of this purpose are.
-    #[must_use]
-    pub const fn urgency(self) -> Urgency {
-        match self {
-            Self::ReserveQuota
-            | Self::SetAdmitted
-            | Self::SyncAdmissionChecks
-            | Self::StartJob
-            | Self::SuspendJob
-            | Self::PrepareTraining
-            | Self::StartTraining
-            | Self::StopTraining
-            | Self::ClearStartTime
-            | Self::NotifyPods
-            | Self::Evict
-            | Self::ReleaseQuota => Urgency::First,
-            Self::CreateWorkload
-            | Self::UpdateWorkload
-            | Self::AdoptWorkload
-            | Self::Requeue
-            | Self::Deactivate
-            | Self::SetPodsReady
-            | Self::SetReclaimable
-            | Self::FinishWorkload
-            | Self::RestoreTemplate
-            | Self::AddFinalizer
-            | Self::RemoveFinalizer
-            | Self::DeleteWorkload
-            | Self::DeleteJob
-            | Self::DeleteChild
-            | Self::ProbePods
-            | Self::ListCheckpoints
-            | Self::FindStuckPods => Urgency::Soon,
-            Self::ExplainPending | Self::TrainingStatus => Urgency::Told,
-            Self::QueueStatus | Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
-        }
     }
 }
 

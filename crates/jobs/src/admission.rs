@@ -28,6 +28,12 @@ pub struct Facts {
     pub default_priority_class: bool,
     /// What owns the job is managed itself, and decides when the job runs.
     pub governed: bool,
+    /// Pods are managed.
+    pub pods: bool,
+    /// Pods of Deployments are managed.
+    pub deployments: bool,
+    /// Pods of StatefulSets are managed.
+    pub stateful_sets: bool,
 }
 
 /// What a job gets at its creation.
@@ -61,9 +67,15 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
 /// What is wrong with a job by itself.
 #[must_use]
 pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
-    let metadata = K::metadata(job);
+    let mut errors = metadata_rules(K::metadata(job), K::queue_name(job));
+    errors.extend(K::invalid(job));
+    errors
+}
+
+/// What is wrong with what every kind keeps in its metadata.
+pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let queue = K::queue_name(job).and_then(|name| Some((name, subdomain(name)?)));
+    let queue = queue.and_then(|name| Some((name, subdomain(name)?)));
     errors.extend(queue.map(|(name, wrong)| FieldError::new(label_path(labels::QUEUE_NAME), name, wrong)));
     if let Some(text) = label(metadata, labels::MAX_EXEC_TIME_SECONDS)
         && !text.parse::<i32>().is_ok_and(|seconds| seconds > 0)
@@ -77,17 +89,29 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     {
         errors.push(FieldError::new(annotation_path(labels::CAPACITY_TIERS), text, wrong));
     }
-    errors.extend(K::invalid(job));
     errors
 }
 
 /// What is wrong with a change of a job. Errors that it had before are no reason to refuse.
 #[must_use]
 pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
-    let (before, after) = (K::metadata(old), K::metadata(new));
-    let suspended = K::is_suspended(new);
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
-    let (was, is) = (K::queue_name(old), K::queue_name(new));
+    let queues = (K::queue_name(old), K::queue_name(new));
+    let suspended = K::is_suspended(new);
+    errors.extend(metadata_change_rules(K::metadata(old), K::metadata(new), queues, suspended, default_queue));
+    errors.extend(K::invalid_change(old, new));
+    errors
+}
+
+/// What is wrong with a change of what every kind keeps in its metadata, of a job that is `suspended` or not.
+pub(crate) fn metadata_change_rules(
+    before: &ObjectMeta,
+    after: &ObjectMeta,
+    (was, is): (Option<&str>, Option<&str>),
+    suspended: bool,
+    default_queue: bool,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     if !suspended && was != is {
         errors.push(running(labels::QUEUE_NAME, is));
     } else if default_queue && was.is_some() && is.is_none() {
@@ -115,7 +139,6 @@ pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default
         errors.push(FieldError::new(annotation_path(labels::ELASTIC_JOB), value, "is immutable"));
     }
     errors.extend(validate_admission_gates_update(before, after));
-    errors.extend(K::invalid_change(old, new));
     errors
 }
 

@@ -21,6 +21,7 @@ mod needs;
 mod patch;
 mod placement;
 mod pod_set;
+pub mod pods;
 mod priority;
 mod requests;
 mod state;

@@ -169,7 +169,7 @@ pub struct JobOwner {
     pub uid: Box<str>,
 }
 
-fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
+pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
     let controller = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
     Some(JobOwner {
         kind: controller.kind.as_str().into(),

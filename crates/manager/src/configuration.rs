@@ -320,6 +320,10 @@ fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), Str
             )),
         }
     }
+    if kinds.contains(&Kind::Deployment) || kinds.contains(&Kind::StatefulSet) {
+        // They are admitted through their pods.
+        kinds.insert(Kind::Pod);
+    }
     Ok((kinds, warnings))
 }
 

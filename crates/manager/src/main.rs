@@ -76,7 +76,7 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new(&options.version));
         let webhooks = Webhooks::start(flags, &loaded, &config, &metrics)?;
         let (tap, missing) = webhooks.as_ref().map(|webhooks| (webhooks.tap(), webhooks.missing())).unzip();
-        let beside = Beside { metrics, tap, missing };
+        let beside = Beside { metrics, tap, missing, job_kinds: settings.job_kinds.clone() };
         let shutdown = async {
             tokio::select! {
                 () = shutdown => {}

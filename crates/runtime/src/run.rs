@@ -17,6 +17,7 @@ use berth_control::write::{Kind, Term};
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Config;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub struct Beside {
     pub tap: Option<Tap>,
     /// Asked whether the process is ready.
     pub missing: Option<Missing>,
+    /// The kinds of job that the configuration names.
+    pub job_kinds: BTreeSet<Kind>,
 }
 
 /// Observations that may wait for the loop: whole objects, so few; the watches wait meanwhile, as they should.
@@ -72,7 +75,7 @@ pub async fn run<B: Brain>(
     beside: Beside,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let Beside { metrics, tap, missing } = beside;
+    let Beside { metrics, tap, missing, job_kinds } = beside;
     let clients = Clients::new(config, &options.version, &metrics).map_err(Error::Client)?;
     let (state, leadership) = Leadership::new(options.write_deadline());
     let identity = elector::identity();
@@ -89,7 +92,7 @@ pub async fn run<B: Brain>(
         queries: queries_in,
         metrics: Arc::clone(&metrics),
         pulse: Arc::clone(&pulse),
-        fresh: fresh(clients.rpc.clone(), Arc::clone(&make)),
+        fresh: fresh(clients.rpc.clone(), Arc::clone(&make), job_kinds.clone()),
         missing,
         last: Arc::default(),
     };
@@ -133,6 +136,7 @@ pub async fn run<B: Brain>(
         epoch,
         metrics: Arc::clone(&metrics),
         tap,
+        job_kinds: job_kinds.clone(),
     });
     let (mut elector, keep) = match &options.election {
         Some(election) => (Some(Elector::spawn(clients.rpc.clone(), election, identity, state)), None),
@@ -222,11 +226,15 @@ async fn serve(options: &Options, context: &Context) -> Result<JoinSet<std::io::
 }
 
 /// A digest of a brain that has seen nothing but fresh lists.
-fn fresh<B: Brain>(client: kube::Client, make: Arc<impl Fn() -> B + Send + Sync + 'static>) -> Fresh {
+fn fresh<B: Brain>(
+    client: kube::Client,
+    make: Arc<impl Fn() -> B + Send + Sync + 'static>,
+    job_kinds: BTreeSet<Kind>,
+) -> Fresh {
     Arc::new(move || {
-        let (client, make) = (client.clone(), Arc::clone(&make));
+        let (client, make, job_kinds) = (client.clone(), Arc::clone(&make), job_kinds.clone());
         async move {
-            let lists = watches::list_all(&client).await.map_err(|error| error.to_string())?;
+            let lists = watches::list_all(&client, &job_kinds).await.map_err(|error| error.to_string())?;
             let work = move || {
                 let mut brain = make();
                 let now = Timestamp::now();

@@ -10,9 +10,11 @@ use crate::raw::Raw;
 use crate::rescue;
 use berth_api as api;
 use berth_control::event::{Change, Observation};
+use berth_control::write as control;
 use futures::StreamExt;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
@@ -21,13 +23,14 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 16;
+pub const KINDS: usize = 18;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -68,11 +71,25 @@ struct Kind {
     decode: Decode,
     /// Berth does without it where the cluster does not serve it.
     optional: bool,
+    /// It is watched only where the configuration names this kind, and then only objects with this label.
+    integration: Option<(control::Kind, String)>,
 }
 
 impl Kind {
     fn optional(self) -> Self {
         Self { optional: true, ..self }
+    }
+
+    fn of(self, kind: control::Kind, selector: impl Into<String>) -> Self {
+        Self { integration: Some((kind, selector.into())), ..self }
+    }
+
+    fn is_wanted(&self, kinds: &BTreeSet<control::Kind>) -> bool {
+        self.integration.as_ref().is_none_or(|(kind, _)| kinds.contains(kind))
+    }
+
+    fn selector(&self) -> Option<&str> {
+        self.integration.as_ref().map(|(_, selector)| selector.as_str())
     }
 }
 
@@ -87,6 +104,7 @@ fn kinds() -> [Kind; KINDS] {
                 resource: ApiResource::erase::<$kind>(&()),
                 decode: |change| decode::<$kind>(change, $wrap, $rescue),
                 optional: false,
+                integration: None,
             }
         };
     }
@@ -107,6 +125,8 @@ fn kinds() -> [Kind; KINDS] {
         kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional(),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional(),
         kind!(api::jobset::JobSet, Observation::JobSet).optional(),
+        kind!(Pod, Observation::Pod).of(control::Kind::Pod, format!("{}=true", api::labels::MANAGED)),
+        kind!(StatefulSet, Observation::StatefulSet).of(control::Kind::StatefulSet, api::labels::QUEUE_NAME),
     ]
 }
 
@@ -146,6 +166,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Told first.
     pub tap: Option<Tap>,
+    /// The kinds of job that the configuration names: of some, nothing is watched without it.
+    pub job_kinds: BTreeSet<control::Kind>,
 }
 
 /// Starts the watches of all kinds. They end when the set is dropped or aborted.
@@ -162,14 +184,14 @@ pub fn spawn_all(context: &Context) -> JoinSet<()> {
 ///
 /// # Errors
 /// When a list fails; objects that do not decode are left out as the watches leave them out.
-pub async fn list_all(client: &Client) -> kube::Result<Vec<Observation>> {
+pub async fn list_all(client: &Client, job_kinds: &BTreeSet<control::Kind>) -> kube::Result<Vec<Observation>> {
     let mut all = Vec::new();
-    for kind in kinds() {
+    for kind in kinds().into_iter().filter(|kind| kind.is_wanted(job_kinds)) {
         if kind.optional && !served(client, &kind.resource).await {
             continue;
         }
         // A decoding error of a whole list cannot be: bad objects are left out one by one.
-        all.extend((kind.decode)(Change::Reset(list(client, &kind.resource).await?)).ok());
+        all.extend((kind.decode)(Change::Reset(list(client, &kind).await?)).ok());
     }
     Ok(all)
 }
@@ -180,15 +202,16 @@ async fn served(client: &Client, resource: &ApiResource) -> bool {
     !matches!(all.list(&ListParams::default().limit(1)).await, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
-async fn list(client: &Client, resource: &ApiResource) -> kube::Result<Vec<Raw>> {
-    let kind: Api<Raw> = Api::all_with(client.clone(), resource);
+async fn list(client: &Client, kind: &Kind) -> kube::Result<Vec<Raw>> {
+    let objects: Api<Raw> = Api::all_with(client.clone(), &kind.resource);
     let mut all = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
+    let first = ListParams { label_selector: kind.selector().map(str::to_owned), ..ListParams::default().limit(PAGE) };
+    let mut params = first.clone();
     loop {
-        let page = kind.list(&params).await?;
+        let page = objects.list(&params).await?;
         all.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
+            Some(token) => params = first.clone().continue_token(&token),
             None => return Ok(all),
         }
     }
@@ -208,10 +231,19 @@ fn slim<K: Resource>(mut object: Box<K>) -> Box<K> {
 
 /// Follows one kind until the loop is gone.
 async fn follow(mut context: Context, index: usize, kind: Kind) {
-    let Kind { resource, decode, optional } = kind;
+    let wanted = kind.is_wanted(&context.job_kinds);
+    let Kind { resource, decode, optional, integration } = kind;
     let mut missed = false;
     loop {
         let epoch = *context.epoch.borrow_and_update();
+        if !wanted {
+            let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
+            let told = context.seen.send(Seen { observation, listed: Some((index, epoch)) }).await;
+            if told.is_err() || context.epoch.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
         if optional && !served(&context.client, &resource).await {
             if !std::mem::replace(&mut missed, true) {
                 tracing::info!(
@@ -241,7 +273,10 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             failing: false,
         };
         // The default list semantic is MostRecent: a quorum read.
-        let config = watcher::Config::default().page_size(PAGE);
+        let mut config = watcher::Config::default().page_size(PAGE);
+        if let Some((_, selector)) = &integration {
+            config = config.labels(selector);
+        }
         let mut events =
             watch(Api::<Raw>::all_with(context.client.clone(), &resource), config).default_backoff().boxed();
         loop {

@@ -83,8 +83,14 @@ async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
     let (sender, mut seen) = mpsc::channel(8);
     let (epochs, epoch) = channel::channel(0);
     let metrics = Arc::new(Metrics::new("test"));
-    let context =
-        Context { client: server(Arc::clone(&items)), seen: sender, epoch, metrics: Arc::clone(&metrics), tap: None };
+    let context = Context {
+        client: server(Arc::clone(&items)),
+        seen: sender,
+        epoch,
+        metrics: Arc::clone(&metrics),
+        tap: None,
+        job_kinds: BTreeSet::new(),
+    };
     let task = tokio::spawn(follow(context, 10, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
 
@@ -107,7 +113,14 @@ async fn a_bad_object_in_a_watch_does_not_stop_it() {
     let (sender, mut seen) = mpsc::channel(8);
     let (_epochs, epoch) = channel::channel(0);
     let client = server_with(Arc::clone(&items), Arc::clone(&event));
-    let context = Context { client, seen: sender, epoch, metrics: Arc::new(Metrics::new("test")), tap: None };
+    let context = Context {
+        client,
+        seen: sender,
+        epoch,
+        metrics: Arc::new(Metrics::new("test")),
+        tap: None,
+        job_kinds: BTreeSet::new(),
+    };
     let task = tokio::spawn(follow(context, 10, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
     // The watch goes past the bad object and shows what comes after it.

@@ -1,7 +1,7 @@
 //! Which path does what. Paths are those of Kueue's controller runtime, so that a configuration can be carried over.
 
 use crate::review::{self, Answer, Request, Unreadable};
-use crate::{Surroundings, jobs, kinds};
+use crate::{Surroundings, jobs, kinds, pods};
 use berth_jobs::{BatchJob, JobKind, JobSet};
 
 /// What a route is told beside the request.
@@ -55,6 +55,36 @@ pub const ROUTES: &[Route] = &[
         path: "/validate-jobset-x-k8s-io-v1alpha2-jobset",
         name: "validate-jobset",
         handle: Handle::Admission(validate::<JobSet>),
+    },
+    Route {
+        path: "/mutate--v1-pod",
+        name: "mutate-pod",
+        handle: Handle::Admission(|request, around| pods::mutate_pod(request, around.surroundings)),
+    },
+    Route {
+        path: "/validate--v1-pod",
+        name: "validate-pod",
+        handle: Handle::Admission(|request, around| pods::validate_pod(request, around.surroundings)),
+    },
+    Route {
+        path: "/mutate-apps-v1-deployment",
+        name: "mutate-deployment",
+        handle: Handle::Admission(|request, around| pods::mutate_deployment(request, around.surroundings)),
+    },
+    Route {
+        path: "/validate-apps-v1-deployment",
+        name: "validate-deployment",
+        handle: Handle::Admission(|request, around| pods::validate_deployment(request, around.surroundings)),
+    },
+    Route {
+        path: "/mutate-apps-v1-statefulset",
+        name: "mutate-statefulset",
+        handle: Handle::Admission(|request, around| pods::mutate_stateful_set(request, around.surroundings)),
+    },
+    Route {
+        path: "/validate-apps-v1-statefulset",
+        name: "validate-statefulset",
+        handle: Handle::Admission(|request, around| pods::validate_stateful_set(request, around.surroundings)),
     },
     Route {
         path: "/mutate-kueue-x-k8s-io-v1beta2-workload",

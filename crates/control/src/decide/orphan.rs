@@ -26,6 +26,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         });
     };
     let kind = Kind::of_whole(&owner.kind)?;
+    if kind.is_pods() {
+        return of_pods(control, workload, kind);
+    }
     let there = match workload.training_job() {
         Some(name) => control.view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
         None => control.view.job_of(workload).map(|job| job.deleting),
@@ -45,6 +48,21 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return Some(probe_pods(workload, kind.uid_label(), &owner.uid));
     }
     Some(Decision::write(remove_finalizer(workload)))
+}
+
+/// A workload whose pods are all gone: garbage collection deletes it, and nothing is left that could use its quota.
+fn of_pods(control: &Control, workload: &WorkloadView, kind: Kind) -> Option<Decision> {
+    let owner = workload.owner.as_ref()?;
+    let name = (workload.namespace.clone(), owner.name.clone());
+    let there = match kind {
+        Kind::Pod => control.view.pods.get(&name).is_some_and(|pod| *pod.uid == *owner.uid),
+        _ => control.view.pods.group(&name).is_some() || control.view.sets.of_group(&name).is_some(),
+    };
+    if there {
+        return None;
+    }
+    let goes = workload.deleting && has_finalizer(workload);
+    Some(if goes { Decision::write(remove_finalizer(workload)) } else { Decision::Done })
 }
 
 /// Asks whether pods are left of a workload's job; they name its uid by that label.

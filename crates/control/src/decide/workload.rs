@@ -17,6 +17,8 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subreso
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
+/// Why a workload waits whose owner wants nothing to run at present.
+pub(crate) const ON_HOLD: &str = "OnHold";
 pub(crate) const REPORTER: &str = "kueue-workload-controller";
 
 pub(crate) fn notice(
@@ -105,6 +107,10 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     }
     if find(&workload.status.conditions, "Requeued").is_some_and(|condition| condition.status == "False") {
         return Some(("PendingEvaluation", String::new()));
+    }
+    let reserved = find(&workload.status.conditions, "QuotaReserved");
+    if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
+        return Some((ON_HOLD, held.message.clone()));
     }
     if workload.is("WaitingForReplacementPods") {
         return Some(("PendingEvaluation", String::new()));
@@ -279,7 +285,8 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
         return Decision::Wait(due);
     }
     let message = "Deleted deactivated workload due to elapsed retention".to_owned();
-    let job = workload.whole();
+    // A group is no object: its pods go with its Workload.
+    let job = workload.whole().filter(|whole| whole.kind != Kind::PodGroup);
     let (purpose, object, uid) = match job.zip(workload.owner.as_ref()) {
         Some((job, owner)) => (Purpose::DeleteJob, job, owner.uid.clone()),
         None => (Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), workload.uid.clone()),
@@ -417,6 +424,10 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
 fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let requeued = find(&workload.status.conditions, "Requeued").filter(|condition| condition.status == "False");
     if let Some(condition) = requeued {
+        if crate::pods::has_ended(control, workload) {
+            // Nothing of it can run again: it goes with its pod.
+            return Decision::Done;
+        }
         let requeue_at =
             workload.status.requeue_state.as_ref().and_then(|state| state.requeue_at.as_ref()).map(|time| time.0);
         let requeue = |reason: &str, message: &str| {

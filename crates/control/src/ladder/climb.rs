@@ -63,7 +63,9 @@ impl Control {
         let stays = |workload: &WorkloadView| {
             let admitted = since(&workload.status.conditions, "Admitted", "True");
             let stayed = admitted.is_some_and(|at| passed(at, rules.min_stay_ms, now));
-            stayed && !workload.is("Evicted") && climbs(workload) < rules.max_times
+            // A pod would be deleted, and what is made in its place begins anew.
+            let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
+            stayed && returns && !workload.is("Evicted") && climbs(workload) < rules.max_times
         };
         let mut candidates: Vec<(i32, Timestamp, Name, String)> = self
             .view

@@ -31,7 +31,7 @@ pub(crate) fn returns_at_once(reason: &str) -> bool {
 
 /// Shortest and longest pause between two looks at pods that have no fault of capacity, in milliseconds; between them it is
 /// the patience of the tier.
-const PAUSE_MS: (i64, i64) = (5_000, 30_000);
+pub(super) const PAUSE_MS: (i64, i64) = (5_000, 30_000);
 
 /// What a pod set was given of tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +80,9 @@ impl Control {
 /// Looks after a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
+    if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
+        return super::pods::decide(control, workload, rules, admitted, now);
+    }
     let Some(job) = control.view.job_of(workload) else { return Decision::Done };
     if Pods::of(job) != Pods::Lacking {
         // The job's next change brings us back.

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod kubelet;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -145,7 +146,7 @@ impl Cluster {
         if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
             self.objects.remove(key);
             self.show(key, &object, true);
-            if matches!(key.kind, Kind::Job | Kind::TrainingJob) {
+            if matches!(key.kind, Kind::Job | Kind::TrainingJob | Kind::Pod | Kind::StatefulSet) {
                 self.collect_garbage(&object["metadata"]["uid"].clone());
             }
             return;
@@ -158,7 +159,11 @@ impl Cluster {
         let owned: Vec<ObjectKey> = self
             .objects
             .iter()
-            .filter(|(_, object)| &object["metadata"]["ownerReferences"][0]["uid"] == owner)
+            .filter(|(_, object)| {
+                let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+                let there = |uid: &Value| self.objects.values().any(|object| &object["metadata"]["uid"] == uid);
+                owners.iter().any(|one| &one["uid"] == owner) && !owners.iter().any(|one| there(&one["uid"]))
+            })
             .map(|(key, _)| key.clone())
             .collect();
         for key in owned {
@@ -189,7 +194,9 @@ impl Cluster {
             Kind::ResourceFlavor => observe!(ResourceFlavor),
             Kind::QueuePolicy => observe!(QueuePolicy),
             Kind::TrainingJob => observe!(TrainingJob),
-            Kind::Service | Kind::ConfigMap | Kind::Checkpoints => return,
+            Kind::Pod => observe!(Pod),
+            Kind::StatefulSet => observe!(StatefulSet),
+            Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => return,
         };
         self.control.observe(observation, self.now);
     }
@@ -200,7 +207,7 @@ impl Cluster {
             let step = self.control.step(self.now);
             let quiet = step.writes.is_empty();
             self.take(step);
-            let moved = self.job_controller();
+            let moved = self.job_controller() | self.kubelet();
             if quiet && !moved {
                 return;
             }
@@ -461,7 +468,16 @@ fn apply_status(object: &mut Value, body: &Value, manager: &str) {
             status.remove(field);
         }
     }
-    for (field, value) in wanted {
+    for (field, mut value) in wanted {
+        if let (Some(new), Some(old)) = (value.as_array_mut(), status.get(&field).and_then(Value::as_array))
+            && field == "conditions"
+        {
+            // What others own stays; the manager of admissions carries all that it owns.
+            let stays = |kind: &str| manager != "kueue-admission" || kind == "WaitingForReplacementPods";
+            let kept = old.iter().filter(|one| stays(one["type"].as_str().unwrap_or_default()));
+            let kept: Vec<Value> = kept.filter(|one| !new.iter().any(|n| n["type"] == one["type"])).cloned().collect();
+            new.extend(kept);
+        }
         assert!(value != json!({}), "an apply of an empty {field} stores null");
         status.insert(field, value);
     }

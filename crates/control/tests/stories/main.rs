@@ -7,8 +7,10 @@ mod checkpoints;
 mod checks;
 mod cluster;
 mod faults;
+mod groups;
 mod jobsets;
 mod life;
+mod pods;
 mod policies;
 mod queues;
 mod sharing;
@@ -22,7 +24,17 @@ use cluster::{Cluster, cluster_queue, flavor, local_queue};
 use serde_json::json;
 
 fn one_queue(quota: &str) -> Cluster {
-    let mut cluster = Cluster::new();
+    with_queue(Cluster::new(), quota)
+}
+
+/// As [`one_queue`], where pods, Deployments and StatefulSets are managed too.
+fn pod_queue(quota: &str) -> Cluster {
+    let mut settings = cluster::settings();
+    settings.job_kinds.extend([Kind::Pod, Kind::Deployment, Kind::StatefulSet]);
+    with_queue(Cluster::with(settings), quota)
+}
+
+fn with_queue(mut cluster: Cluster, quota: &str) -> Cluster {
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "reserved"})));
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", quota)]));
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));

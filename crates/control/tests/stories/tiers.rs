@@ -9,7 +9,11 @@ const TIERS: &str = "berth.dev/capacity-tiers";
 
 /// A queue with three tiers, worst first, `cpu` each.
 pub fn ladder(cpu: &str) -> Cluster {
-    let mut cluster = Cluster::new();
+    ladder_on(Cluster::new(), cpu)
+}
+
+/// The same on this cluster.
+pub fn ladder_on(mut cluster: Cluster, cpu: &str) -> Cluster {
     for tier in ["spot", "on-demand", "reserved"] {
         let mut flavor = flavor(tier, json!({"tier": tier}));
         flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});

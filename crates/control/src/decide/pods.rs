@@ -1,0 +1,278 @@
+//! What happens to a pod: it waits behind its gate until its Workload is admitted, is deleted when that is evicted, and is
+//! held until its end is booked. A pod by itself has a Workload of its own, decided here; one of a group shares the group's
+//! (`member` for the pod, `group` for the Workload). One write per call.
+
+pub(crate) mod group;
+mod member;
+
+use berth_jobs::Priority;
+use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::placement::placements;
+use super::pods_ready;
+use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
+use crate::core::{Control, key};
+use crate::deltas;
+use crate::flight::{Decision, Draft};
+use crate::ladder::watch::returns_at_once;
+use crate::status::{find, seconds};
+use crate::view::{Name, WorkloadView};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+
+/// Owners that are admitted with all their pods.
+const ADMITTED_WITH: [Kind; 3] = [Kind::Job, Kind::JobSet, Kind::TrainingJob];
+
+/// A pod with what is decided about it.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    control: &'a Control,
+    name: &'a Name,
+    pod: &'a PodState,
+    now: Timestamp,
+}
+
+/// Decides about one pod.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let Some(pod) = control.view.pods.get(name) else { return Decision::Done };
+    let case = Case { control, name, pod, now };
+    if !case.managed() {
+        return Decision::Done;
+    }
+    match &pod.group {
+        Some(group) => member::decide(&case, &group.name),
+        None => case.single(),
+    }
+}
+
+/// Whether jobs and pods of a namespace are managed.
+fn is_managed_namespace(control: &Control, namespace: &str) -> bool {
+    let labels = control.view.namespaces.get(namespace);
+    labels.is_some_and(|labels| deltas::matches(&control.settings.managed_namespaces, labels))
+}
+
+/// What a Workload without quota takes over from its pod: queue, tiers, and with quota too the priority.
+fn follow(workload: &WorkloadView, pod: &PodState, priority: Option<Priority>) -> Option<Decision> {
+    let mut spec = serde_json::Map::new();
+    let queue = pod.queue_name.as_deref().unwrap_or_default();
+    if !workload.reserved() && !queue.is_empty() && workload.queue != queue {
+        spec.insert("queueName".into(), queue.into());
+    }
+    let other = priority.filter(|new| workload.priority != new.value || workload.priority_class != new.class);
+    if let Some(priority) = other {
+        spec.insert("priority".into(), priority.value.into());
+        spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
+    }
+    let mut body = serde_json::Map::new();
+    let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
+    if !workload.reserved() && pod.capacity_tiers.as_deref() != known {
+        let tiers = json!({(berth_api::labels::CAPACITY_TIERS): pod.capacity_tiers});
+        body.insert("metadata".into(), json!({ "annotations": tiers }));
+    }
+    if !spec.is_empty() {
+        body.insert("spec".into(), Value::Object(spec));
+    }
+    (!body.is_empty()).then(|| Decision::write(object_write(workload, Purpose::UpdateWorkload, Value::Object(body))))
+}
+
+/// The event about a pod, or about the pods of its group.
+fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
+    Notice { key, uid: pod.uid.to_string(), event_type, reason: reason.to_owned(), message, reporter: POD_REPORTER }
+}
+
+impl Case<'_> {
+    fn managed(&self) -> bool {
+        let settings = &self.control.settings;
+        let whole = self.pod.owner.as_ref().and_then(|owner| Kind::of_whole(&owner.kind));
+        settings.job_kinds.contains(&Kind::Pod)
+            && (self.pod.queue_name.is_some() || settings.manage_jobs_without_queue_name)
+            && is_managed_namespace(self.control, &self.name.0)
+            && !whole.is_some_and(|kind| ADMITTED_WITH.contains(&kind))
+    }
+
+    fn key(&self) -> ObjectKey {
+        key(Kind::Pod, self.name)
+    }
+
+    fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
+        notice(self.key(), self.pod, event_type, reason, message)
+    }
+
+    fn write(&self, purpose: Purpose, request: Request<Value>, notices: Vec<Notice>) -> Decision {
+        Decision::write(Draft { purpose, key: self.key(), request, based_on: self.pod.version, notices })
+    }
+
+    /// A pod by itself.
+    fn single(&self) -> Decision {
+        let owned = self.control.view.workloads_of(&self.pod.uid);
+        let busy = |workload: &&WorkloadView| self.control.flights.busy(&key(Kind::Workload, &workload.key()));
+        if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
+            return Decision::Done;
+        }
+        let live = owned.iter().copied().find(|workload| !workload.deleting);
+        if self.pod.ended() {
+            return self.over(live);
+        }
+        if self.pod.deleting() {
+            // Its end brings us back.
+            return Decision::Done;
+        }
+        match (live, owned.first()) {
+            (Some(workload), _) => self.with_workload(workload),
+            (None, Some(_)) => self.stop("WorkloadDeleted", "The workload is deleted"),
+            (None, None) if self.pod.gated => self.without_workload(),
+            (None, None) => self.stop("NoMatchingWorkload", "Missing Workload"),
+        }
+    }
+
+    /// Nothing of it runs any more: that is booked, and then it is let go.
+    fn over(&self, live: Option<&WorkloadView>) -> Decision {
+        if let Some(workload) = live.filter(|workload| !workload.is("Finished")) {
+            let evicted = workload.is("Evicted");
+            if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !evicted) {
+                return self.finish(workload);
+            }
+            if evicted && workload.reserved() {
+                // It cannot come back: what its user or its owner makes in its place has a Workload of its own.
+                return self.release_quota(workload, false);
+            }
+        }
+        if self.pod.held {
+            return self.release();
+        }
+        match live {
+            Some(workload) if workload.is("Finished") && has_finalizer(workload) => {
+                Decision::write(remove_finalizer(workload))
+            }
+            _ => Decision::Done,
+        }
+    }
+
+    fn finish(&self, workload: &WorkloadView) -> Decision {
+        let success = self.pod.phase == Phase::Succeeded;
+        let (reason, usual) = if success { ("Succeeded", "Pod succeeded") } else { ("Failed", "Pod failed") };
+        let message = self.pod.message.as_deref().filter(|text| !text.is_empty()).unwrap_or(usual);
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
+        let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
+        draft.notices.push(self.notice(EventType::Normal, "FinishedWorkload", text));
+        Decision::write(draft)
+    }
+
+    fn release_quota(&self, workload: &WorkloadView, requeued: bool) -> Decision {
+        let release = |edit: &mut crate::status::Edit<'_>| edit.release(requeued);
+        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, release))
+    }
+
+    fn with_workload(&self, workload: &WorkloadView) -> Decision {
+        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        let admitted = workload.is("Admitted") && workload.reserved();
+        match (self.pod.gated, evicted) {
+            (true, _) if workload.is("Finished") => Decision::Done,
+            (false, _) if workload.is("Finished") => self.stop("NotAdmitted", "Workload is finished"),
+            // It has not been started, so that it may be tried again.
+            (true, Some(condition)) if workload.reserved() => {
+                self.release_quota(workload, returns_at_once(&condition.reason))
+            }
+            (false, Some(condition)) => self.evict(&condition.reason, &condition.message),
+            (true, None) if admitted => self.start(workload),
+            (true, _) => self.follow(workload),
+            (false, None) if admitted => self.running(workload),
+            (false, None) => self.stop("NotAdmitted", "Not admitted by cluster queue"),
+        }
+    }
+
+    fn follow(&self, workload: &WorkloadView) -> Decision {
+        follow(workload, self.pod, self.priority().ok()).unwrap_or(Decision::Done)
+    }
+
+    fn running(&self, workload: &WorkloadView) -> Decision {
+        if let Decision::Write(draft) = self.follow(workload) {
+            return Decision::Write(draft);
+        }
+        pods_ready::follow(self.control, workload, self.pod.ready, self.now).map_or(Decision::Done, Decision::write)
+    }
+
+    /// Priority value and class of the pod, or the name of a class that does not exist yet.
+    fn priority(&self) -> Result<Priority, String> {
+        let pod = self.pod;
+        self.control.view.priority(pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
+    }
+
+    fn without_workload(&self) -> Decision {
+        if let Some(prebuilt) = &self.pod.prebuilt_workload {
+            let found = self.control.view.workloads.get(&(self.name.0.clone(), prebuilt.to_string()));
+            return found.filter(|found| found.owner.is_none()).map_or(Decision::Done, |found| self.adopt(found));
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        let Some(pod) = self.pod.whole() else { return Decision::Done };
+        let copied = &self.control.settings.label_keys_to_copy;
+        let made = self.priority().map_err(|class| {
+            let message = format!("priority class {class:?} of the pod does not exist; create it or change the pod");
+            ("WorkloadPriorityClassNotFound", message)
+        });
+        let made = made.and_then(|priority| {
+            pod_workload(&pod, priority, copied).map_err(|problem| ("ErrWorkloadCompose", problem))
+        });
+        match made {
+            Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
+            Err((reason, message)) => Decision::Tell(self.notice(EventType::Warning, reason, message)),
+        }
+    }
+
+    fn adopt(&self, workload: &WorkloadView) -> Decision {
+        let body = json!({"metadata": {
+            "labels": {(berth_api::labels::JOB_UID): self.pod.uid},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": self.name.1, "uid": self.pod.uid,
+                "controller": true, "blockOwnerDeletion": true}],
+        }});
+        Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
+    }
+
+    /// Takes the gate away and puts the placement in, in one write.
+    fn start(&self, workload: &WorkloadView) -> Decision {
+        let placed = placements(self.control, workload).and_then(|placements| self.pod.start_patch(&placements));
+        match placed {
+            Ok(Some(body)) => {
+                let admission = workload.status.admission.as_ref();
+                let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
+                let notice = self.notice(EventType::Normal, "Started", format!("Admitted by clusterQueue {queue}"));
+                let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+                self.write(Purpose::StartJob, request, vec![notice])
+            }
+            Ok(None) => Decision::Done,
+            Err(error) => Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+                edit.finish("FailedToStart", &error.to_string());
+            })),
+        }
+    }
+
+    /// Its Workload was evicted.
+    fn evict(&self, reason: &str, message: &str) -> Decision {
+        self.stop(&format!("WorkloadEvictedDueTo{reason}"), message)
+    }
+
+    /// A pod cannot wait again: it is told why, and then deleted.
+    fn stop(&self, reason: &str, message: &str) -> Decision {
+        if self.pod.deleting() {
+            return Decision::Done;
+        }
+        if !self.pod.condemned {
+            let at = seconds(self.now).to_string();
+            let body = self.pod.condemnation(&self.name.0, &self.name.1, (reason, message), &at);
+            let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
+            return self.write(Purpose::CondemnPod, request, Vec::new());
+        }
+        let notice = self.notice(EventType::Normal, "Stopped", message.to_owned());
+        self.write(Purpose::DeletePod, Request::Delete { uid: self.pod.uid.to_string() }, vec![notice])
+    }
+
+    /// Lets go of the pod.
+    fn release(&self) -> Decision {
+        let body = self.pod.release_patch();
+        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+        self.write(Purpose::ReleasePod, request, Vec::new())
+    }
+}

@@ -1,0 +1,279 @@
+//! A group of pods: it gets one Workload, all of it starts or none, and its end is that of all its pods. Its figures come
+//! from a tally; its pods are walked only when one of them has to be chosen. What is to be done with a single pod, whatever
+//! the others do, is `member`'s.
+
+mod compose;
+mod set;
+
+use std::collections::BTreeSet;
+
+use berth_jobs::Priority;
+use berth_jobs::pods::{PodState, SetState, Tally, excess, replaced};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Value, json};
+
+use super::{follow, is_managed_namespace, notice};
+use crate::core::{Control, key};
+use crate::decide::pods_ready;
+use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, status_write};
+use crate::flight::{Decision, Draft};
+use crate::ladder::watch::returns_at_once;
+use crate::pods::Group;
+use crate::status::{find, set_in};
+use crate::view::{Name, WorkloadView};
+use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+
+/// Condition of a Workload some of whose pods have failed or were evicted, and are not replaced yet.
+const WAITING: &str = "WaitingForReplacementPods";
+
+/// A group with what is decided about it.
+struct Case<'a> {
+    control: &'a Control,
+    name: &'a Name,
+    group: &'a Group,
+    /// The StatefulSet whose pods they are, and its name.
+    set: Option<(&'a str, &'a SetState)>,
+    now: Timestamp,
+}
+
+/// Decides about one group.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let none = Group::default();
+    let (group, set) = (control.view.pods.group(name), control.view.sets.of_group(name));
+    let managed = control.settings.job_kinds.contains(&Kind::Pod) && is_managed_namespace(control, &name.0);
+    if !managed || (group.is_none() && set.is_none()) {
+        return Decision::Done;
+    }
+    let case = Case { control, name, group: group.unwrap_or(&none), set, now };
+    match control.view.workloads.get(name) {
+        None => case.without_workload(),
+        Some(workload) if workload.group.is_none() => case.name_taken(),
+        Some(_) if control.flights.busy(&key(Kind::Workload, name)) => Decision::Done,
+        Some(workload) if workload.unreadable => Decision::Done,
+        Some(workload) if workload.deleting => case.leaving(workload),
+        Some(workload) => case.with_workload(workload),
+    }
+}
+
+impl<'a> Case<'a> {
+    fn tally(&self) -> &Tally {
+        &self.group.tally
+    }
+
+    fn members(&self) -> impl Iterator<Item = (&'a str, &'a PodState)> {
+        self.control.view.pods.members(self.name)
+    }
+
+    /// The pod that speaks for the group.
+    fn first(&self) -> Option<(&'a str, &'a PodState)> {
+        self.members().find(|(_, pod)| pod.counts())
+    }
+
+    fn pod_name(&self, name: &str) -> Name {
+        (self.name.0.clone(), name.to_owned())
+    }
+
+    fn tell(&self, reason: &str, message: String) -> Decision {
+        let Some((name, pod)) = self.first() else { return Decision::Done };
+        Decision::Tell(self.notice(name, pod, EventType::Warning, reason, message))
+    }
+
+    fn notice(&self, name: &str, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
+        notice(key(Kind::Pod, &self.pod_name(name)), pod, event_type, reason, message)
+    }
+
+    fn name_taken(&self) -> Decision {
+        let message = format!("Workload {:?} exists and is not that of the pod group of this name", self.name.1);
+        self.tell("ErrWorkloadCompose", message)
+    }
+
+    fn leaving(&self, workload: &WorkloadView) -> Decision {
+        let left = |(_, pod): (&str, &PodState)| !pod.ended() && workload.is_owned_by(&pod.uid);
+        let running = !workload.is("Finished") && (self.tally().running > 0 || self.members().any(left));
+        match has_finalizer(workload) && !running {
+            true => Decision::write(remove_finalizer(workload)),
+            false => Decision::Done,
+        }
+    }
+
+    fn with_workload(&self, workload: &WorkloadView) -> Decision {
+        if workload.is("Finished") {
+            return if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+        }
+        if let Some(decision) = self.set.and_then(|set| self.scaled(workload, set)) {
+            return decision;
+        }
+        let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
+        if let Some(end) = self.tally().finish(size) {
+            let reason = if end.success { "Succeeded" } else { "Failed" };
+            return Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+                edit.finish(reason, &end.message);
+            }));
+        }
+        let steps = self.owners(workload).or_else(|| self.surplus(workload)).or_else(|| self.waiting(workload));
+        if let Some(decision) = steps.or_else(|| self.reclaimable(workload)) {
+            return decision;
+        }
+        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        if let Some(condition) = evicted.filter(|_| workload.reserved()) {
+            let requeued = returns_at_once(&condition.reason);
+            let release = |edit: &mut crate::status::Edit<'_>| edit.release(requeued);
+            // Its pods are on their way out; the end of the last one brings us back.
+            return match self.tally().running {
+                0 => Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, release)),
+                _ => Decision::Done,
+            };
+        }
+        self.follow(workload)
+    }
+
+    fn follow(&self, workload: &WorkloadView) -> Decision {
+        let Some((_, pod)) = self.first() else { return Decision::Done };
+        if let Some(decision) = follow(workload, pod, self.priority(pod).ok()) {
+            return decision;
+        }
+        if !(workload.is("Admitted") && workload.reserved()) {
+            return Decision::Done;
+        }
+        let ready = self.tally().is_ready(workload.sizes());
+        pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
+    }
+
+    /// Priority value and class of the group, or the name of a class that does not exist yet.
+    fn priority(&self, pod: &PodState) -> Result<Priority, String> {
+        self.control.view.priority(pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
+    }
+
+    /// Pods that came later own the Workload too: it must outlive those that they replace. A StatefulSet's outlives them all.
+    fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
+        let pods = &self.control.view.pods;
+        let there = |name: &str| pods.get(&self.pod_name(name));
+        let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, there(name)?)));
+        let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
+        let new: Vec<(&str, &str)> = new.map(|(name, pod)| (name, &*pod.uid)).collect();
+        if new.is_empty() || self.set.is_some() {
+            return None;
+        }
+        let known = workload.group.iter().flatten();
+        let known = known.filter(|member| there(&member.name).is_some_and(|pod| pod.uid == member.uid));
+        let all = known.map(|member| (&*member.name, &*member.uid)).chain(new.iter().copied());
+        let reference =
+            |(name, uid): (&str, &str)| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+        let references: Vec<Value> = all.map(reference).collect();
+        let body = json!({"metadata": {"ownerReferences": references}});
+        let mut draft = object_write(workload, Purpose::AddOwners, body);
+        draft.notices.push(crate::decide::workload::notice(
+            workload,
+            EventType::Normal,
+            "OwnerReferencesAdded",
+            format!("Added {} owner reference(s)", new.len()),
+            berth_jobs::pods::POD_REPORTER,
+        ));
+        Some(Decision::write(draft))
+    }
+
+    /// Pods beyond the size of their role go, and failed ones whose place is taken are let go.
+    fn surplus(&self, workload: &WorkloadView) -> Option<Decision> {
+        workload.sizes().find_map(|(role, size)| {
+            let tally = self.tally().role(role);
+            let of_role = || self.members().filter(|(_, pod)| pod.role() == role);
+            // The controller of a StatefulSet would make it again at once: it waits until the scale is as it was admitted.
+            if tally.counting > size && self.set.is_none() {
+                return self.delete_excess(of_role());
+            }
+            let taken = tally.inactive > 0 && tally.inactive.saturating_add(tally.counting) > size;
+            let (name, pod) = replaced(of_role())
+                .filter(|_| taken)
+                .and_then(|name| Some((name, self.control.view.pods.get(&self.pod_name(name))?)))?;
+            let request =
+                Request::Merge { manager: "kueue", subresource: Subresource::None, body: pod.release_patch() };
+            Some(Decision::write(Draft {
+                purpose: Purpose::ReleasePod,
+                key: key(Kind::Pod, &self.pod_name(name)),
+                request,
+                based_on: pod.version,
+                notices: Vec::new(),
+            }))
+        })
+    }
+
+    /// Deletes the one of these pods that is the first to go.
+    fn delete_excess(&self, pods: impl Iterator<Item = (&'a str, &'a PodState)>) -> Option<Decision> {
+        let name = excess(pods)?;
+        let pod = self.control.view.pods.get(&self.pod_name(name))?;
+        let told = self.notice(name, pod, EventType::Normal, "ExcessPodDeleted", "Excess pod deleted".to_owned());
+        Some(Decision::write(Draft {
+            purpose: Purpose::DeletePod,
+            key: key(Kind::Pod, &self.pod_name(name)),
+            request: Request::Delete { uid: pod.uid.to_string() },
+            based_on: pod.version,
+            notices: vec![told],
+        }))
+    }
+
+    /// The condition that some pods are to be replaced. While it is true the Workload is not admitted again.
+    fn waiting(&self, workload: &WorkloadView) -> Option<Decision> {
+        if self.tally().serving > 0 || self.set.is_some() {
+            return None;
+        }
+        let old = find(&workload.status.conditions, WAITING);
+        let was = old.is_some_and(|condition| condition.status == "True");
+        let absent = self.tally().absent(workload.sizes()) > 0;
+        // Of a group that was admitted with its first pod, the others may just not have come yet.
+        let waits = absent && (was || self.tally().has_inactive());
+        if !waits && !was {
+            return None;
+        }
+        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        let text = |condition: &Condition| (condition.reason.clone(), condition.message.clone());
+        let (reason, message) = match (waits, evicted, old) {
+            (false, ..) => ("PodsReady".to_owned(), "No pods need replacement".to_owned()),
+            (true, Some(evicted), _) => text(evicted),
+            (true, None, Some(old)) if was => text(old),
+            (true, None, _) => ("PodsFailed".to_owned(), "Some Failed pods need replacement".to_owned()),
+        };
+        let mut conditions: Vec<Condition> = old.cloned().into_iter().collect();
+        if !set_in(&mut conditions, WAITING, (waits, &reason, &message), workload.generation, self.now) {
+            return None;
+        }
+        Some(self.apply(
+            workload,
+            Purpose::SetWaitingForPods,
+            "kueue-pod-controller",
+            json!({"conditions": conditions}),
+        ))
+    }
+
+    fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
+        let wanted = self.tally().reclaimable();
+        let old = &workload.status.reclaimable_pods;
+        let before = |name: &str| old.iter().find(|old| old.name == name).map_or(0, |old| old.count);
+        let known: BTreeSet<&str> = workload.sizes().map(|(name, _)| name).collect();
+        let grown = wanted.iter().any(|pods| known.contains(pods.name.as_str()) && pods.count > before(&pods.name));
+        let pods = json!({ "reclaimablePods": wanted });
+        (grown && workload.reserved())
+            .then(|| self.apply(workload, Purpose::SetReclaimable, "kueue-reclaimable-pods", pods))
+    }
+
+    /// A status write of a manager of its own, which owns no more than that.
+    fn apply(&self, workload: &WorkloadView, purpose: Purpose, manager: &'static str, status: Value) -> Decision {
+        let mut metadata = workload.identity().metadata();
+        if let Some(map) = metadata.as_object_mut() {
+            map.remove("resourceVersion");
+        }
+        Decision::write(Draft {
+            purpose,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::Apply {
+                manager,
+                subresource: Subresource::Status,
+                body: json!({
+                    "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": metadata, "status": status,
+                }),
+            },
+            based_on: workload.version(),
+            notices: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! The Workload of a group that has none: made once all pods are there, or of the first one where that is asked for.
+
+use berth_jobs::pods::{MOST_ROLES, PodState, group_workload};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Case;
+use crate::decide::workload::create;
+use crate::flight::Decision;
+use crate::write::EventType;
+
+impl Case<'_> {
+    pub(super) fn without_workload(&self) -> Decision {
+        if let Some(set) = self.set {
+            return self.compose_set(set);
+        }
+        if self.tally().running > 0 {
+            // They run without admission: they are stopped first.
+            return Decision::Done;
+        }
+        let Some((name, first)) = self.first() else { return Decision::Done };
+        let Some(size) = first.group.as_ref().and_then(|group| group.total) else {
+            let key = berth_api::labels::POD_GROUP_TOTAL_COUNT;
+            return self.refuse(format!("pod {name}: annotation {key} must be the number of pods in the group"));
+        };
+        let there = self.tally().counting();
+        if there < size && self.tally().fast == 0 {
+            return self.refuse(format!("group {:?} has fewer runnable pods than its size, {size}", self.name.1));
+        }
+        if there > size {
+            return self.delete_excess(self.members()).unwrap_or(Decision::Done);
+        }
+        if let Some(problem) = self.disagreement(name, first, size) {
+            return self.refuse(problem);
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        self.compose(name, first, size)
+    }
+
+    fn refuse(&self, problem: String) -> Decision {
+        self.tell("ErrWorkloadCompose", problem)
+    }
+
+    /// Two pods that cannot be of one group.
+    fn disagreement(&self, name: &str, first: &PodState, size: i32) -> Option<String> {
+        let roles = self.tally().counting_roles().count();
+        if roles > MOST_ROLES {
+            return Some(format!("group {:?} has {roles} roles; {MOST_ROLES} are allowed", self.name.1));
+        }
+        self.members().filter(|(_, pod)| pod.counts()).find_map(|(other, pod)| {
+            if pod.queue_name != first.queue_name {
+                let queue = |pod: &PodState| pod.queue_name.as_deref().unwrap_or_default().to_owned();
+                return Some(format!(
+                    "pods {name} and {other} have different queues: {} and {}",
+                    queue(first),
+                    queue(pod)
+                ));
+            }
+            let total = pod.group.as_ref().and_then(|group| group.total);
+            (total != Some(size)).then(|| {
+                let total = total.map_or_else(|| "none".to_owned(), |total| total.to_string());
+                format!("pods {name} and {other} say different sizes of their group: {size} and {total}")
+            })
+        })
+    }
+
+    fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
+        let priority = match self.priority(first) {
+            Ok(priority) => priority,
+            Err(class) => {
+                let message = format!("priority class {class:?} of the pods does not exist; create it or change them");
+                return self.tell("WorkloadPriorityClassNotFound", message);
+            }
+        };
+        let mut roles: Vec<(&str, Pod, i32)> = Vec::new();
+        let partial = self.tally().counting() < size;
+        for (role, count) in self.tally().counting_roles() {
+            let of_role = self.members().filter(|(_, pod)| pod.counts() && pod.role() == role);
+            // All of a role are alike. One that has run to its end under an earlier Workload cannot be asked any more.
+            let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::whole) else { return Decision::Done };
+            if partial {
+                // Those that are to come are taken for pods like the first.
+                roles = vec![(role, pod, size)];
+                break;
+            }
+            roles.push((role, pod, count));
+        }
+        let members: Vec<(&str, &str)> =
+            self.members().filter(|(_, pod)| pod.counts()).map(|(name, pod)| (name, &*pod.uid)).collect();
+        let copied = &self.control.settings.label_keys_to_copy;
+        match group_workload(&self.name.1, &roles, &members, priority, copied) {
+            Ok(workload) => {
+                create(&workload, |message| self.notice(name, first, EventType::Normal, "CreatedWorkload", message))
+            }
+            Err(problem) => self.refuse(problem),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The group of a StatefulSet's pods: its Workload is made of the StatefulSet and stays through its updates. At zero replicas
+//! it holds no quota and waits.
+
+use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
+use serde_json::json;
+
+use super::Case;
+use crate::core::key;
+use crate::decide::workload::{ON_HOLD, create, object_write, status_write};
+use crate::flight::Decision;
+use crate::status::find;
+use crate::view::WorkloadView;
+use crate::write::{EventType, Kind, Notice, Purpose};
+
+impl Case<'_> {
+    pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {
+        if set.deleting || set.replicas <= 0 || set.queue_name.is_none() {
+            return Decision::Done;
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        let notice = |event_type, reason: &str, message| Notice {
+            key: key(Kind::StatefulSet, &self.pod_name(name)),
+            uid: set.uid.to_string(),
+            event_type,
+            reason: reason.to_owned(),
+            message,
+            reporter: STATEFUL_SET_REPORTER,
+        };
+        let view = &self.control.view;
+        let priority = view.priority(set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref());
+        let priority = match priority {
+            Ok(priority) => priority,
+            Err(class) => {
+                let message = format!("priority class {class:?} does not exist; create it or change the StatefulSet");
+                return Decision::Tell(notice(EventType::Warning, "WorkloadPriorityClassNotFound", message));
+            }
+        };
+        let Some(object) = set.whole() else { return Decision::Done };
+        let copied = &self.control.settings.label_keys_to_copy;
+        match stateful_set_workload(&object, set.replicas, priority, copied) {
+            Ok(workload) => create(&workload, |message| notice(EventType::Normal, "CreatedWorkload", message)),
+            Err(problem) => Decision::Tell(notice(EventType::Warning, "ErrWorkloadCompose", problem)),
+        }
+    }
+
+    /// What the number of replicas means for the Workload, `None` when it is as it should be.
+    pub(super) fn scaled(&self, workload: &WorkloadView, (_, set): (&str, &SetState)) -> Option<Decision> {
+        let condition = find(&workload.status.conditions, "QuotaReserved").filter(|c| c.status == "False");
+        let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
+        if set.replicas <= 0 {
+            if on_hold || self.tally().running > 0 || !workload.active {
+                return Some(Decision::Done);
+            }
+            let message = "StatefulSet scaled to zero; workload on hold";
+            return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+                edit.take_back(ON_HOLD, message);
+            })));
+        }
+        let sizes: Vec<(&str, i32)> = workload.sizes().collect();
+        let queue = set.queue_name.as_deref().unwrap_or_default();
+        if !workload.reserved()
+            && (sizes.iter().map(|(_, count)| count).sum::<i32>() != set.replicas || workload.queue != queue)
+        {
+            let made = stateful_set_workload(
+                &set.whole()?,
+                set.replicas,
+                berth_jobs::Priority::default(),
+                &Default::default(),
+            );
+            let sets = serde_json::to_value(made.ok()?.spec.pod_sets).ok()?;
+            let spec = json!({"spec": {"podSets": sets, "queueName": queue}});
+            return Some(Decision::write(object_write(workload, Purpose::UpdateWorkload, spec)));
+        }
+        on_hold.then(|| {
+            let message = "Workload no longer on hold; waiting for quota reservation";
+            Decision::write(status_write(workload, Purpose::Requeue, self.now, |edit| {
+                edit.pending("PendingEvaluation", message);
+            }))
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! A pod of a group: what the group's Workload means for it.
+
+use berth_jobs::pods::{STATEFUL_SET_FRAMEWORK, has_place};
+
+use super::Case;
+use crate::flight::Decision;
+use crate::status::find;
+use crate::view::WorkloadView;
+
+/// Decides about one pod of a group. What takes a look at the other pods is the group's to decide.
+pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
+    let pod = case.pod;
+    let leaves = pod.ended() || pod.deleting();
+    if pod.held && leaves && pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
+        // Its StatefulSet waits for its name, and what runs is seen without our hold on it.
+        return case.release();
+    }
+    let name = (case.name.0.clone(), group.to_owned());
+    let Some(workload) = case.control.view.workloads.get(&name).filter(|workload| workload.group.is_some()) else {
+        // What has ended says nothing to a Workload that is gone, or not there yet.
+        return match pod.held && pod.ended() {
+            true => case.release(),
+            false if pod.runs() => case.stop("NoMatchingWorkload", "Missing Workload"),
+            false => Decision::Done,
+        };
+    };
+    if workload.unreadable {
+        return Decision::Done;
+    }
+    if workload.is("Finished") {
+        return if pod.held { case.release() } else { Decision::Done };
+    }
+    if workload.deleting {
+        return leaving(case, workload);
+    }
+    if leaves {
+        return Decision::Done;
+    }
+    let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+    let admitted = workload.is("Admitted") && workload.reserved();
+    match (pod.gated, evicted) {
+        (false, Some(condition)) => case.evict(&condition.reason, &condition.message),
+        (false, None) if !admitted => case.stop("NotAdmitted", "Not admitted by cluster queue"),
+        (true, None) if admitted && is_admitted(case, workload) => case.start(workload),
+        _ => Decision::Done,
+    }
+}
+
+/// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.
+fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+    if !workload.is_owned_by(&case.pod.uid) {
+        return Decision::Done;
+    }
+    if case.pod.ended() {
+        return if case.pod.held { case.release() } else { Decision::Done };
+    }
+    case.stop("WorkloadDeleted", "The workload is deleted")
+}
+
+/// Whether it is one of the pods of its role that were admitted, and not one too many.
+fn is_admitted(case: &Case<'_>, workload: &WorkloadView) -> bool {
+    let (name, role) = (workload.key(), case.pod.role());
+    let (pods, size) = (&case.control.view.pods, workload.size(role));
+    let counting = pods.group(&name).map_or(0, |group| group.tally.role(role).counting);
+    let of_role = || pods.members(&name).filter(|(_, pod)| pod.role() == role);
+    counting <= size || has_place(of_role(), (&case.name.1, case.pod), size)
+}

@@ -1,0 +1,115 @@
+//! Pods and StatefulSets as they are seen.
+
+use berth_jobs::pods::{PodState, SetState};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::known;
+use crate::core::{Control, key};
+use crate::event::Change;
+use crate::pods::group_of;
+use crate::view::Name;
+use crate::write::Kind;
+
+impl Control {
+    pub(super) fn observe_pods(&mut self, change: Change<Box<Pod>>) {
+        let known = known(&change, self.view.pods.keys().cloned());
+        self.each_namespaced(change, known, |me, name, object| match object {
+            Some(pod) => me.put_pod(name, PodState::read(&pod)),
+            None => me.drop_pod(&name),
+        });
+    }
+
+    fn put_pod(&mut self, name: Name, new: PodState) {
+        let object = key(Kind::Pod, &name);
+        match self.view.pods.get(&name) {
+            Some(old) if old.uid == new.uid && old.version > new.version => return,
+            Some(old) if old.uid != new.uid => self.drop_pod(&name),
+            _ => {}
+        }
+        let version = new.version;
+        let group = group_of(&name.0, &new).map(|group| (group, new.role().to_owned()));
+        let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
+        self.view.pods.put(name, new);
+        self.flights.seen(&object, version);
+        self.touch_related(&object);
+        if let Some((group, _)) = group.filter(|_| crowded) {
+            self.touch_members(&group);
+        }
+    }
+
+    fn drop_pod(&mut self, name: &Name) {
+        let object = key(Kind::Pod, name);
+        // What depends on it is looked at before its group is forgotten.
+        self.touch_related(&object);
+        self.flights.vanished(&object);
+        self.told.remove(&object);
+        let Some(pod) = self.view.pods.get(name) else { return };
+        let group = group_of(&name.0, pod).map(|group| (group, pod.role().to_owned()));
+        let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
+        self.view.pods.remove(name, false);
+        let Some((group, _)) = group else { return };
+        if self.view.pods.group(&group).is_none() {
+            self.told.remove(&key(Kind::PodGroup, &group));
+            // Nobody else waits for it.
+            self.touch(key(Kind::Workload, &group));
+        } else if crowded {
+            self.touch_members(&group);
+        }
+    }
+
+    /// A role has more pods than its Workload: what happens to one of them may give another one its place.
+    fn is_crowded(&self, group: &Name, role: &str) -> bool {
+        let Some(workload) = self.view.workloads.get(group).filter(|workload| workload.group.is_some()) else {
+            return false;
+        };
+        let counting = self.view.pods.group(group).map_or(0, |group| group.tally.role(role).counting);
+        counting > workload.size(role)
+    }
+
+    /// All pods of a group are looked at.
+    pub(super) fn touch_members(&mut self, group: &Name) {
+        let members =
+            self.view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned())));
+        self.dirty.extend(members.collect::<Vec<_>>());
+    }
+
+    /// The Workload of a group was seen: its pods are looked at when it has come to another stage.
+    pub(super) fn wake_group(&mut self, name: &Name, before: Option<[bool; 5]>) {
+        let Some(workload) = self.view.workloads.get(name).filter(|workload| workload.group.is_some()) else { return };
+        let moved = before != Some(workload.stage());
+        let Some(group) = self.view.pods.group(name) else { return };
+        let owned = |pod: &str| {
+            let pod = self.view.pods.get(&(name.0.clone(), pod.to_owned()));
+            pod.is_some_and(|pod| workload.is_owned_by(&pod.uid))
+        };
+        let left = group.newcomers.iter().filter(|pod| !owned(pod)).cloned().collect();
+        if let Some(group) = self.view.pods.group_mut(name) {
+            group.newcomers = left;
+        }
+        if moved {
+            self.touch_members(name);
+        }
+    }
+
+    pub(super) fn observe_sets(&mut self, change: Change<Box<StatefulSet>>) {
+        let known = known(&change, self.view.sets.keys().cloned());
+        self.each_namespaced(change, known, |me, name, object| {
+            let new = object.as_deref().and_then(SetState::read);
+            let old = me.view.sets.get(&name);
+            if old.zip(new.as_ref()).is_some_and(|(old, new)| old.uid == new.uid && old.version > new.version) {
+                return;
+            }
+            let groups = [old, new.as_ref()].into_iter().flatten();
+            let groups: Vec<Name> = groups.map(|set| (name.0.clone(), set.group.to_string())).collect();
+            match new {
+                Some(set) => me.view.sets.put(name, set),
+                None => me.view.sets.remove(&name),
+            }
+            for group in groups {
+                me.touch(key(Kind::PodGroup, &group));
+                me.touch(key(Kind::Workload, &group));
+            }
+        });
+    }
+}

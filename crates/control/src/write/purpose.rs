@@ -1,0 +1,147 @@
+//! Why writes are made, and how urgent that is.
+
+/// Why a write is made: closed, one name per decision, used in logs, metrics and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// Create the Workload of a job.
+    CreateWorkload,
+    /// Bring a pending Workload's spec in line with its job.
+    UpdateWorkload,
+    /// Take ownership of a prebuilt Workload.
+    AdoptWorkload,
+    /// Reserve quota (and admit, when nothing else is needed).
+    ReserveQuota,
+    /// Write why a workload is pending.
+    ExplainPending,
+    /// Set Admitted after its checks.
+    SetAdmitted,
+    /// The list of a Workload's admission checks follows its queue.
+    SyncAdmissionChecks,
+    /// Evict: the job must stop.
+    Evict,
+    /// Give quota back after the job stopped.
+    ReleaseQuota,
+    /// Requeued=True after a back-off, restart or reactivation.
+    Requeue,
+    /// Set spec.active=false.
+    Deactivate,
+    /// PodsReady condition.
+    SetPodsReady,
+    /// Reclaimable pods.
+    SetReclaimable,
+    /// Finished condition.
+    FinishWorkload,
+    /// Suspend a job that runs without admission, restoring its template.
+    SuspendJob,
+    /// Clear a suspended job's start time, so that its template may change.
+    ClearStartTime,
+    /// Start a job: unsuspend with placement.
+    StartJob,
+    /// Bring back the user's template of a suspended job.
+    RestoreTemplate,
+    /// Status of a queue, cohort.
+    QueueStatus,
+    /// Add a finalizer.
+    AddFinalizer,
+    /// Remove a finalizer that a deletion waits for.
+    RemoveFinalizer,
+    /// Remove the finalizer of a finished Workload: nobody waits for it.
+    LetFinishedGo,
+    /// Delete a Workload.
+    DeleteWorkload,
+    /// Delete a job (retention).
+    DeleteJob,
+    /// Create what a TrainingJob's pods need before they start.
+    PrepareTraining,
+    /// Create a Job that runs a role of a TrainingJob.
+    StartTraining,
+    /// Delete such a Job.
+    StopTraining,
+    /// Status of a TrainingJob.
+    TrainingStatus,
+    /// Delete a Job that a stopped job of another kind is made of: it would keep the place where it ran.
+    DeleteChild,
+    /// Ask whether pods of a deleted job are left: its quota is free only when none is.
+    ProbePods,
+    /// Look what a TrainingJob has in its store.
+    ListCheckpoints,
+    /// Delete what it has there beyond what is kept.
+    DeleteCheckpoints,
+    /// Tell the pods of a job that it is to stop, so that they save their work.
+    NotifyPods,
+    /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
+    FindStuckPods,
+    /// Tell a pod that and why it goes.
+    CondemnPod,
+    /// Delete a pod: it cannot wait again once it was started, or its group has too many.
+    DeletePod,
+    /// Remove our finalizer from a pod of which nothing more is to be learnt.
+    ReleasePod,
+    /// The pods that came to a group own its Workload too.
+    AddOwners,
+    /// Condition that pods of a group are to be replaced.
+    SetWaitingForPods,
+}
+
+/// How urgent a write is: what the runtime sends first when not all can go at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Moves jobs.
+    First,
+    /// Keeps objects right.
+    Soon,
+    /// Explains.
+    Told,
+    /// Counts and tidies up: nobody waits for it.
+    Whenever,
+}
+
+impl Purpose {
+    /// The write is about the pods of a job, and not about the object that it is booked on.
+    pub(crate) const fn is_about_pods(self) -> bool {
+        matches!(self, Self::ProbePods | Self::FindStuckPods | Self::NotifyPods)
+    }
+
+    /// How urgent writes of this purpose are.
+    #[must_use]
+    pub const fn urgency(self) -> Urgency {
+        match self {
+            Self::ReserveQuota
+            | Self::SetAdmitted
+            | Self::SyncAdmissionChecks
+            | Self::StartJob
+            | Self::SuspendJob
+            | Self::PrepareTraining
+            | Self::StartTraining
+            | Self::StopTraining
+            | Self::ClearStartTime
+            | Self::NotifyPods
+            | Self::Evict
+            | Self::CondemnPod
+            | Self::DeletePod
+            | Self::ReleaseQuota => Urgency::First,
+            Self::CreateWorkload
+            | Self::UpdateWorkload
+            | Self::AdoptWorkload
+            | Self::Requeue
+            | Self::Deactivate
+            | Self::SetPodsReady
+            | Self::SetReclaimable
+            | Self::FinishWorkload
+            | Self::RestoreTemplate
+            | Self::AddFinalizer
+            | Self::RemoveFinalizer
+            | Self::DeleteWorkload
+            | Self::DeleteJob
+            | Self::DeleteChild
+            | Self::ReleasePod
+            | Self::AddOwners
+            | Self::SetWaitingForPods
+            | Self::ProbePods
+            | Self::ListCheckpoints
+            | Self::FindStuckPods => Urgency::Soon,
+            Self::ExplainPending | Self::TrainingStatus => Urgency::Told,
+            Self::QueueStatus | Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Nodes and their kubelets: pods that are written themselves run and end here.
+
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use super::{Cluster, merge};
+
+impl Cluster {
+    /// Binds pods that have no gate, runs them, and ends those that are deleted.
+    pub(super) fn kubelet(&mut self) -> bool {
+        if self.controller_sleeps {
+            return false;
+        }
+        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Pod).cloned().collect();
+        let mut moved = false;
+        for key in keys {
+            let old = self.objects[&key].clone();
+            let mut new = old.clone();
+            let gates = new["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+            let leaves = new["metadata"]["deletionTimestamp"].is_string();
+            let bound = new["spec"]["nodeName"].is_string();
+            let phase = new["status"]["phase"].as_str().unwrap_or("Pending").to_owned();
+            let tier = &new["spec"]["nodeSelector"]["tier"];
+            let lacks = self.without_nodes.iter().any(|without| tier == &json!(without));
+            if lacks && !gates && !bound && !leaves {
+                if new["status"]["conditions"].is_null() {
+                    let stuck = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                        "message": "0/9 nodes are available"});
+                    merge(&mut new, &json!({"status": {"conditions": [stuck]}}));
+                }
+            } else if !gates && !bound && !leaves {
+                new["spec"]["nodeName"] = json!("node");
+                let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": self.now.to_string()});
+                merge(&mut new, &json!({"status": {"phase": "Running", "conditions": [ready]}}));
+            } else if leaves && bound && phase == "Running" {
+                new["status"]["phase"] = json!("Failed");
+            }
+            if new != old {
+                moved = true;
+                self.store(&key, new);
+            }
+        }
+        moved
+    }
+
+    /// A pod comes to its end.
+    pub fn end_pod(&mut self, name: &str, phase: &str) {
+        self.edit(Kind::Pod, "team", name, &json!({"status": {"phase": phase, "conditions": []}}));
+    }
+
+    pub fn pod(&self, name: &str) -> Option<&Value> {
+        self.objects.get(&Self::key(Kind::Pod, "team", name))
+    }
+
+    /// A Workload's condition is true.
+    pub fn workload_is(&self, name: &str, kind: &str) -> bool {
+        let workload = self.objects.get(&Self::key(Kind::Workload, "team", name));
+        let conditions = workload.and_then(|workload| workload["status"]["conditions"].as_array());
+        conditions.into_iter().flatten().any(|c| c["type"] == json!(kind) && c["status"] == json!("True"))
+    }
+}

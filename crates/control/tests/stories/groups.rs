@@ -1,0 +1,374 @@
+//! Groups of pods, and StatefulSets as groups: all or none, replaced one by one, gone together.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, merge};
+use crate::pod_queue;
+use crate::pods::pod;
+
+const TOTAL: &str = "kueue.x-k8s.io/pod-group-total-count";
+
+/// A pod of group `g` with that many pods.
+fn member(name: &str, cpu: &str, total: i32, more: &[(&str, &str)]) -> Value {
+    let mut pod = pod(name, cpu);
+    pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("g");
+    pod["metadata"]["annotations"] = json!({TOTAL: total.to_string()});
+    for (key, value) in more {
+        pod["metadata"]["annotations"][format!("kueue.x-k8s.io/{key}")] = json!(value);
+    }
+    pod
+}
+
+fn gated(cluster: &Cluster, name: &str) -> bool {
+    cluster.pod(name).expect(name)["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+}
+
+fn group(cluster: &Cluster) -> Option<&Value> {
+    cluster.objects.get(&Cluster::key(Kind::Workload, "team", "g"))
+}
+
+fn is(cluster: &Cluster, kind: &str) -> bool {
+    cluster.workload_is("g", kind)
+}
+
+fn pods(cluster: &Cluster) -> Vec<&str> {
+    cluster.objects.keys().filter(|key| key.kind == Kind::Pod).map(|key| key.name.as_str()).collect()
+}
+
+fn deactivate(cluster: &mut Cluster, active: bool) {
+    cluster.edit(Kind::Workload, "team", "g", &json!({"spec": {"active": active}}));
+}
+
+#[test]
+fn a_group_of_two_roles_starts_as_a_whole_and_ends_with_its_last_pod() {
+    let mut cluster = pod_queue("4");
+    cluster.put(Kind::Pod, pod("other", "1"));
+    cluster.put(Kind::Pod, member("lead", "2", 3, &[]));
+    cluster.put(Kind::Pod, member("work-0", "1", 3, &[]));
+    cluster.settle();
+    assert!(group(&cluster).is_none(), "one pod is missing");
+    assert!(cluster.notices.iter().any(|n| n.reason == "ErrWorkloadCompose" && n.message.contains("fewer")));
+    cluster.put(Kind::Pod, member("work-1", "1", 3, &[]));
+    cluster.settle();
+    let made = group(&cluster).expect("a Workload called as the group").clone();
+    assert_eq!(made["metadata"]["ownerReferences"].as_array().unwrap().len(), 3);
+    assert_eq!(made["metadata"]["annotations"]["kueue.x-k8s.io/is-group-workload"], json!("true"));
+    let sets = made["spec"]["podSets"].as_array().unwrap();
+    let mut counts: Vec<i64> = sets.iter().map(|set| set["count"].as_i64().unwrap()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 2], "{sets:?}");
+    let names: Vec<&str> = sets.iter().map(|set| set["name"].as_str().unwrap()).collect();
+    assert!(names.is_sorted() && names.iter().all(|name| name.len() == 8), "{names:?}");
+    assert!(["lead", "work-0", "work-1"].iter().all(|name| gated(&cluster, name)), "4 of 5 are free: none starts");
+
+    cluster.end_pod("other", "Succeeded");
+    cluster.settle();
+    assert!(!["lead", "work-0", "work-1"].iter().any(|name| gated(&cluster, name)), "{:?}", cluster.writes);
+    let role = cluster.pod("lead").unwrap()["metadata"]["labels"]["kueue.x-k8s.io/podset"].clone();
+    assert!(names.contains(&role.as_str().unwrap()));
+    cluster.end_pod("lead", "Succeeded");
+    cluster.settle();
+    let reclaimed = group(&cluster).unwrap()["status"]["reclaimablePods"].clone();
+    assert_eq!(reclaimed, json!([{"name": role, "count": 1}]));
+    cluster.end_pod("work-0", "Succeeded");
+    cluster.settle();
+    assert!(!is(&cluster, "Finished"));
+    cluster.end_pod("work-1", "Succeeded");
+    cluster.settle();
+    assert!(is(&cluster, "Finished"), "{:?}", cluster.writes);
+    for name in ["lead", "work-0", "work-1"] {
+        assert_eq!(cluster.pod(name).unwrap()["metadata"]["finalizers"], json!([]), "{name}");
+    }
+}
+
+#[test]
+fn a_failed_pod_is_replaced_and_then_let_go() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[]));
+    cluster.put(Kind::Pod, member("b", "1", 2, &[]));
+    cluster.settle();
+    cluster.end_pod("a", "Failed");
+    cluster.settle();
+    assert!(is(&cluster, "WaitingForReplacementPods") && !is(&cluster, "Finished"), "{:?}", group(&cluster));
+    assert_eq!(cluster.pod("a").unwrap()["metadata"]["finalizers"], json!(["kueue.x-k8s.io/managed"]));
+    cluster.put(Kind::Pod, member("c", "1", 2, &[]));
+    cluster.settle();
+    assert!(!gated(&cluster, "c") && !is(&cluster, "WaitingForReplacementPods"), "{:?}", cluster.writes);
+    assert_eq!(cluster.pod("a").unwrap()["metadata"]["finalizers"], json!([]), "its place is taken");
+    let owners = group(&cluster).unwrap()["metadata"]["ownerReferences"].as_array().unwrap().clone();
+    assert!(owners.iter().any(|owner| owner["name"] == json!("c")), "{owners:?}");
+    cluster.end_pod("b", "Succeeded");
+    cluster.end_pod("c", "Succeeded");
+    cluster.settle();
+    assert!(is(&cluster, "Finished"));
+}
+
+#[test]
+fn pods_beyond_the_size_go_and_the_newest_first() {
+    let mut cluster = pod_queue("2");
+    for name in ["a", "b", "c"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[]));
+        cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
+    }
+    cluster.settle();
+    assert_eq!(pods(&cluster), ["a", "b"], "before there is a Workload: {:?}", cluster.writes);
+    assert!(is(&cluster, "Admitted"));
+    cluster.put(Kind::Pod, member("d", "1", 2, &[]));
+    cluster.settle();
+    assert_eq!(pods(&cluster), ["a", "b"], "and after: {:?}", cluster.writes);
+    assert!(cluster.notices.iter().any(|notice| notice.reason == "ExcessPodDeleted"));
+    assert!(!gated(&cluster, "a") && !gated(&cluster, "b"));
+}
+
+#[test]
+fn an_evicted_group_goes_whole_and_comes_back_when_it_is_whole_again() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[]));
+    cluster.put(Kind::Pod, member("b", "1", 2, &[]));
+    cluster.settle();
+    deactivate(&mut cluster, false);
+    cluster.settle();
+    assert!(!is(&cluster, "QuotaReserved") && is(&cluster, "WaitingForReplacementPods"), "{:?}", group(&cluster));
+    for name in ["a", "b"] {
+        let pod = cluster.pod(name).expect("held: its place is not taken");
+        assert_eq!(pod["status"]["phase"], json!("Failed"));
+    }
+    deactivate(&mut cluster, true);
+    cluster.put(Kind::Pod, member("c", "1", 2, &[]));
+    cluster.pass(10);
+    assert!(gated(&cluster, "c") && !is(&cluster, "QuotaReserved"), "one is still missing: {:?}", group(&cluster));
+    cluster.put(Kind::Pod, member("d", "1", 2, &[]));
+    cluster.pass(10);
+    assert_eq!(pods(&cluster), ["c", "d"], "{:?}", cluster.writes);
+    assert!(!gated(&cluster, "c") && !gated(&cluster, "d"), "{:?}", cluster.writes);
+    let owners = group(&cluster).unwrap()["metadata"]["ownerReferences"].as_array().unwrap().clone();
+    assert!(["c", "d"].iter().all(|name| owners.iter().any(|owner| owner["name"] == json!(name))), "{owners:?}");
+}
+
+#[test]
+fn a_group_that_cannot_be_retried_fails_with_its_last_pod() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[("retriable-in-group", "false")]));
+    cluster.put(Kind::Pod, member("b", "1", 2, &[]));
+    cluster.settle();
+    cluster.end_pod("a", "Failed");
+    cluster.settle();
+    assert!(!is(&cluster, "Finished"), "the other one goes on");
+    cluster.end_pod("b", "Succeeded");
+    cluster.settle();
+    let conditions = group(&cluster).unwrap()["status"]["conditions"].as_array().unwrap().clone();
+    let end = conditions.iter().find(|c| c["type"] == json!("Finished")).expect("finished");
+    assert_eq!((&end["reason"], &end["message"]), (&json!("Failed"), &json!("Pods succeeded: 1/2.")));
+    assert_eq!(cluster.pod("a").unwrap()["metadata"]["finalizers"], json!([]));
+}
+
+#[test]
+fn the_first_pod_is_enough_where_that_is_asked_for() {
+    let fast = [("pod-group-fast-admission", "true")];
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 3, &fast));
+    cluster.settle();
+    assert_eq!(group(&cluster).unwrap()["spec"]["podSets"][0]["count"], json!(3));
+    assert!(gated(&cluster, "a"), "quota is for two");
+    cluster.put(Kind::ClusterQueue, crate::cluster::cluster_queue("cq", None, &[("default", "3")]));
+    cluster.settle();
+    assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
+    cluster.put(Kind::Pod, member("b", "1", 3, &fast));
+    cluster.put(Kind::Pod, member("c", "1", 3, &fast));
+    cluster.settle();
+    assert!(!gated(&cluster, "b") && !gated(&cluster, "c"), "{:?}", cluster.writes);
+    assert_eq!(group(&cluster).unwrap()["metadata"]["ownerReferences"].as_array().unwrap().len(), 3);
+    assert!(!is(&cluster, "WaitingForReplacementPods"));
+}
+
+#[test]
+fn what_no_group_can_be_made_of_is_told() {
+    for (name, other, word) in [
+        ("size", member("b", "1", 3, &[]), "sizes"),
+        (
+            "queue",
+            {
+                let mut pod = member("b", "1", 2, &[]);
+                pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("other");
+                pod
+            },
+            "queues",
+        ),
+    ] {
+        let mut cluster = pod_queue("4");
+        cluster.put(Kind::Pod, member("a", "1", 2, &[]));
+        cluster.put(Kind::Pod, other);
+        cluster.pass(5);
+        assert!(group(&cluster).is_none(), "{name}");
+        assert!(cluster.notices.iter().any(|notice| notice.message.contains(word)), "{name}: {:?}", cluster.notices);
+    }
+    // A Workload of that name that is somebody else's is left alone.
+    let mut cluster = pod_queue("4");
+    let template = json!({"spec": {"containers": [{"name": "c"}]}});
+    cluster.put(Kind::Workload, json!({"metadata": {"namespace": "team", "name": "g"},
+        "spec": {"queueName": "absent", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}}));
+    cluster.put(Kind::Pod, member("a", "1", 1, &[]));
+    cluster.pass(5);
+    assert!(gated(&cluster, "a"));
+    assert!(cluster.notices.iter().any(|notice| notice.message.contains("not that of the pod group")));
+}
+
+#[test]
+fn whoever_deletes_the_workload_ends_the_group() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[]));
+    cluster.put(Kind::Pod, member("b", "1", 2, &[]));
+    cluster.settle();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
+    cluster.pass(5);
+    assert!(pods(&cluster).is_empty() && group(&cluster).is_none(), "{:?}", cluster.writes);
+    // So does whoever is faster than we are.
+    cluster.put(Kind::Pod, member("a", "1", 1, &[]));
+    cluster.settle();
+    cluster.faults.push((Purpose::ReleasePod, Outcome::Busy(2_000), false));
+    cluster.end_pod("a", "Succeeded");
+    cluster.settle();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
+    cluster.delete(&Cluster::key(Kind::Pod, "team", "a"));
+    cluster.pass(10);
+    assert!(pods(&cluster).is_empty() && group(&cluster).is_none(), "{:?}", cluster.writes);
+    // The name is free for the next one.
+    cluster.put(Kind::Pod, member("a", "1", 1, &[]));
+    cluster.settle();
+    assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_the_group_ends_the_same() {
+    let outcomes = [
+        (Outcome::Unknown("reset".into()), true),
+        (Outcome::Unknown("reset".into()), false),
+        (Outcome::Busy(100), false),
+        (Outcome::Conflict, false),
+        (Outcome::NotSent, false),
+    ];
+    let purposes = [
+        Purpose::CreateWorkload,
+        Purpose::ReserveQuota,
+        Purpose::StartJob,
+        Purpose::SetPodsReady,
+        Purpose::SetReclaimable,
+        Purpose::SetWaitingForPods,
+        Purpose::AddOwners,
+        Purpose::FinishWorkload,
+        Purpose::ReleasePod,
+        Purpose::DeletePod,
+        Purpose::LetFinishedGo,
+    ];
+    for (outcome, happens) in outcomes {
+        for purpose in purposes {
+            for restarts in [false, true] {
+                let what = format!("{purpose:?} {outcome:?} {happens} {restarts}");
+                let mut cluster = pod_queue("2");
+                cluster.faults.push((purpose, outcome.clone(), happens));
+                for name in ["a", "b", "x"] {
+                    cluster.put(Kind::Pod, member(name, "1", 2, &[]));
+                }
+                cluster.pass(120);
+                if restarts {
+                    cluster.restart();
+                }
+                let running: Vec<String> =
+                    pods(&cluster).into_iter().filter(|name| !gated(&cluster, name)).map(str::to_owned).collect();
+                assert_eq!((running.len(), pods(&cluster).len()), (2, 2), "{what}: {:?}", cluster.writes);
+                cluster.end_pod(&running[0], "Failed");
+                cluster.pass(120);
+                cluster.put(Kind::Pod, member("new", "1", 2, &[]));
+                cluster.pass(120);
+                assert!(!gated(&cluster, "new"), "{what}: {:?}", cluster.writes);
+                cluster.end_pod("new", "Succeeded");
+                cluster.pass(60);
+                cluster.end_pod(&running[1], "Succeeded");
+                cluster.pass(120);
+                assert!(is(&cluster, "Finished"), "{what}: {:?}", cluster.writes);
+                for name in pods(&cluster) {
+                    assert_eq!(cluster.pod(name).unwrap()["metadata"]["finalizers"], json!([]), "{what}: {name}");
+                }
+                let before = cluster.writes.len();
+                cluster.pass(300);
+                assert_eq!(&cluster.writes[before..], &[], "{what}: quiet at rest");
+            }
+        }
+    }
+}
+
+/// A StatefulSet as the webhook lets it be stored.
+fn set(replicas: i32) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"namespace": "team", "name": "web", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web", "kueue.x-k8s.io/queue-name": "lq"},
+                "annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}}})
+}
+
+fn set_workload(cluster: &Cluster) -> &Value {
+    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let (_, found) = all.next().expect("a Workload");
+    assert!(all.next().is_none(), "one for all its pods");
+    found
+}
+
+/// A pod of it, as its controller and the webhook make it.
+fn replica(cluster: &mut Cluster, index: i32) {
+    let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    let mut made = pod(&format!("web-{index}"), "1");
+    let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/role-hash": "main",
+        "kueue.x-k8s.io/pod-group-serving": "true", "kueue.x-k8s.io/pod-group-fast-admission": "true",
+        "kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
+    merge(&mut made, &json!({"metadata": {"annotations": notes}}));
+    cluster.put(Kind::Pod, made);
+}
+
+#[test]
+fn a_stateful_set_is_one_workload_through_updates_and_scales() {
+    let mut cluster = pod_queue("3");
+    cluster.put(Kind::StatefulSet, set(2));
+    cluster.settle();
+    let name = set_workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("statefulset-web-"), "{name}");
+    assert_eq!(set_workload(&cluster)["spec"]["podSets"][0]["count"], json!(2));
+    assert!(cluster.workload_is(&name, "Admitted"), "before there is a pod");
+    replica(&mut cluster, 0);
+    cluster.settle();
+    replica(&mut cluster, 1);
+    cluster.settle();
+    assert!(!gated(&cluster, "web-0") && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
+    assert!(cluster.workload_is(&name, "PodsReady"));
+    // An update replaces a pod: its name is free at once, and the next one starts without another admission.
+    cluster.delete(&Cluster::key(Kind::Pod, "team", "web-1"));
+    cluster.settle();
+    assert!(cluster.pod("web-1").is_none(), "{:?}", cluster.writes);
+    replica(&mut cluster, 1);
+    cluster.settle();
+    assert!(!gated(&cluster, "web-1") && cluster.workload_is(&name, "Admitted"));
+    // Scaled past the webhook: what is beyond the admission waits, and nobody fights about it.
+    replica(&mut cluster, 2);
+    cluster.pass(10);
+    assert!(gated(&cluster, "web-2") && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::Pod, "team", "web-2"));
+    cluster.pass(10);
+    assert!(cluster.pod("web-2").is_none(), "{:?}", cluster.writes);
+    // At zero it holds nothing, however long.
+    cluster.put(Kind::StatefulSet, set(0));
+    for index in [0, 1] {
+        cluster.delete(&Cluster::key(Kind::Pod, "team", &format!("web-{index}")));
+    }
+    cluster.pass(60);
+    assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", set_workload(&cluster));
+    let held = set_workload(&cluster)["status"]["conditions"].as_array().unwrap().clone();
+    assert!(held.iter().any(|c| c["reason"] == json!("OnHold")), "{held:?}");
+    cluster.put(Kind::StatefulSet, set(3));
+    cluster.pass(10);
+    assert_eq!(set_workload(&cluster)["spec"]["podSets"][0]["count"], json!(3));
+    assert!(cluster.workload_is(&name, "Admitted"), "{:?}", set_workload(&cluster));
+    cluster.delete(&Cluster::key(Kind::StatefulSet, "team", "web"));
+    cluster.pass(10);
+    assert!(!cluster.objects.keys().any(|key| key.kind == Kind::Workload), "{:?}", cluster.writes);
+}

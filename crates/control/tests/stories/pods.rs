@@ -1,0 +1,234 @@
+//! Pods by themselves: gated until admitted, deleted when evicted, held until their end is booked.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::{one_queue, pod_queue};
+
+/// A pod as the webhook lets it be stored.
+pub fn pod(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "team", "name": name, "finalizers": ["kueue.x-k8s.io/managed"],
+            "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true"}},
+        "spec": {"restartPolicy": "Never", "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
+    })
+}
+
+fn gated(cluster: &Cluster, name: &str) -> bool {
+    cluster.pod(name).expect("a pod")["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+}
+
+fn workload_of(cluster: &Cluster, pod: &str) -> Option<Value> {
+    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    all.find(|object| object["metadata"]["ownerReferences"][0]["name"] == json!(pod)).cloned()
+}
+
+fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
+    let name = workload_of(cluster, pod).map(|object| object["metadata"]["name"].as_str().unwrap().to_owned());
+    name.is_some_and(|name| cluster.workload_is(&name, kind))
+}
+
+#[test]
+fn a_pod_waits_runs_and_is_let_go() {
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::Pod, pod("a", "1"));
+    cluster.put(Kind::Pod, pod("b", "1"));
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
+    let started = cluster.pod("a").unwrap();
+    assert_eq!(started["spec"]["nodeSelector"], json!({"tier": "reserved"}));
+    assert_eq!(started["metadata"]["labels"]["kueue.x-k8s.io/podset"], json!("main"));
+    let workload = workload_of(&cluster, "a").expect("its Workload");
+    let name = workload["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("pod-a-"), "{name}");
+    assert_eq!(workload["metadata"]["ownerReferences"][0]["controller"], json!(true));
+    assert_eq!(workload["spec"]["podSets"][0]["template"]["spec"].get("schedulingGates"), None);
+    assert!(is(&cluster, "a", "PodsReady"));
+
+    cluster.end_pod("a", "Succeeded");
+    cluster.settle();
+    assert!(is(&cluster, "a", "Finished") && !gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert_eq!(cluster.pod("a").unwrap()["metadata"]["finalizers"], json!([]));
+    let workload = workload_of(&cluster, "a").unwrap();
+    assert_eq!(workload["metadata"]["finalizers"], json!([]));
+    let about = |(_, key): &&(Purpose, _)| {
+        let key: &berth_control::write::ObjectKey = key;
+        key.name == "a" || key.name.starts_with("pod-a-")
+    };
+    assert_eq!(cluster.writes.iter().filter(about).count(), 7, "{:?}", cluster.writes);
+    cluster.end_pod("b", "Failed");
+    cluster.settle();
+    let conditions = workload_of(&cluster, "b").unwrap()["status"]["conditions"].clone();
+    assert!(
+        conditions.as_array().unwrap().iter().any(|c| c["type"] == json!("Finished") && c["reason"] == json!("Failed"))
+    );
+}
+
+#[test]
+fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::Pod, pod("a", "1"));
+    cluster.settle();
+    let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.controller_sleeps = true;
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.put(Kind::Pod, pod("b", "1"));
+    cluster.settle();
+    let condemned = cluster.pod("a").unwrap();
+    let told =
+        condemned["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == json!("TerminationTarget"));
+    assert_eq!(told.expect("told")["reason"], json!("WorkloadEvictedDueToDeactivated"));
+    assert!(condemned["metadata"]["deletionTimestamp"].is_string());
+    assert!(cluster.workload_is(&name, "QuotaReserved") && gated(&cluster, "b"), "it still terminates");
+    cluster.controller_sleeps = false;
+    cluster.settle();
+    assert!(cluster.pod("a").is_none(), "let go, and gone");
+    assert!(!gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::CondemnPod), 1);
+    assert!(workload_of(&cluster, "a").is_none(), "its Workload went with it");
+}
+
+#[test]
+fn a_pod_that_was_never_started_may_be_tried_again_after_an_eviction() {
+    let mut cluster = pod_queue("1");
+    cluster.faults.push((Purpose::StartJob, Outcome::Busy(60_000), false));
+    cluster.put(Kind::Pod, pod("a", "1"));
+    cluster.settle();
+    let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(120);
+    assert!(gated(&cluster, "a") && !cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+    cluster.pass(120);
+    assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn whoever_deletes_a_workload_deletes_its_pod() {
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::Pod, pod("a", "1"));
+    cluster.settle();
+    let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.settle();
+    assert!(cluster.pod("a").is_none() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
+}
+
+#[test]
+fn pods_that_others_answer_for_are_left_alone() {
+    // Those of a Job, and all of them where pods are not managed.
+    let mut cluster = pod_queue("4");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let mut child = pod("a-0", "1");
+    child["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a",
+        "uid": cluster.job("a")["metadata"]["uid"], "controller": true}]);
+    cluster.put(Kind::Pod, child);
+    cluster.pass(10);
+    let about = cluster.writes.iter().filter(|(_, key)| key.kind == Kind::Pod || key.name.starts_with("pod-"));
+    assert_eq!(about.count(), 0, "{:?}", cluster.writes);
+
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::Pod, pod("b", "1"));
+    cluster.pass(10);
+    assert_eq!(cluster.count(Purpose::CreateWorkload), 0);
+    assert!(gated(&cluster, "b"));
+}
+
+#[test]
+fn a_pod_may_bring_its_workload_and_move_to_another_queue() {
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::LocalQueue, crate::cluster::local_queue("none", "absent"));
+    let mut moved = pod("a", "1");
+    moved["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("none");
+    cluster.put(Kind::Pod, moved);
+    cluster.settle();
+    assert!(gated(&cluster, "a"));
+    cluster.edit(Kind::Pod, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}));
+    cluster.settle();
+    assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
+    cluster.end_pod("a", "Succeeded");
+
+    let mut guest = pod("guest", "1");
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    let template = json!({"spec": {"containers": guest["spec"]["containers"]}});
+    let sets = json!([{"name": "main", "count": 1, "template": template}]);
+    let workload = json!({"metadata": {"namespace": "team", "name": "before"},
+        "spec": {"queueName": "lq", "active": true, "podSets": sets}});
+    cluster.put(Kind::Workload, workload);
+    cluster.put(Kind::Pod, guest);
+    cluster.settle();
+    assert!(!gated(&cluster, "guest"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
+    let mut settings = crate::cluster::settings();
+    settings.job_kinds.insert(Kind::Pod);
+    let mut cluster = crate::tiers::ladder_on(Cluster::with(settings), "1");
+    cluster.without_nodes.push("reserved");
+    let accepting = |name: &str| {
+        let mut pod = pod(name, "1");
+        pod["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,spot"});
+        pod
+    };
+    cluster.put(Kind::Pod, accepting("a"));
+    cluster.settle();
+    assert_eq!(cluster.pod("a").unwrap()["spec"]["nodeSelector"], json!({"tier": "reserved"}));
+    cluster.pass(610);
+    assert!(cluster.pod("a").is_none(), "it has left: {:?}", cluster.writes);
+    assert!(cluster.notices.iter().any(|n| n.reason == "EvictedDueToStockOut" && n.message.contains("0/9 nodes")));
+    assert_eq!(cluster.count(Purpose::ReserveQuota), 1, "its Workload is not tried again: {:?}", cluster.writes);
+    // What its owner makes in its place.
+    cluster.put(Kind::Pod, accepting("b"));
+    cluster.settle();
+    assert_eq!(cluster.pod("b").unwrap()["spec"]["nodeSelector"], json!({"tier": "spot"}), "{:?}", cluster.writes);
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_the_pods_end_the_same() {
+    let outcomes = [
+        (Outcome::Unknown("reset".into()), true),
+        (Outcome::Unknown("reset".into()), false),
+        (Outcome::Busy(100), false),
+        (Outcome::Conflict, false),
+        (Outcome::NotSent, false),
+    ];
+    let purposes = [
+        Purpose::CreateWorkload,
+        Purpose::ReserveQuota,
+        Purpose::StartJob,
+        Purpose::FinishWorkload,
+        Purpose::ReleasePod,
+        Purpose::LetFinishedGo,
+        Purpose::Evict,
+        Purpose::CondemnPod,
+        Purpose::DeletePod,
+        Purpose::ReleaseQuota,
+    ];
+    for (outcome, happens) in outcomes {
+        for purpose in purposes {
+            let what = format!("{purpose:?} {outcome:?} {happens}");
+            let mut cluster = pod_queue("1");
+            cluster.faults.push((purpose, outcome.clone(), happens));
+            cluster.put(Kind::Pod, pod("a", "1"));
+            cluster.pass(120);
+            assert!(!gated(&cluster, "a"), "{what}: {:?}", cluster.writes);
+            let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+            cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+            cluster.put(Kind::Pod, pod("b", "1"));
+            cluster.pass(120);
+            assert!(cluster.pod("a").is_none() && !gated(&cluster, "b"), "{what}: {:?}", cluster.writes);
+            cluster.end_pod("b", "Succeeded");
+            cluster.pass(120);
+            assert!(is(&cluster, "b", "Finished"), "{what}: {:?}", cluster.writes);
+            let before = cluster.writes.len();
+            cluster.restart();
+            cluster.pass(300);
+            assert_eq!(&cluster.writes[before..], &[], "{what}: quiet at rest");
+        }
+    }
+}

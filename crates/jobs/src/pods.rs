@@ -1,0 +1,63 @@
+//! v1 Pod, by itself or in a group, and the kinds whose pods are managed one by one or as a group.
+//!
+//! A pod that waits carries a scheduling gate; a start takes it away, together with the placement, in one write. It cannot
+//! be gated again: a stop says why in a condition and deletes the pod. A finalizer keeps what became of a pod until that is
+//! booked. A group is several pods that name it; what is asked of it is counted in a [`Tally`], kept by additions, so that
+//! nobody walks a group to learn how it stands. Start reading at [`PodState`].
+
+mod group;
+mod parents;
+mod patches;
+mod role;
+mod rules;
+mod state;
+mod workload;
+
+pub use group::{RoleTally, Tally, excess, has_place, replaced};
+pub use parents::{
+    ParentDefaults, deployment_defaults, group_of_stateful_set, stateful_set_defaults, validate_deployment,
+    validate_deployment_update, validate_stateful_set, validate_stateful_set_update,
+};
+pub use role::role_hash;
+pub use rules::{PodDefaults, pod_defaults, validate_pod, validate_pod_update};
+pub use state::{Membership, Phase, PodState};
+pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use crate::kind::{annotation, label};
+use berth_api::labels;
+
+/// Name of the integration in Kueue's configuration.
+pub const POD_FRAMEWORK: &str = "pod";
+/// The same of Deployments; also the value of the annotation on their pods.
+pub const DEPLOYMENT_FRAMEWORK: &str = "deployment";
+/// The same of StatefulSets.
+pub const STATEFUL_SET_FRAMEWORK: &str = "statefulset";
+/// Who reports events about pods.
+pub const POD_REPORTER: &str = "pod-kueue-controller";
+/// Who reports events about StatefulSets.
+pub const STATEFUL_SET_REPORTER: &str = "statefulset-kueue-controller";
+/// Most roles of a group: a Workload has no more pod sets.
+pub const MOST_ROLES: usize = 18;
+
+/// The group that a pod names; the annotation wins over the label.
+#[must_use]
+pub fn group_name(metadata: &ObjectMeta) -> Option<&str> {
+    annotation(metadata, labels::POD_GROUP_NAME).or_else(|| label(metadata, labels::POD_GROUP_NAME))
+}
+
+/// The owner that controls an object.
+pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// Whether pods with that controller are admitted with it: they have no Workload of their own.
+#[must_use]
+pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
+    controller(metadata).is_some_and(|owner| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        matches!((group, owner.kind.as_str()), ("batch", "Job") | ("jobset.x-k8s.io", "JobSet"))
+            || (group, owner.kind.as_str()) == ("berth.dev", "TrainingJob")
+    })
+}

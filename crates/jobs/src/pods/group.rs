@@ -1,0 +1,159 @@
+//! How a group of pods stands, and which of its pods are too many or no longer needed.
+
+use super::state::{Phase, PodState};
+use crate::kind::Finish;
+use berth_api::ReclaimablePod;
+use std::collections::BTreeMap;
+
+/// Pods of one role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoleTally {
+    /// Waiting, running or succeeded.
+    pub counting: i32,
+    /// Neither: failed, or deleted before they ran. Only those that are held.
+    pub inactive: i32,
+    /// Succeeded.
+    pub succeeded: i32,
+    /// Ready or succeeded.
+    pub ready: i32,
+}
+
+/// What is asked of a group, kept by adding and removing its pods one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    roles: BTreeMap<Box<str>, RoleTally>,
+    /// All pods that are there.
+    pub pods: i32,
+    /// Started and not ended.
+    pub running: i32,
+    /// Neither succeeded nor failed.
+    pub unfinished: i32,
+    /// Pods that let the whole group fail.
+    pub unretriable: i32,
+    /// Pods that say that the group serves.
+    pub serving: i32,
+    /// Pods that let the Workload be made of the first of them.
+    pub fast: i32,
+}
+
+impl Tally {
+    /// A pod came.
+    pub fn add(&mut self, pod: &PodState) {
+        self.change(pod, 1);
+    }
+
+    /// A pod is gone, or is about to be counted anew.
+    pub fn remove(&mut self, pod: &PodState) {
+        self.change(pod, -1);
+        self.roles.retain(|_, role| *role != RoleTally::default());
+    }
+
+    fn change(&mut self, pod: &PodState, by: i32) {
+        let add = |count: &mut i32, counts: bool| {
+            if counts {
+                *count = count.saturating_add(by);
+            }
+        };
+        let succeeded = pod.phase == Phase::Succeeded;
+        let role = self.roles.entry(pod.role().into()).or_default();
+        add(&mut role.counting, pod.counts());
+        add(&mut role.inactive, pod.held && !pod.counts());
+        add(&mut role.succeeded, succeeded);
+        add(&mut role.ready, succeeded || (pod.ready && pod.runs()));
+        add(&mut self.pods, true);
+        add(&mut self.running, pod.runs());
+        add(&mut self.unfinished, !matches!(pod.phase, Phase::Succeeded | Phase::Failed));
+        let group = pod.group.as_ref();
+        add(&mut self.unretriable, group.is_some_and(|group| !group.retriable));
+        add(&mut self.serving, group.is_some_and(|group| group.serving));
+        add(&mut self.fast, group.is_some_and(|group| group.fast));
+    }
+
+    /// Pods of a role.
+    #[must_use]
+    pub fn role(&self, name: &str) -> RoleTally {
+        self.roles.get(name).copied().unwrap_or_default()
+    }
+
+    /// The roles that have pods that count.
+    pub fn counting_roles(&self) -> impl Iterator<Item = (&str, i32)> {
+        self.roles.iter().filter(|(_, role)| role.counting > 0).map(|(name, role)| (&**name, role.counting))
+    }
+
+    /// Pods that wait, run, or have succeeded.
+    #[must_use]
+    pub fn counting(&self) -> i32 {
+        self.roles.values().fold(0, |sum, role| sum.saturating_add(role.counting))
+    }
+
+    /// Whether no pod is held that neither runs nor will: the Workload can be made of what is there.
+    #[must_use]
+    pub fn has_inactive(&self) -> bool {
+        self.roles.values().any(|role| role.inactive > 0)
+    }
+
+    /// Pods of a Workload's pod sets that are not there.
+    #[must_use]
+    pub fn absent<'a>(&self, sets: impl IntoIterator<Item = (&'a str, i32)>) -> i32 {
+        let lacking = |(name, count): (&str, i32)| count.saturating_sub(self.role(name).counting).max(0);
+        sets.into_iter().map(lacking).fold(0, i32::saturating_add)
+    }
+
+    /// Whether all pods of a Workload's pod sets are ready or have succeeded.
+    #[must_use]
+    pub fn is_ready<'a>(&self, sets: impl IntoIterator<Item = (&'a str, i32)>) -> bool {
+        sets.into_iter().all(|(name, count)| self.role(name).ready >= count)
+    }
+
+    /// How a group of that size has ended, when it has: all have succeeded, or none goes on and none may be replaced.
+    #[must_use]
+    pub fn finish(&self, size: i32) -> Option<Finish> {
+        let succeeded = self.roles.values().fold(0_i32, |sum, role| sum.saturating_add(role.succeeded));
+        let all = succeeded >= size;
+        let given_up = self.unfinished == 0 && self.unretriable > 0;
+        let over = self.serving == 0 && self.pods > 0 && (all || given_up);
+        over.then(|| Finish { success: all, message: format!("Pods succeeded: {succeeded}/{size}.") })
+    }
+
+    /// Pods that have succeeded: their quota is free. A group that serves keeps what it has.
+    #[must_use]
+    pub fn reclaimable(&self) -> Vec<ReclaimablePod> {
+        if self.serving > 0 {
+            return Vec::new();
+        }
+        let done = self.roles.iter().filter(|(_, role)| role.succeeded > 0);
+        done.map(|(name, role)| ReclaimablePod { name: name.to_string(), count: role.succeeded }).collect()
+    }
+}
+
+/// In which order pods have a place: held before not held, started before waiting, bound before unbound, the oldest first.
+fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) {
+    (!pod.held, pod.gated, !pod.bound, pod.created, name)
+}
+
+/// The pod that is the first to go where there are too many of them: the last one in the order of places.
+#[must_use]
+pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
+    let going = pods.into_iter().filter(|(_, pod)| pod.counts() && pod.phase != Phase::Succeeded && !pod.deleting());
+    going.max_by_key(|(name, pod)| place(name, pod)).map(|(name, _)| name)
+}
+
+/// Whether a pod is among the first `size` of these.
+#[must_use]
+pub fn has_place<'a>(
+    pods: impl IntoIterator<Item = (&'a str, &'a PodState)>,
+    (name, pod): (&str, &PodState),
+    size: i32,
+) -> bool {
+    let own = place(name, pod);
+    let before = pods.into_iter().filter(|(name, pod)| pod.counts() && place(name, pod) < own).count();
+    i32::try_from(before).is_ok_and(|before| before < size)
+}
+
+/// The pod whose place is taken by another one, and which is therefore let go first: the one that went first.
+#[must_use]
+pub fn replaced<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
+    let inactive = pods.into_iter().filter(|(_, pod)| pod.held && !pod.counts());
+    let first = inactive.min_by_key(|(name, pod)| (pod.deleted.is_none(), pod.deleted, pod.created, *name));
+    first.map(|(name, _)| name)
+}

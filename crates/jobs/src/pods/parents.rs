@@ -1,0 +1,120 @@
+//! Deployments and StatefulSets: they are admitted through their pods, so what says who may run them goes into the template.
+//!
+//! Pods of a Deployment are admitted one by one, which lets an autoscaler add and take away replicas as it likes. Pods of a
+//! StatefulSet are one group, as large as the set.
+
+use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK, controller};
+use crate::admission::{DEFAULT_NAME, Facts, label_path, metadata_rules};
+use crate::kind::{queue_name, workload_priority_class};
+use crate::names::workload_name;
+use berth_api::labels;
+use berth_api::validation::{FieldError, newly_broken};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+
+/// What the pod template of such an object gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParentDefaults {
+    /// Labels that it has not, or with other values.
+    pub labels: BTreeMap<&'static str, String>,
+    /// Annotations that it has not, or with other values.
+    pub annotations: BTreeMap<&'static str, String>,
+}
+
+/// Name of the group of a StatefulSet's pods, and of its Workload.
+#[must_use]
+pub fn group_of_stateful_set(name: &str, uid: &str) -> String {
+    workload_name("StatefulSet", "apps", name, uid)
+}
+
+/// What a Deployment's pod template gets whenever the Deployment is written.
+#[must_use]
+pub fn deployment_defaults(object: &Deployment, facts: Facts) -> ParentDefaults {
+    let template = object.spec.as_ref().map(|spec| &spec.template);
+    defaults(&object.metadata, template, DEPLOYMENT_FRAMEWORK, Facts { pods: facts.deployments, ..facts })
+}
+
+/// What a StatefulSet's pod template gets whenever the StatefulSet is written.
+#[must_use]
+pub fn stateful_set_defaults(object: &StatefulSet, facts: Facts) -> ParentDefaults {
+    let template = object.spec.as_ref().map(|spec| &spec.template);
+    defaults(&object.metadata, template, STATEFUL_SET_FRAMEWORK, Facts { pods: facts.stateful_sets, ..facts })
+}
+
+fn defaults(
+    metadata: &ObjectMeta,
+    template: Option<&PodTemplateSpec>,
+    framework: &str,
+    facts: Facts,
+) -> ParentDefaults {
+    let mut result = ParentDefaults::default();
+    // What another object controls is run as that one says.
+    let (Some(template), Some(queue)) = (template, queue_name(metadata)) else { return result };
+    if !facts.pods || !facts.managed_namespace || controller(metadata).is_some() {
+        return result;
+    }
+    result.labels.insert(labels::QUEUE_NAME, queue.to_owned());
+    let default = facts.default_priority_class.then_some(DEFAULT_NAME);
+    if let Some(class) = workload_priority_class(metadata).or(default) {
+        result.labels.insert(labels::PRIORITY_CLASS, class.to_owned());
+    }
+    result.annotations.insert(labels::POD_SUSPENDING_PARENT, framework.to_owned());
+    let have = template.metadata.as_ref();
+    let has = |map: Option<&BTreeMap<String, String>>, key: &str, value: &String| {
+        map.and_then(|map| map.get(key)) == Some(value)
+    };
+    result.labels.retain(|key, value| !has(have.and_then(|m| m.labels.as_ref()), key, value));
+    result.annotations.retain(|key, value| !has(have.and_then(|m| m.annotations.as_ref()), key, value));
+    result
+}
+
+/// What is wrong with a Deployment by itself.
+#[must_use]
+pub fn validate_deployment(object: &Deployment) -> Vec<FieldError> {
+    metadata_rules(&object.metadata, queue_name(&object.metadata))
+}
+
+/// What is wrong with a change of a Deployment.
+#[must_use]
+pub fn validate_deployment_update(old: &Deployment, new: &Deployment) -> Vec<FieldError> {
+    let mut errors = newly_broken(validate_deployment(new), &validate_deployment(old));
+    let available = old.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
+    errors.extend(moved(&old.metadata, &new.metadata, available, "available"));
+    errors
+}
+
+/// What is wrong with a StatefulSet by itself.
+#[must_use]
+pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
+    metadata_rules(&object.metadata, queue_name(&object.metadata))
+}
+
+/// What is wrong with a change of a StatefulSet.
+#[must_use]
+pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
+    let mut errors = newly_broken(validate_stateful_set(new), &validate_stateful_set(old));
+    let ready = old.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
+    errors.extend(moved(&old.metadata, &new.metadata, ready, "ready"));
+    let replicas = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let (was, is) = (replicas(old), replicas(new));
+    let refuse = |message: String| FieldError::new("spec.replicas", is.to_string(), message);
+    if was != is && was != 0 && is != 0 {
+        errors.push(refuse(format!("must stay {was} or become 0: its quota is reserved as a whole")));
+    }
+    let left = new.status.as_ref().map_or(0, |status| status.replicas);
+    if was == 0 && is > 0 && left > 0 {
+        errors.push(refuse(format!("must stay 0 until the pods of the last scale are gone: {left} are left")));
+    }
+    errors
+}
+
+/// A queue is not changed under pods that run.
+fn moved(old: &ObjectMeta, new: &ObjectMeta, running: i32, word: &str) -> Option<FieldError> {
+    let (was, is) = (queue_name(old), queue_name(new));
+    (running > 0 && was.is_some() && was != is).then(|| {
+        let message = format!("is immutable while replicas are {word}");
+        FieldError::new(label_path(labels::QUEUE_NAME), is.unwrap_or_default(), message)
+    })
+}

@@ -1,0 +1,52 @@
+//! What is written to a pod: its start, why it goes, and the end of our hold on it.
+
+use super::state::{PodState, template};
+use crate::patch::merge_diff;
+use crate::placement::{Placement, PlacementError};
+use crate::template::TemplateParts;
+use berth_api::labels;
+use serde_json::{Value, json};
+
+impl PodState {
+    /// Starts a waiting pod: its placement, and its gate away; `None` when it does not wait any more.
+    ///
+    /// # Errors
+    /// [`PlacementError`]: it can never start as it was admitted.
+    pub fn start_patch(&self, placements: &[Placement]) -> Result<Option<Value>, PlacementError> {
+        let Some(pod) = self.whole() else { return Ok(None) };
+        let named = placements.iter().find(|placement| placement.pod_set == self.role());
+        let placement = named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: 1 })?;
+        let have = TemplateParts::of(&template(&pod), 1);
+        let mut want = placement.apply(&have)?;
+        want.scheduling_gates.retain(|gate| gate != labels::ADMISSION_GATE);
+        let mut patch = merge_diff(&have.to_value(), &want.to_value()).unwrap_or_else(|| json!({}));
+        if let Some(fields) = patch.as_object_mut() {
+            let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.insert("uid".to_owned(), json!(self.uid));
+                metadata.insert("resourceVersion".to_owned(), json!(self.version.to_string()));
+            }
+        }
+        Ok(Some(patch))
+    }
+
+    /// Tells a pod that and why it goes: the body of a server-side apply of its status at that time.
+    #[must_use]
+    pub fn condemnation(&self, namespace: &str, name: &str, why: (&str, &str), at: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": namespace, "name": name, "uid": self.uid},
+            "status": {"conditions": [{
+                "type": "TerminationTarget", "status": "True", "reason": why.0, "message": why.1, "lastTransitionTime": at,
+            }]},
+        })
+    }
+
+    /// Takes our finalizer away.
+    #[must_use]
+    pub fn release_patch(&self) -> Value {
+        json!({"metadata": {
+            "uid": self.uid, "resourceVersion": self.version.to_string(), "finalizers": self.others,
+        }})
+    }
+}

@@ -1,0 +1,156 @@
+//! What an admission webhook says about a pod: what makes it wait and be held, and what is refused.
+
+use super::role::role_hash;
+use super::{STATEFUL_SET_FRAMEWORK, controller, group_name, group_of_stateful_set, is_admitted_with_owner};
+use crate::admission::{DEFAULT_NAME, Facts, annotation_path, label_path, metadata_change_rules, metadata_rules};
+use crate::kind::{annotation, queue_name, workload_priority_class};
+use berth_api::validation::{FieldError, newly_broken, subdomain};
+use berth_api::{DEFAULT_POD_SET_NAME, labels};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
+
+/// What a pod gets at its creation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodDefaults {
+    /// Labels that it has not, or with other values.
+    pub labels: BTreeMap<&'static str, String>,
+    /// Annotations that it has not, or with other values.
+    pub annotations: BTreeMap<&'static str, String>,
+    /// Our finalizer is missing.
+    pub finalizer: bool,
+    /// Our gate is missing.
+    pub gate: bool,
+}
+
+impl PodDefaults {
+    /// Nothing is to be changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What is filled in when a pod is created, nothing for one that is not managed.
+#[must_use]
+pub fn pod_defaults(pod: &Pod, facts: Facts) -> PodDefaults {
+    let metadata = &pod.metadata;
+    let parent = annotation(metadata, labels::POD_SUSPENDING_PARENT);
+    let asked = queue_name(metadata).is_some() || facts.without_queue_name;
+    if !facts.pods || !facts.managed_namespace || !asked || is_admitted_with_owner(metadata) {
+        return PodDefaults::default();
+    }
+    let mut defaults = PodDefaults::default();
+    defaults.labels.insert(labels::MANAGED, "true".to_owned());
+    let class = facts.default_priority_class && parent.is_none() && workload_priority_class(metadata).is_none();
+    if class {
+        defaults.labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
+    }
+    if let Some(owner) = controller(metadata).filter(|owner| parent == Some(STATEFUL_SET_FRAMEWORK) && is_set(owner)) {
+        let group = group_of_stateful_set(&owner.name, &owner.uid);
+        if crate::is_label_value(&group) {
+            defaults.labels.insert(labels::POD_GROUP_NAME, group.clone());
+        }
+        defaults.annotations.insert(labels::POD_GROUP_NAME, group.clone());
+        defaults.annotations.insert(labels::PREBUILT_WORKLOAD_NAME, group);
+        defaults.annotations.insert(labels::POD_GROUP_FAST_ADMISSION, "true".to_owned());
+        defaults.annotations.insert(labels::POD_GROUP_SERVING, "true".to_owned());
+        defaults.annotations.insert(labels::ROLE_HASH, DEFAULT_POD_SET_NAME.to_owned());
+    } else if let (Some(_), Some(spec), None) =
+        (group_name(metadata), &pod.spec, annotation(metadata, labels::ROLE_HASH))
+    {
+        defaults.annotations.insert(labels::ROLE_HASH, role_hash(spec));
+    }
+    let has = |map: &Option<BTreeMap<String, String>>, key: &str, value: &String| {
+        map.as_ref().and_then(|map| map.get(key)) == Some(value)
+    };
+    defaults.labels.retain(|key, value| !has(&metadata.labels, key, value));
+    defaults.annotations.retain(|key, value| !has(&metadata.annotations, key, value));
+    defaults.finalizer = !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
+    defaults.gate = !is_gated(pod);
+    defaults
+}
+
+fn is_set(owner: &OwnerReference) -> bool {
+    owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/")
+}
+
+fn is_gated(pod: &Pod) -> bool {
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    gates.into_iter().flatten().any(|gate| gate.name == labels::ADMISSION_GATE)
+}
+
+/// What is wrong with a pod by itself.
+#[must_use]
+pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
+    let metadata = &pod.metadata;
+    let mut errors = metadata_rules(metadata, queue_name(metadata));
+    if let Some(value) = metadata.labels.as_ref().and_then(|all| all.get(labels::MANAGED))
+        && value != "true"
+    {
+        errors.push(FieldError::new(label_path(labels::MANAGED), value, "must be true or absent"));
+    }
+    errors.extend(group_rules(metadata));
+    errors
+}
+
+fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
+    let given = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+    let total = given(labels::POD_GROUP_TOTAL_COUNT);
+    let mut errors = Vec::new();
+    let Some(group) = group_name(metadata) else {
+        if total.is_some() {
+            let message = format!("is required with the annotation {}", labels::POD_GROUP_TOTAL_COUNT);
+            errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), "", message));
+        }
+        return errors;
+    };
+    if let Some(wrong) = subdomain(group) {
+        errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), group, wrong));
+    }
+    let path = || annotation_path(labels::POD_GROUP_TOTAL_COUNT);
+    match total {
+        // Its StatefulSet says it.
+        None if annotation(metadata, labels::POD_SUSPENDING_PARENT).is_some() => {}
+        None => {
+            let message =
+                format!("is required with the label {}: the number of pods in the group", labels::POD_GROUP_NAME);
+            errors.push(FieldError::new(path(), "", message));
+        }
+        Some(text) if !text.parse::<i32>().is_ok_and(|total| total > 0) => {
+            errors.push(FieldError::new(path(), text, "must be a whole number greater than 0"));
+        }
+        Some(_) => {}
+    }
+    for (key, allowed) in [
+        (labels::POD_GROUP_FAST_ADMISSION, &["true"][..]),
+        (labels::POD_GROUP_SERVING, &["true"]),
+        (labels::RETRIABLE_IN_GROUP, &["true", "false"]),
+    ] {
+        if let Some(text) = given(key).filter(|text| !allowed.contains(text)) {
+            let message = format!("must be {}", allowed.join(" or "));
+            errors.push(FieldError::new(annotation_path(key), text, message));
+        }
+    }
+    errors
+}
+
+/// What is wrong with a change of a pod. Errors that it had before are no reason to refuse.
+#[must_use]
+pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<FieldError> {
+    let (before, after) = (&old.metadata, &new.metadata);
+    let mut errors = newly_broken(validate_pod(new), &validate_pod(old));
+    let queues = (queue_name(before), queue_name(after));
+    errors.extend(metadata_change_rules(before, after, queues, is_gated(new), default_queue));
+    if group_name(before).is_some() && group_name(before) != group_name(after) {
+        let value = group_name(after).unwrap_or_default();
+        errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), value, "is immutable"));
+    }
+    let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
+    if refuses(before) && !refuses(after) {
+        let value = annotation(after, labels::RETRIABLE_IN_GROUP).unwrap_or_default();
+        let message = "must stay false: a group that fails with one of its pods does not become another";
+        errors.push(FieldError::new(annotation_path(labels::RETRIABLE_IN_GROUP), value, message));
+    }
+    errors
+}

@@ -1,0 +1,215 @@
+//! A pod as control remembers it: tens of thousands may run, so what only a waiting pod needs is let go with its gate.
+
+use super::group_name;
+use super::role::role_hash;
+use crate::kind::{
+    annotation, label, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class,
+};
+use crate::state::{JobOwner, owner_of};
+use berth_api::labels;
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec};
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It has not begun, or nobody knows.
+    #[default]
+    Pending,
+    /// It runs.
+    Running,
+    /// All its containers have succeeded.
+    Succeeded,
+    /// It has failed, and does not come back.
+    Failed,
+}
+
+/// What a pod says about its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Name of the group, and of its Workload.
+    pub name: Box<str>,
+    /// Role, which is the name of the pod set.
+    pub role: Box<str>,
+    /// Size of the group; `None` where it is not said or no positive number.
+    pub total: Option<i32>,
+    /// The Workload is made as soon as there is one pod.
+    pub fast: bool,
+    /// Pods come and go, and the group never ends.
+    pub serving: bool,
+    /// A failed pod may be replaced.
+    pub retriable: bool,
+}
+
+/// What one state of a pod says.
+#[derive(Clone, Debug)]
+pub struct PodState {
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// `metadata.resourceVersion`, 0 when it has none.
+    pub version: u64,
+    /// When it was created, in seconds since 1970.
+    pub created: i64,
+    /// When its deletion was asked for, in seconds since 1970.
+    pub deleted: Option<i64>,
+    /// How far it has come.
+    pub phase: Phase,
+    /// A node has it.
+    pub bound: bool,
+    /// It waits for its admission.
+    pub gated: bool,
+    /// It is ready.
+    pub ready: bool,
+    /// Our finalizer is on it.
+    pub held: bool,
+    /// It has been told that and why it goes.
+    pub condemned: bool,
+    /// What controls it.
+    pub owner: Option<Box<JobOwner>>,
+    /// LocalQueue that governs it.
+    pub queue_name: Option<Box<str>>,
+    /// Name of the Workload that was made for it beforehand.
+    pub prebuilt_workload: Option<Box<str>>,
+    /// WorkloadPriorityClass.
+    pub workload_priority_class: Option<Box<str>>,
+    /// PriorityClass.
+    pub pod_priority_class: Option<Box<str>>,
+    /// Maximum execution time in seconds.
+    pub max_execution_seconds: Option<i32>,
+    /// Annotation that names the accepted capacity tiers.
+    pub capacity_tiers: Option<Box<str>>,
+    /// Framework of the kind whose pods are managed through it.
+    pub parent: Option<Box<str>>,
+    /// Its group, when it is in one.
+    pub group: Option<Box<Membership>>,
+    /// What it says of its end.
+    pub message: Option<Box<str>>,
+    /// The scheduler's words when it found no node.
+    pub unschedulable: Option<Box<str>>,
+    /// Deletion is over for its node: only finalizers keep it.
+    gone: bool,
+    /// Other finalizers.
+    pub(super) others: Box<[Box<str>]>,
+    /// The pod as JSON, while it waits.
+    pub(super) packed: Option<Box<str>>,
+}
+
+impl PodState {
+    /// What a pod says.
+    #[must_use]
+    pub fn read(pod: &Pod) -> Self {
+        let metadata = &pod.metadata;
+        let none = PodSpec::default();
+        let spec = pod.spec.as_ref().unwrap_or(&none);
+        let status = pod.status.as_ref();
+        let condition = |kind: &str| {
+            let all = status.and_then(|status| status.conditions.as_ref());
+            all.into_iter().flatten().find(|condition| condition.type_ == kind)
+        };
+        let is = |kind: &str| condition(kind).is_some_and(|condition| condition.status == "True");
+        let unschedulable = |condition: &&PodCondition| {
+            condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
+        };
+        let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+        let gated = spec.scheduling_gates.iter().flatten().any(|gate| gate.name == labels::ADMISSION_GATE);
+        Self {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            deleted: metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second()),
+            phase: match status.and_then(|status| status.phase.as_deref()) {
+                Some("Running") => Phase::Running,
+                Some("Succeeded") => Phase::Succeeded,
+                Some("Failed") => Phase::Failed,
+                _ => Phase::Pending,
+            },
+            bound: spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
+            gated,
+            ready: is("Ready"),
+            held: finalizers.iter().any(|name| name == labels::MANAGED),
+            condemned: is("TerminationTarget"),
+            owner: owner_of(metadata).map(Box::new),
+            queue_name: queue_name(metadata).map(Into::into),
+            prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),
+            workload_priority_class: workload_priority_class(metadata).map(Into::into),
+            pod_priority_class: spec.priority_class_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
+            max_execution_seconds: max_execution_seconds(metadata),
+            capacity_tiers: annotation(metadata, labels::CAPACITY_TIERS).map(Into::into),
+            parent: annotation(metadata, labels::POD_SUSPENDING_PARENT).map(Into::into),
+            group: membership(pod, spec).map(Box::new),
+            message: status.and_then(|status| status.message.as_deref()).map(Into::into),
+            unschedulable: condition("PodScheduled")
+                .filter(unschedulable)
+                .map(|condition| condition.message.as_deref().unwrap_or_default().into()),
+            // A node that has stopped a pod deletes it without a grace period; finalizers are all that keep it then.
+            gone: metadata.deletion_timestamp.is_some() && metadata.deletion_grace_period_seconds == Some(0),
+            others: finalizers
+                .iter()
+                .filter(|name| *name != labels::MANAGED)
+                .map(|name| name.as_str().into())
+                .collect(),
+            packed: if gated { serde_json::to_string(pod).ok().map(Into::into) } else { None },
+        }
+    }
+
+    /// It is being deleted.
+    #[must_use]
+    pub fn deleting(&self) -> bool {
+        self.deleted.is_some()
+    }
+
+    /// Nothing of it runs, nor ever will.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed) || self.never_runs()
+    }
+
+    /// It runs, or may at any moment.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        !self.gated && !self.ended()
+    }
+
+    /// It counts as one of its group's pods: it waits, runs, or has succeeded.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.phase == Phase::Succeeded || (self.phase != Phase::Failed && !self.never_runs())
+    }
+
+    fn never_runs(&self) -> bool {
+        self.deleting() && (!self.bound || self.gone)
+    }
+
+    /// Its role: the name of its pod set.
+    #[must_use]
+    pub fn role(&self) -> &str {
+        self.group.as_ref().map_or(berth_api::DEFAULT_POD_SET_NAME, |group| &group.role)
+    }
+
+    /// The pod itself, while it waits.
+    #[must_use]
+    pub fn whole(&self) -> Option<Pod> {
+        serde_json::from_str(self.packed.as_deref()?).ok()
+    }
+}
+
+fn membership(pod: &Pod, spec: &PodSpec) -> Option<Membership> {
+    let metadata = &pod.metadata;
+    let flag = |key: &str, value: &str| annotation(metadata, key) == Some(value);
+    // A start changes what the hash is made of; it leaves the name of the pod set, too.
+    let role = annotation(metadata, labels::ROLE_HASH).or_else(|| label(metadata, labels::POD_SET));
+    Some(Membership {
+        name: group_name(metadata)?.into(),
+        role: role.map_or_else(|| role_hash(spec).into(), Into::into),
+        total: annotation(metadata, labels::POD_GROUP_TOTAL_COUNT)
+            .and_then(|text| text.parse().ok())
+            .filter(|total| *total > 0),
+        fast: flag(labels::POD_GROUP_FAST_ADMISSION, "true"),
+        serving: flag(labels::POD_GROUP_SERVING, "true"),
+        retriable: !flag(labels::RETRIABLE_IN_GROUP, "false"),
+    })
+}
+
+/// A pod in the form of a template.
+pub(super) fn template(pod: &Pod) -> PodTemplateSpec {
+    PodTemplateSpec { metadata: Some(pod.metadata.clone()), spec: pod.spec.clone() }
+}

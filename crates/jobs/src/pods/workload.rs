@@ -1,0 +1,171 @@
+//! The Workload of a pod, of a group, and of a StatefulSet.
+
+use super::parents::group_of_stateful_set;
+use super::state::template;
+use super::{STATEFUL_SET_FRAMEWORK, controller};
+use crate::build::{OwnerKind, Priority, workload_of};
+use crate::kind::{queue_name, workload_priority_class};
+use crate::pod_set::{IndexLabels, pod_set_of};
+use berth_api::{DEFAULT_POD_SET_NAME, PodSet, Workload, labels};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeSet;
+
+const POD: OwnerKind = OwnerKind { group: "", api_version: "v1", kind: "Pod" };
+const STATEFUL_SET: OwnerKind = OwnerKind { group: "apps", api_version: "apps/v1", kind: "StatefulSet" };
+/// Label by which a StatefulSet tells its pods apart.
+const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
+
+/// The Workload to create for a pod by itself.
+///
+/// # Errors
+/// Names the annotation that cannot be read, with its value.
+pub fn pod_workload(pod: &Pod, priority: Priority, copied: &BTreeSet<String>) -> Result<Workload, String> {
+    let set = pod_set(DEFAULT_POD_SET_NAME, pod, 1)?;
+    let mut workload = workload_of(&pod.metadata, POD, vec![set], priority, copied);
+    workload.spec.queue_name = queue_name(&pod.metadata).map(str::to_owned);
+    Ok(workload)
+}
+
+/// The Workload to create for a group: one pod of each role with how many there are of it, and name and uid of all pods.
+///
+/// # Errors
+/// Names the annotation that cannot be read, with its value.
+pub fn group_workload(
+    name: &str,
+    roles: &[(&str, Pod, i32)],
+    members: &[(&str, &str)],
+    priority: Priority,
+    copied: &BTreeSet<String>,
+) -> Result<Workload, String> {
+    let Some((_, first, _)) = roles.first() else { return Err("the group has no pods".to_owned()) };
+    let sets = roles.iter().map(|(role, pod, count)| pod_set(role, pod, *count)).collect::<Result<Vec<_>, _>>()?;
+    let mut workload = workload_of(&first.metadata, POD, sets, priority, copied);
+    workload.spec.queue_name = queue_name(&first.metadata).map(str::to_owned);
+    let owners = members.iter().map(|(name, uid)| member_reference(name, uid));
+    workload.metadata.owner_references = Some(owners.collect());
+    mark_group(&mut workload.metadata, name);
+    if let Some(own) = &mut workload.metadata.labels {
+        own.remove(labels::JOB_UID);
+    }
+    Ok(workload)
+}
+
+/// What of a StatefulSet decides about its Workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetState {
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// `metadata.resourceVersion`, 0 when it has none.
+    pub version: u64,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Replicas that it shall have.
+    pub replicas: i32,
+    /// LocalQueue that governs it.
+    pub queue_name: Option<Box<str>>,
+    /// WorkloadPriorityClass.
+    pub workload_priority_class: Option<Box<str>>,
+    /// PriorityClass of its pods.
+    pub pod_priority_class: Option<Box<str>>,
+    /// Name of its pods' group, and of its Workload.
+    pub group: Box<str>,
+    packed: Box<str>,
+}
+
+impl SetState {
+    /// What a StatefulSet says; `None` when its pods are not managed through it.
+    #[must_use]
+    pub fn read(set: &StatefulSet) -> Option<Self> {
+        let metadata = &set.metadata;
+        let spec = set.spec.as_ref()?;
+        let pods = spec.template.metadata.as_ref()?;
+        let parent = crate::kind::annotation(pods, labels::POD_SUSPENDING_PARENT)?;
+        if parent != STATEFUL_SET_FRAMEWORK || controller(metadata).is_some() {
+            return None;
+        }
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        let class = spec.template.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref());
+        Some(Self {
+            uid: uid.into(),
+            version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            replicas: spec.replicas.unwrap_or(1),
+            queue_name: queue_name(metadata).map(Into::into),
+            workload_priority_class: workload_priority_class(metadata).map(Into::into),
+            pod_priority_class: class.filter(|name| !name.is_empty()).map(Into::into),
+            group: group_of_stateful_set(metadata.name.as_deref().unwrap_or_default(), uid).into(),
+            packed: serde_json::to_string(set).unwrap_or_default().into(),
+        })
+    }
+
+    /// The StatefulSet itself.
+    #[must_use]
+    pub fn whole(&self) -> Option<StatefulSet> {
+        serde_json::from_str(&self.packed).ok()
+    }
+}
+
+/// The Workload to create for a StatefulSet with that many replicas: that of the group of its pods.
+///
+/// # Errors
+/// Names the annotation that cannot be read, with its value.
+pub fn stateful_set_workload(
+    set: &StatefulSet,
+    replicas: i32,
+    priority: Priority,
+    copied: &BTreeSet<String>,
+) -> Result<Workload, String> {
+    let Some(spec) = &set.spec else { return Err("spec: missing".to_owned()) };
+    let index = IndexLabels { pod: Some(POD_INDEX_LABEL.to_owned()), ..IndexLabels::default() };
+    let mut pods = pod_set_of(DEFAULT_POD_SET_NAME, &spec.template, replicas, None, &index)?;
+    pods.template.metadata = None;
+    let mut workload = workload_of(&set.metadata, STATEFUL_SET, vec![pods], priority, copied);
+    workload.spec.queue_name = queue_name(&set.metadata).map(str::to_owned);
+    let name = set.metadata.name.clone().unwrap_or_default();
+    let group = group_of_stateful_set(&name, set.metadata.uid.as_deref().unwrap_or_default());
+    mark_group(&mut workload.metadata, &group);
+    // Other owners may follow: none of them controls it.
+    for owner in workload.metadata.owner_references.iter_mut().flatten() {
+        owner.controller = None;
+        owner.block_owner_deletion = None;
+    }
+    let notes = workload.metadata.annotations.get_or_insert_default();
+    notes.insert(labels::JOB_OWNER_GVK.to_owned(), "apps/v1, Kind=StatefulSet".to_owned());
+    notes.insert(labels::JOB_OWNER_NAME.to_owned(), name);
+    Ok(workload)
+}
+
+/// How a Workload refers to a pod of its group.
+fn member_reference(name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: POD.api_version.to_owned(),
+        kind: POD.kind.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        controller: None,
+        block_owner_deletion: None,
+    }
+}
+
+fn mark_group(metadata: &mut ObjectMeta, name: &str) {
+    metadata.name = Some(name.to_owned());
+    let notes = metadata.annotations.get_or_insert_default();
+    notes.insert(labels::IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
+}
+
+/// The pod set of pods like this one: as their user wrote them, without our gate.
+fn pod_set(name: &str, pod: &Pod, count: i32) -> Result<PodSet, String> {
+    let mut template: PodTemplateSpec = template(pod);
+    if let Some(spec) = &mut template.spec {
+        let gates = spec.scheduling_gates.get_or_insert_default();
+        gates.retain(|gate| gate.name != labels::ADMISSION_GATE);
+        if gates.is_empty() {
+            spec.scheduling_gates = None;
+        }
+    }
+    let mut set = pod_set_of(name, &template, count, None, &IndexLabels::default())?;
+    set.template.metadata = None;
+    Ok(set)
+}

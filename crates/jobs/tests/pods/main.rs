@@ -1,0 +1,47 @@
+//! Pods: what one state of a pod says, what is written to it, how a group stands, and what the webhook says of each kind.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod group;
+mod reviews;
+mod state;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+/// A managed pod that waits; `more` is merged into it.
+fn pod(more: Value) -> Pod {
+    let mut object = json!({
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7",
+            "labels": {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/managed": "true"},
+            "finalizers": ["kueue.x-k8s.io/managed", "other/finalizer"]},
+        "spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}, {"name": "other/gate"}],
+            "nodeSelector": {"disk": "ssd"},
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+    });
+    merge(&mut object, &more);
+    serde_json::from_value(object).unwrap()
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                if value.is_null() {
+                    into.remove(key);
+                } else {
+                    merge(into.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// A pod of a group of that size.
+fn member(total: &str, more: Value) -> Pod {
+    let mut all = json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "g"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": total}}});
+    merge(&mut all, &more);
+    pod(all)
+}

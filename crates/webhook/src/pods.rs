@@ -1,0 +1,180 @@
+//! Reviews of pods, and of the kinds whose pods are managed.
+
+use crate::Surroundings;
+use crate::review::{Answer, Request, Unreadable};
+use berth_api::labels;
+use berth_jobs::pods::{self, ParentDefaults, PodDefaults};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+type Reply = Result<Answer, Unreadable>;
+
+/// Makes a managed pod wait, and holds it.
+pub(crate) fn mutate_pod(request: &Request, around: &dyn Surroundings) -> Reply {
+    if request.operation != "CREATE" {
+        return Ok(Answer::Allow);
+    }
+    let pod: Pod = request.object()?;
+    let defaults = pods::pod_defaults(&pod, around.facts(&request.namespace));
+    Ok(Answer::Change(pod_operations(&pod, defaults)))
+}
+
+/// Refuses a pod that cannot be meant, and changes that come too late.
+pub(crate) fn validate_pod(request: &Request, around: &dyn Surroundings) -> Reply {
+    let pod: Pod = request.object()?;
+    let facts = around.facts(&request.namespace);
+    if !facts.pods || !facts.managed_namespace {
+        return Ok(Answer::Allow);
+    }
+    Ok(Answer::of(match request.old_object::<Pod>()? {
+        None => pods::validate_pod(&pod),
+        Some(old) => pods::validate_pod_update(&old, &pod, facts.default_queue),
+    }))
+}
+
+/// Says in a Deployment's template who may run its pods.
+pub(crate) fn mutate_deployment(request: &Request, around: &dyn Surroundings) -> Reply {
+    let object: Deployment = request.object()?;
+    let defaults = pods::deployment_defaults(&object, around.facts(&request.namespace));
+    let template = object.spec.and_then(|spec| spec.template.metadata);
+    Ok(Answer::Change(template_operations(template.as_ref(), defaults)))
+}
+
+/// Refuses a Deployment that cannot be meant, and changes that come too late.
+pub(crate) fn validate_deployment(request: &Request, around: &dyn Surroundings) -> Reply {
+    let object: Deployment = request.object()?;
+    let facts = around.facts(&request.namespace);
+    if !facts.deployments || !facts.managed_namespace {
+        return Ok(Answer::Allow);
+    }
+    Ok(Answer::of(match request.old_object::<Deployment>()? {
+        None => pods::validate_deployment(&object),
+        Some(old) => pods::validate_deployment_update(&old, &object),
+    }))
+}
+
+/// Says in a StatefulSet's template who may run its pods.
+pub(crate) fn mutate_stateful_set(request: &Request, around: &dyn Surroundings) -> Reply {
+    let object: StatefulSet = request.object()?;
+    let defaults = pods::stateful_set_defaults(&object, around.facts(&request.namespace));
+    let template = object.spec.and_then(|spec| spec.template.metadata);
+    Ok(Answer::Change(template_operations(template.as_ref(), defaults)))
+}
+
+/// Refuses a StatefulSet that cannot be meant, and changes that its quota does not follow.
+pub(crate) fn validate_stateful_set(request: &Request, around: &dyn Surroundings) -> Reply {
+    let object: StatefulSet = request.object()?;
+    let facts = around.facts(&request.namespace);
+    if !facts.stateful_sets || !facts.managed_namespace {
+        return Ok(Answer::Allow);
+    }
+    Ok(Answer::of(match request.old_object::<StatefulSet>()? {
+        None => pods::validate_stateful_set(&object),
+        Some(old) => pods::validate_stateful_set_update(&old, &object),
+    }))
+}
+
+fn add(path: String, value: Value) -> Value {
+    json!({"op": "add", "path": path, "value": value})
+}
+
+/// Adds to a map of strings that may not be there yet.
+fn entries(path: &str, have: Option<&BTreeMap<String, String>>, new: BTreeMap<&str, String>) -> Vec<Value> {
+    if new.is_empty() {
+        return Vec::new();
+    }
+    let missing = have.is_none().then(|| add(path.to_owned(), json!({})));
+    let entry = |(key, value): (&str, String)| {
+        add(format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), json!(value))
+    };
+    missing.into_iter().chain(new.into_iter().map(entry)).collect()
+}
+
+/// Adds to a list that may not be there yet.
+fn item<T>(path: &str, have: Option<&Vec<T>>, new: Value) -> Value {
+    match have {
+        Some(_) => add(format!("{path}/-"), new),
+        None => add(path.to_owned(), json!([new])),
+    }
+}
+
+fn pod_operations(pod: &Pod, defaults: PodDefaults) -> Vec<Value> {
+    let metadata = &pod.metadata;
+    let mut operations = entries("/metadata/labels", metadata.labels.as_ref(), defaults.labels);
+    operations.extend(entries("/metadata/annotations", metadata.annotations.as_ref(), defaults.annotations));
+    if defaults.finalizer {
+        operations.push(item("/metadata/finalizers", metadata.finalizers.as_ref(), json!(labels::MANAGED)));
+    }
+    if defaults.gate {
+        let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+        operations.push(item("/spec/schedulingGates", gates, json!({"name": labels::ADMISSION_GATE})));
+    }
+    operations
+}
+
+fn template_operations(metadata: Option<&ObjectMeta>, defaults: ParentDefaults) -> Vec<Value> {
+    let path = "/spec/template/metadata";
+    let wanted = !defaults.labels.is_empty() || !defaults.annotations.is_empty();
+    let missing = (metadata.is_none() && wanted).then(|| add(path.to_owned(), json!({})));
+    let own_labels = entries(&format!("{path}/labels"), metadata.and_then(|m| m.labels.as_ref()), defaults.labels);
+    let notes = metadata.and_then(|m| m.annotations.as_ref());
+    let notes = entries(&format!("{path}/annotations"), notes, defaults.annotations);
+    missing.into_iter().chain(own_labels).chain(notes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(operations: &[Value]) -> Vec<&str> {
+        operations.iter().map(|operation| operation["path"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn only_what_is_missing_is_added_to_a_pod() {
+        let defaults = || PodDefaults {
+            labels: [(labels::MANAGED, "true".to_owned())].into(),
+            annotations: [(labels::ROLE_HASH, "abc".to_owned())].into(),
+            finalizer: true,
+            gate: true,
+        };
+        let bare: Pod = serde_json::from_value(json!({"spec": {"containers": []}})).unwrap();
+        let (label, note) =
+            ("/metadata/labels/kueue.x-k8s.io~1managed", "/metadata/annotations/kueue.x-k8s.io~1role-hash");
+        let operations = pod_operations(&bare, defaults());
+        let all =
+            ["/metadata/labels", label, "/metadata/annotations", note, "/metadata/finalizers", "/spec/schedulingGates"];
+        assert_eq!(paths(&operations), all);
+        assert_eq!(operations[5]["value"], json!([{"name": "kueue.x-k8s.io/admission"}]));
+        let full: Pod = serde_json::from_value(json!({
+            "metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["x/y"]},
+            "spec": {"containers": [], "schedulingGates": [{"name": "g"}]},
+        }))
+        .unwrap();
+        let operations = pod_operations(&full, defaults());
+        assert_eq!(paths(&operations), [label, note, "/metadata/finalizers/-", "/spec/schedulingGates/-"]);
+        assert!(pod_operations(&full, PodDefaults::default()).is_empty());
+    }
+
+    #[test]
+    fn templates_get_what_they_lack() {
+        let defaults = || ParentDefaults {
+            labels: [(labels::QUEUE_NAME, "q".to_owned())].into(),
+            annotations: [(labels::POD_SUSPENDING_PARENT, "deployment".to_owned())].into(),
+        };
+        let base = "/spec/template/metadata";
+        let operations = template_operations(None, defaults());
+        assert_eq!(
+            paths(&operations)[..3],
+            [base, &format!("{base}/labels"), &format!("{base}/labels/kueue.x-k8s.io~1queue-name")]
+        );
+        let metadata: ObjectMeta = serde_json::from_value(json!({"labels": {"app": "web"}})).unwrap();
+        let operations = template_operations(Some(&metadata), defaults());
+        assert_eq!(paths(&operations)[0], format!("{base}/labels/kueue.x-k8s.io~1queue-name"));
+        assert_eq!(operations.len(), 3);
+        assert!(template_operations(None, ParentDefaults::default()).is_empty());
+    }
+}
