@@ -4,13 +4,16 @@
 //! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job; C1 (no double
 //! admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs time and is the observer's.
 
+mod read;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::kinds::{self, condition, items, text};
-use crate::quota_tree::{Forest, Usage, charge, thousandths};
+use crate::quota_tree::{Forest, Usage, thousandths};
+use read::{controller, label, shape, unit, user_owns_suspend, workload};
 
 /// An edit of a quota is in force at the latest this long after it was seen.
 const IN_FORCE: Duration = Duration::from_secs(5);
@@ -86,6 +89,8 @@ struct Pod {
     owner: String,
     live: bool,
     deleting: bool,
+    /// It waits behind the gate of admission.
+    gated: bool,
 }
 
 /// Keeps the state that the changes add up to and judges each step.
@@ -351,11 +356,26 @@ impl Judge {
         }
         // Of a TrainingJob the Workload is one for all its Jobs.
         let training = label(object, "berth.dev/training-job-uid");
-        let owner = if training.is_empty() { controller(object) } else { training };
-        let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
+        let managed = !label(object, "kueue.x-k8s.io/managed").is_empty();
+        let owner = match (managed, training.is_empty()) {
+            (true, _) => unit(object),
+            (false, true) => controller(object),
+            (false, false) => training,
+        };
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
+        let gated =
+            items(object, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission");
+        // Without a node, and without a grace period, nothing runs of what is deleted.
+        let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+        let never = deleting && (text(object, "/spec/nodeName").is_empty() || grace == Some(0));
+        let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed") || (managed && (gated || never));
         let fresh = !self.pods.contains_key(&uid);
-        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting };
+        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated };
+        let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
+        let admitted = |w: &Workload| w.owner == owner && w.admitted && w.reserved && !w.deleting;
+        if managed && started && !self.workloads.values().any(admitted) {
+            self.fail("L1", format!("pod {} was started while no workload of it is admitted", pod.key));
+        }
         if fresh
             && pod.live
             && let Some(job) = self.jobs.get(&owner)
@@ -450,49 +470,6 @@ impl Judge {
         }
         found
     }
-}
-
-fn workload(object: &Value) -> Workload {
-    let reserved = condition(object, "QuotaReserved") == "True";
-    Workload {
-        key: kinds::key(object),
-        owner: controller(object),
-        queue: text(object, "/spec/queueName").to_owned(),
-        cluster_queue: text(object, "/status/admission/clusterQueue").to_owned(),
-        charge: if reserved { charge(object) } else { Usage::new() },
-        reserved,
-        admitted: condition(object, "Admitted") == "True",
-        finished: condition(object, "Finished") == "True",
-        deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
-    }
-}
-
-fn controller(object: &Value) -> String {
-    let owners = items(object, "/metadata/ownerReferences");
-    let found = owners.iter().find(|o| o.get("controller").and_then(Value::as_bool) == Some(true));
-    found.map(|o| text(o, "/uid").to_owned()).unwrap_or_default()
-}
-
-fn label(object: &Value, key: &str) -> String {
-    object
-        .get("metadata")
-        .and_then(|m| m.get("labels"))
-        .and_then(|l| l.get(key))
-        .and_then(Value::as_str)
-        .unwrap_or("")
-        .to_owned()
-}
-
-/// What Berth may change while a job runs and must put back: the template and the parallelism.
-fn shape(job: &Value) -> Value {
-    serde_json::json!({"template": job.pointer("/spec/template"), "parallelism": job.pointer("/spec/parallelism")})
-}
-
-/// Whether a user wrote the present value of `spec.suspend`.
-fn user_owns_suspend(job: &Value) -> bool {
-    let entries = items(job, "/metadata/managedFields");
-    let user = |m: &str| m == kinds::USER || m.starts_with("kubectl");
-    entries.iter().any(|e| user(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
 }
 
 #[cfg(test)]

@@ -55,6 +55,8 @@ pub const JOB: Kind = kind("batch/v1", "Job", "jobs", true);
 pub const TRAINING_JOB: Kind = kind(BERTH, "TrainingJob", "trainingjobs", true);
 /// Pod.
 pub const POD: Kind = kind("v1", "Pod", "pods", true);
+/// StatefulSet.
+pub const STATEFUL_SET: Kind = kind("apps/v1", "StatefulSet", "statefulsets", true);
 /// Node.
 pub const NODE: Kind = kind("v1", "Node", "nodes", false);
 /// Deployment.
@@ -76,6 +78,7 @@ const KINDS: &[Kind] = &[
     JOB,
     TRAINING_JOB,
     POD,
+    STATEFUL_SET,
     NODE,
     kind(KUEUE, "AdmissionCheck", "admissionchecks", false),
     kind(KUEUE, "Topology", "topologies", false),

@@ -1,0 +1,65 @@
+//! What the promises look at in an object.
+
+use serde_json::Value;
+
+use super::Workload;
+use crate::kinds::{self, condition, items, text};
+use crate::quota_tree::{Usage, charge};
+
+pub(super) fn workload(object: &Value) -> Workload {
+    let reserved = condition(object, "QuotaReserved") == "True";
+    Workload {
+        key: kinds::key(object),
+        owner: match text(object, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload") {
+            "true" => format!("group {}", kinds::key(object)),
+            _ => controller(object),
+        },
+        queue: text(object, "/spec/queueName").to_owned(),
+        cluster_queue: text(object, "/status/admission/clusterQueue").to_owned(),
+        charge: if reserved { charge(object) } else { Usage::new() },
+        reserved,
+        admitted: condition(object, "Admitted") == "True",
+        finished: condition(object, "Finished") == "True",
+        deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
+    }
+}
+
+/// Whose Workload a managed pod has: its group's, or its own.
+pub(super) fn unit(pod: &Value) -> String {
+    let key = "kueue.x-k8s.io/pod-group-name";
+    let note = pod.pointer("/metadata/annotations").and_then(|notes| notes.get(key)).and_then(Value::as_str);
+    let group = note.map_or_else(|| label(pod, key), str::to_owned);
+    if group.is_empty() {
+        text(pod, "/metadata/uid").to_owned()
+    } else {
+        format!("group {}/{group}", text(pod, "/metadata/namespace"))
+    }
+}
+
+pub(super) fn controller(object: &Value) -> String {
+    let owners = items(object, "/metadata/ownerReferences");
+    let found = owners.iter().find(|o| o.get("controller").and_then(Value::as_bool) == Some(true));
+    found.map(|o| text(o, "/uid").to_owned()).unwrap_or_default()
+}
+
+pub(super) fn label(object: &Value, key: &str) -> String {
+    object
+        .get("metadata")
+        .and_then(|m| m.get("labels"))
+        .and_then(|l| l.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .to_owned()
+}
+
+/// What Berth may change while a job runs and must put back: the template and the parallelism.
+pub(super) fn shape(job: &Value) -> Value {
+    serde_json::json!({"template": job.pointer("/spec/template"), "parallelism": job.pointer("/spec/parallelism")})
+}
+
+/// Whether a user wrote the present value of `spec.suspend`.
+pub(super) fn user_owns_suspend(job: &Value) -> bool {
+    let entries = items(job, "/metadata/managedFields");
+    let user = |m: &str| m == kinds::USER || m.starts_with("kubectl");
+    entries.iter().any(|e| user(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
+}

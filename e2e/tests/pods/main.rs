@@ -1,0 +1,171 @@
+//! Pods, groups of pods, Deployments and StatefulSets: on one control plane with the webhooks, since these make pods wait.
+
+mod groups;
+mod parents;
+mod single;
+
+use anyhow::{Result, ensure};
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::kinds::{DEPLOYMENT, JOB, POD, STATEFUL_SET, WORKLOAD, items, text};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manifest;
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
+use berth_e2e::wait::{self, STEP, Seen};
+use berth_e2e::webhooks;
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: [batch/job, \
+                      pod, deployment, statefulset]\n";
+
+/// A pod of LocalQueue `queue` that asks for that much; `more` is merged into it.
+pub(crate) fn pod(s: &Scenario<'_>, name: &str, cpu: &str, more: &Value) -> Value {
+    let mut object = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "work", "resources": {"requests": {"cpu": cpu}}}]}});
+    manifest::merge(&mut object, more);
+    object
+}
+
+/// A pod of group `group` with that many pods.
+pub(crate) fn member(s: &Scenario<'_>, name: &str, cpu: &str, total: u32, more: &Value) -> Value {
+    let mut all = json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "group"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": total.to_string()}}});
+    manifest::merge(&mut all, more);
+    pod(s, name, cpu, &all)
+}
+
+/// Ends by itself after that time.
+pub(crate) fn run_ms(milliseconds: u32) -> Value {
+    json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": milliseconds.to_string()}}})
+}
+
+pub(crate) fn gated(pod: &Value) -> bool {
+    items(pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission")
+}
+
+pub(crate) fn running(pod: &Value) -> bool {
+    text(pod, "/status/phase") == "Running" && pod.pointer("/metadata/deletionTimestamp").is_none()
+}
+
+pub(crate) fn held(pod: &Value) -> bool {
+    items(pod, "/metadata/finalizers").iter().any(|name| name == "kueue.x-k8s.io/managed")
+}
+
+/// Waits until all these pods run.
+pub(crate) async fn all_run(s: &Scenario<'_>, names: &[&str]) -> Result<()> {
+    for name in names {
+        s.object_is(POD, name, "running", running).await?;
+    }
+    Ok(())
+}
+
+/// Checks that these pods wait behind their gates for a while.
+pub(crate) async fn all_wait(s: &Scenario<'_>, names: &[&str]) -> Result<()> {
+    wait::stays(std::time::Duration::from_millis(1_500), "pods wait", || async {
+        let pods = POD.list(&s.client, &s.namespace).await?;
+        let started = pods.iter().filter(|pod| names.contains(&text(pod, "/metadata/name")) && !gated(pod));
+        let started: Vec<&str> = started.map(|pod| text(pod, "/metadata/name")).collect();
+        Ok(Seen::when(started.is_empty(), || format!("started: {started:?}")))
+    })
+    .await
+}
+
+/// Waits until so many pods run and so many wait, and no others are there.
+pub(crate) async fn counts(s: &Scenario<'_>, run: usize, waiting: usize) -> Result<Vec<Value>> {
+    wait::until(STEP, &format!("{run} pods run and {waiting} wait"), || async {
+        let pods = POD.list(&s.client, &s.namespace).await?;
+        let (runs, waits) = (pods.iter().filter(|p| running(p)).count(), pods.iter().filter(|p| gated(p)).count());
+        let there = runs == run && waits == waiting && pods.len() == run + waiting;
+        Ok(if there {
+            Seen::Yes(pods)
+        } else {
+            Seen::NotYet(format!("{runs} run, {waits} wait, {} are there", pods.len()))
+        })
+    })
+    .await
+}
+
+/// Deletes what a scenario left, and concludes it.
+pub(crate) async fn conclude(s: Scenario<'_>) -> Result<()> {
+    for kind in [DEPLOYMENT, STATEFUL_SET, JOB] {
+        for object in kind.list(&s.client, &s.namespace).await? {
+            kind.delete(&s.client, &s.namespace, text(&object, "/metadata/name")).await?;
+        }
+    }
+    for workload in WORKLOAD.list(&s.client, &s.namespace).await? {
+        if !text(&workload, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload").is_empty() {
+            WORKLOAD.delete(&s.client, &s.namespace, text(&workload, "/metadata/name")).await?;
+        }
+    }
+    for pod in POD.list(&s.client, &s.namespace).await? {
+        if items(&pod, "/metadata/ownerReferences").is_empty() {
+            POD.delete(&s.client, &s.namespace, text(&pod, "/metadata/name")).await?;
+        }
+    }
+    wait::until(STEP, "no pods are left", || async {
+        let left = POD.list(&s.client, &s.namespace).await?;
+        Ok(Seen::when(left.is_empty(), || format!("{:?}", left.iter().map(berth_e2e::kinds::key).collect::<Vec<_>>())))
+    })
+    .await?;
+    s.conclude().await
+}
+
+/// Another process takes over when some pods of a group have been created and others not.
+async fn another_leader_finishes_what_was_begun(stage: &mut Stage) -> Result<()> {
+    let manager_down = {
+        let s = stage.scenario("restart").await?;
+        s.simple_queue("2", &json!({})).await?;
+        s.apply(&member(&s, "a", "1", 2, &run_ms(600))).await?;
+        s.object_is(POD, "a", "gated and held", |pod| gated(pod) && held(pod)).await?;
+        s.namespace.clone()
+    };
+    ensure!(manager_down == "restart", "a scenario is called as its namespace");
+    stage.manager.kill();
+    stage.manager.restart().await?;
+    let s = Scenario { stage, client: stage.client.clone(), namespace: manager_down };
+    s.apply(&member(&s, "b", "1", 2, &run_ms(600))).await?;
+    s.object_is(WORKLOAD, "group", "finished", |w| berth_e2e::kinds::condition(w, "Finished") == "True").await?;
+    for name in ["a", "b"] {
+        s.object_is(POD, name, "succeeded and let go", |pod| text(pod, "/status/phase") == "Succeeded" && !held(pod))
+            .await?;
+    }
+    stage.manager.recomputes().await?;
+    conclude(s).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods() -> Result<()> {
+    let plane = ControlPlane::start(Options::with_crds("pods")).await?;
+    let port = webhooks::port()?;
+    webhooks::install(&plane.client(), port, "Fail").await?;
+    let options = ManagerOptions { webhooks: Some(port), config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
+    let mut spot = Pool::cpu("spot", 1, Tier::Spot);
+    spot.labels.push(("e2e/pool".to_owned(), "spot".to_owned()));
+    let mut stage = Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand), spot], options).await?;
+    let s = &stage;
+    let runs: Vec<Run<'_>> = vec![
+        ("single", single::admitted_by_tier_and_finished(s).boxed()),
+        ("untouched", single::without_a_queue_nothing_happens(s).boxed()),
+        ("refused-pods", single::refused(s).boxed()),
+        ("roles", groups::two_roles_all_or_none(s).boxed()),
+        ("replaced", groups::a_failed_pod_is_replaced(s).boxed()),
+        ("excess", groups::one_too_many(s).boxed()),
+        ("preempted", groups::preempted_and_back(s).boxed()),
+        ("deployment", parents::a_deployment_grows_as_an_autoscaler_wants(s).boxed()),
+        ("statefulset", parents::a_stateful_set_scales_to_zero_and_back(s).boxed()),
+    ];
+    let mut outcome = run_all(&stage, runs).await;
+    if outcome.is_ok() && std::env::var("SCENARIO").is_ok_and(|wanted| !"restart".contains(&wanted)) {
+        outcome = Ok(());
+    } else if outcome.is_ok() {
+        outcome = match another_leader_finishes_what_was_begun(&mut stage).await {
+            Ok(()) => Ok(()),
+            Err(e) => Err(anyhow::anyhow!(stage.failure("restart", &e).await)),
+        };
+    }
+    stage.stop().await;
+    outcome
+}

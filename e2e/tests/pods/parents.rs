@@ -1,0 +1,88 @@
+//! Deployments and StatefulSets.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{DEPLOYMENT, Kind, POD, STATEFUL_SET, WORKLOAD, condition, text};
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::{all_run, conclude, counts};
+
+fn parent(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Value {
+    let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind,
+        "metadata": {"namespace": s.namespace, "name": "web", "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": "1"}}}]}}}});
+    if kind == STATEFUL_SET {
+        object["spec"]["serviceName"] = json!("web");
+    }
+    object
+}
+
+/// Writes the scale, as a HorizontalPodAutoscaler does.
+async fn scale(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    kind.api(&s.client, &s.namespace).patch_scale("web", &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("deployment").await?;
+    s.simple_queue("2", &json!({})).await?;
+    let stored = s.apply(&parent(&s, DEPLOYMENT, 1)).await?;
+    ensure!(
+        stored["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == json!("queue"),
+        "{stored}"
+    );
+    counts(&s, 1, 0).await?;
+    scale(&s, DEPLOYMENT, 3).await?;
+    let pods = counts(&s, 2, 1).await?;
+    for pod in &pods {
+        let name = text(pod, "/metadata/name");
+        ensure!(s.workload_of(name).await?.is_some(), "pod {name} has a Workload of its own");
+    }
+    // One of those that run goes: its quota goes to the one that waits.
+    let gone = pods.iter().find(|pod| crate::running(pod)).context("a running pod")?;
+    POD.delete(&s.client, &s.namespace, text(gone, "/metadata/name")).await?;
+    wait::until(STEP, "two others run", || async {
+        let pods = POD.list(&s.client, &s.namespace).await?;
+        let other = |p: &&Value| crate::running(p) && text(p, "/metadata/name") != text(gone, "/metadata/name");
+        let run = pods.iter().filter(other).count();
+        Ok(Seen::when(run == 2, || format!("{run} run")))
+    })
+    .await?;
+    scale(&s, DEPLOYMENT, 1).await?;
+    counts(&s, 1, 0).await?;
+    conclude(s).await
+}
+
+pub(crate) async fn a_stateful_set_scales_to_zero_and_back(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("statefulset").await?;
+    s.simple_queue("3", &json!({})).await?;
+    s.apply(&parent(&s, STATEFUL_SET, 2)).await?;
+    all_run(&s, &["web-0", "web-1"]).await?;
+    let workload = s.workload("web", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    let name = text(&workload, "/metadata/name").to_owned();
+    ensure!(name.starts_with("statefulset-web-"), "{name}");
+    ensure!(WORKLOAD.list(&s.client, &s.namespace).await?.len() == 1, "one for all its pods");
+    let patch = json!({"spec": {"replicas": 3}});
+    let error = STATEFUL_SET.patch(&s.client, &s.namespace, "web", &patch).await.err().map(|e| format!("{e:#}"));
+    ensure!(error.as_deref().is_some_and(|text| text.contains("spec.replicas")), "{error:?}");
+    // A pod that goes comes back under its name, without another admission.
+    POD.delete(&s.client, &s.namespace, "web-1").await?;
+    counts(&s, 2, 0).await?;
+    STATEFUL_SET.patch(&s.client, &s.namespace, "web", &json!({"spec": {"replicas": 0}})).await?;
+    counts(&s, 0, 0).await?;
+    s.object_is(WORKLOAD, &name, "on hold", |w| {
+        condition(w, "QuotaReserved") == "False" && w["status"].to_string().contains("OnHold")
+    })
+    .await?;
+    s.object_is(STATEFUL_SET, "web", "scaled down", |set| set["status"]["replicas"] == json!(0)).await?;
+    STATEFUL_SET.patch(&s.client, &s.namespace, "web", &patch).await?;
+    all_run(&s, &["web-0", "web-1", "web-2"]).await?;
+    s.object_is(WORKLOAD, &name, "of three pods", |w| w["spec"]["podSets"][0]["count"] == json!(3)).await?;
+    conclude(s).await
+}

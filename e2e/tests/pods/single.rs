@@ -1,0 +1,93 @@
+//! Pods by themselves.
+
+use anyhow::{Result, ensure};
+use berth_e2e::kinds::{POD, condition, text};
+use berth_e2e::manifest::{self, group, quota};
+use berth_e2e::scenario::{Scenario, Stage};
+use serde_json::json;
+
+use crate::{all_run, all_wait, conclude, gated, held, pod, run_ms};
+
+async fn tiers(s: &Scenario<'_>) -> Result<()> {
+    let (first, second) = (s.name("spot"), s.name("any"));
+    for (name, tier, labels) in [(&first, "spot", &[("e2e/pool", "spot")][..]), (&second, "on-demand", &[])] {
+        let mut flavor = manifest::flavor(name, labels);
+        flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+        flavor["spec"]["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}]);
+        s.apply(&flavor).await?;
+    }
+    let quotas = [(&*second, &[quota("cpu", "1")][..]), (&*first, &[quota("cpu", "1")])];
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    Ok(())
+}
+
+/// The pod names spot first, although the queue lists it last; the next one waits for its turn.
+pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("single").await?;
+    tiers(&s).await?;
+    let spot =
+        json!({"metadata": {"annotations": {"berth.dev/capacity-tiers": "spot", "e2e.berth.dev/run-ms": "1500"}}});
+    s.apply(&pod(&s, "first", "1", &spot)).await?;
+    all_run(&s, &["first"]).await?;
+    let workload = s.workload("first", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    ensure!(text(&workload, "/metadata/name").starts_with("pod-first-"), "{}", workload["metadata"]["name"]);
+    let started = s.object_is(POD, "first", "on its node", |p| !text(p, "/spec/nodeName").is_empty()).await?;
+    ensure!(text(&started, "/spec/nodeName").starts_with("spot"), "{}", started["spec"]["nodeName"]);
+    ensure!(started["spec"]["nodeSelector"]["e2e/pool"] == json!("spot"), "{}", started["spec"]["nodeSelector"]);
+    ensure!(held(&started), "it is held until its end is booked");
+    s.apply(&pod(&s, "second", "1", &spot)).await?;
+    s.workload("second", "pending", |w| condition(w, "QuotaReserved") == "False").await?;
+    ensure!(POD.get(&s.client, &s.namespace, "second").await?.is_some_and(|pod| gated(&pod)), "it waits");
+    for name in ["first", "second"] {
+        s.object_is(POD, name, "succeeded and let go", |p| text(p, "/status/phase") == "Succeeded" && !held(p)).await?;
+        s.workload(name, "Finished", |w| condition(w, "Finished") == "True").await?;
+    }
+    conclude(s).await
+}
+
+/// Neither a pod without a queue nor the pods of a Job are touched.
+pub(crate) async fn without_a_queue_nothing_happens(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("untouched").await?;
+    s.simple_queue("1", &json!({})).await?;
+    let mut plain = pod(&s, "plain", "1", &json!({}));
+    plain["metadata"]["labels"] = json!({"mine": "yes"});
+    let stored = s.apply(&plain).await?;
+    ensure!(!gated(&stored) && !held(&stored), "{stored}");
+    ensure!(stored["metadata"]["labels"] == json!({"mine": "yes"}), "{}", stored["metadata"]["labels"]);
+    all_run(&s, &["plain"]).await?;
+    // The queue in the pod template of a Job says nothing: the Job is what is admitted.
+    s.create(s.job("work").cpu("1").pod_label("kueue.x-k8s.io/queue-name", "queue").run_ms(300)).await?;
+    s.admitted("work").await?;
+    for child in s.pods_of("work").await? {
+        ensure!(!gated(&child) && !held(&child), "{child}");
+    }
+    s.finished("work").await?;
+    ensure!(s.workload_of("plain").await?.is_none(), "a pod without a queue has no Workload");
+    conclude(s).await
+}
+
+/// What cannot be meant is refused, with the field's name.
+pub(crate) async fn refused(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("refused-pods").await?;
+    s.simple_queue("0", &json!({})).await?;
+    let grouped = json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}}});
+    let total = |text: &str| {
+        json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "g"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": text}}})
+    };
+    for (more, word) in [
+        (grouped, "metadata.annotations[kueue.x-k8s.io/pod-group-total-count]"),
+        (total("0"), "greater than 0"),
+        (
+            json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "A_b"}}}),
+            "metadata.labels[kueue.x-k8s.io/queue-name]",
+        ),
+    ] {
+        let error = s.apply(&pod(&s, "bad", "1", &more)).await.err().map(|e| format!("{e:#}")).unwrap_or_default();
+        ensure!(error.contains(word), "{word:?}: {error:?}");
+    }
+    s.apply(&pod(&s, "good", "1", &run_ms(100))).await?;
+    all_wait(&s, &["good"]).await?;
+    conclude(s).await
+}
