@@ -302,30 +302,6 @@ impl Control {
         self.planned.remove(&uid);
     }
 
-    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
-        let name = (object.namespace.clone(), object.name.clone());
-        match object.kind {
-            Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),
-            kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
-            Kind::TrainingJob => self.view.training.get(&name).map(|job| job.uid.clone()),
-            Kind::Pod => self.view.pods.get(&name).map(|pod| pod.uid.to_string()),
-            _ => None,
-        }
-    }
-
-    /// The version at which the view has an object, 0 when it has not.
-    fn seen_version(&self, object: &ObjectKey) -> u64 {
-        let name = (object.namespace.clone(), object.name.clone());
-        match object.kind {
-            Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
-            kind if kind.is_job() => self.view.jobs.get(object).map_or(0, |job| job.version),
-            Kind::TrainingJob => self.view.training.get(&name).map_or(0, crate::training_view::TrainingView::version),
-            Kind::Pod => self.view.pods.get(&name).map_or(0, |pod| pod.version),
-            // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
-            _ => u64::MAX,
-        }
-    }
-
     /// Decides: what to write now, and when to come back.
     pub fn step(&mut self, now: Timestamp) -> Step {
         self.step_cycles(now, u64::MAX)
