@@ -89,6 +89,13 @@ fn weight(text: Option<&Quantity>) -> i64 {
         .map_or(engine::WEIGHT_ONE, |nano| i64::try_from(nano.0).unwrap_or(i64::MAX))
 }
 
+/// The weight of a queue in fair sharing, as a number.
+#[allow(clippy::cast_precision_loss, reason = "figures for people")]
+pub(crate) fn weight_of(queue: &api::ClusterQueue) -> f64 {
+    let told = queue.spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref());
+    weight(told) as f64 / engine::WEIGHT_ONE as f64
+}
+
 fn quota(resource: &str, text: &Quantity, field: &str) -> Result<Amount, String> {
     berth_quantity::quota(resource, &text.0).map_err(|error| format!("{field}: {error}"))
 }

@@ -15,7 +15,7 @@ use crate::view::{Name, WorkloadView};
 
 /// An amount as Prometheus shows it: cpu in cores. Beyond 2^53 the last digits are lost, as in every client.
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-fn shown(resource: &str, amount: Amount) -> f64 {
+pub(crate) fn shown(resource: &str, amount: Amount) -> f64 {
     if amount == Amount::UNLIMITED {
         return f64::INFINITY;
     }
@@ -28,14 +28,14 @@ type Locally<'a> = BTreeMap<(&'a str, &'a str), usize>;
 
 /// Gauges being collected.
 #[derive(Default)]
-struct Gauges(Vec<Gauge>);
+pub(crate) struct Gauges(Vec<Gauge>);
 
 impl Gauges {
-    fn put(&mut self, name: &'static str, labels: Labels, value: f64) {
+    pub(crate) fn put(&mut self, name: &'static str, labels: Labels, value: f64) {
         self.0.push(Gauge { name, labels, value });
     }
 
-    fn count(&mut self, name: &'static str, labels: Labels, value: usize) {
+    pub(crate) fn count(&mut self, name: &'static str, labels: Labels, value: usize) {
         self.put(name, labels, f64::from(u32::try_from(value).unwrap_or(u32::MAX)));
     }
 }
@@ -64,6 +64,7 @@ impl Control {
                 }
             }
         }
+        self.training_gauges(&mut gauges);
         gauges.put("berth_sweep_found", Vec::new(), f64::from(u32::try_from(self.sweep_found).unwrap_or(u32::MAX)));
         gauges.count("berth_unacknowledged_admissions", Vec::new(), self.planned.len());
         Figures { gauges: gauges.0 }

@@ -41,6 +41,7 @@ mod shape;
 mod slim;
 mod status;
 pub mod surroundings;
+mod training_figures;
 mod training_view;
 mod transitions;
 mod view;

@@ -15,6 +15,11 @@ pub enum Measure {
         /// Increment.
         by: u64,
     },
+    /// Series with these labels are of something that is gone.
+    Forget {
+        /// Labels.
+        labels: Labels,
+    },
     /// A histogram takes a value.
     Observe {
         /// Metric name.

@@ -284,6 +284,7 @@ impl Control {
                 let local = self.settings.local_queue_metrics;
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
                 self.measures.extend(self.tier_measures(&old, new, now));
+                self.measures.extend(self.training_measures(&old, new, now));
                 if self.settings.cohort_metrics {
                     self.measures.extend(self.cohort_measures(&old, new));
                 }

@@ -12,6 +12,7 @@ use berth_jobs::training::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
+use crate::training_figures;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
@@ -107,6 +108,9 @@ impl Control {
             self.view.training.remove(&name);
             return;
         };
+        if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.leads()) {
+            self.measures.extend(training_figures::status_measures(&name, old, &new));
+        }
         let (version, uid) = (new.version(), new.uid.clone());
         self.view.training.insert(name, new);
         if saved {
@@ -132,6 +136,7 @@ impl Control {
         }
         self.prepared.remove(uid);
         self.saving.books.remove(uid);
+        self.measures.push(training_figures::forget(&(object_key.namespace.clone(), object_key.name.clone())));
         self.saving.begun.remove(uid);
         self.told.remove(object_key);
         self.flights.vanished(object_key);

@@ -90,6 +90,7 @@ fn record(metrics: &Metrics, measure: &Measure, took: Duration) {
                 }
             }
         }
+        Measure::Forget { labels } => metrics.forget(&borrowed(labels)),
         Measure::Observe { name, labels, millis } => {
             metrics.observe(name, &borrowed(labels), (*millis).max(0) as f64 / 1000.0);
         }

@@ -6,6 +6,7 @@
 //! server accepts); the rules are in `tidy`.
 
 mod crd;
+mod dashboard;
 mod expand;
 mod kinds;
 mod pods;
@@ -35,6 +36,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Write the Grafana dashboard.
+    Dashboard,
     /// Check the house rules.
     Tidy,
 }
@@ -54,6 +57,10 @@ fn main() -> Result<()> {
             }
             println!("crdgen: {} kinds, {} files written", kinds::ALL.len(), stale.len());
             Ok(())
+        }
+        Command::Dashboard => {
+            let path = dashboard::path();
+            std::fs::write(&path, dashboard::text()?).with_context(|| format!("write {}", path.display()))
         }
         Command::Tidy => {
             let found = tidy::findings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?;

@@ -14,6 +14,7 @@ use berth_e2e::prometheus::{self, Prometheus, promtool};
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// Everything that has series of its own is on.
@@ -59,7 +60,9 @@ fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> 
     let mut wrong = Vec::new();
     let mut found = Documented::new();
     for (name, labels) in seen {
-        found.entry(name.clone()).or_default().extend(labels.iter().cloned());
+        // A label that scraping sets itself is renamed, unless the scrape honours those of its targets.
+        let plain = |label: &String| label.strip_prefix("exported_").unwrap_or(label).to_owned();
+        found.entry(name.clone()).or_default().extend(labels.iter().map(plain));
     }
     for (name, labels) in documented {
         let Some(has) = found.get(name) else {
@@ -72,7 +75,7 @@ fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> 
             wrong.push(format!("{name} lacks labels {lacks:?} and has {more:?} that are not documented"));
         }
     }
-    let ours = ["kueue_", "berth_", "rest_client_"];
+    let ours = ["kueue_", "berth_", "training_", "rest_client_"];
     let strange =
         found.keys().filter(|name| ours.iter().any(|p| name.starts_with(p)) && !documented.contains_key(*name));
     wrong.extend(strange.map(|name| format!("{name} is not documented")));
@@ -135,10 +138,63 @@ async fn down_a_tier(s: &Scenario<'_>) -> Result<()> {
     s.finished("falls").await
 }
 
+/// A TrainingJob that saves gives way to another one, which ends.
+async fn a_training_gives_way(s: &Scenario<'_>) -> Result<()> {
+    let (cpu, queue) = (s.name("training-cpu"), s.name("trainings"));
+    s.apply(&flavor(&cpu, &[("e2e/pool", "cpu")])).await?;
+    let preemption = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
+    s.apply(&cluster_queue(&queue, &[group(&[(&cpu, &[quota("cpu", "1")])])], &preemption)).await?;
+    s.apply(&local_queue(&s.namespace, "trainings", &queue)).await?;
+    s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("grace")},
+        "spec": {"clusterQueues": [queue], "preemption": {"gracePeriod": "1s"}}}))
+        .await?;
+    let training = |name: &str, class: &str, life: Value| {
+        json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "metadata": {"namespace": s.namespace, "name": name}, "spec": {
+            "jobType": "PyTorchJob",
+            "resources": {"maxReplicas": 1, "replicaResources": {"cpu": "1"}},
+            "schedulingConfig": {"queue": "trainings", "priority": s.name(class)},
+            "checkpoint": {"interval": "1h"},
+            "template": {"metadata": {"annotations": life}, "spec": {"containers": [{"name": "c", "image": "e2e/none"}]}},
+        }})
+    };
+    for (class, value) in [("low", 1), ("high", 2)] {
+        s.apply(&manifest::priority_class(&s.name(class), value)).await?;
+    }
+    s.apply(&training("yields", "low", json!({"e2e.berth.dev/outcome": "never"}))).await?;
+    s.workload("yields", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    let told = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": Timestamp::now().to_string()}}});
+    kinds::TRAINING_JOB.patch(&s.client, &s.namespace, "yields", &told).await?;
+    s.apply(&training("urgent", "high", json!({"e2e.berth.dev/run-ms": "1500"}))).await?;
+    let ended = |job: &Value| text(job, "/status/phase") == "Succeeded";
+    wait::until(STEP, "the urgent training has ended", || async {
+        let job = kinds::TRAINING_JOB.get(&s.client, &s.namespace, "urgent").await?.unwrap_or_default();
+        Ok(Seen::when(ended(&job), || job["status"].to_string()))
+    })
+    .await
+}
+
+/// Every panel of the dashboard shows something.
+async fn dashboard(prometheus: &Prometheus) -> Result<()> {
+    let file = std::fs::read_to_string(repository().join("charts/berth/files/dashboard.json"))?;
+    let dashboard: Value = serde_json::from_str(&file)?;
+    let panels = items(&dashboard, "/panels");
+    ensure!(panels.len() >= 6, "{} panels", panels.len());
+    for panel in panels {
+        let (title, query) = (text(panel, "/title"), text(panel, "/targets/0/expr"));
+        wait::until(STEP, &format!("panel {title} has data"), || async {
+            let answer = prometheus.ask("query", &[("query", query)]).await?;
+            Ok(Seen::when(!items(&answer, "/result").is_empty(), || format!("{query}: {answer}")))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 async fn story(stage: &Stage) -> Result<()> {
     let s = stage.scenario("metrics").await?;
     let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()]).await?;
-    futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s))?;
+    futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), a_training_gives_way(&s))?;
     // What waits has amounts, too.
     s.create(Job::new(&s.namespace, "waits", "a").cpu("9")).await?;
     s.pending("waits").await?;
@@ -154,6 +210,7 @@ async fn story(stage: &Stage) -> Result<()> {
         Ok(Seen::when(firing.is_empty(), || firing.join(", ")))
     })
     .await?;
+    dashboard(&prometheus).await?;
     // A counter counts what happened once: one answer of Prometheus against the story.
     let admitted =
         prometheus.ask("query", &[("query", r#"sum(kueue_admitted_workloads_total{cluster_queue="metrics-a"})"#)]);

@@ -197,6 +197,7 @@ fn counted(cluster: &mut Cluster, name: &str) -> Vec<(String, u64)> {
         let (series, labels, by) = match measure {
             Measure::Count { name, labels, by } => (name, labels, by),
             Measure::Observe { name, labels, .. } => (name, labels, 1),
+            Measure::Forget { labels } => ("forgotten", labels, 1),
         };
         if series == name {
             let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();

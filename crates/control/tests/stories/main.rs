@@ -17,6 +17,7 @@ mod sharing;
 mod stores;
 mod tiers;
 mod training;
+mod training_figures;
 mod usage;
 
 use berth_control::write::Kind;

@@ -14,6 +14,8 @@ const MAX_CHECKPOINTS: i32 = 3;
 /// Queue, priority and patience of a TrainingJob, with defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrainingFacts {
+    /// Framework.
+    pub job_type: String,
     /// LocalQueue, empty when none is named.
     pub queue: String,
     /// WorkloadPriorityClass.
@@ -45,6 +47,7 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
     let checkpoint = job.spec.checkpoint.as_ref();
     let said = job.metadata.annotations.as_ref();
     TrainingFacts {
+        job_type: job.spec.job_type.clone(),
         queue: or_label(&scheduling.queue, queue_name(&job.metadata)).unwrap_or_default(),
         priority_class: or_label(&scheduling.priority, workload_priority_class(&job.metadata)),
         suspended: job.spec.suspend.unwrap_or(false),

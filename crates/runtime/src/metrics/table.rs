@@ -7,10 +7,19 @@ pub(super) enum Shape {
     Gauge,
     /// Histogram with Kueue's buckets: 1, then 2.5 doubling, that many in all.
     Waits(u16),
+    /// Histogram with fifteen buckets that double, the first one in tenths of a second.
+    Doubling(u16),
     /// Histogram with the default buckets of the Prometheus clients.
     Short,
     /// Histogram for what takes far less than a millisecond.
     Brief,
+}
+
+impl Shape {
+    /// Observations fall into buckets.
+    pub(super) const fn is_histogram(self) -> bool {
+        matches!(self, Self::Waits(_) | Self::Doubling(_) | Self::Short | Self::Brief)
+    }
 }
 
 pub(super) struct Definition {
@@ -379,6 +388,54 @@ pub(super) const TABLE: &[Definition] = &[
         "Admission to the end of patience where capacity did not turn up",
     ),
     metric("berth_sweep_found", Shape::Counter, "", "Parked workloads that only the slow sweep woke; must stay 0"),
+    metric(
+        "training_job_scheduling_duration_seconds",
+        Shape::Doubling(1),
+        "queue job_type result",
+        "Creation or requeue of a TrainingJob to its admission, or to the end of its patience",
+    ),
+    metric(
+        "training_job_queue_length",
+        Shape::Gauge,
+        "queue priority",
+        "TrainingJobs that wait, by priority class or else value",
+    ),
+    metric(
+        "training_cluster_resource_utilization",
+        Shape::Gauge,
+        "resource_type queue",
+        "Reserved part of a ClusterQueue's nominal quota, above 1 where it borrows",
+    ),
+    metric(
+        "training_job_preemptions",
+        Shape::Counter,
+        "preemptor_queue victim_queue reason",
+        "TrainingJobs that were preempted",
+    ),
+    metric(
+        "training_job_completion_seconds",
+        Shape::Doubling(600),
+        "queue job_type status",
+        "Creation of a TrainingJob to its end",
+    ),
+    metric(
+        "training_queue_fairshare_deviation",
+        Shape::Gauge,
+        "queue",
+        "Part of what the queues of a cohort hold, less the part that weights give; above 0 is more than fair",
+    ),
+    metric(
+        "training_gang_scheduling",
+        Shape::Counter,
+        "result timeout",
+        "Gangs that became ready whole, or were released",
+    ),
+    metric(
+        "training_checkpoint_saves",
+        Shape::Counter,
+        "job reason status",
+        "Checkpoints of a TrainingJob, saved and missed, after an interval or before a stop",
+    ),
     metric("berth_unacknowledged_admissions", Shape::Gauge, "", "Admissions decided and not yet written"),
     metric("berth_writes_refused", Shape::Counter, "kind", "Writes that the API server refused for good"),
     metric("berth_watch_errors", Shape::Counter, "resource", "Failures of watches, by resource"),
@@ -412,50 +469,5 @@ pub(super) fn exposed(name: &'static str) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fmt::Write as _;
-    use std::path::Path;
-
-    #[test]
-    fn names_are_unique() {
-        let mut names: Vec<_> = TABLE.iter().map(|definition| definition.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), TABLE.len());
-    }
-
-    /// The rows of docs/metrics.md.
-    fn rows() -> String {
-        let mut out = String::new();
-        for definition in TABLE {
-            let (kind, suffix) = match definition.shape {
-                Shape::Counter => ("counter", "_total"),
-                Shape::Gauge => ("gauge", ""),
-                Shape::Waits(_) | Shape::Short | Shape::Brief => ("histogram", ""),
-            };
-            let name = exposed(definition.name);
-            let mut labels: Vec<&str> = definition.labels.split_whitespace().collect();
-            if name.starts_with("kueue_") && name != "kueue_build_info" {
-                labels.push("replica_role");
-            }
-            let labels = labels.join(", ");
-            writeln!(out, "| `{name}{suffix}` | {kind} | {labels} | {} |", definition.help).unwrap();
-        }
-        out
-    }
-
-    #[test]
-    fn the_page_says_the_same() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-        let page = std::fs::read_to_string(&path).unwrap();
-        let (begin, end) = ("|---|---|---|---|\n", "\n<!-- end of the table -->");
-        let (before, rest) = page.split_once(begin).unwrap();
-        let (_, after) = rest.split_once(end).unwrap();
-        let wanted = format!("{before}{begin}{}{end}{after}", rows());
-        if std::env::var("UPDATE").is_ok() {
-            std::fs::write(&path, &wanted).unwrap();
-        }
-        assert!(page == wanted || std::env::var("UPDATE").is_ok(), "run the tests of berth-runtime with UPDATE=1");
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,237 @@
+//! Figures of trainings under the names that their users' dashboards know (docs/metrics.md). What happened is counted when it
+//! is seen; what holds now is computed when somebody asks.
+
+use std::collections::BTreeMap;
+
+use berth_api::berth::TrainingJobStatus;
+use berth_quantity::Amount;
+use jiff::Timestamp;
+
+use crate::core::Control;
+use crate::deltas;
+use crate::figures::{Gauges, shown};
+use crate::measure::{Labels, Measure};
+use crate::status::{find, is_true};
+use crate::training_view::TrainingView;
+use crate::transitions::queued_since;
+use crate::view::{Name, WorkloadView};
+
+/// Cohorts above one another that are looked at: a cycle has no top.
+const MOST_LEVELS: usize = 64;
+
+fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels {
+    pairs.map(|(key, value)| (key, value.to_owned())).to_vec()
+}
+
+fn count(name: &'static str, labels: Labels) -> Measure {
+    Measure::Count { name, labels, by: 1 }
+}
+
+fn millis_between(from: Timestamp, to: Timestamp) -> i64 {
+    i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
+}
+
+impl Control {
+    /// The ClusterQueue that a workload has its quota from, or waits in.
+    fn queue_of(&self, workload: &WorkloadView) -> String {
+        let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.clone());
+        let local = || self.view.local_queues.get(&workload.local_queue())?.spec.cluster_queue.clone();
+        given.or_else(local).unwrap_or_default()
+    }
+
+    /// The measures of a change of a TrainingJob's Workload from `old` to `new`, seen at `now`.
+    pub(crate) fn training_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
+        let job = new.training_job().and_then(|name| self.view.training.get(&name));
+        let Some(job_type) = job.map(|job| job.facts.job_type.as_str()) else { return Vec::new() };
+        let became = |kind: &str| new.is(kind) && !old.is(kind);
+        let queue = self.queue_of(if new.status.admission.is_some() { new } else { old });
+        let mut measures = Vec::new();
+        let scheduled = |result: &str, since: Timestamp| Measure::Observe {
+            name: "training_job_scheduling_duration_seconds",
+            labels: labels([("queue", &queue), ("job_type", job_type), ("result", result)]),
+            millis: millis_between(since, now),
+        };
+        if became("Admitted") {
+            measures.push(scheduled("admitted", queued_since(new)));
+        }
+        let end = find(&new.status.conditions, "Finished").filter(|_| became("Finished"));
+        match end.map(|end| end.reason.as_str()) {
+            Some("MaxWaitTimeExceeded") => measures.push(scheduled("timeout", queued_since(new))),
+            Some(reason) => measures.push(Measure::Observe {
+                name: "training_job_completion_seconds",
+                labels: labels([
+                    ("queue", &queue),
+                    ("job_type", job_type),
+                    ("status", if reason == "Succeeded" { "succeeded" } else { "failed" }),
+                ]),
+                millis: millis_between(new.created, now),
+            }),
+            None => {}
+        }
+        let preempted = find(&new.status.conditions, "Preempted").filter(|_| became("Preempted"));
+        if let Some(preempted) = preempted {
+            let path = self.evictions.get(&new.uid).map(|eviction| eviction.preemptor_path.as_str());
+            let by = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+            measures.push(count(
+                "training_job_preemptions",
+                labels([("preemptor_queue", by), ("victim_queue", &queue), ("reason", &preempted.reason)]),
+            ));
+        }
+        measures
+    }
+
+    /// The gauges of trainings.
+    pub(crate) fn training_gauges(&self, gauges: &mut Gauges) {
+        for ((queue, priority), waiting) in self.waiting_trainings() {
+            let at = labels([("queue", &queue), ("priority", &priority)]);
+            gauges.count("training_job_queue_length", at, waiting);
+        }
+        let holdings: BTreeMap<&String, Holding> =
+            self.view.cluster_queues.keys().filter_map(|name| Some((name, self.holding(name)?))).collect();
+        for (queue, holding) in &holdings {
+            for (resource, nominal) in &holding.nominal {
+                let used = holding.used.get(resource).copied().unwrap_or_default();
+                if *nominal > 0.0 {
+                    let at = labels([("resource_type", resource), ("queue", queue)]);
+                    gauges.put("training_cluster_resource_utilization", at, used / nominal);
+                }
+            }
+        }
+        for (queue, deviation) in deviations(&holdings) {
+            gauges.put("training_queue_fairshare_deviation", labels([("queue", queue)]), deviation);
+        }
+    }
+
+    /// Waiting TrainingJobs by ClusterQueue and priority; 0 where others of that priority run.
+    fn waiting_trainings(&self) -> BTreeMap<(String, String), usize> {
+        let mut waiting = BTreeMap::new();
+        for job in self.view.training.values() {
+            let owned = self.view.workloads_of(&job.uid);
+            let Some(workload) = owned.into_iter().find(|workload| !workload.is("Finished")) else { continue };
+            let class = workload.priority_class.as_ref().map(|class| class.name.clone());
+            let priority = class.unwrap_or_else(|| workload.priority.to_string());
+            let sum: &mut usize = waiting.entry((self.queue_of(workload), priority)).or_default();
+            *sum = sum.saturating_add(usize::from(!workload.reserved() && workload.active));
+        }
+        waiting
+    }
+
+    /// What a queue has and holds, over all flavors.
+    fn holding(&self, name: &str) -> Option<Holding> {
+        let queue = self.view.cluster_queues.get(name)?;
+        let figures = self.world.figures(name)?;
+        let mut holding = Holding {
+            root: self.root_cohort(queue.spec.cohort_name.as_deref()),
+            weight: deltas::weight_of(queue),
+            asks: figures.pending_active.saturating_add(figures.pending_inadmissible) > 0,
+            ..Holding::default()
+        };
+        for group in deltas::groups(&queue.spec.resource_groups).unwrap_or_default() {
+            for flavor in &group.flavors {
+                for (resource, quota) in group.covered.iter().zip(&flavor.quotas) {
+                    *holding.nominal.entry(resource.clone()).or_default() += shown(resource, quota.nominal);
+                }
+            }
+        }
+        for cell in figures.reservation.iter().filter(|cell| cell.total > Amount::ZERO) {
+            holding.asks = true;
+            *holding.used.entry(cell.resource.clone()).or_default() += shown(&cell.resource, cell.total);
+        }
+        Some(holding)
+    }
+
+    /// The topmost cohort above a queue.
+    fn root_cohort(&self, cohort: Option<&str>) -> Option<String> {
+        let mut top = cohort.filter(|name| !name.is_empty())?.to_owned();
+        for _ in 0..MOST_LEVELS {
+            let parent = self.view.cohorts.get(&top).and_then(|cohort| cohort.spec.parent_name.clone());
+            match parent.filter(|parent| !parent.is_empty()) {
+                Some(parent) => top = parent,
+                None => break,
+            }
+        }
+        Some(top)
+    }
+}
+
+/// What a queue has and holds.
+#[derive(Clone, Debug, Default)]
+struct Holding {
+    root: Option<String>,
+    weight: f64,
+    /// Something of it runs or waits.
+    asks: bool,
+    nominal: BTreeMap<String, f64>,
+    used: BTreeMap<String, f64>,
+}
+
+/// How far each queue is from its fair share of what the queues of its cohort tree have: its part of all dominant shares, less its
+/// part of the weights of those who run or wait. 0 for a queue that is alone.
+fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64)> {
+    let mut found = Vec::new();
+    for (queue, own) in holdings {
+        let peers = || holdings.values().filter(|other| own.root.is_some() && other.root == own.root);
+        let mut totals = BTreeMap::<&str, f64>::new();
+        for (resource, nominal) in peers().flat_map(|peer| &peer.nominal) {
+            *totals.entry(resource).or_default() += nominal;
+        }
+        let dominant = |holding: &Holding| {
+            let parts = holding.used.iter().map(|(resource, used)| {
+                totals.get(resource.as_str()).filter(|total| **total > 0.0).map_or(0.0, |total| used / total)
+            });
+            parts.fold(0.0, f64::max)
+        };
+        let used: f64 = peers().map(dominant).sum();
+        let weights: f64 = peers().filter(|peer| peer.asks).map(|peer| peer.weight).sum();
+        let share = if used > 0.0 { dominant(own) / used } else { 0.0 };
+        let fair = if own.asks && weights > 0.0 { own.weight / weights } else { 0.0 };
+        let deviation = if own.root.is_some() && used > 0.0 { share - fair } else { 0.0 };
+        found.push((queue.as_str(), deviation));
+    }
+    found
+}
+
+/// The measures of a change of a TrainingJob from `old` to `new`.
+pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingView) -> Vec<Measure> {
+    let is = |status: &TrainingJobStatus, kind: &str| is_true(&status.conditions, kind);
+    let became = |kind: &str| is(&new.status, kind) && !is(&old.status, kind);
+    let mut measures = Vec::new();
+    if new.facts.scheduling_timeout_seconds.is_some() {
+        let left = is(&old.status, "Admitted") && !is(&new.status, "Admitted") && !is(&old.status, "Running");
+        let ended = new.is_over();
+        let result = if became("Running") {
+            Some(("success", "false"))
+        } else if became("SchedulingTimeout") {
+            Some(("failure", "true"))
+        } else if left && !ended && !is(&new.status, "SchedulingTimeout") {
+            Some(("failure", "false"))
+        } else {
+            None
+        };
+        let counted = result.map(|(result, timeout)| labels([("result", result), ("timeout", timeout)]));
+        measures.extend(counted.map(|labels| count("training_gang_scheduling", labels)));
+    }
+    let job = format!("{}/{}", name.0, name.1);
+    let mut save = |reason: &str, status: &str| {
+        measures
+            .push(count("training_checkpoint_saves", labels([("job", &job), ("reason", reason), ("status", status)])));
+    };
+    let latest = |status: &TrainingJobStatus| Some(status.checkpoint.as_ref()?.latest.as_ref()?.time.0);
+    let asked = |status: &TrainingJobStatus| is(status, "CheckpointRequested");
+    if latest(&new.status) > latest(&old.status) {
+        save(if asked(&old.status) || asked(&new.status) { "preemption" } else { "interval" }, "saved");
+    }
+    let told = find(&new.status.conditions, "CheckpointRequested").map(|told| told.reason.as_str());
+    if asked(&old.status) && told == Some("NoCheckpointInTime") {
+        save("preemption", "missed");
+    }
+    if became("CheckpointOverdue") {
+        save("interval", "missed");
+    }
+    measures
+}
+
+/// The series of a TrainingJob that is gone.
+pub(crate) fn forget(name: &Name) -> Measure {
+    Measure::Forget { labels: vec![("job", format!("{}/{}", name.0, name.1))] }
+}

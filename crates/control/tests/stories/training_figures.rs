@@ -1,0 +1,145 @@
+//! The figures of trainings.
+
+use berth_control::event::{Change, Observation};
+use berth_control::measure::Measure;
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
+use crate::training::{cluster, training};
+
+fn of(class: &str, more: Value) -> Value {
+    let mut spec = json!({"schedulingConfig": {"priority": class}});
+    merge(&mut spec, &more);
+    spec
+}
+
+fn prioritised(quota: &str) -> Cluster {
+    let mut cluster = cluster(quota);
+    let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
+    for (name, value) in [("low", 1), ("high", 10)] {
+        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
+        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    }
+    cluster
+}
+
+/// Everything counted and observed so far: name, labels as text, increments or milliseconds.
+fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
+    let text = |labels: Vec<(&'static str, String)>| {
+        labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    let all = cluster.control.drain_measures().into_iter();
+    let mut found: Vec<(String, i64)> = all
+        .filter_map(|measure| match measure {
+            Measure::Count { name: found, labels, by } if found == name => {
+                Some((text(labels), i64::try_from(by).unwrap()))
+            }
+            Measure::Observe { name: found, labels, millis } if found == name => Some((text(labels), millis / 1_000)),
+            _ => None,
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn gauge(cluster: &Cluster, name: &str, label: (&str, &str)) -> Vec<(String, f64)> {
+    let all = cluster.control.figures().gauges.into_iter().filter(|gauge| gauge.name == name);
+    let matching = all.filter(|gauge| gauge.labels.iter().any(|(key, value)| (*key, value.as_str()) == label));
+    matching
+        .map(|gauge| {
+            let rest = gauge.labels.iter().filter(|(key, _)| *key != label.0);
+            (rest.map(|(_, value)| value.clone()).collect::<Vec<_>>().join(" "), gauge.value)
+        })
+        .collect()
+}
+
+#[test]
+fn waiting_preemption_and_ends_are_measured() {
+    let mut cluster = prioritised("2");
+    cluster.put(Kind::TrainingJob, training("victim", of("low", json!({}))));
+    cluster.pass(10);
+    let scheduled = measured(&mut cluster, "training_job_scheduling_duration_seconds");
+    assert_eq!(scheduled, [("queue=cq job_type=PyTorchJob result=admitted".to_owned(), 0)]);
+    cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({"jobType": "JAXJob"}))));
+    cluster.pass(10);
+    let preempted = measured(&mut cluster, "training_job_preemptions");
+    assert_eq!(preempted, [("preemptor_queue=cq victim_queue=cq reason=InClusterQueue".to_owned(), 1)]);
+    assert_eq!(
+        gauge(&cluster, "training_job_queue_length", ("queue", "cq")),
+        [("high".into(), 0.0), ("low".into(), 1.0)]
+    );
+    assert_eq!(gauge(&cluster, "training_cluster_resource_utilization", ("queue", "cq")), [("cpu".into(), 1.0)]);
+    cluster.complete("urgent-worker");
+    cluster.pass(3);
+    let ends = measured(&mut cluster, "training_job_completion_seconds");
+    assert_eq!(ends, [("queue=cq job_type=JAXJob status=succeeded".to_owned(), 10)]);
+    cluster.put(Kind::TrainingJob, training("late", of("low", json!({"schedulingConfig": {"maxWaitTime": "20s"}}))));
+    cluster.pass(30);
+    let late = measured(&mut cluster, "training_job_scheduling_duration_seconds");
+    assert!(late.contains(&("queue=cq job_type=PyTorchJob result=timeout".to_owned(), 20)), "{late:?}");
+}
+
+#[test]
+fn gangs_and_checkpoints_are_counted() {
+    let mut cluster = cluster("2");
+    cluster.pods_stay_unready = true;
+    let gang = json!({"schedulingConfig": {"schedulingTimeout": "20s"}, "checkpoint": {"interval": "30s"}});
+    cluster.put(Kind::TrainingJob, training("a", gang));
+    cluster.pass(25);
+    let timed_out = measured(&mut cluster, "training_gang_scheduling");
+    assert_eq!(timed_out, [("result=failure timeout=true".to_owned(), 1)]);
+    cluster.pods_stay_unready = false;
+    cluster.pass(70);
+    let scheduled = measured(&mut cluster, "training_gang_scheduling");
+    assert_eq!(scheduled, [("result=success timeout=false".to_owned(), 1)]);
+    let saved = |cluster: &mut Cluster| {
+        let now = cluster.now.to_string();
+        let annotations = json!({"berth.dev/last-checkpoint-time": now});
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"metadata": {"annotations": annotations}}));
+    };
+    saved(&mut cluster);
+    cluster.pass(40);
+    let counted = measured(&mut cluster, "training_checkpoint_saves");
+    let row = |reason: &str, status: &str| (format!("job=team/a reason={reason} status={status}"), 1);
+    assert_eq!(counted, [row("interval", "missed"), row("interval", "saved")]);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(5);
+    saved(&mut cluster);
+    cluster.pass(5);
+    assert_eq!(measured(&mut cluster, "training_checkpoint_saves"), [row("preemption", "saved")]);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.pass(10);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(60);
+    let counted = measured(&mut cluster, "training_checkpoint_saves");
+    assert!(counted.contains(&row("preemption", "missed")), "{counted:?}");
+    cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
+    let forgotten = Measure::Forget { labels: vec![("job", "team/a".to_owned())] };
+    assert!(cluster.control.drain_measures().contains(&forgotten));
+}
+
+#[test]
+fn a_queue_that_borrows_is_above_its_fair_share() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+    for name in ["a", "b", "idle"] {
+        cluster.put(Kind::ClusterQueue, cluster_queue(name, Some("all"), &[("f", "2")]));
+        cluster.put(Kind::LocalQueue, local_queue(name, name));
+    }
+    cluster.put(Kind::ClusterQueue, cluster_queue("alone", None, &[("f", "2")]));
+    cluster.put(Kind::LocalQueue, local_queue("alone", "alone"));
+    let job = |name: &str, queue: &str, workers: i64| {
+        let more = json!({"resources": {"maxReplicas": workers}, "schedulingConfig": {"queue": queue}});
+        training(name, more)
+    };
+    cluster.put(Kind::TrainingJob, job("big", "a", 3));
+    cluster.put(Kind::TrainingJob, job("small", "b", 1));
+    cluster.put(Kind::TrainingJob, job("other", "alone", 2));
+    cluster.pass(5);
+    let deviation = |queue: &str| gauge(&cluster, "training_queue_fairshare_deviation", ("queue", queue))[0].1;
+    assert!((deviation("a") - 0.25).abs() < 1e-9, "{}", deviation("a"));
+    assert!((deviation("b") + 0.25).abs() < 1e-9, "{}", deviation("b"));
+    assert_eq!((deviation("idle"), deviation("alone")), (0.0, 0.0));
+}

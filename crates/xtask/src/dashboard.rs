@@ -1,0 +1,227 @@
+//! The Grafana dashboard of trainings: one table of panels, and the JSON that Grafana reads.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// What a panel is to Grafana, with the settings that are its own.
+enum Sort {
+    TimeSeries,
+    /// Thresholds in seconds, and the largest value shown.
+    Gauge {
+        thresholds: [u32; 3],
+        max: u32,
+    },
+    Heatmap,
+    BarGauge,
+    Histogram,
+}
+
+struct Panel {
+    title: &'static str,
+    sort: Sort,
+    unit: &'static str,
+    /// PromQL.
+    query: &'static str,
+    /// Name of a line.
+    legend: &'static str,
+}
+
+/// The panels, two in a row.
+const PANELS: &[Panel] = &[
+    Panel {
+        title: "Queue Length by Priority",
+        sort: Sort::TimeSeries,
+        unit: "short",
+        query: "sum by (queue, priority) (training_job_queue_length)",
+        legend: "{{queue}} {{priority}}",
+    },
+    Panel {
+        title: "Scheduling Latency P99",
+        sort: Sort::Gauge { thresholds: [0, 10, 30], max: 60 },
+        unit: "s",
+        query: "histogram_quantile(0.99, sum by (le) (rate(training_job_scheduling_duration_seconds_bucket[5m])))",
+        legend: "P99",
+    },
+    Panel {
+        title: "Resource Utilization",
+        sort: Sort::Heatmap,
+        unit: "percentunit",
+        query: "max by (queue, resource_type) (training_cluster_resource_utilization)",
+        legend: "{{queue}} {{resource_type}}",
+    },
+    Panel {
+        title: "Fair Share Deviation",
+        sort: Sort::BarGauge,
+        unit: "percentunit",
+        query: "max by (queue) (training_queue_fairshare_deviation)",
+        legend: "{{queue}}",
+    },
+    Panel {
+        title: "Preemption Events",
+        sort: Sort::TimeSeries,
+        unit: "short",
+        query: "sum by (victim_queue) (increase(training_job_preemptions_total[5m]))",
+        legend: "{{victim_queue}}",
+    },
+    Panel {
+        title: "Job Completion Time Distribution",
+        sort: Sort::Histogram,
+        unit: "s",
+        query: "sum by (le) (increase(training_job_completion_seconds_bucket[1h]))",
+        legend: "{{le}}",
+    },
+    Panel {
+        title: "Waiting Time by Tier P90",
+        sort: Sort::TimeSeries,
+        unit: "s",
+        query: "histogram_quantile(0.9, sum by (le, tier) (rate(berth_tier_wait_time_seconds_bucket[15m])))",
+        legend: "{{tier}}",
+    },
+    Panel {
+        title: "Fallbacks by Tier",
+        sort: Sort::TimeSeries,
+        unit: "short",
+        query: "sum by (tier, reason) (increase(berth_tier_departures_total[1h]))",
+        legend: "{{tier}} {{reason}}",
+    },
+    Panel {
+        title: "Gang Scheduling",
+        sort: Sort::TimeSeries,
+        unit: "short",
+        query: "sum by (result, timeout) (increase(training_gang_scheduling_total[1h]))",
+        legend: "{{result}}, timed out: {{timeout}}",
+    },
+    Panel {
+        title: "Checkpoints Saved and Missed",
+        sort: Sort::TimeSeries,
+        unit: "short",
+        query: "sum by (reason, status) (increase(training_checkpoint_saves_total[1h]))",
+        legend: "{{status}} ({{reason}})",
+    },
+];
+
+const WIDTH: usize = 12;
+const HEIGHT: usize = 8;
+
+impl Sort {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::TimeSeries => "timeseries",
+            Self::Gauge { .. } => "gauge",
+            Self::Heatmap => "heatmap",
+            Self::BarGauge => "bargauge",
+            Self::Histogram => "histogram",
+        }
+    }
+
+    /// Defaults of its field.
+    fn field(&self, unit: &str) -> Value {
+        let colors = ["green", "yellow", "red"];
+        match self {
+            Self::Gauge { thresholds, max } => {
+                let steps: Vec<Value> =
+                    colors.iter().zip(thresholds).map(|(color, from)| json!({"color": color, "value": from})).collect();
+                json!({"unit": unit, "min": 0, "max": max, "thresholds": {"mode": "absolute", "steps": steps}})
+            }
+            _ => json!({ "unit": unit }),
+        }
+    }
+}
+
+fn panel(index: usize, panel: &Panel) -> Value {
+    let source = json!({"type": "prometheus", "uid": "${datasource}"});
+    let format = if matches!(panel.sort, Sort::Histogram) { "heatmap" } else { "time_series" };
+    let instant = matches!(panel.sort, Sort::BarGauge | Sort::Histogram);
+    json!({
+        "id": index + 1,
+        "title": panel.title,
+        "type": panel.sort.kind(),
+        "datasource": source,
+        "gridPos": {"h": HEIGHT, "w": WIDTH, "x": index % 2 * WIDTH, "y": index / 2 * HEIGHT},
+        "fieldConfig": {"defaults": panel.sort.field(panel.unit), "overrides": []},
+        "targets": [{
+            "refId": "A", "datasource": source, "expr": panel.query, "legendFormat": panel.legend,
+            "format": format, "instant": instant, "range": !instant,
+        }],
+    })
+}
+
+/// The dashboard.
+fn dashboard() -> Value {
+    let panels: Vec<Value> = PANELS.iter().enumerate().map(|(index, entry)| panel(index, entry)).collect();
+    json!({
+        "uid": "berth-training",
+        "title": "Berth: training",
+        "tags": ["berth"],
+        "timezone": "browser",
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [{
+            "name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source",
+        }]},
+        "panels": panels,
+    })
+}
+
+/// The file's content.
+pub(crate) fn text() -> Result<String> {
+    Ok(serde_json::to_string_pretty(&dashboard())? + "\n")
+}
+
+/// Where it is.
+pub(crate) fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/berth/files/dashboard.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_file_is_up_to_date() {
+        let found = std::fs::read_to_string(path()).unwrap();
+        assert!(found == text().unwrap(), "run `cargo run -p berth-xtask -- dashboard`");
+    }
+
+    /// The promised panels (requirements E.10), by title and sort.
+    #[test]
+    fn what_was_promised_is_there() {
+        for (title, kind) in [
+            ("Queue Length by Priority", "timeseries"),
+            ("Scheduling Latency P99", "gauge"),
+            ("Resource Utilization", "heatmap"),
+            ("Fair Share Deviation", "bargauge"),
+            ("Preemption Events", "timeseries"),
+            ("Job Completion Time Distribution", "histogram"),
+        ] {
+            let found = PANELS.iter().find(|panel| panel.title == title).unwrap();
+            assert_eq!(found.sort.kind(), kind, "{title}");
+        }
+        let all = dashboard();
+        let latency = &all["panels"][1]["fieldConfig"]["defaults"];
+        let steps: Vec<_> =
+            latency["thresholds"]["steps"].as_array().unwrap().iter().map(|s| s["value"].clone()).collect();
+        assert_eq!((steps, &latency["max"]), (vec![json!(0), json!(10), json!(30)], &json!(60)));
+    }
+
+    /// Every metric of a query is one that the runtime has.
+    #[test]
+    fn queries_name_metrics_that_exist() {
+        let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/metrics/table.rs");
+        let table = std::fs::read_to_string(table).unwrap();
+        let mut named = BTreeSet::new();
+        for panel in PANELS {
+            let words = panel.query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            let metric =
+                words.filter(|word| word.starts_with("training_") || word.starts_with("berth_")).next().unwrap();
+            let plain = metric.trim_end_matches("_bucket").trim_end_matches("_total");
+            assert!(table.contains(&format!("\"{plain}\"")), "{metric}");
+            named.insert(plain);
+        }
+        assert_eq!(named.len(), PANELS.len(), "each panel shows another metric");
+    }
+}
