@@ -215,9 +215,8 @@ mod tests {
         let table = std::fs::read_to_string(table).unwrap();
         let mut named = BTreeSet::new();
         for panel in PANELS {
-            let words = panel.query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-            let metric =
-                words.filter(|word| word.starts_with("training_") || word.starts_with("berth_")).next().unwrap();
+            let mut words = panel.query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            let metric = words.find(|word| word.starts_with("training_") || word.starts_with("berth_")).unwrap();
             let plain = metric.trim_end_matches("_bucket").trim_end_matches("_total");
             assert!(table.contains(&format!("\"{plain}\"")), "{metric}");
             named.insert(plain);
