@@ -188,20 +188,24 @@ struct Counts {
 }
 
 impl Counts {
-    /// What control has counted since the last time.
+    /// What control has counted since the last time, and what it says of the last cycle.
     fn take(&mut self, scene: &mut Scene) {
+        let gauges = scene.offline.control().figures().gauges;
+        let skips = gauges.into_iter().filter(|gauge| gauge.name == "kueue_admission_cycle_preemption_skips");
+        self.skipped = skips
+            .filter_map(|gauge| {
+                let (_, queue) = gauge.labels.into_iter().find(|(name, _)| *name == "cluster_queue")?;
+                Some((queue, gauge.value as u32))
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect();
         for measure in scene.offline.control().drain_measures() {
             let Measure::Count { name, labels, by } = measure else { continue };
             let label = |key: &str| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
             let by = u32::try_from(by).unwrap_or(u32::MAX);
-            let queue = label("cluster_queue").unwrap_or_default();
-            match name {
-                "kueue_admission_cycle_preemption_skips" => *self.skipped.entry(queue).or_default() += by,
-                "kueue_preemption_target_recomputations" => {
-                    let result = label("result").unwrap_or_default();
-                    *self.recomputed.entry(queue).or_default().entry(result).or_default() += by;
-                }
-                _ => {}
+            if name == "kueue_preemption_target_recomputations" {
+                let (queue, result) = (label("cluster_queue").unwrap_or_default(), label("result").unwrap_or_default());
+                *self.recomputed.entry(queue).or_default().entry(result).or_default() += by;
             }
         }
     }
