@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::core::{Control, after, key};
 use crate::flight::Flight;
-use crate::status::{find, seconds, since};
+use crate::status::{find_true, seconds, since};
 use crate::training_view::TrainingView;
 use crate::view::Name;
 use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose};
@@ -199,7 +199,7 @@ impl Control {
     /// When a running job must have saved again, where it says how often it does.
     pub(crate) fn save_due(&self, name: &Name, view: &TrainingView) -> Option<Timestamp> {
         let interval = view.facts.interval_seconds?;
-        let running = find(&view.status.conditions, "Running").filter(|condition| condition.status == "True")?;
+        let running = find_true(&view.status.conditions, "Running")?;
         let saved = self.saved_of(name, view).map(|saved| saved.at);
         let last = saved.map_or(running.last_transition_time.0, |at| at.max(running.last_transition_time.0));
         last.checked_add(SignedDuration::from_secs(interval)).ok()

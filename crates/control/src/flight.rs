@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::core::after;
 use crate::write::{Notice, ObjectKey, Purpose, WriteId};
 
 /// A decision to write, before it has an identity.
@@ -180,7 +181,7 @@ impl Flights {
 
     /// A conflict says that there is something newer than `version`; the result says until when that is believed.
     pub(crate) fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
-        let until = now.checked_add(SignedDuration::from_millis(CONFLICT_PATIENCE_MS)).unwrap_or(now);
+        let until = after(now, CONFLICT_PATIENCE_MS);
         self.awaited.insert(key, Awaited { version: version.saturating_add(1), until: Some(until) });
         until
     }
@@ -226,14 +227,14 @@ impl Flights {
         let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
         let doubled = FIRST_DELAY_MS.checked_shl(attempts.min(16)).unwrap_or(LONGEST_DELAY_MS);
         let delay = doubled.max(at_least_ms).min(LONGEST_DELAY_MS);
-        let until = now.checked_add(SignedDuration::from_millis(delay)).unwrap_or(now);
+        let until = after(now, delay);
         self.backoffs.insert(key.clone(), Backoff { until, attempts: attempts.saturating_add(1) });
         until
     }
 
     /// A delay that does not grow: the answer was "not yet".
     pub(crate) fn pause(&mut self, key: &ObjectKey, now: Timestamp, millis: i64) -> Timestamp {
-        let until = now.checked_add(SignedDuration::from_millis(millis)).unwrap_or(now);
+        let until = after(now, millis);
         self.backoffs.insert(key.clone(), Backoff { until, attempts: 0 });
         until
     }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use berth_api::conversion;
 use berth_engine::model as engine;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::core::Control;
+use crate::core::{Control, after};
 use crate::event::{Change, Observation};
 use crate::settings::Settings;
 use crate::status::OWNED;
@@ -74,7 +74,7 @@ impl Offline {
 
     /// Lets time pass; nothing is decided by that alone.
     pub fn advance(&mut self, millis: i64) {
-        self.now = self.now.checked_add(SignedDuration::from_millis(millis)).unwrap_or(self.now);
+        self.now = after(self.now, millis);
     }
 
     /// Control, for questions.

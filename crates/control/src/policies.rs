@@ -81,12 +81,8 @@ impl Policy {
     }
 }
 
-fn milliseconds(text: Option<&String>, default: i64) -> i64 {
-    text.and_then(|text| duration_seconds(text)).map_or(default, |seconds| seconds.saturating_mul(1_000))
-}
-
-fn grace_ms(text: &str) -> Option<i64> {
-    duration_seconds(text).map(|seconds| seconds.saturating_mul(1_000))
+fn milliseconds(text: Option<&String>) -> Option<i64> {
+    text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
 }
 
 /// What is absent, and what no schema lets in, is as usual.
@@ -94,7 +90,7 @@ fn tier_rules(tiers: &CapacityTiers) -> TierRules {
     let [reserved, on_demand, spot] = CapacityTier::ALL;
     let patience = |tier: CapacityTier| {
         let usual = USUAL.patience_ms(deltas::tier(tier));
-        milliseconds(tiers.patience.get(tier.as_str()), usual)
+        milliseconds(tiers.patience.get(tier.as_str())).unwrap_or(usual)
     };
     TierRules {
         default: tiers.default.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect(),
@@ -107,12 +103,12 @@ fn tier_rules(tiers: &CapacityTiers) -> TierRules {
 
 fn backoff(told: &StockBackoff) -> Backoff {
     let usual = USUAL.backoff;
-    let initial_ms = milliseconds(told.initial.as_ref(), usual.initial_ms);
+    let initial_ms = milliseconds(told.initial.as_ref()).unwrap_or(usual.initial_ms);
     Backoff {
         initial_ms,
         factor: told.factor.map_or(usual.factor, i64::from),
-        max_ms: milliseconds(told.max.as_ref(), usual.max_ms).max(initial_ms),
-        decay_ms: milliseconds(told.decay.as_ref(), usual.decay_ms),
+        max_ms: milliseconds(told.max.as_ref()).unwrap_or(usual.max_ms).max(initial_ms),
+        decay_ms: milliseconds(told.decay.as_ref()).unwrap_or(usual.decay_ms),
     }
 }
 
@@ -120,8 +116,8 @@ fn climb(told: &ClimbBack) -> ClimbRules {
     let usual = USUAL_CLIMB;
     ClimbRules {
         when: if told.when.as_deref() == Some("Anytime") { When::Anytime } else { When::AfterCheckpoint },
-        min_stay_ms: milliseconds(told.min_stay.as_ref(), usual.min_stay_ms),
-        steady_ms: milliseconds(told.hysteresis.as_ref(), usual.steady_ms),
+        min_stay_ms: milliseconds(told.min_stay.as_ref()).unwrap_or(usual.min_stay_ms),
+        steady_ms: milliseconds(told.hysteresis.as_ref()).unwrap_or(usual.steady_ms),
         max_times: told.max_times.unwrap_or(usual.max_times),
     }
 }
@@ -130,7 +126,7 @@ fn guard(told: &PreemptionBounds) -> engine::PreemptionGuard {
     let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok());
     engine::PreemptionGuard {
         min_priority_difference: told.min_priority_difference.unwrap_or_default(),
-        protected_ms: milliseconds(told.protected_running_time.as_ref(), 0),
+        protected_ms: milliseconds(told.protected_running_time.as_ref()).unwrap_or(0),
         max_victims: count(told.max_victims),
         max_evicted_percent: count(told.max_evicted_percent),
     }

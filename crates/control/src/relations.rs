@@ -1,6 +1,7 @@
 //! Whose decisions depend on whom: what is marked when an object was seen or a write of it has come back.
 
 use crate::core::{Control, cluster_key, key};
+use crate::deltas;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
@@ -26,6 +27,12 @@ impl Control {
         self.dirty.extend(self.view.pod_keys(None));
         let training = self.view.training.keys().map(|name| key(Kind::TrainingJob, name));
         self.dirty.extend(training.collect::<Vec<_>>());
+    }
+
+    /// Whether jobs and pods of a namespace are managed. One that was not seen yet is not.
+    pub(crate) fn manages(&self, namespace: &str) -> bool {
+        let labels = self.view.namespaces.get(namespace);
+        labels.is_some_and(|labels| deltas::matches(&self.settings.managed_namespaces, labels))
     }
 
     /// What surrounds the jobs of a namespace has changed.

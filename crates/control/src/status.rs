@@ -46,8 +46,13 @@ pub(crate) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Co
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
+/// The condition, where it is true.
+pub(crate) fn find_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    find(conditions, kind).filter(|condition| condition.status == "True")
+}
+
 pub(crate) fn is_true(conditions: &[Condition], kind: &str) -> bool {
-    find(conditions, kind).is_some_and(|condition| condition.status == "True")
+    find_true(conditions, kind).is_some()
 }
 
 /// When the condition last changed, if it has the status.

@@ -7,7 +7,7 @@ use berth_api::berth::TrainingJobStatus;
 use berth_quantity::Amount;
 use jiff::Timestamp;
 
-use crate::core::Control;
+use crate::core::{Control, millis_between};
 use crate::deltas;
 use crate::figures::{Gauges, shown};
 use crate::measure::{Labels, Measure};
@@ -16,19 +16,12 @@ use crate::training_view::TrainingView;
 use crate::transitions::queued_since;
 use crate::view::{Name, WorkloadView};
 
-/// Cohorts above one another that are looked at: a cycle has no top.
-const MOST_LEVELS: usize = 64;
-
 fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels {
     pairs.map(|(key, value)| (key, value.to_owned())).to_vec()
 }
 
 fn count(name: &'static str, labels: Labels) -> Measure {
     Measure::Count { name, labels, by: 1 }
-}
-
-fn millis_between(from: Timestamp, to: Timestamp) -> i64 {
-    i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
 }
 
 impl Control {
@@ -121,7 +114,7 @@ impl Control {
         let queue = self.view.cluster_queues.get(name)?;
         let figures = self.world.figures(name)?;
         let mut holding = Holding {
-            root: self.root_cohort(queue.spec.cohort_name.as_deref()),
+            root: self.above(name).pop(),
             weight: deltas::weight_of(queue),
             asks: figures.pending_active.saturating_add(figures.pending_inadmissible) > 0,
             ..Holding::default()
@@ -139,19 +132,6 @@ impl Control {
         }
         Some(holding)
     }
-
-    /// The topmost cohort above a queue.
-    fn root_cohort(&self, cohort: Option<&str>) -> Option<String> {
-        let mut top = cohort.filter(|name| !name.is_empty())?.to_owned();
-        for _ in 0..MOST_LEVELS {
-            let parent = self.view.cohorts.get(&top).and_then(|cohort| cohort.spec.parent_name.clone());
-            match parent.filter(|parent| !parent.is_empty()) {
-                Some(parent) => top = parent,
-                None => break,
-            }
-        }
-        Some(top)
-    }
 }
 
 /// What a queue has and holds.
@@ -168,27 +148,34 @@ struct Holding {
 /// How far each queue is from its fair share of what the queues of its cohort tree have: its part of all dominant shares, less its
 /// part of the weights of those who run or wait. 0 for a queue that is alone.
 fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64)> {
-    let mut found = Vec::new();
-    for (queue, own) in holdings {
-        let peers = || holdings.values().filter(|other| own.root.is_some() && other.root == own.root);
-        let mut totals = BTreeMap::<&str, f64>::new();
-        for (resource, nominal) in peers().flat_map(|peer| &peer.nominal) {
-            *totals.entry(resource).or_default() += nominal;
-        }
-        let dominant = |holding: &Holding| {
-            let parts = holding.used.iter().map(|(resource, used)| {
-                totals.get(resource.as_str()).filter(|total| **total > 0.0).map_or(0.0, |total| used / total)
-            });
-            parts.fold(0.0, f64::max)
-        };
-        let used: f64 = peers().map(dominant).sum();
-        let weights: f64 = peers().filter(|peer| peer.asks).map(|peer| peer.weight).sum();
-        let share = if used > 0.0 { dominant(own) / used } else { 0.0 };
-        let fair = if own.asks && weights > 0.0 { own.weight / weights } else { 0.0 };
-        let deviation = if own.root.is_some() && used > 0.0 { share - fair } else { 0.0 };
-        found.push((queue.as_str(), deviation));
+    let mut trees = BTreeMap::<Option<&str>, Vec<(&'a str, &Holding)>>::new();
+    for (queue, holding) in holdings {
+        trees.entry(holding.root.as_deref()).or_default().push((queue, holding));
     }
-    found
+    let alone = trees.remove(&None).unwrap_or_default().into_iter().map(|(queue, _)| (queue, 0.0));
+    let in_trees = trees.into_values().flat_map(deviations_of_tree);
+    alone.chain(in_trees).collect()
+}
+
+/// The same for the queues of one tree.
+fn deviations_of_tree<'a>(peers: Vec<(&'a str, &Holding)>) -> Vec<(&'a str, f64)> {
+    let mut totals = BTreeMap::<&str, f64>::new();
+    for (resource, nominal) in peers.iter().flat_map(|(_, peer)| &peer.nominal) {
+        *totals.entry(resource).or_default() += nominal;
+    }
+    let dominant = |holding: &Holding| {
+        let parts = holding.used.iter().map(|(resource, used)| {
+            totals.get(resource.as_str()).filter(|total| **total > 0.0).map_or(0.0, |total| used / total)
+        });
+        parts.fold(0.0, f64::max)
+    };
+    let used: f64 = peers.iter().map(|(_, peer)| dominant(peer)).sum();
+    let weights: f64 = peers.iter().filter(|(_, peer)| peer.asks).map(|(_, peer)| peer.weight).sum();
+    let deviation = |own: &Holding| {
+        let fair = if own.asks && weights > 0.0 { own.weight / weights } else { 0.0 };
+        if used > 0.0 { dominant(own) / used - fair } else { 0.0 }
+    };
+    peers.into_iter().map(|(queue, own)| (queue, deviation(own))).collect()
 }
 
 /// The measures of a change of a TrainingJob from `old` to `new`.

@@ -3,8 +3,9 @@
 
 use jiff::Timestamp;
 
+use crate::core::millis_between;
 use crate::measure::{Labels, Measure};
-use crate::status::{find, since};
+use crate::status::{find_true, since};
 use crate::view::WorkloadView;
 
 /// Collects the measures of one change.
@@ -45,12 +46,10 @@ impl Tally<'_> {
     }
 
     fn observe(&mut self, name: &'static str, local: Option<&'static str>, since: Timestamp) {
-        let millis = self.now.duration_since(since).as_millis();
-        self.observe_millis(name, local, i64::try_from(millis).unwrap_or(i64::MAX));
+        self.observe_millis(name, local, millis_between(since, self.now));
     }
 
     fn observe_millis(&mut self, name: &'static str, local: Option<&'static str>, millis: i64) {
-        let millis = millis.max(0);
         self.out.push(Measure::Observe { name, labels: self.labels(&[], true), millis });
         if let Some(name) = local.filter(|_| self.local) {
             self.out.push(Measure::Observe { name, labels: self.local_labels(&[], true), millis });
@@ -116,18 +115,17 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
     evicted(&mut tally, old, new);
     if old.reserved()
         && !new.reserved()
-        && let Some(condition) = find(&new.status.conditions, "Evicted").filter(|condition| condition.status == "True")
+        && let Some(condition) = find_true(&new.status.conditions, "Evicted")
     {
-        let millis = now.duration_since(condition.last_transition_time.0).as_millis();
         let labels = vec![("cluster_queue", tally.cluster_queue.clone()), ("reason", condition.reason.clone())];
-        let millis = i64::try_from(millis).unwrap_or(i64::MAX).max(0);
+        let millis = millis_between(condition.last_transition_time.0, now);
         tally.out.push(Measure::Observe { name: "kueue_workload_eviction_latency_seconds", labels, millis });
     }
     if became("Finished") {
         tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
         let past = i64::from(new.status.accumulated_past_execution_time_seconds.unwrap_or_default());
         if let Some(admitted) = since(&new.status.conditions, "Admitted", "True") {
-            let running = i64::try_from(now.duration_since(admitted).as_millis()).unwrap_or(i64::MAX).max(0);
+            let running = millis_between(admitted, now);
             tally.observe_millis(
                 "kueue_execution_time_seconds",
                 Some("kueue_local_queue_execution_time_seconds"),
@@ -150,7 +148,7 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
         let labels = [("reason", reason), ("underlying_cause", cause)];
         tally.count("kueue_evicted_workloads", Some("kueue_local_queue_evicted_workloads"), &labels, true);
         if let Some(ready) = since(&old.status.conditions, "PodsReady", "True") {
-            let millis = i64::try_from(tally.now.duration_since(ready).as_millis()).unwrap_or(i64::MAX).max(0);
+            let millis = millis_between(ready, tally.now);
             let labels = tally.labels(&labels, false);
             tally.out.push(Measure::Observe { name: "kueue_pods_ready_to_evicted_time_seconds", labels, millis });
         }

@@ -213,8 +213,7 @@ impl WorkloadView {
 
     /// Queue-order timestamp (kueue.md 6.2).
     pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
-        let evicted =
-            crate::status::find(&self.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        let evicted = crate::status::find_true(&self.status.conditions, "Evicted");
         // Without priority among queues, who was reclaimed from while borrowing goes behind its preemptor.
         let reclaimed = crate::status::find(&self.status.conditions, "Preempted")
             .filter(|c| by_reclaim && c.status == "True" && c.reason == "InCohortReclaimWhileBorrowing")

@@ -57,7 +57,7 @@ pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some_and(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        matches!((group, owner.kind.as_str()), ("batch", "Job") | ("jobset.x-k8s.io", "JobSet"))
-            || (group, owner.kind.as_str()) == ("berth.dev", "TrainingJob")
+        let whole = (group, owner.kind.as_str());
+        matches!(whole, ("batch", "Job") | ("jobset.x-k8s.io", "JobSet") | ("berth.dev", "TrainingJob"))
     })
 }

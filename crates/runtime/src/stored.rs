@@ -1,10 +1,11 @@
 //! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not begin:
 //! each read of such an object needs its conversion, and a CRD that drops the version one day would be refused.
 
-use kube::api::DynamicObject;
-use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client, Error};
-use serde_json::Value;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::GetParams;
+use kube::core::Request;
+use kube::{Client, Error, Resource};
+use serde::Deserialize;
 use std::time::Duration;
 
 /// Plural names of Kueue's kinds.
@@ -26,24 +27,37 @@ const OLD: &str = "v1beta1";
 /// Pause before asking again when nobody answered.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// What is read of a definition: its schemas, half a megabyte of it, are passed over.
+#[derive(Deserialize)]
+struct Definition {
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    stored_versions: Vec<String>,
+}
+
 /// Asks about every kind, as long as it takes; one sentence per kind that forbids to begin.
 pub(crate) async fn refusals(client: &Client) -> Vec<String> {
-    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let definitions: Api<DynamicObject> =
-        Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions"));
     let mut found = Vec::new();
     for kind in KINDS {
         let name = format!("{kind}.kueue.x-k8s.io");
-        found.extend(ask(&definitions, &name).await.and_then(|definition| refusal(&name, &definition)));
+        found.extend(ask(client, &name).await.and_then(|definition| refusal(&name, &definition)));
     }
     found
 }
 
 /// The definition; `None` when there is none, or it is not ours to read.
-async fn ask(definitions: &Api<DynamicObject>, name: &str) -> Option<Value> {
+async fn ask(client: &Client, name: &str) -> Option<Definition> {
+    let path = Request::new(CustomResourceDefinition::url_path(&(), None));
     loop {
-        match definitions.get_opt(name).await {
-            Ok(found) => return found.map(|definition| definition.data),
+        let Ok(request) = path.get(name, &GetParams::default()) else { return None };
+        match client.request(request).await {
+            Ok(found) => return Some(found),
+            Err(Error::Api(status)) if status.code == 404 => return None,
             Err(Error::Api(status)) if matches!(status.code, 401 | 403) => {
                 tracing::warn!(name, message = status.message, "cannot see in which versions objects are stored");
                 return None;
@@ -55,10 +69,9 @@ async fn ask(definitions: &Api<DynamicObject>, name: &str) -> Option<Value> {
 }
 
 /// What a definition says against beginning.
-fn refusal(name: &str, definition: &Value) -> Option<String> {
-    let stored: Vec<&str> =
-        definition.pointer("/status/storedVersions")?.as_array()?.iter().filter_map(Value::as_str).collect();
-    stored.contains(&OLD).then(|| {
+fn refusal(name: &str, definition: &Definition) -> Option<String> {
+    let stored = &definition.status.stored_versions;
+    stored.iter().any(|version| version == OLD).then(|| {
         format!(
             "CustomResourceDefinition {name}: status.storedVersions is [{}]; allowed is v1beta2 alone. Store every object anew \
              (kubectl get {name} -A -o json | kubectl replace -f -), then kubectl patch crd {name} --subresource=status \
@@ -71,15 +84,17 @@ fn refusal(name: &str, definition: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn only_the_old_version_is_refused() {
-        let said =
-            |versions: Value| refusal("workloads.kueue.x-k8s.io", &json!({"status": {"storedVersions": versions}}));
+        let read = |value: Value| serde_json::from_value::<Definition>(value).unwrap();
+        let said = |versions: Value| {
+            refusal("workloads.kueue.x-k8s.io", &read(json!({"status": {"storedVersions": versions}})))
+        };
         assert_eq!(said(json!(["v1beta2"])), None);
         assert_eq!(said(json!([])), None);
-        assert_eq!(refusal("a", &json!({})), None);
+        assert_eq!(refusal("a", &read(json!({}))), None);
         for versions in [json!(["v1beta1"]), json!(["v1beta1", "v1beta2"])] {
             let message = said(versions).unwrap();
             for part in

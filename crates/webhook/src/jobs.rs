@@ -1,7 +1,7 @@
 //! Reviews of jobs, for every kind that `berth_jobs` knows.
 
-use crate::Surroundings;
 use crate::review::{Answer, Request, Unreadable};
+use crate::routes::Around;
 use berth_api::labels;
 use berth_jobs::training::is_training_child;
 use berth_jobs::{DEFAULT_NAME, Defaults, Facts, JobKind, job_defaults, validate_job, validate_job_update};
@@ -9,8 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Fills in the queue and the class, and suspends what is managed. `suspend` is the path of that field.
-pub(crate) fn mutate<K>(request: &Request, around: &dyn Surroundings, suspend: &str) -> Result<Answer, Unreadable>
+/// Path of the field that suspends a job, the same in every kind.
+const SUSPEND: &str = "/spec/suspend";
+
+/// Fills in the queue and the class, and suspends what is managed.
+pub(crate) fn mutate<K>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable>
 where
     K: JobKind<Object: DeserializeOwned>,
 {
@@ -20,12 +23,12 @@ where
     let job: K::Object = request.object()?;
     // What a TrainingJob creates is admitted with it; control looks whether that TrainingJob exists.
     let governed = is_training_child(K::metadata(&job));
-    let defaults = job_defaults::<K>(&job, Facts { governed, ..around.facts(&request.namespace) });
-    Ok(Answer::Change(operations(K::metadata(&job), defaults, suspend)))
+    let defaults = job_defaults::<K>(&job, Facts { governed, ..around.surroundings.facts(&request.namespace) });
+    Ok(Answer::Change(operations(K::metadata(&job), defaults)))
 }
 
 /// Refuses what cannot be meant, and changes that come too late.
-pub(crate) fn validate<K>(request: &Request, around: &dyn Surroundings) -> Result<Answer, Unreadable>
+pub(crate) fn validate<K>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable>
 where
     K: JobKind<Object: DeserializeOwned>,
 {
@@ -33,7 +36,7 @@ where
     let errors = match request.old_object::<K::Object>()? {
         None => validate_job::<K>(&job),
         Some(old) => {
-            let default_queue = around.facts(&request.namespace).default_queue;
+            let default_queue = around.surroundings.facts(&request.namespace).default_queue;
             validate_job_update::<K>(&old, &job, default_queue)
         }
     };
@@ -41,7 +44,7 @@ where
 }
 
 /// Operations on the object as it came, so that fields our types do not know are left alone.
-fn operations(metadata: &ObjectMeta, defaults: Defaults, suspend: &str) -> Vec<Value> {
+fn operations(metadata: &ObjectMeta, defaults: Defaults) -> Vec<Value> {
     let mut operations = Vec::new();
     let mut add = |path: &str, value: Value| operations.push(json!({"op": "add", "path": path, "value": value}));
     if (defaults.queue_name || defaults.priority_class) && metadata.labels.is_none() {
@@ -55,7 +58,7 @@ fn operations(metadata: &ObjectMeta, defaults: Defaults, suspend: &str) -> Vec<V
     }
     if defaults.suspend {
         // Of a member that is there, "add" replaces the value.
-        add(suspend, json!(true));
+        add(SUSPEND, json!(true));
     }
     operations
 }
@@ -66,7 +69,7 @@ mod tests {
 
     fn paths(labels: Value, defaults: Defaults) -> Vec<String> {
         let metadata: ObjectMeta = serde_json::from_value(json!({"labels": labels})).unwrap();
-        let operations = operations(&metadata, defaults, "/spec/suspend");
+        let operations = operations(&metadata, defaults);
         operations.iter().map(|operation| operation["path"].as_str().unwrap().to_owned()).collect()
     }
 

@@ -1,79 +1,85 @@
 //! Reviews of pods, and of the kinds whose pods are managed.
 
-use crate::Surroundings;
 use crate::review::{Answer, Request, Unreadable};
+use crate::routes::Around;
 use berth_api::labels;
+use berth_api::validation::FieldError;
+use berth_jobs::Facts;
 use berth_jobs::pods::{self, ParentDefaults, PodDefaults};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 type Reply = Result<Answer, Unreadable>;
 
 /// Makes a managed pod wait, and holds it.
-pub(crate) fn mutate_pod(request: &Request, around: &dyn Surroundings) -> Reply {
+pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
     if request.operation != "CREATE" {
         return Ok(Answer::Allow);
     }
     let pod: Pod = request.object()?;
-    let defaults = pods::pod_defaults(&pod, around.facts(&request.namespace));
+    let defaults = pods::pod_defaults(&pod, facts(request, around));
     Ok(Answer::Change(pod_operations(&pod, defaults)))
 }
 
 /// Refuses a pod that cannot be meant, and changes that come too late.
-pub(crate) fn validate_pod(request: &Request, around: &dyn Surroundings) -> Reply {
-    let pod: Pod = request.object()?;
-    let facts = around.facts(&request.namespace);
-    if !facts.pods || !facts.managed_namespace {
-        return Ok(Answer::Allow);
-    }
-    Ok(Answer::of(match request.old_object::<Pod>()? {
-        None => pods::validate_pod(&pod),
-        Some(old) => pods::validate_pod_update(&old, &pod, facts.default_queue),
-    }))
+pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
+    let facts = facts(request, around);
+    let update = |old: &Pod, new: &Pod| pods::validate_pod_update(old, new, facts.default_queue);
+    validate(request, facts.pods && facts.managed_namespace, pods::validate_pod, update)
 }
 
 /// Says in a Deployment's template who may run its pods.
-pub(crate) fn mutate_deployment(request: &Request, around: &dyn Surroundings) -> Reply {
+pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;
-    let defaults = pods::deployment_defaults(&object, around.facts(&request.namespace));
+    let defaults = pods::deployment_defaults(&object, facts(request, around));
     let template = object.spec.and_then(|spec| spec.template.metadata);
     Ok(Answer::Change(template_operations(template.as_ref(), defaults)))
 }
 
 /// Refuses a Deployment that cannot be meant, and changes that come too late.
-pub(crate) fn validate_deployment(request: &Request, around: &dyn Surroundings) -> Reply {
-    let object: Deployment = request.object()?;
-    let facts = around.facts(&request.namespace);
-    if !facts.deployments || !facts.managed_namespace {
-        return Ok(Answer::Allow);
-    }
-    Ok(Answer::of(match request.old_object::<Deployment>()? {
-        None => pods::validate_deployment(&object),
-        Some(old) => pods::validate_deployment_update(&old, &object),
-    }))
+pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Reply {
+    let facts = facts(request, around);
+    let managed = facts.deployments && facts.managed_namespace;
+    validate(request, managed, pods::validate_deployment, pods::validate_deployment_update)
 }
 
 /// Says in a StatefulSet's template who may run its pods.
-pub(crate) fn mutate_stateful_set(request: &Request, around: &dyn Surroundings) -> Reply {
+pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let object: StatefulSet = request.object()?;
-    let defaults = pods::stateful_set_defaults(&object, around.facts(&request.namespace));
+    let defaults = pods::stateful_set_defaults(&object, facts(request, around));
     let template = object.spec.and_then(|spec| spec.template.metadata);
     Ok(Answer::Change(template_operations(template.as_ref(), defaults)))
 }
 
 /// Refuses a StatefulSet that cannot be meant, and changes that its quota does not follow.
-pub(crate) fn validate_stateful_set(request: &Request, around: &dyn Surroundings) -> Reply {
-    let object: StatefulSet = request.object()?;
-    let facts = around.facts(&request.namespace);
-    if !facts.stateful_sets || !facts.managed_namespace {
+pub(crate) fn validate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
+    let facts = facts(request, around);
+    let managed = facts.stateful_sets && facts.managed_namespace;
+    validate(request, managed, pods::validate_stateful_set, pods::validate_stateful_set_update)
+}
+
+fn facts(request: &Request, around: &Around<'_>) -> Facts {
+    around.surroundings.facts(&request.namespace)
+}
+
+/// What is wrong with a managed object, by itself when it is created and with its change later.
+fn validate<T: DeserializeOwned>(
+    request: &Request,
+    managed: bool,
+    alone: impl FnOnce(&T) -> Vec<FieldError>,
+    changed: impl FnOnce(&T, &T) -> Vec<FieldError>,
+) -> Reply {
+    let object: T = request.object()?;
+    if !managed {
         return Ok(Answer::Allow);
     }
-    Ok(Answer::of(match request.old_object::<StatefulSet>()? {
-        None => pods::validate_stateful_set(&object),
-        Some(old) => pods::validate_stateful_set_update(&old, &object),
+    Ok(Answer::of(match request.old_object::<T>()? {
+        None => alone(&object),
+        Some(old) => changed(&old, &object),
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::review::{self, Answer, Request, Unreadable};
 use crate::{Surroundings, jobs, kinds, pods};
-use berth_jobs::{BatchJob, JobKind, JobSet};
+use berth_jobs::{BatchJob, JobSet};
 
 /// What a route is told beside the request.
 pub struct Around<'a> {
@@ -44,47 +44,43 @@ pub struct Route {
 
 /// Every path. A new kind of job is two lines here.
 pub const ROUTES: &[Route] = &[
-    Route { path: "/mutate-batch-v1-job", name: "mutate-job", handle: Handle::Admission(mutate::<BatchJob>) },
-    Route { path: "/validate-batch-v1-job", name: "validate-job", handle: Handle::Admission(validate::<BatchJob>) },
+    Route { path: "/mutate-batch-v1-job", name: "mutate-job", handle: Handle::Admission(jobs::mutate::<BatchJob>) },
+    Route {
+        path: "/validate-batch-v1-job",
+        name: "validate-job",
+        handle: Handle::Admission(jobs::validate::<BatchJob>),
+    },
     Route {
         path: "/mutate-jobset-x-k8s-io-v1alpha2-jobset",
         name: "mutate-jobset",
-        handle: Handle::Admission(mutate::<JobSet>),
+        handle: Handle::Admission(jobs::mutate::<JobSet>),
     },
     Route {
         path: "/validate-jobset-x-k8s-io-v1alpha2-jobset",
         name: "validate-jobset",
-        handle: Handle::Admission(validate::<JobSet>),
+        handle: Handle::Admission(jobs::validate::<JobSet>),
     },
-    Route {
-        path: "/mutate--v1-pod",
-        name: "mutate-pod",
-        handle: Handle::Admission(|request, around| pods::mutate_pod(request, around.surroundings)),
-    },
-    Route {
-        path: "/validate--v1-pod",
-        name: "validate-pod",
-        handle: Handle::Admission(|request, around| pods::validate_pod(request, around.surroundings)),
-    },
+    Route { path: "/mutate--v1-pod", name: "mutate-pod", handle: Handle::Admission(pods::mutate_pod) },
+    Route { path: "/validate--v1-pod", name: "validate-pod", handle: Handle::Admission(pods::validate_pod) },
     Route {
         path: "/mutate-apps-v1-deployment",
         name: "mutate-deployment",
-        handle: Handle::Admission(|request, around| pods::mutate_deployment(request, around.surroundings)),
+        handle: Handle::Admission(pods::mutate_deployment),
     },
     Route {
         path: "/validate-apps-v1-deployment",
         name: "validate-deployment",
-        handle: Handle::Admission(|request, around| pods::validate_deployment(request, around.surroundings)),
+        handle: Handle::Admission(pods::validate_deployment),
     },
     Route {
         path: "/mutate-apps-v1-statefulset",
         name: "mutate-statefulset",
-        handle: Handle::Admission(|request, around| pods::mutate_stateful_set(request, around.surroundings)),
+        handle: Handle::Admission(pods::mutate_stateful_set),
     },
     Route {
         path: "/validate-apps-v1-statefulset",
         name: "validate-statefulset",
-        handle: Handle::Admission(|request, around| pods::validate_stateful_set(request, around.surroundings)),
+        handle: Handle::Admission(pods::validate_stateful_set),
     },
     Route {
         path: "/mutate-kueue-x-k8s-io-v1beta2-workload",
@@ -118,14 +114,6 @@ pub const ROUTES: &[Route] = &[
     },
     Route { path: CONVERT, name: "convert", handle: Handle::Conversion },
 ];
-
-fn mutate<K: JobKind>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
-    jobs::mutate::<K>(request, around.surroundings, "/spec/suspend")
-}
-
-fn validate<K: JobKind>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
-    jobs::validate::<K>(request, around.surroundings)
-}
 
 /// The route of a path.
 #[must_use]

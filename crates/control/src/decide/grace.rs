@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
-use crate::status::{cut, find, seconds};
+use crate::status::{cut, find_true, seconds};
 use crate::view::WorkloadView;
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
 
@@ -31,7 +31,7 @@ pub(crate) struct Grace {
 impl Grace {
     /// Of an evicted workload whose job saved last at that time.
     pub(crate) fn of(workload: &WorkloadView, grace_ms: i64, saved: Option<Timestamp>) -> Option<Self> {
-        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True")?;
+        let evicted = find_true(&workload.status.conditions, "Evicted")?;
         let asked = evicted.last_transition_time.0;
         Some(Self {
             reason: evicted.reason.clone(),

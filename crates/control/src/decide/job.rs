@@ -14,7 +14,6 @@ use super::placement::placements;
 use super::pods_ready;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
-use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
@@ -64,9 +63,8 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
 
 impl Case<'_> {
     fn managed(&self) -> bool {
-        let Some(labels) = self.control.view.namespaces.get(&self.key.namespace) else { return false };
         let settings = &self.control.settings;
-        deltas::matches(&settings.managed_namespaces, labels)
+        self.control.manages(&self.key.namespace)
             && settings.job_kinds.contains(&self.key.kind)
             && (self.job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
             && !self.governed()

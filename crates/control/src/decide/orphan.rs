@@ -1,15 +1,15 @@
 //! Workloads whose job is gone: kept until nothing of the job can run any more.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::workload::{has_finalizer, remove_finalizer, status_write};
-use crate::core::{Control, key};
+use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
 use crate::view::WorkloadView;
 use crate::write::{Kind, Purpose, Request};
 
-/// Pause between two looks for Jobs that garbage collection is to take.
-const CHILDREN_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+/// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
+const CHILDREN_PAUSE_MS: i64 = 1_000;
 
 /// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
 /// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
@@ -38,7 +38,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     }
     if kind.is_made_of_jobs() && control.view.has_children(&workload.namespace, &owner.uid) {
         // Garbage collection takes them; before that they may make pods.
-        return Some(Decision::Wait(now.checked_add(CHILDREN_PAUSE).unwrap_or(now)));
+        return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
     if !workload.deleting || !has_finalizer(workload) {
         return Some(Decision::Done);

@@ -14,10 +14,9 @@ use super::placement::placements;
 use super::pods_ready;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
-use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
-use crate::status::{find, seconds};
+use crate::status::{find_true, seconds};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
@@ -44,12 +43,6 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         Some(group) => member::decide(&case, &group.name),
         None => case.single(),
     }
-}
-
-/// Whether jobs and pods of a namespace are managed.
-fn is_managed_namespace(control: &Control, namespace: &str) -> bool {
-    let labels = control.view.namespaces.get(namespace);
-    labels.is_some_and(|labels| deltas::matches(&control.settings.managed_namespaces, labels))
 }
 
 /// What a Workload without quota takes over from its pod: queue, tiers, and with quota too the priority.
@@ -87,7 +80,7 @@ impl Case<'_> {
         let whole = self.pod.owner.as_ref().and_then(|owner| Kind::of_whole(&owner.kind));
         settings.job_kinds.contains(&Kind::Pod)
             && (self.pod.queue_name.is_some() || settings.manage_jobs_without_queue_name)
-            && is_managed_namespace(self.control, &self.name.0)
+            && self.control.manages(&self.name.0)
             && !whole.is_some_and(|kind| ADMITTED_WITH.contains(&kind))
     }
 
@@ -165,7 +158,7 @@ impl Case<'_> {
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        let evicted = find_true(&workload.status.conditions, "Evicted");
         let admitted = workload.is("Admitted") && workload.reserved();
         match (self.pod.gated, evicted) {
             (true, _) if workload.is("Finished") => Decision::Done,
@@ -265,7 +258,12 @@ impl Case<'_> {
             let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
             return self.write(Purpose::CondemnPod, request, Vec::new());
         }
-        let notice = self.notice(EventType::Normal, "Stopped", message.to_owned());
+        self.delete("Stopped", message)
+    }
+
+    /// Deletes the pod and says so.
+    fn delete(&self, reason: &str, message: &str) -> Decision {
+        let notice = self.notice(EventType::Normal, reason, message.to_owned());
         self.write(Purpose::DeletePod, Request::Delete { uid: self.pod.uid.to_string() }, vec![notice])
     }
 

@@ -1,9 +1,9 @@
 //! `waitForPodsReady`: pods that are not ready in time cost a workload its quota, and later its activity.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::workload::{evict_for_seconds, status_write};
-use crate::core::Control;
+use crate::core::{Control, after};
 use crate::flight::{Decision, Draft};
 use crate::status::find;
 use crate::view::WorkloadView;
@@ -24,7 +24,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         }
         _ => (admitted, settings.timeout_ms, "WaitForStart"),
     };
-    let due = start.checked_add(SignedDuration::from_millis(timeout)).unwrap_or(start);
+    let due = after(start, timeout);
     if due > now {
         return Decision::Wait(due);
     }

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use berth_api::labels;
 use berth_jobs::training::{RoleState, child_job_name, training_finish, training_workload};
 use berth_jobs::{JobState, Priority};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
-use crate::core::{Control, key};
+use crate::core::{Control, after_seconds, key};
 use crate::deltas;
 use crate::flight::Decision;
 use crate::status::{find, since};
@@ -59,8 +59,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 
 impl<'a> Case<'a> {
     fn managed(&self) -> bool {
-        let labels = self.control.view.namespaces.get(&self.name.0);
-        labels.is_some_and(|labels| deltas::matches(&self.control.settings.managed_namespaces, labels))
+        self.control.manages(&self.name.0)
     }
 
     fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
@@ -188,7 +187,7 @@ impl<'a> Case<'a> {
         let conditions = &workload.status.conditions;
         let returned = find(conditions, "Evicted").and_then(|_| since(conditions, "QuotaReserved", "False"));
         let begun = returned.unwrap_or(workload.created);
-        let due = begun.checked_add(SignedDuration::from_secs(limit)).unwrap_or(begun);
+        let due = after_seconds(begun, limit);
         if due > self.now {
             return Decision::Wait(due);
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_engine::model as engine;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use crate::core::{Control, key};
+use crate::core::{Control, after, after_seconds, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
-use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, seconds, since};
+use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, find_true, seconds, since};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
 
@@ -179,7 +179,7 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
     else {
         return Decision::Done;
     };
-    let due = at.checked_add(SignedDuration::from_millis(keep)).unwrap_or(at);
+    let due = after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }
@@ -243,7 +243,7 @@ pub(crate) fn evict_for_seconds(
     message: &str,
     (count, delay): (i32, i64),
 ) -> Draft {
-    let at = now.checked_add(SignedDuration::from_secs(delay)).unwrap_or(now);
+    let at = after_seconds(now, delay);
     evict_and(workload, now, why, message, |edit| {
         edit.status.requeue_state = Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
     })
@@ -280,7 +280,7 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
         return Decision::Done;
     }
     let at = condition.last_transition_time.0;
-    let due = at.checked_add(SignedDuration::from_millis(keep)).unwrap_or(at);
+    let due = after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }
@@ -301,12 +301,12 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
 }
 
 fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let target = find(&workload.status.conditions, "DeactivationTarget").filter(|condition| condition.status == "True");
+    let target = find_true(&workload.status.conditions, "DeactivationTarget");
     if workload.active {
         // The condition asks for it: spec.active follows.
         return Decision::write(object_write(workload, Purpose::Deactivate, json!({"spec": {"active": false}})));
     }
-    let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+    let evicted = find_true(&workload.status.conditions, "Evicted");
     if evicted.is_some_and(|condition| condition.reason.starts_with("Deactivated")) {
         return if !workload.reserved() && (target.is_some() || workload.status.requeue_state.is_some()) {
             Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.forget_deactivation()))
@@ -384,7 +384,7 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     if let Some(limit) = workload.max_execution_seconds {
         let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
         let left = i64::from(limit.saturating_sub(past)).max(0);
-        let due = admitted.checked_add(SignedDuration::from_secs(left)).unwrap_or(admitted);
+        let due = after_seconds(admitted, left);
         if due <= now {
             let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
                 edit.set(

@@ -38,7 +38,7 @@ impl Control {
     }
 
     /// The cohorts above a ClusterQueue, the nearest first.
-    fn above(&self, queue: &str) -> Vec<String> {
+    pub(crate) fn above(&self, queue: &str) -> Vec<String> {
         let cohort = self.view.cluster_queues.get(queue).and_then(|queue| queue.spec.cohort_name.as_deref());
         cohort.map(|cohort| self.lineage(cohort)).unwrap_or_default()
     }

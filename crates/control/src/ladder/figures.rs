@@ -6,7 +6,7 @@ use berth_api::CapacityTier;
 use jiff::Timestamp;
 
 use super::watch::{LEAVES_TIER, RECLAIMED, STOCK_OUT};
-use crate::core::Control;
+use crate::core::{Control, millis_between};
 use crate::measure::Measure;
 use crate::status::{find, since};
 use crate::transitions::queued_since;
@@ -32,8 +32,7 @@ impl Control {
         for tier in self.tiers_held(new) {
             let labels = || vec![("cluster_queue", queue.to_owned()), ("tier", tier.to_string())];
             if admitted {
-                let waited = now.duration_since(queued_since(new)).as_millis();
-                let millis = i64::try_from(waited).unwrap_or(i64::MAX).max(0);
+                let millis = millis_between(queued_since(new), now);
                 measures.push(Measure::Count { name: "berth_tier_admissions", labels: labels(), by: 1 });
                 measures.push(Measure::Observe { name: "berth_tier_wait_time_seconds", labels: labels(), millis });
             }
@@ -44,8 +43,7 @@ impl Control {
             }
             let lacked = evicted.filter(|condition| [STOCK_OUT, RECLAIMED].contains(&condition.reason.as_str()));
             if let (Some(condition), Some(started)) = (lacked, since(&old.status.conditions, "Admitted", "True")) {
-                let spent = condition.last_transition_time.0.duration_since(started).as_millis();
-                let millis = i64::try_from(spent).unwrap_or(i64::MAX).max(0);
+                let millis = millis_between(started, condition.last_transition_time.0);
                 measures.push(Measure::Observe { name: "berth_tier_stock_out_seconds", labels: labels(), millis });
             }
         }

@@ -6,8 +6,9 @@ use serde_json::json;
 use crate::cluster::{Cluster, job};
 use crate::one_queue;
 
-#[test]
-fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
+/// Tells a story once for every way in which the first write of each of these purposes may fail or be lost. The story gets
+/// its cluster and the name of the fault.
+pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell: impl Fn(Cluster, &str)) {
     let outcomes = [
         (Outcome::Unknown("reset".into()), true),
         (Outcome::Unknown("reset".into()), false),
@@ -15,6 +16,17 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
         (Outcome::Conflict, false),
         (Outcome::NotSent, false),
     ];
+    for (outcome, happens) in outcomes {
+        for purpose in purposes {
+            let mut cluster = begin();
+            cluster.faults.push((*purpose, outcome.clone(), happens));
+            tell(cluster, &format!("{purpose:?} {outcome:?} {happens}"));
+        }
+    }
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -24,13 +36,12 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
         Purpose::LetFinishedGo,
         Purpose::SuspendJob,
     ];
-    for (outcome, happens) in outcomes {
-        for purpose in purposes {
-            let mut cluster = one_queue("1");
-            cluster.faults.push((purpose, outcome.clone(), happens));
+    with_every_fault(
+        || one_queue("1"),
+        &purposes,
+        |mut cluster, what| {
             cluster.put(Kind::Job, job("a", "lq", "1", false));
             cluster.put(Kind::Job, job("b", "lq", "1", false));
-            let what = format!("{purpose:?} {outcome:?} {happens}");
             let mut finished = Vec::new();
             for _ in 0..2 {
                 cluster.pass(120);
@@ -47,8 +58,8 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
             let before = cluster.writes.len();
             cluster.pass(300);
             assert_eq!(cluster.writes.len(), before, "{what}: quiet at rest, {:?}", &cluster.writes[before..]);
-        }
-    }
+        },
+    );
 }
 
 #[test]

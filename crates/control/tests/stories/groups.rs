@@ -4,6 +4,7 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, merge};
+use crate::faults::with_every_fault;
 use crate::pod_queue;
 use crate::pods::pod;
 
@@ -241,13 +242,6 @@ fn whoever_deletes_the_workload_ends_the_group() {
 
 #[test]
 fn every_write_may_fail_or_be_lost_and_the_group_ends_the_same() {
-    let outcomes = [
-        (Outcome::Unknown("reset".into()), true),
-        (Outcome::Unknown("reset".into()), false),
-        (Outcome::Busy(100), false),
-        (Outcome::Conflict, false),
-        (Outcome::NotSent, false),
-    ];
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -261,12 +255,11 @@ fn every_write_may_fail_or_be_lost_and_the_group_ends_the_same() {
         Purpose::DeletePod,
         Purpose::LetFinishedGo,
     ];
-    for (outcome, happens) in outcomes {
-        for purpose in purposes {
-            for restarts in [false, true] {
-                let what = format!("{purpose:?} {outcome:?} {happens} {restarts}");
-                let mut cluster = pod_queue("2");
-                cluster.faults.push((purpose, outcome.clone(), happens));
+    for restarts in [false, true] {
+        with_every_fault(
+            || pod_queue("2"),
+            &purposes,
+            |mut cluster, what| {
                 for name in ["a", "b", "x"] {
                     cluster.put(Kind::Pod, member(name, "1", 2, &[]));
                 }
@@ -274,6 +267,7 @@ fn every_write_may_fail_or_be_lost_and_the_group_ends_the_same() {
                 if restarts {
                     cluster.restart();
                 }
+                let what = format!("{what} {restarts}");
                 let running: Vec<String> =
                     pods(&cluster).into_iter().filter(|name| !gated(&cluster, name)).map(str::to_owned).collect();
                 assert_eq!((running.len(), pods(&cluster).len()), (2, 2), "{what}: {:?}", cluster.writes);
@@ -293,8 +287,8 @@ fn every_write_may_fail_or_be_lost_and_the_group_ends_the_same() {
                 let before = cluster.writes.len();
                 cluster.pass(300);
                 assert_eq!(&cluster.writes[before..], &[], "{what}: quiet at rest");
-            }
-        }
+            },
+        );
     }
 }
 

@@ -4,6 +4,7 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, job};
+use crate::faults::with_every_fault;
 use crate::{one_queue, pod_queue};
 
 /// A pod as the webhook lets it be stored.
@@ -190,13 +191,6 @@ fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
 
 #[test]
 fn every_write_may_fail_or_be_lost_and_the_pods_end_the_same() {
-    let outcomes = [
-        (Outcome::Unknown("reset".into()), true),
-        (Outcome::Unknown("reset".into()), false),
-        (Outcome::Busy(100), false),
-        (Outcome::Conflict, false),
-        (Outcome::NotSent, false),
-    ];
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -209,11 +203,10 @@ fn every_write_may_fail_or_be_lost_and_the_pods_end_the_same() {
         Purpose::DeletePod,
         Purpose::ReleaseQuota,
     ];
-    for (outcome, happens) in outcomes {
-        for purpose in purposes {
-            let what = format!("{purpose:?} {outcome:?} {happens}");
-            let mut cluster = pod_queue("1");
-            cluster.faults.push((purpose, outcome.clone(), happens));
+    with_every_fault(
+        || pod_queue("1"),
+        &purposes,
+        |mut cluster, what| {
             cluster.put(Kind::Pod, pod("a", "1"));
             cluster.pass(120);
             assert!(!gated(&cluster, "a"), "{what}: {:?}", cluster.writes);
@@ -229,6 +222,6 @@ fn every_write_may_fail_or_be_lost_and_the_pods_end_the_same() {
             cluster.restart();
             cluster.pass(300);
             assert_eq!(&cluster.writes[before..], &[], "{what}: quiet at rest");
-        }
-    }
+        },
+    );
 }

@@ -3,6 +3,7 @@
 //! Pods of a Deployment are admitted one by one, which lets an autoscaler add and take away replicas as it likes. Pods of a
 //! StatefulSet are one group, as large as the set.
 
+use super::rules::keep_lacking;
 use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK, controller};
 use crate::admission::{DEFAULT_NAME, Facts, label_path, metadata_rules};
 use crate::kind::{queue_name, workload_priority_class};
@@ -62,11 +63,8 @@ fn defaults(
     }
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, framework.to_owned());
     let have = template.metadata.as_ref();
-    let has = |map: Option<&BTreeMap<String, String>>, key: &str, value: &String| {
-        map.and_then(|map| map.get(key)) == Some(value)
-    };
-    result.labels.retain(|key, value| !has(have.and_then(|m| m.labels.as_ref()), key, value));
-    result.annotations.retain(|key, value| !has(have.and_then(|m| m.annotations.as_ref()), key, value));
+    keep_lacking(&mut result.labels, have.and_then(|metadata| metadata.labels.as_ref()));
+    keep_lacking(&mut result.annotations, have.and_then(|metadata| metadata.annotations.as_ref()));
     result
 }
 

@@ -61,14 +61,16 @@ pub fn pod_defaults(pod: &Pod, facts: Facts) -> PodDefaults {
     {
         defaults.annotations.insert(labels::ROLE_HASH, role_hash(spec));
     }
-    let has = |map: &Option<BTreeMap<String, String>>, key: &str, value: &String| {
-        map.as_ref().and_then(|map| map.get(key)) == Some(value)
-    };
-    defaults.labels.retain(|key, value| !has(&metadata.labels, key, value));
-    defaults.annotations.retain(|key, value| !has(&metadata.annotations, key, value));
+    keep_lacking(&mut defaults.labels, metadata.labels.as_ref());
+    keep_lacking(&mut defaults.annotations, metadata.annotations.as_ref());
     defaults.finalizer = !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     defaults.gate = !is_gated(pod);
     defaults
+}
+
+/// Of what an object is to get, leaves what it has not, or with another value.
+pub(super) fn keep_lacking(wanted: &mut BTreeMap<&'static str, String>, have: Option<&BTreeMap<String, String>>) {
+    wanted.retain(|key, value| have.and_then(|have| have.get(*key)) != Some(value));
 }
 
 fn is_set(owner: &OwnerReference) -> bool {

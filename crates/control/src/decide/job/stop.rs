@@ -1,8 +1,7 @@
 //! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
 
-use jiff::SignedDuration;
-
 use super::Case;
+use crate::core::after_seconds;
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
@@ -87,7 +86,7 @@ impl Case<'_> {
         }
         let conditions = &workload.status.conditions;
         let last = since(conditions, "Admitted", "True").max(since(conditions, "Evicted", "True"))?;
-        let due = last.checked_add(SignedDuration::from_secs(UNSEEN_START_SECONDS)).unwrap_or(last);
+        let due = after_seconds(last, UNSEEN_START_SECONDS);
         if due > self.now {
             return Some(Decision::Wait(due));
         }

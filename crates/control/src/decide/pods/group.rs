@@ -13,14 +13,14 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::{follow, is_managed_namespace, notice};
+use super::{follow, notice};
 use crate::core::{Control, key};
 use crate::decide::pods_ready;
 use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::pods::Group;
-use crate::status::{find, set_in};
+use crate::status::{find, find_true, set_in};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
@@ -41,7 +41,7 @@ struct Case<'a> {
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let none = Group::default();
     let (group, set) = (control.view.pods.group(name), control.view.sets.of_group(name));
-    let managed = control.settings.job_kinds.contains(&Kind::Pod) && is_managed_namespace(control, &name.0);
+    let managed = control.settings.job_kinds.contains(&Kind::Pod) && control.manages(&name.0);
     if !managed || (group.is_none() && set.is_none()) {
         return Decision::Done;
     }
@@ -115,7 +115,7 @@ impl<'a> Case<'a> {
         if let Some(decision) = steps.or_else(|| self.reclaimable(workload)) {
             return decision;
         }
-        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        let evicted = find_true(&workload.status.conditions, "Evicted");
         if let Some(condition) = evicted.filter(|_| workload.reserved()) {
             let requeued = returns_at_once(&condition.reason);
             let release = |edit: &mut crate::status::Edit<'_>| edit.release(requeued);
@@ -183,33 +183,24 @@ impl<'a> Case<'a> {
                 return self.delete_excess(of_role());
             }
             let taken = tally.inactive > 0 && tally.inactive.saturating_add(tally.counting) > size;
-            let (name, pod) = replaced(of_role())
-                .filter(|_| taken)
-                .and_then(|name| Some((name, self.control.view.pods.get(&self.pod_name(name))?)))?;
-            let request =
-                Request::Merge { manager: "kueue", subresource: Subresource::None, body: pod.release_patch() };
-            Some(Decision::write(Draft {
-                purpose: Purpose::ReleasePod,
-                key: key(Kind::Pod, &self.pod_name(name)),
-                request,
-                based_on: pod.version,
-                notices: Vec::new(),
-            }))
+            let name = self.pod_name(replaced(of_role()).filter(|_| taken)?);
+            Some(self.member(&name)?.release())
         })
     }
 
     /// Deletes the one of these pods that is the first to go.
     fn delete_excess(&self, pods: impl Iterator<Item = (&'a str, &'a PodState)>) -> Option<Decision> {
-        let name = excess(pods)?;
-        let pod = self.control.view.pods.get(&self.pod_name(name))?;
-        let told = self.notice(name, pod, EventType::Normal, "ExcessPodDeleted", "Excess pod deleted".to_owned());
-        Some(Decision::write(Draft {
-            purpose: Purpose::DeletePod,
-            key: key(Kind::Pod, &self.pod_name(name)),
-            request: Request::Delete { uid: pod.uid.to_string() },
-            based_on: pod.version,
-            notices: vec![told],
-        }))
+        let name = self.pod_name(excess(pods)?);
+        Some(self.member(&name)?.delete("ExcessPodDeleted", "Excess pod deleted"))
+    }
+
+    /// One of its pods as it is decided about by itself.
+    fn member<'b>(&self, name: &'b Name) -> Option<super::Case<'b>>
+    where
+        'a: 'b,
+    {
+        let pod = self.control.view.pods.get(name)?;
+        Some(super::Case { control: self.control, name, pod, now: self.now })
     }
 
     /// The condition that some pods are to be replaced. While it is true the Workload is not admitted again.
@@ -225,7 +216,7 @@ impl<'a> Case<'a> {
         if !waits && !was {
             return None;
         }
-        let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+        let evicted = find_true(&workload.status.conditions, "Evicted");
         let text = |condition: &Condition| (condition.reason.clone(), condition.message.clone());
         let (reason, message) = match (waits, evicted, old) {
             (false, ..) => ("PodsReady".to_owned(), "No pods need replacement".to_owned()),

@@ -4,7 +4,7 @@ use berth_jobs::pods::{STATEFUL_SET_FRAMEWORK, has_place};
 
 use super::Case;
 use crate::flight::Decision;
-use crate::status::find;
+use crate::status::find_true;
 use crate::view::WorkloadView;
 
 /// Decides about one pod of a group. What takes a look at the other pods is the group's to decide.
@@ -36,7 +36,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
     if leaves {
         return Decision::Done;
     }
-    let evicted = find(&workload.status.conditions, "Evicted").filter(|condition| condition.status == "True");
+    let evicted = find_true(&workload.status.conditions, "Evicted");
     let admitted = workload.is("Admitted") && workload.reserved();
     match (pod.gated, evicted) {
         (false, Some(condition)) => case.evict(&condition.reason, &condition.message),

@@ -1,10 +1,9 @@
 //! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
 
 use berth_jobs::training::{Child, ChildKind, Continuation, children};
-use jiff::SignedDuration;
 
 use super::{Case, status};
-use crate::core::key;
+use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
 use crate::decide::workload::{evict_for_seconds, status_write};
@@ -88,7 +87,7 @@ impl Case<'_> {
 
     /// Its status says so; see there.
     fn name_taken(&self) -> Decision {
-        let again = self.now.checked_add(SignedDuration::from_secs(NAME_TAKEN_SECONDS)).unwrap_or(self.now);
+        let again = after_seconds(self.now, NAME_TAKEN_SECONDS);
         Decision::Wait(again)
     }
 
@@ -119,7 +118,7 @@ impl Case<'_> {
         let (Some(limit), Some(admitted)) = (self.view.facts.scheduling_timeout_seconds, admitted) else {
             return Decision::Done;
         };
-        let due = admitted.checked_add(SignedDuration::from_secs(limit)).unwrap_or(admitted);
+        let due = after_seconds(admitted, limit);
         if due > self.now {
             return Decision::Wait(due);
         }

@@ -15,7 +15,7 @@ use super::Case;
 use crate::core::{Control, key};
 use crate::deltas::quantity;
 use crate::flight::Draft;
-use crate::status::{cut, find, seconds, set_in, since};
+use crate::status::{cut, find, find_true, seconds, set_in, since};
 use crate::training_view::TrainingView;
 use crate::view::WorkloadView;
 use crate::write::{Kind, ObjectKey, Purpose, Request, Subresource};
@@ -105,7 +105,7 @@ impl Telling<'_> {
         let Some(workload) = self.workload else {
             return if self.case.view.facts.suspended { "Suspended" } else { "Pending" };
         };
-        let finished = find(&workload.status.conditions, "Finished").filter(|condition| condition.status == "True");
+        let finished = find_true(&workload.status.conditions, "Finished");
         match finished {
             Some(condition) if condition.reason == "Succeeded" => "Succeeded",
             Some(_) => "Failed",
