@@ -214,7 +214,7 @@ fn step<B: Brain>(brain: &mut B, ports: &Ports, now: Timestamp) -> Option<Timest
         }
     }
     for notice in step.notices {
-        ports.events.publish(notice);
+        ports.events.publish(&notice);
     }
     step.wake_at
 }

@@ -2,6 +2,8 @@
 //! give way to writes: as long as writes keep coming, the rate is a fraction, and an event carries the time of what it
 //! tells all the same. They go out a few together, since each waking up costs as much as an event.
 
+mod packed;
+
 use crate::metrics::Metrics;
 use crate::rate::Bucket;
 use berth_control::write::{EventType, Notice};
@@ -9,6 +11,7 @@ use futures::future::join_all;
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::client::{Body, Client};
+use packed::Packed;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -41,7 +44,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Where notices go. Cheap to clone, never blocks.
 #[derive(Clone)]
 pub struct EventSink {
-    queue: mpsc::Sender<(Notice, Timestamp)>,
+    queue: mpsc::Sender<Packed>,
     metrics: Arc<Metrics>,
 }
 
@@ -68,8 +71,8 @@ impl EventSink {
     }
 
     /// Publishes, or drops and counts.
-    pub fn publish(&self, notice: Notice) {
-        if self.queue.try_send((notice, Timestamp::now())).is_err() {
+    pub fn publish(&self, notice: &Notice) {
+        if self.queue.try_send(Packed::new(notice, Timestamp::now())).is_err() {
             self.metrics.count("berth_events_dropped", &[("cause", "queue_full")], 1);
         }
     }
@@ -87,7 +90,7 @@ struct Worker {
 }
 
 impl Worker {
-    async fn run(mut self, mut notices: mpsc::Receiver<(Notice, Timestamp)>, mut bucket: Bucket) {
+    async fn run(mut self, mut notices: mpsc::Receiver<Packed>, mut bucket: Bucket) {
         let mut waiting = Waiting::default();
         let mut arrived = Vec::new();
         loop {
@@ -98,23 +101,23 @@ impl Worker {
                 let Ok(more) = notices.try_recv() else { break };
                 arrived.push(more);
             }
-            for (notice, at) in arrived.drain(..) {
+            for notice in arrived.drain(..) {
                 if self.recent.repeats(&notice, Instant::now()) {
                     self.metrics.count("berth_events_dropped", &[("cause", "repeated")], 1);
-                } else if waiting.push(notice, at) {
+                } else if waiting.push(notice) {
                     self.metrics.count("berth_events_dropped", &[("cause", "superseded")], 1);
                 }
             }
             if self.wait(&mut bucket, waiting.next_batch()).await {
-                let posts: Vec<_> = waiting.take(BATCH).map(|(notice, at)| self.body(notice, at)).collect();
+                let posts: Vec<_> = waiting.take(BATCH).map(|notice| self.body(notice)).collect();
                 join_all(posts.iter().map(|(notice, body)| self.publish(notice, body))).await;
             }
         }
     }
 
-    fn body(&mut self, notice: Notice, at: Timestamp) -> (Notice, Value) {
+    fn body(&mut self, notice: Packed) -> (Packed, Value) {
         self.count += 1;
-        let body = event(&notice, &self.instance, at, self.count);
+        let body = event(&notice, &self.instance, self.count);
         (notice, body)
     }
 
@@ -127,12 +130,18 @@ impl Worker {
         false
     }
 
-    async fn publish(&self, notice: &Notice, body: &Value) {
+    async fn publish(&self, notice: &Packed, body: &Value) {
         match self.post(body).await {
             Ok(()) => self.metrics.count("berth_events_published", &[], 1),
             Err(error) => {
                 self.metrics.count("berth_events_dropped", &[("cause", "refused")], 1);
-                tracing::debug!(object = %notice.key, reason = notice.reason, error, "event not written");
+                tracing::debug!(
+                    kind = notice.kind.name(),
+                    name = notice.name(),
+                    reason = notice.reason(),
+                    error,
+                    "event not written"
+                );
             }
         }
     }
@@ -161,30 +170,30 @@ impl Worker {
 /// Notices that wait for the rate, in the order in which they came.
 #[derive(Default)]
 struct Waiting {
-    notices: VecDeque<(Notice, Timestamp)>,
+    notices: VecDeque<Packed>,
     /// Uids of objects whose reason to wait is among them.
-    explained: HashSet<String>,
+    explained: HashSet<Box<str>>,
 }
 
 impl Waiting {
     /// True when it takes the place of an older one: why an object waited is no news once something has happened to it.
-    fn push(&mut self, notice: Notice, at: Timestamp) -> bool {
-        let superseded = self.explained.remove(&notice.uid);
+    fn push(&mut self, notice: Packed) -> bool {
+        let superseded = self.explained.remove(notice.uid());
         if superseded {
-            self.notices.retain(|(older, _)| older.uid != notice.uid || !older.explains_waiting());
+            self.notices.retain(|older| older.uid() != notice.uid() || !older.explains_waiting);
         }
-        if notice.explains_waiting() {
-            self.explained.insert(notice.uid.clone());
+        if notice.explains_waiting {
+            self.explained.insert(notice.uid().into());
         }
-        self.notices.push_back((notice, at));
+        self.notices.push_back(notice);
         superseded
     }
 
-    fn take(&mut self, count: usize) -> impl Iterator<Item = (Notice, Timestamp)> {
+    fn take(&mut self, count: usize) -> impl Iterator<Item = Packed> {
         let count = count.min(self.notices.len());
-        self.notices.drain(..count).inspect(|(notice, _)| {
-            if notice.explains_waiting() {
-                self.explained.remove(&notice.uid);
+        self.notices.drain(..count).inspect(|notice| {
+            if notice.explains_waiting {
+                self.explained.remove(notice.uid());
             }
         })
     }
@@ -210,26 +219,27 @@ struct Recent {
 }
 
 impl Recent {
-    fn repeats(&mut self, notice: &Notice, now: Instant) -> bool {
+    fn repeats(&mut self, notice: &Packed, now: Instant) -> bool {
         if self.said.len() >= REMEMBERED {
             self.said.retain(|_, at| now.saturating_duration_since(*at) < REPEAT);
         }
         if self.said.len() >= REMEMBERED {
             self.said.clear();
         }
-        let key = self.hasher.hash_one((&notice.uid, &notice.reason, &notice.message));
+        let key = self.hasher.hash_one((notice.uid(), notice.reason(), notice.message()));
         let last = self.said.insert(key, now);
         last.is_some_and(|at| now.saturating_duration_since(at) < REPEAT)
     }
 }
 
 /// The event object of a notice.
-fn event(notice: &Notice, instance: &str, now: Timestamp, count: u64) -> Value {
-    let (group, version, _) = notice.key.kind.resource();
-    let namespace = if notice.key.namespace.is_empty() { "default" } else { &notice.key.namespace };
+fn event(notice: &Packed, instance: &str, count: u64) -> Value {
+    let (group, version, _) = notice.kind.resource();
+    let now = notice.at;
+    let namespace = if notice.namespace().is_empty() { "default" } else { notice.namespace() };
     let suffix = format!(".{:x}{:x}", now.as_microsecond(), count & 0xffff);
-    let name = format!("{}{suffix}", cut_at(&notice.key.name, 253 - suffix.len()).trim_end_matches(['.', '-']));
-    let reason = cut_at(&notice.reason, REASON_LIMIT);
+    let name = format!("{}{suffix}", cut_at(notice.name(), 253 - suffix.len()).trim_end_matches(['.', '-']));
+    let reason = cut_at(notice.reason(), REASON_LIMIT);
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -238,15 +248,15 @@ fn event(notice: &Notice, instance: &str, now: Timestamp, count: u64) -> Value {
         "type": match notice.event_type { EventType::Normal => "Normal", EventType::Warning => "Warning" },
         "reason": reason,
         "action": reason,
-        "note": truncated(&notice.message),
+        "note": truncated(notice.message()),
         "reportingController": notice.reporter,
         "reportingInstance": cut_at(instance, REASON_LIMIT),
         "regarding": {
             "apiVersion": format!("{group}/{version}"),
-            "kind": notice.key.kind.name(),
-            "namespace": notice.key.namespace,
-            "name": notice.key.name,
-            "uid": notice.uid,
+            "kind": notice.kind.name(),
+            "namespace": notice.namespace(),
+            "name": notice.name(),
+            "uid": notice.uid(),
         },
     })
 }
@@ -297,7 +307,7 @@ mod tests {
     #[test]
     fn event_has_what_the_server_demands() {
         let now = Timestamp::from_microsecond(1_700_000_000_123_456).unwrap();
-        let event = event(&notice("no quota"), "berth_1", now, 1);
+        let event = event(&Packed::new(&notice("no quota"), now), "berth_1", 1);
         assert_eq!(event["eventTime"], "2023-11-14T22:13:20.123456Z");
         assert_eq!(event["regarding"]["apiVersion"], "kueue.x-k8s.io/v1beta2");
         assert_eq!(
@@ -307,7 +317,7 @@ mod tests {
         assert_eq!(event["metadata"]["namespace"], "team");
         let mut cluster = notice("x");
         cluster.key = ObjectKey { kind: Kind::ClusterQueue, namespace: String::new(), name: "q".repeat(253) };
-        let event = super::event(&cluster, "berth_1", now, 2);
+        let event = super::event(&Packed::new(&cluster, now), "berth_1", 2);
         assert_eq!(event["metadata"]["namespace"], "default");
         assert!(event["metadata"]["name"].as_str().unwrap().len() <= 253);
     }
@@ -315,26 +325,26 @@ mod tests {
     #[test]
     fn a_reason_to_wait_is_superseded() {
         let at = Timestamp::UNIX_EPOCH;
-        let of = |uid: &str, reason: &str| Notice {
-            event_type: if reason == "WaitingForQuota" { EventType::Warning } else { EventType::Normal },
-            uid: uid.into(),
-            reason: reason.into(),
-            ..notice("x")
+        let of = |uid: &str, reason: &str| {
+            let event_type = if reason == "WaitingForQuota" { EventType::Warning } else { EventType::Normal };
+            Packed::new(&Notice { event_type, uid: uid.into(), reason: reason.into(), ..notice("x") }, at)
         };
         let mut waiting = Waiting::default();
-        assert!(!waiting.push(of("a", "CreatedWorkload"), at) && !waiting.push(of("a", "WaitingForQuota"), at));
-        assert!(!waiting.push(of("b", "WaitingForQuota"), at), "another object");
-        assert!(waiting.push(of("a", "QuotaReserved"), at) && !waiting.push(of("a", "Admitted"), at));
-        let reasons: Vec<_> = waiting.take(9).map(|(notice, _)| (notice.uid, notice.reason)).collect();
+        assert!(!waiting.push(of("a", "CreatedWorkload")) && !waiting.push(of("a", "WaitingForQuota")));
+        assert!(!waiting.push(of("b", "WaitingForQuota")), "another object");
+        assert!(waiting.push(of("a", "QuotaReserved")) && !waiting.push(of("a", "Admitted")));
+        let reasons: Vec<_> =
+            waiting.take(9).map(|notice| (notice.uid().to_owned(), notice.reason().to_owned())).collect();
         let expected = [("a", "CreatedWorkload"), ("b", "WaitingForQuota"), ("a", "QuotaReserved"), ("a", "Admitted")];
         assert_eq!(reasons, expected.map(|(uid, reason)| (uid.to_owned(), reason.to_owned())));
-        assert!(!waiting.push(of("b", "QuotaReserved"), at), "what was sent is not superseded");
+        assert!(!waiting.push(of("b", "QuotaReserved")), "what was sent is not superseded");
     }
 
     #[tokio::test]
     async fn identical_notices_within_a_minute_are_one() {
         let mut recent = Recent::default();
         let now = Instant::now();
+        let notice = |message| Packed::new(&notice(message), Timestamp::UNIX_EPOCH);
         assert!(!recent.repeats(&notice("a"), now));
         assert!(recent.repeats(&notice("a"), now + Duration::from_secs(59)));
         assert!(!recent.repeats(&notice("b"), now));

@@ -1,0 +1,89 @@
+//! A notice that waits: thousands do behind a busy server, and a text for each of its parts would cost several times as much.
+
+use berth_control::write::{EventType, Kind, Notice};
+use jiff::Timestamp;
+
+/// A notice with its texts in one piece.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// Namespace, name, uid, reason and message, one after the other.
+    text: Box<str>,
+    /// Where each of the first four ends. The last takes the rest.
+    ends: [u32; 4],
+    pub(super) kind: Kind,
+    pub(super) event_type: EventType,
+    pub(super) explains_waiting: bool,
+    pub(super) reporter: &'static str,
+    /// When it came.
+    pub(super) at: Timestamp,
+}
+
+impl Packed {
+    pub(super) fn new(notice: &Notice, at: Timestamp) -> Self {
+        let parts = [&notice.key.namespace, &notice.key.name, &notice.uid, &notice.reason, &notice.message];
+        let mut text = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+        let mut ends = [0; 5];
+        for (part, end) in parts.into_iter().zip(&mut ends) {
+            text.push_str(part);
+            *end = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        }
+        let [namespace, name, uid, reason, _] = ends;
+        Self {
+            text: text.into(),
+            ends: [namespace, name, uid, reason],
+            kind: notice.key.kind,
+            event_type: notice.event_type,
+            explains_waiting: notice.explains_waiting(),
+            reporter: notice.reporter,
+            at,
+        }
+    }
+
+    fn part(&self, from: u32, to: u32) -> &str {
+        self.text.get(from as usize..to as usize).unwrap_or_default()
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.part(0, self.ends[0])
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.part(self.ends[0], self.ends[1])
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.part(self.ends[1], self.ends[2])
+    }
+
+    pub(super) fn reason(&self) -> &str {
+        self.part(self.ends[2], self.ends[3])
+    }
+
+    pub(super) fn message(&self) -> &str {
+        self.text.get(self.ends[3] as usize..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_control::write::ObjectKey;
+
+    #[test]
+    fn every_part_comes_out_as_it_went_in() {
+        for (namespace, message) in [("team-ä", "no quota: 3 < 4"), ("", "")] {
+            let notice = Notice {
+                key: ObjectKey { kind: Kind::Workload, namespace: namespace.into(), name: "job-a".into() },
+                uid: "u-1".into(),
+                event_type: EventType::Warning,
+                reason: "Pending".into(),
+                message: message.into(),
+                reporter: "kueue-admission",
+            };
+            let packed = Packed::new(&notice, Timestamp::UNIX_EPOCH);
+            let parts = (packed.namespace(), packed.name(), packed.uid(), packed.reason(), packed.message());
+            assert_eq!(parts, (namespace, "job-a", "u-1", "Pending", message));
+            assert!(packed.explains_waiting && packed.kind == Kind::Workload);
+        }
+    }
+}
