@@ -18,13 +18,14 @@ use berth_api::berth::StockBackoffStatus;
 use berth_api::labels::PROVISIONING_REQUEST_CONTROLLER;
 use berth_engine::model as engine;
 use berth_jobs::JobState;
+use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use crate::checks::Check;
 use crate::core::{Control, cluster_key};
 use crate::status::{find, since};
 use crate::view::WorkloadView;
-use crate::write::{Kind, StuckPod};
+use crate::write::{Kind, ObjectKey, StuckPod};
 use rules::TierRules;
 use stock::StockBook;
 
@@ -105,23 +106,30 @@ impl Control {
     }
 
     /// Takes note of what a job's new state tells about capacity.
-    pub(crate) fn note_capacity(&mut self, job: &str, before: Option<Pods>, pods: Pods, now: Timestamp) {
+    pub(crate) fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<Pods>, now: Timestamp) {
+        let pods = Pods::of(job);
         let had = before == Some(Pods::Ready);
         match (pods, before) {
             (Pods::Lacking, Some(Pods::Ready) | None) => {
-                self.ladder.lacking.insert(job.to_owned(), Lack { since: now, had });
+                self.ladder.lacking.insert(job.uid.clone(), Lack { since: now, had });
             }
             (Pods::Lacking, _) => {}
-            (Pods::Ready | Pods::NotWanted, _) => drop(self.ladder.lacking.remove(job)),
+            (Pods::Ready | Pods::NotWanted, _) => drop(self.ladder.lacking.remove(&job.uid)),
         }
         if pods == Pods::Ready && !had && !self.ladder.stock.is_empty() {
-            self.capacity_turned_up(job, now);
+            self.capacity_turned_up(object, job, now);
         }
     }
 
-    fn capacity_turned_up(&mut self, job: &str, now: Timestamp) {
-        let started = self.view.workloads.owned_by(job).find(|workload| workload.is("Admitted"));
-        for rung in started.map(|workload| watch::rungs(self, workload)).unwrap_or_default() {
+    fn capacity_turned_up(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
+        let training = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
+        let whole = training.map_or(job.uid.as_str(), |owner| &*owner.uid);
+        // A TrainingJob has a Job for each of its pod sets.
+        let concerned =
+            |rung: &watch::Rung| training.is_none_or(|owner| child_job_name(&owner.name, &rung.pod_set) == object.name);
+        let started = self.view.workloads.owned_by(whole).find(|workload| workload.is("Admitted"));
+        let rungs = started.map(|workload| watch::rungs(self, workload)).unwrap_or_default();
+        for rung in rungs.into_iter().filter(concerned) {
             if self.ladder.stock.turned_up(&rung.flavor, &rung.shape, rung.pods, now) {
                 self.engine(engine::Delta::InStock(rung.flavor, rung.shape));
                 self.mark_policies(now);

@@ -213,7 +213,7 @@ impl Control {
         let saved = self.view.jobs.get(&object).is_some_and(|old| said(old) != said(&job));
         let unsupported = job.unsupported.is_some();
         let before = self.view.jobs.get(&object).filter(|old| old.uid == job.uid).map(Pods::of);
-        self.note_capacity(&job.uid, before, Pods::of(&job), now);
+        self.note_capacity(&object, &job, before, now);
         let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(object.clone(), job);
         self.view.shed_job(&object);

@@ -72,7 +72,13 @@ impl Control {
                     self.touch(key(Kind::Workload, &workload));
                 }
                 if let Some((kind, name)) = whole {
-                    self.touch(key(kind, &(object.namespace.clone(), name)));
+                    let name = (object.namespace.clone(), name);
+                    let uid = self.view.training.get(&name).filter(|_| kind == Kind::TrainingJob).map(|job| &job.uid);
+                    // Its capacity is that of its Jobs.
+                    let owned =
+                        uid.into_iter().flat_map(|uid| self.view.workloads.owned_by(uid)).map(WorkloadView::key);
+                    self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+                    self.touch(key(kind, &name));
                 }
             }
             _ => {}

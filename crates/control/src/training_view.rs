@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use berth_api::berth::{TrainingJob, TrainingJobStatus};
 use berth_api::validation::summary;
-use berth_jobs::PodSetDigest;
 use berth_jobs::training::{
-    Cards, Saved, TrainingFacts, invalid_training_job, own_annotations, role_names, saved_of, training_facts,
-    training_pod_sets,
+    Cards, Saved, TrainingFacts, child_job_name, invalid_training_job, own_annotations, role_names, saved_of,
+    training_facts, training_pod_sets,
 };
+use berth_jobs::{JobState, PodSetDigest};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
 use crate::training_figures;
-use crate::view::{Name, WorkloadView};
+use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
 /// A TrainingJob with the key facts at hand.
@@ -86,6 +86,15 @@ impl TrainingView {
 
     pub(crate) fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or_default()
+    }
+}
+
+impl View {
+    /// The Job that runs a role of a TrainingJob with that uid, when it is there.
+    pub(crate) fn child_of(&self, name: &Name, uid: &str, role: &str) -> Option<&JobState> {
+        let child = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, role)));
+        let ours = |job: &&JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
+        self.jobs.get(&child).filter(ours)
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a> Case<'a> {
 
     /// The Job that runs a role, when it is there and this TrainingJob's.
     fn child(&self, role: &str) -> Option<&'a JobState> {
-        self.control.view.jobs.get(&self.child_key(role)).filter(|job| self.is_ours(job))
+        self.control.view.child_of(self.name, &self.view.uid, role)
     }
 
     fn is_ours(&self, job: &JobState) -> bool {

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::CapacityTier;
+use berth_api::{CapacityTier, labels};
 use berth_engine::model::{Shape, Tier};
+use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::core::{Control, after, key};
 use crate::decide::workload::evict;
 use crate::deltas::strip_capacity;
 use crate::flight::{Decision, Draft};
-use crate::ladder::Pods;
+use crate::ladder::{Lack, Pods};
 use crate::view::WorkloadView;
 use crate::write::{Kind, Purpose, Request};
 
@@ -77,20 +78,41 @@ impl Control {
     }
 }
 
+/// A started workload that lacks pods.
+struct Lacking<'a> {
+    /// Label by which its pods name that uid.
+    label: &'static str,
+    uid: &'a str,
+    /// Since when, as far as that was seen.
+    lack: Option<Lack>,
+}
+
+/// Whether pods are lacking, of a TrainingJob those of any of its Jobs.
+fn lacking<'a>(control: &'a Control, workload: &WorkloadView) -> Option<Lacking<'a>> {
+    let known = |job: &JobState| control.ladder.lacking.get(&job.uid).copied();
+    let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
+    if let Some(name) = workload.training_job() {
+        let view = control.view.training.get(&name)?;
+        let jobs = view.roles.iter().filter_map(|role| control.view.child_of(&name, &view.uid, role));
+        let lacking: Vec<&JobState> = jobs.filter(lacks).collect();
+        let first = |a: Lack, b: Lack| Lack { since: a.since.min(b.since), had: a.had || b.had };
+        let lack = lacking.iter().filter_map(|job| known(job)).reduce(first);
+        return (!lacking.is_empty()).then_some(Lacking { label: labels::TRAINING_JOB_UID, uid: &view.uid, lack });
+    }
+    let job = control.view.job_of(workload).filter(lacks)?;
+    Some(Lacking { label: job.info.uid_label, uid: &job.uid, lack: known(job) })
+}
+
 /// Looks after a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
         return super::pods::decide(control, workload, rules, admitted, now);
     }
-    let Some(job) = control.view.job_of(workload) else { return Decision::Done };
-    if Pods::of(job) != Pods::Lacking {
-        // The job's next change brings us back.
-        return Decision::Done;
-    }
+    // Where nothing is lacking, the job's next change brings us back.
+    let Some(Lacking { label, uid, lack }) = lacking(control, workload) else { return Decision::Done };
     let rungs = rungs(control, workload);
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
-    let lack = control.ladder.lacking.get(&job.uid);
     let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
     let due = after(since, patience);
     if due > now {
@@ -100,7 +122,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         Decision::write(Draft {
             purpose: Purpose::FindStuckPods,
             key: key(Kind::Workload, &workload.key()),
-            request: Request::FindStuckPods { label: job.info.uid_label, uid: job.uid.clone() },
+            request: Request::FindStuckPods { label, uid: uid.to_owned() },
             based_on: 0,
             notices: Vec::new(),
         })

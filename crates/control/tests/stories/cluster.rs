@@ -271,10 +271,20 @@ impl Cluster {
             }
             Request::FindStuckPods { uid, .. } => {
                 let uid = json!(uid);
-                let job = self.objects.values().find(|object| object["metadata"]["uid"] == uid);
-                let stuck = job.is_some_and(|job| self.without_nodes.iter().any(|flavor| is_on(job, flavor)));
-                let pod = || StuckPod { pod_set: "main".into(), message: "0/9 nodes are available".into() };
-                return Outcome::Stuck(stuck.then(pod).into_iter().collect());
+                let stuck = self.objects.values().filter_map(|object| {
+                    let owner = &object["metadata"]["ownerReferences"][0];
+                    let pod_set = if object["metadata"]["uid"] == uid {
+                        "main"
+                    } else if owner["kind"] == "TrainingJob" && owner["uid"] == uid {
+                        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                        name.strip_prefix(owner["name"].as_str()?)?.strip_prefix('-')?
+                    } else {
+                        return None;
+                    };
+                    let lacks = self.without_nodes.iter().any(|flavor| is_on(object, flavor));
+                    lacks.then(|| StuckPod { pod_set: pod_set.into(), message: "0/9 nodes are available".into() })
+                });
+                return Outcome::Stuck(stuck.collect());
             }
             Request::AnnotatePods { uid, annotations, .. } => {
                 self.told_pods.push((uid.clone(), annotations.clone()));

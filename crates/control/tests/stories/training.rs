@@ -5,6 +5,7 @@ use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
+use crate::tiers::ladder;
 
 /// A TrainingJob of two workers with one cpu each.
 pub fn training(name: &str, more: Value) -> Value {
@@ -316,4 +317,39 @@ fn deleted_it_leaves_nothing_behind() {
     let left: Vec<&ObjectKey> =
         cluster.objects.keys().filter(|key| matches!(key.kind, Kind::Job | Kind::Workload)).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_tier_without_nodes_is_left_and_spared_by_the_next_training() {
+    let mut cluster = ladder("8");
+    cluster.without_nodes = vec!["reserved"];
+    let tiers = json!({"capacityTiers": ["reserved", "on-demand"], "schedulingConfig": {"schedulingTimeout": "1h"}});
+    cluster.put(Kind::TrainingJob, training("a", tiers.clone()));
+    cluster.pass(590);
+    assert_eq!(cluster.training("a")["status"]["capacityTier"], "reserved", "its patience is ten minutes");
+    cluster.pass(60);
+    let status = &cluster.training("a")["status"];
+    assert_eq!((&status["capacityTier"], &status["phase"]), (&json!("on-demand"), &json!("Running")), "{status}");
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "StockOut");
+    cluster.put(Kind::TrainingJob, training("b", tiers));
+    cluster.pass(3);
+    assert_eq!(cluster.training("b")["status"]["capacityTier"], "on-demand", "the next one is spared");
+}
+
+#[test]
+fn nodes_taken_back_send_a_training_to_its_next_tier() {
+    let mut cluster = ladder("8");
+    let tiers = json!({"capacityTiers": ["spot", "on-demand"]});
+    cluster.put(Kind::TrainingJob, training("a", tiers));
+    cluster.pass(1_000);
+    assert_eq!(cluster.training("a")["status"]["capacityTier"], "spot");
+    cluster.without_nodes = vec!["spot"];
+    cluster.pass(590);
+    assert_eq!(cluster.training("a")["status"]["capacityTier"], "spot", "patience begins when the nodes go");
+    cluster.pass(60);
+    let status = &cluster.training("a")["status"];
+    assert_eq!((&status["capacityTier"], &status["phase"]), (&json!("on-demand"), &json!("Running")), "{status}");
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "CapacityReclaimed");
 }
