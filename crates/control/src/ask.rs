@@ -161,6 +161,8 @@ impl Control {
             allowed_flavors: workload.allowed_flavors.clone(),
             tiers: workload.tiers.as_ref().and_then(|wish| wish.tiers.clone().ok()),
             preempts: workload.preempts,
+            points_per_hour: self.rules_for(workload).map_or(0, |rules| rules.points_per_hour),
+            waits_since: millis(crate::status::since(conditions, "Evicted", "True").unwrap_or(workload.created)),
             refused: workload.shape.refused.clone(),
             state,
             revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,

@@ -27,6 +27,8 @@ pub(crate) struct Rules {
     pub(crate) guard: engine::PreemptionGuard,
     /// Time for a checkpoint before a stop.
     pub(crate) grace_ms: Option<i64>,
+    /// Points of priority that an hour of waiting is worth.
+    pub(crate) points_per_hour: u32,
     /// Most that may be borrowed, in per cent of the nominal quota.
     pub(crate) borrowing_percent: Option<i64>,
 }
@@ -66,7 +68,11 @@ impl Policy {
             tiers: spec.capacity_tiers.as_ref().map(tier_rules),
             limits: spec.admission.as_ref().map(limits).unwrap_or_default(),
             guard: spec.preemption.as_ref().map(guard).unwrap_or_default(),
-            grace_ms: spec.preemption.as_ref().and_then(|bounds| grace_ms(bounds.grace_period.as_deref()?)),
+            grace_ms: spec.preemption.as_ref().and_then(|bounds| milliseconds(bounds.grace_period.as_ref())),
+            points_per_hour: spec
+                .waiting_time_bonus
+                .as_ref()
+                .map_or(0, |bonus| bonus.points_per_hour.max(0).unsigned_abs()),
             borrowing_percent: spec.borrowing_ratio_percent.map(|percent| i64::from(percent.max(0))),
         };
         let selector = spec.cluster_queue_selector.as_ref().map(deltas::selector);

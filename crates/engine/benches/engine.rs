@@ -57,6 +57,8 @@ fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> Wor
         allowed_flavors: None,
         tiers: None,
         preempts: Preempts::AsQueue,
+        points_per_hour: 0,
+        waits_since: Millis(at),
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,

@@ -106,7 +106,7 @@ impl World {
         if self.options.fair_sharing.is_some() {
             let heads = open.into_iter().filter_map(|at| {
                 let entry: &Entry = entries.get(at)?;
-                Some((at, self.nominee(entry), entry.queue, entry.assignment.usage.clone()))
+                Some((at, self.nominee(entry, now), entry.queue, entry.assignment.usage.clone()))
             });
             let mut tournament = Tournament::new(&self.store, &self.tree, heads.collect());
             while let Some(at) = tournament.next(&self.store, &mut self.tree, &self.options.gates) {
@@ -116,7 +116,7 @@ impl World {
                 done.push(at);
             }
         } else {
-            for at in self.in_order(open, &entries) {
+            for at in self.in_order(open, &entries, now) {
                 if let Some(entry) = entries.get_mut(at) {
                     self.process(entry, now, &mut run, report);
                 }
@@ -285,22 +285,22 @@ impl World {
         Some(Entry { queue, workload: id, assignment, targets, requeue, verdict })
     }
 
-    fn nominee(&self, entry: &Entry) -> Nominee {
+    fn nominee(&self, entry: &Entry, now: Millis) -> Nominee {
         let Some(workload) = self.store.workload(entry.workload) else { return Nominee::default() };
         Nominee {
             uid: Arc::clone(&workload.uid),
             borrowing: entry.assignment.borrowing,
             preemptor: self.store.queues[entry.queue].pending.preemptor == Some(entry.workload),
-            priority: workload.priority,
+            priority: workload.priority_at(now),
             queued_at: workload.queued_at,
         }
     }
 
-    fn in_order(&self, open: Vec<usize>, entries: &[Entry]) -> Vec<usize> {
+    fn in_order(&self, open: Vec<usize>, entries: &[Entry], now: Millis) -> Vec<usize> {
         if open.len() < 2 {
             return open;
         }
-        let keyed = open.into_iter().filter_map(|at| Some((self.nominee(entries.get(at)?), at)));
+        let keyed = open.into_iter().filter_map(|at| Some((self.nominee(entries.get(at)?, now), at)));
         let mut keyed: Vec<(Nominee, usize)> = keyed.collect();
         keyed.sort_unstable_by(|a, b| a.0.compare(&b.0, &self.options.gates));
         keyed.into_iter().map(|(_, at)| at).collect()

@@ -33,6 +33,7 @@ mod pending;
 mod plan;
 mod preempt;
 mod share;
+mod standing;
 mod steps;
 mod steps_preempt;
 mod steps_queue;

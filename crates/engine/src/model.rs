@@ -384,6 +384,11 @@ pub struct WorkloadSpec {
     pub tiers: Option<Vec<Tier>>,
     /// Whom it may preempt.
     pub preempts: Preempts,
+    /// Points of priority that an hour of waiting is worth where workloads are ordered; nobody is preempted for them.
+    pub points_per_hour: u32,
+    /// Since when it waits: of one that was evicted, since then. Otherwise it would be admitted again before those for whom it had to
+    /// go, and be evicted again.
+    pub waits_since: Millis,
     /// Why its requests are out of bounds: it is refused when it comes to the head of its queue.
     pub refused: Option<String>,
     /// State.

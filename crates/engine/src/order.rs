@@ -22,8 +22,8 @@ pub struct Nominee {
     pub borrowing: u32,
     /// It issued preemptions before and waits for them.
     pub preemptor: bool,
-    /// Effective priority.
-    pub priority: i32,
+    /// Effective priority, with what waiting is worth.
+    pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
 }

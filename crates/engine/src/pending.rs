@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ClassId, WorkloadId};
 use crate::model::PendingReason;
-use crate::store::Key;
+use crate::standing::Key;
 
 /// A member in its order.
 pub(crate) type Member = (Key, WorkloadId);

@@ -87,14 +87,6 @@ fn digest(priority: i32, pod_sets: &[PodSetSpec]) -> u64 {
     hasher.finish()
 }
 
-/// Order in a queue: higher priority, older, smaller uid.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) priority: Reverse<i32>,
-    pub(crate) queued_at: Millis,
-    pub(crate) uid: Arc<str>,
-}
-
 /// Where a pending workload waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -220,6 +212,8 @@ pub(crate) struct Workload {
     pub(crate) local_queue: LocalQueueId,
     pub(crate) priority: i32,
     pub(crate) queued_at: Millis,
+    pub(crate) points_per_hour: u32,
+    pub(crate) waits_since: Millis,
     pub(crate) revision: u64,
     pub(crate) not_before: Option<Millis>,
     pub(crate) blocked: bool,
@@ -232,10 +226,6 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    pub(crate) fn key(&self) -> Key {
-        Key { priority: Reverse(self.priority), queued_at: self.queued_at, uid: Arc::clone(&self.uid) }
-    }
-
     pub(crate) fn rank(&self, id: WorkloadId, held: &Held) -> Rank {
         Rank { priority: self.priority, at: Reverse(held.loses_since()), uid: Arc::clone(&self.uid), workload: id }
     }

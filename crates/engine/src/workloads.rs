@@ -18,6 +18,8 @@ impl World {
                 local_queue,
                 priority: spec.priority,
                 queued_at: spec.queued_at,
+                points_per_hour: spec.points_per_hour,
+                waits_since: spec.waits_since,
                 revision: spec.revision,
                 not_before: None,
                 blocked: false,
@@ -36,6 +38,8 @@ impl World {
             && old.local_queue == local_queue
             && old.priority == spec.priority
             && old.queued_at == spec.queued_at
+            && old.points_per_hour == spec.points_per_hour
+            && (old.points_per_hour == 0 || old.waits_since == spec.waits_since)
             && old.refused.as_deref() == spec.refused.as_deref();
         let (old_class, was_queue) = (old.class, old.local_queue);
         let class = self.store.class(&spec);
@@ -52,6 +56,8 @@ impl World {
             workload.local_queue = local_queue;
             workload.priority = spec.priority;
             workload.queued_at = spec.queued_at;
+            workload.points_per_hour = spec.points_per_hour;
+            workload.waits_since = spec.waits_since;
             workload.revision = spec.revision;
             workload.class = class;
             workload.refused = spec.refused.map(String::into_boxed_str);

@@ -162,6 +162,8 @@ impl Observer {
                     allowed_flavors: None,
                     tiers: None,
                     preempts: Preempts::AsQueue,
+                    points_per_hour: 0,
+                    waits_since: Millis(0),
                     refused: None,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,

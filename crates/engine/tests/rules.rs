@@ -91,6 +91,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
         for eviction in &plan.evictions {
             let spec = specs.get_mut(&eviction.uid).unwrap();
             spec.revision += 1;
+            spec.waits_since = NOW;
             spec.state = WorkloadState::Pending { not_before: None, blocked: false };
             world.apply(Delta::Workload(spec.clone())).unwrap();
         }

@@ -64,6 +64,16 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         (json!({"clusterQueues": ["a"], "preemption": {"gracePeriod": "a while"}}), "spec.preemption.gracePeriod"),
         (json!({"clusterQueues": ["a"], "borrowingRatioPercent": -1}), "greater than or equal to 0"),
         (
+            json!({"clusterQueues": ["a"], "capacityTiers": {"maxSharePercent": {"spot": 101}}}),
+            "less than or equal to 100",
+        ),
+        (
+            json!({"clusterQueues": ["a"], "capacityTiers": {"maxSharePercent": {"preemptible": 1}}}),
+            "keys must be reserved, on-demand or spot",
+        ),
+        (json!({"clusterQueues": ["a"], "waitingTimeBonus": {}}), "spec.waitingTimeBonus.pointsPerHour"),
+        (json!({"clusterQueues": ["a"], "waitingTimeBonus": {"pointsPerHour": 0}}), "greater than or equal to 1"),
+        (
             json!({"clusterQueues": ["a"], "admission": {"priorityRange": {"min": 2, "max": 1}}}),
             "min must not be greater than max",
         ),

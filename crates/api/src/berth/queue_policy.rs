@@ -43,11 +43,25 @@ pub struct QueuePolicySpec {
     /// Bounds of preemption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptionBounds>,
+    /// What waiting is worth where the workloads of a queue are ordered; nothing when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_time_bonus: Option<WaitingTimeBonus>,
     /// Most that a ClusterQueue may borrow of each resource, in per cent of its nominal quota; a smaller `borrowingLimit` of the
     /// queue holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub borrowing_ratio_percent: Option<i32>,
+}
+
+/// What waiting is worth: who waits long enough gets before those of higher priority that come after it, so that nobody starves. It is
+/// an order among those who wait; nobody is preempted for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["pointsPerHour"]))]
+pub struct WaitingTimeBonus {
+    /// Points of priority that an hour of waiting is worth.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub points_per_hour: i32,
 }
 
 /// Tiers of capacity: reserved, on demand, spot.

@@ -258,6 +258,56 @@ fn borrowing_is_bounded_by_the_smaller_limit() {
 }
 
 #[test]
+fn who_has_waited_long_enough_goes_first() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("mine", None, &[("f", "1")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "mine"));
+    let class = serde_json::from_value(json!({"metadata": {"name": "high"}, "value": 100})).unwrap();
+    cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    let high = |name: &str| {
+        let mut job = job(name, "lq", "1", true);
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+        job
+    };
+    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, job("old", "lq", "1", true));
+    cluster.pass(3_600);
+    cluster.put(Kind::Job, high("a"));
+    cluster.put(Kind::Job, high("b"));
+    cluster.complete("runs");
+    cluster.pass(10);
+    assert!(cluster.is("a", "Admitted") && !cluster.is("old", "Admitted"), "without a bonus priority decides");
+    cluster.put(
+        Kind::QueuePolicy,
+        policy("p", json!({"clusterQueues": ["mine"], "waitingTimeBonus": {"pointsPerHour": 101}})),
+    );
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "nobody is preempted for it");
+    cluster.complete("a");
+    cluster.pass(10);
+    assert!(cluster.is("old", "Admitted") && !cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_queue_holds_no_more_than_its_share_of_a_tier() {
+    let mut cluster = ladder("2");
+    let tiers = json!({"default": ["reserved", "spot"], "maxSharePercent": {"reserved": 50}});
+    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "capacityTiers": tiers})));
+    for name in ["a", "b"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.settle();
+    }
+    assert_eq!((flavor_of(&cluster, "a"), flavor_of(&cluster, "b")), (json!("reserved"), json!("spot")));
+    let more = json!({"spec": {"capacityTiers": {"maxSharePercent": {"reserved": 100}}}});
+    cluster.edit(Kind::QueuePolicy, "", "p", &more);
+    cluster.put(Kind::Job, job("c", "lq", "1", true));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
+}
+
+#[test]
 fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_selectors_back() {
     let mut cluster = ladder("4");
     for (tier, key) in [("spot", "cloud.google.com/gke-spot"), ("reserved", "cloud.google.com/reservation-name")] {

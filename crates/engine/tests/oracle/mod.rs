@@ -239,7 +239,7 @@ pub(crate) fn cycle(options: &Options, mut books: Books, workloads: &[WorkloadSp
     for queue in books.queues.keys().cloned().collect::<Vec<_>>() {
         let is_mine =
             |spec: &&WorkloadSpec| spec.local_queue == queue && matches!(spec.state, WorkloadState::Pending { .. });
-        let first = workloads.iter().filter(is_mine).min_by_key(|w| (Reverse(w.priority), w.queued_at, w.uid.clone()));
+        let first = workloads.iter().filter(is_mine).min_by_key(|w| age(w, now));
         if let Some(spec) = first {
             let found = oracle.nominate(&books, spec, &queue, None);
             heads.push(Head { spec, queue, found });
@@ -247,7 +247,7 @@ pub(crate) fn cycle(options: &Options, mut books: Books, workloads: &[WorkloadSp
     }
     let mut gone: Vec<String> = Vec::new();
     while !heads.is_empty() {
-        let next = if options.fair_sharing.is_some() { by_share(&books, &heads) } else { by_age(&heads) };
+        let next = if options.fair_sharing.is_some() { by_share(&books, &heads, now) } else { by_age(&heads, now) };
         let mut head = heads.remove(next);
         let mut deferred = false;
         if head.found.victims.iter().any(|(uid, _)| gone.contains(uid)) {
@@ -324,16 +324,17 @@ pub(crate) fn cycle(options: &Options, mut books: Books, workloads: &[WorkloadSp
     decided
 }
 
-fn age(head: &Head<'_>) -> (Reverse<i32>, Millis, String) {
-    (Reverse(head.spec.priority), head.spec.queued_at, head.spec.uid.clone())
+fn age(spec: &WorkloadSpec, now: Millis) -> (Reverse<i64>, Millis, String) {
+    let gained = (now.0 - spec.waits_since.0) * i64::from(spec.points_per_hour) / 3_600_000;
+    (Reverse(i64::from(spec.priority) + gained), spec.queued_at, spec.uid.clone())
 }
 
-fn by_age(heads: &[Head<'_>]) -> usize {
-    (0..heads.len()).min_by_key(|index| (heads[*index].found.borrow, age(&heads[*index]))).unwrap()
+fn by_age(heads: &[Head<'_>], now: Millis) -> usize {
+    (0..heads.len()).min_by_key(|index| (heads[*index].found.borrow, age(heads[*index].spec, now))).unwrap()
 }
 
 /// The winner of the tournament in the tree of the first head.
-fn by_share(books: &Books, heads: &[Head<'_>]) -> usize {
+fn by_share(books: &Books, heads: &[Head<'_>], now: Millis) -> usize {
     let root = |head: &Head<'_>| books.line(&Node::Queue(head.queue.clone())).last().cloned();
     let first = root(&heads[0]);
     let mut best: BTreeMap<Node, usize> = BTreeMap::new();
@@ -367,7 +368,7 @@ fn by_share(books: &Books, heads: &[Head<'_>]) -> usize {
         let wins = best.get(&cohort).is_none_or(|champion| {
             let (a, b) = (standing(index, &cohort), standing(*champion, &cohort));
             let order = a.0.cmp(&b.0).then_with(|| a.1.compare(&b.1));
-            order.then_with(|| age(&heads[index]).cmp(&age(&heads[*champion]))).is_lt()
+            order.then_with(|| age(heads[index].spec, now).cmp(&age(heads[*champion].spec, now))).is_lt()
         });
         if wins {
             best.insert(cohort, index);

@@ -74,6 +74,8 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, req
         allowed_flavors: None,
         tiers: None,
         preempts: Preempts::AsQueue,
+        points_per_hour: 0,
+        waits_since: Millis(queued_at),
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
@@ -177,10 +179,14 @@ pub(crate) fn random(seed: u64) -> Objects {
         }
         objects.queues.push(spec);
     }
+    // A point for each millisecond, in a queue in which waiting counts.
+    let points: Vec<u32> = (0..count).map(|_| if dice.chance(4) { 3_600_000 } else { 0 }).collect();
     for index in 0..3 + dice.below(9) {
-        let name = format!("q{}", dice.below(count));
+        let queue = dice.below(count);
+        let name = format!("q{queue}");
         let asked: Vec<(&str, u64)> = RESOURCES.iter().take(resources).map(|r| (*r, dice.below(5))).collect();
         let mut spec = pending(&format!("w{index}"), &name, dice.below(3) as i32, dice.below(4) as i64, &asked);
+        spec.points_per_hour = points[queue as usize];
         if dice.chance(2) {
             let flavor = format!("f{}", dice.below(flavors));
             let at = dice.below(4) as i64;
@@ -259,7 +265,8 @@ impl Objects {
                 WorkloadState::Pending { .. } => "pending".to_owned(),
             };
             let (uid, queue, priority, since) = (&spec.uid, &spec.local_queue, spec.priority, spec.queued_at.0);
-            text.push_str(&format!("{uid} {queue} prio {priority} since {since} asks {asked:?} {state}\n"));
+            let points = spec.points_per_hour;
+            text.push_str(&format!("{uid} {queue} prio {priority}+{points} since {since} asks {asked:?} {state}\n"));
         }
         text
     }

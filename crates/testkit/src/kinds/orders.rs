@@ -5,8 +5,8 @@ use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{Scene, text};
 use berth_engine::{
-    FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, compare_standing, flavor_preferred,
-    policy_allows, reduce_counts,
+    FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, WorkloadSpec, compare_standing,
+    flavor_preferred, policy_allows, reduce_counts,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -124,20 +124,30 @@ pub fn policy(case: &Case) -> Result<Diff, String> {
     let expect: PolicyExpect = case.expect()?;
     let policy: PreemptionPolicy = input.policy.parse().map_err(|error| format!("input.policy: {error}"))?;
     let mut scene = Scene::new(case)?;
-    let preemptor = nominee(&mut scene, &input.preemptor)?;
-    let candidate = nominee(&mut scene, &input.candidate)?;
-    let key = |nominee: &Nominee| (nominee.priority, nominee.queued_at);
+    let preemptor = told(&mut scene, &input.preemptor)?;
+    let candidate = told(&mut scene, &input.candidate)?;
+    let key = |told: &WorkloadSpec| (told.priority, told.queued_at);
     let mut diff = Diff::default();
     diff.eq("satisfied", &expect.satisfied, &policy_allows(policy, key(&preemptor), key(&candidate)));
     Ok(diff)
 }
 
+/// What the engine is told of a workload.
+fn told(scene: &mut Scene, key: &str) -> Result<WorkloadSpec, String> {
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    scene.offline.control().told(namespace, name).ok_or_else(|| format!("objects: no workload {key}"))
+}
+
 /// A workload as a head, without what the cycle finds out about it.
 fn nominee(scene: &mut Scene, key: &str) -> Result<Nominee, String> {
-    let (namespace, name) = key.split_once('/').unwrap_or_default();
-    let told = scene.offline.control().told(namespace, name).ok_or_else(|| format!("objects: no workload {key}"))?;
+    let told = told(scene, key)?;
     let uid = scene.shown_uid(&told.uid);
-    Ok(Nominee { uid: uid.as_str().into(), priority: told.priority, queued_at: told.queued_at, ..Nominee::default() })
+    Ok(Nominee {
+        uid: uid.as_str().into(),
+        priority: told.priority.into(),
+        queued_at: told.queued_at,
+        ..Nominee::default()
+    })
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,0 +1,39 @@
+//! Who stands before whom among those who wait, and what waiting is worth.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::model::Millis;
+use crate::store::Workload;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Order in a queue: higher standing, older, smaller uid.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) standing: Reverse<i64>,
+    pub(crate) queued_at: Millis,
+    pub(crate) uid: Arc<str>,
+}
+
+impl Workload {
+    pub(crate) fn key(&self) -> Key {
+        Key { standing: Reverse(self.standing()), queued_at: self.queued_at, uid: Arc::clone(&self.uid) }
+    }
+
+    /// Its priority; where waiting counts, the one that it would have to begin with at the epoch, in points of a millisecond of
+    /// waiting. All who wait gain as much in the same time, so that who is before whom does not change while they wait.
+    fn standing(&self) -> i64 {
+        let priority = i64::from(self.priority);
+        match i64::from(self.points_per_hour) {
+            0 => priority,
+            points => priority.saturating_mul(HOUR_MS).saturating_sub(self.waits_since.0.saturating_mul(points)),
+        }
+    }
+
+    /// Its priority with what it has gained by waiting.
+    pub(crate) fn priority_at(&self, now: Millis) -> i64 {
+        let waited = now.0.saturating_sub(self.waits_since.0).max(0);
+        i64::from(self.priority).saturating_add(waited.saturating_mul(i64::from(self.points_per_hour)) / HOUR_MS)
+    }
+}
