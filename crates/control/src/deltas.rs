@@ -287,6 +287,7 @@ pub(crate) fn cluster_queue(
             .as_ref()
             .is_some_and(|scope| scope.admission_mode == "UsageBasedAdmissionFairSharing"),
         tiers: Vec::new(),
+        max_shares: [None; 3],
         max_jobs: None,
         guard: engine::PreemptionGuard::default(),
         inactive,

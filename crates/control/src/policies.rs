@@ -104,6 +104,8 @@ fn tier_rules(tiers: &CapacityTiers) -> TierRules {
         backoff: tiers.backoff.as_ref().map_or(USUAL.backoff, backoff),
         overrides: tiers.selectors.as_deref() == Some("Override"),
         climb: tiers.climb_back.as_ref().map(climb),
+        max_shares: CapacityTier::ALL
+            .map(|tier| tiers.max_share_percent.get(tier.as_str()).and_then(|percent| u32::try_from(*percent).ok())),
     }
 }
 
@@ -217,6 +219,7 @@ impl Control {
         let mut spec = deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid);
         if let Some(rules) = self.rules_of(&spec.name) {
             spec.tiers = rules.tiers.as_ref().map(|tiers| tiers.default.clone()).unwrap_or_default();
+            spec.max_shares = rules.tiers.as_ref().map(|tiers| tiers.max_shares).unwrap_or_default();
             spec.max_jobs = rules.limits.max_jobs;
             spec.guard = rules.guard;
             if let Some(percent) = rules.borrowing_percent {

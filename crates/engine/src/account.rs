@@ -12,6 +12,7 @@ use crate::preempt::Ask;
 use crate::preempt::candidates::satisfies;
 use crate::preempt::guard::{is_too_near, protected_until};
 use crate::store::{Phase, Place, Workload};
+use crate::why::Why;
 use crate::world::World;
 
 /// Why a holder of quota may or may not be preempted for a workload.
@@ -186,7 +187,10 @@ impl World {
                             account.unblock = Unblock::Restock;
                         }
                         let stock = stock.map(|text| format!("flavor {} {text}", account.flavor));
-                        let mismatch = mismatch.or(stock);
+                        let share = request.over_share(&self.store, &self.tree, (flavor, *resource), *value, &[]);
+                        let share = share.filter(|_| workload.held().is_none());
+                        let share = share.map(|amounts| Why::TierShare(flavor, *resource, amounts).text(&self.store));
+                        let mismatch = mismatch.or(stock).or(share);
                         accounts.push(CellAccount { pod_set: pod_set.spec.name.clone(), mismatch, ..account });
                     }
                 }

@@ -398,6 +398,11 @@ impl Scan<'_> {
             let why = Why::Exceeds(flavor, resource, [assumed, value, potential]);
             return (Granular::NoFit, 0, Some((why, Some(PendingReason::ExceedsMaxQuota))));
         }
+        if let Some(amounts) = self.request.over_share(store, tree, (flavor, resource), value, self.assumed) {
+            let [_, value, most] = amounts;
+            let code = if value > most { PendingReason::ExceedsMaxQuota } else { PendingReason::WaitingForQuota };
+            return (Granular::NoFit, 0, Some((Why::TierShare(flavor, resource, amounts), Some(code))));
+        }
         let (borrow, may_reclaim) = tree.height_that_fits(queue.node, cell, total);
         let available = tree.available(queue.node, cell);
         if total <= available {

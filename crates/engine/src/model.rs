@@ -237,6 +237,8 @@ pub struct ClusterQueueSpec {
     pub usage_based: bool,
     /// The tiers that its workloads accept which name none, best first; empty: flavors as they come.
     pub tiers: Vec<Tier>,
+    /// Most of the nominal quota of a tier in its tree that its workloads may hold, in per cent, by tier in the usual order.
+    pub max_shares: [Option<u32>; 3],
     /// Bounds of preemption, as who asks and as who may be taken from.
     pub guard: PreemptionGuard,
     /// Most workloads that may hold its quota at once.
@@ -265,6 +267,7 @@ impl Default for ClusterQueueSpec {
             weight: WEIGHT_ONE,
             usage_based: false,
             tiers: Vec::new(),
+            max_shares: [None; 3],
             guard: PreemptionGuard::default(),
             max_jobs: None,
             inactive: None,

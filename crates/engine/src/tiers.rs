@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::assignment::{Mode, PodSetResult, PreemptionPossibility};
-use crate::balance::Units;
+use crate::balance::{INF, Units, in_usage};
 use crate::flavors::{Request, assign};
-use crate::ids::{CellId, FlavorId};
+use crate::ids::{CellId, FlavorId, ResourceId};
 use crate::matching::asks_for_capacity;
 use crate::preempt::classical::leave;
 use crate::store::{Group, PodSet, Store};
@@ -104,6 +104,34 @@ impl<'a> Request<'a> {
                 accepted.iter().flat_map(of).collect()
             }
         }
+    }
+
+    /// Held, asked for and the most, where so much of a resource in the tier of a flavor is more than the share that the queue may
+    /// hold. Costs the nodes of its tree, where a share is set.
+    pub(crate) fn over_share(
+        &self,
+        store: &Store,
+        tree: &Tree,
+        (flavor, resource): (FlavorId, ResourceId),
+        value: Units,
+        assumed: &[(CellId, Units)],
+    ) -> Option<[Units; 3]> {
+        let tier = store.flavors.get(&flavor)?.tier?;
+        let [reserved, on_demand, spot] = self.queue.spec.as_ref()?.max_shares;
+        let percent = match tier {
+            Tier::Reserved => reserved,
+            Tier::OnDemand => on_demand,
+            Tier::Spot => spot,
+        }?;
+        let flavors = store.flavors.iter().filter(|(_, spec)| spec.tier == Some(tier));
+        let cells: Vec<CellId> = flavors.filter_map(|(flavor, _)| store.find_cell(*flavor, resource)).collect();
+        let nominal = |node| cells.iter().map(move |cell| tree.cell(node, *cell).nominal);
+        let nodes = tree.bottom_up(tree.root(self.queue.node));
+        let all = nodes.into_iter().flat_map(nominal).fold(0, |sum: Units, own| sum.saturating_add(own).min(INF));
+        let held = |cell: &CellId| tree.cell(self.queue.node, *cell).usage + in_usage(assumed, *cell);
+        let held: Units = cells.iter().map(held).sum();
+        let most = if all >= INF { INF } else { all * Units::from(percent) / 100 };
+        (held + value > most).then_some([held, value, most])
     }
 
     /// Why a flavor is not in the line.

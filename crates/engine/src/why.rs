@@ -4,6 +4,7 @@ use crate::balance::{INF, Units, amount};
 use crate::ids::{FlavorId, ResourceId};
 use crate::model::PendingReason;
 use crate::store::Store;
+use crate::tiers::Tier;
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum Why {
     NotProvided(FlavorId, ResourceId),
     /// Its capacity was not to be had lately: until when and why.
     OutOfStock(FlavorId, Box<str>),
+    /// More of a tier than the queue may hold: held already, asked for, the most.
+    TierShare(FlavorId, ResourceId, [Units; 3]),
     /// The pods can not run on the flavor.
     Mismatch(Box<str>),
 }
@@ -62,6 +65,16 @@ impl Why {
                 format!("flavor {} does not provide resource {}", store.flavor(*flavor), store.resource(*resource))
             }
             Self::OutOfStock(flavor, text) => format!("flavor {} {text}", store.flavor(*flavor)),
+            Self::TierShare(flavor, resource, amounts) => {
+                let [held, value, most] = amounts.map(|amount| shown(store, *resource, amount));
+                let tier = store.flavors.get(flavor).and_then(|spec| spec.tier);
+                format!(
+                    "flavor {}: {value} of {} beside {held} that the queue holds of {} capacity is more than its share of {most}",
+                    store.flavor(*flavor),
+                    store.resource(*resource),
+                    tier.map_or("no", Tier::as_str),
+                )
+            }
             Self::Mismatch(text) => text.to_string(),
         }
     }

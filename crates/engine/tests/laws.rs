@@ -125,6 +125,7 @@ impl Observer {
                     weight: 1_000_000_000,
                     usage_based: false,
                     tiers: vec![],
+                    max_shares: [None; 3],
                     max_jobs: None,
                     guard: PreemptionGuard::default(),
                     inactive: None,

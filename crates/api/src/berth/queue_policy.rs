@@ -91,6 +91,17 @@ pub struct CapacityTiers {
         ]),
     ))]
     pub patience: BTreeMap<String, String>,
+    /// Most of a tier that one ClusterQueue may hold, by tier, in per cent of the nominal quota that all queues and cohorts of its tree
+    /// have in the flavors of that tier; no limit when absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = 3,
+        "additionalProperties" = json!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 100}),
+        "x-kubernetes-validations" = rules(&[
+            ("self.all(t, t in ['reserved', 'on-demand', 'spot'])", "keys must be reserved, on-demand or spot"),
+        ]),
+    ))]
+    pub max_share_percent: BTreeMap<String, i32>,
     /// How long capacity that did not turn up is not asked for again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<StockBackoff>,

@@ -56,6 +56,8 @@ pub(crate) struct TierRules {
     pub(crate) overrides: bool,
     /// `None`: nobody climbs.
     pub(crate) climb: Option<ClimbRules>,
+    /// Most of a tier that a queue may hold, in per cent, by tier in the usual order.
+    pub(crate) max_shares: [Option<u32>; 3],
 }
 
 impl TierRules {
@@ -79,6 +81,7 @@ pub(crate) static USUAL: TierRules = TierRules {
     backoff: Backoff { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
     overrides: false,
     climb: None,
+    max_shares: [None; 3],
 };
 
 #[cfg(test)]
