@@ -29,6 +29,7 @@ pub mod quickstart;
 pub mod quota_tree;
 pub mod s3;
 pub mod scenario;
+pub mod story;
 pub mod wait;
 pub mod webhooks;
 pub mod world;

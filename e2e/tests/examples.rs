@@ -29,7 +29,8 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     let stage = Stage::start("examples", &pools(), ManagerOptions::default()).await?;
     let mut folders: Vec<PathBuf> =
         std::fs::read_dir(repository().join("examples"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
-    folders.retain(|path| path.is_dir());
+    // The story needs machines that come and go: `story.rs` tells it.
+    folders.retain(|path| path.is_dir() && !path.ends_with("training-story"));
     folders.sort();
     let runs = folders.iter().map(|folder| {
         let stage = &stage;

@@ -14,7 +14,7 @@ use berth_e2e::control_plane::{ControlPlane, Options, client_from, token};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, WORKLOAD, condition, text};
 use berth_e2e::manager::{self, Manager, ManagerOptions};
 use berth_e2e::quickstart::{self, NAMESPACE};
-use berth_e2e::{binaries, nodes};
+use berth_e2e::{binaries, nodes, story};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -62,6 +62,8 @@ async fn own_cluster() -> Result<Place> {
     manager::install(&client).await?;
     println!("demo: creating 8 TPU nodes: 2 reserved, 2 on demand, 4 spot, 4 chips each");
     nodes::create(&client, &quickstart::pools()).await?;
+    println!("demo: and 12 GPU nodes for the story of a training: 4 in each tier, 8 GPUs each");
+    nodes::create(&client, &story::pools()).await?;
     let manager_kubeconfig = plane.folder().join("berth.kubeconfig");
     manager::kubeconfig(&plane, None, &manager_kubeconfig).await?;
     let (folder, kubeconfig) = (plane.folder().to_path_buf(), plane.kubeconfig().to_path_buf());
@@ -123,6 +125,12 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     let seen = follow(&place.client).await.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?;
     verify(&seen)?;
     println!("\ndemo: all jobs finished; the quota is free again");
+    if place.plane.is_some() {
+        println!("\ndemo: examples/training-story: a training of 32 GPUs, with short waits (about a minute)");
+        let begun = Instant::now();
+        let say = |turn: &str| println!("  {:>5.1} s  {turn}", begun.elapsed().as_secs_f64());
+        story::tell(&place.client, &say).await.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?;
+    }
     if once {
         return Ok(());
     }
@@ -257,6 +265,7 @@ fn print_hints(place: &Place, manager: &Manager) {
     println!("  kubectl -n {NAMESPACE} get pods -o wide");
     println!("  kubectl -n {NAMESPACE} delete jobs --all && kubectl create -f examples/quickstart/03-jobs.yaml");
     println!("  kubectl patch clusterqueue tpu --type merge -p '{{\"spec\":{{\"stopPolicy\":\"Hold\"}}}}'");
+    println!("  kubectl -n {} get tj; kubectl -n {} describe tj {}", story::NAMESPACE, story::NAMESPACE, story::HERO);
     println!("  kubectl apply -f examples/two-teams-borrowing/queues.yaml\n");
     println!("Berth's log: {}", manager.log().display());
     println!("Ctrl-C stops everything and removes it.");
