@@ -86,6 +86,8 @@ const KINDS: &[Kind] = &[
     kind(KUEUE, "MultiKueueConfig", "multikueueconfigs", false),
     kind(KUEUE, "MultiKueueCluster", "multikueueclusters", false),
     crate::jobset::JOBSET,
+    crate::autoscaler::PROVISIONING_REQUEST,
+    crate::autoscaler::POD_TEMPLATE,
     crate::webhooks::MUTATING,
     crate::webhooks::VALIDATING,
     crate::webhooks::SECRET,

@@ -113,6 +113,9 @@ strings! {
     CONSUME_PROVISIONING_REQUEST = "autoscaling.x-k8s.io/consume-provisioning-request";
     /// Annotation on pods: provisioning class (the autoscaler's key).
     PROVISIONING_CLASS_NAME = "autoscaling.x-k8s.io/provisioning-class-name";
+    /// Annotation on ProvisioningRequests and their PodTemplates, Berth's own: since when the Workload has the quota for which
+    /// they were made, as RFC 3339.
+    RESERVED_AT = "berth.dev/reserved-at";
     /// Label on ResourceFlavors, Berth's own: how the capacity is bought, `reserved`, `on-demand` or `spot`.
     CAPACITY_TIER = "berth.dev/capacity-tier";
     /// Annotation on jobs and Workloads, Berth's own: the capacity tiers that are accepted, best first.

@@ -28,6 +28,7 @@ mod topology_assignment;
 mod workload;
 mod workload_status;
 
+pub mod autoscaling;
 pub mod berth;
 pub mod conditions;
 pub mod conversion;

@@ -3,23 +3,47 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
+use berth_api::labels::PROVISIONING_REQUEST_CONTROLLER as PROVISIONING;
 use berth_engine::model::Problem;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// Controllers of which a ClusterQueue may not combine checks freely.
+/// A controller whose checks a ClusterQueue may not combine freely.
 const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
-const PROVISIONING: &str = "kueue.x-k8s.io/provisioning-request";
 
 /// An AdmissionCheck, slim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Check {
     pub(crate) controller: String,
     pub(crate) active: bool,
+    pub(crate) parameters: Option<api::AdmissionCheckParametersReference>,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) generation: i64,
 }
 
 impl Check {
     pub(crate) fn of(object: &api::AdmissionCheck) -> Self {
-        let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        Self { controller: object.spec.controller_name.clone(), active: crate::status::is_true(conditions, "Active") }
+        let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        Self {
+            controller: object.spec.controller_name.clone(),
+            active: crate::status::is_true(&conditions, "Active"),
+            parameters: object.spec.parameters.clone(),
+            conditions,
+            uid: object.uid().to_owned(),
+            resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
+            generation: object.metadata.generation.unwrap_or_default(),
+        }
+    }
+
+    /// Whether Berth itself answers it, by asking an autoscaler.
+    pub(crate) fn asks_autoscaler(&self) -> bool {
+        self.controller == PROVISIONING
+    }
+
+    /// Whether ClusterQueues find the same in another state of it.
+    pub(crate) fn serves_as(&self, other: &Self) -> bool {
+        (&self.controller, self.active) == (&other.controller, other.active)
     }
 }
 

@@ -176,6 +176,10 @@ impl Control {
             // Of what it creates it sees the Jobs only.
             self.touch(origin.clone());
         }
+        if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
+            // What is not there does not say for whom it was made.
+            self.touch(origin.clone());
+        }
         self.take_outcome(object.clone(), flight, outcome, now);
         if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
             self.wait(origin, until);
@@ -216,6 +220,7 @@ impl Control {
                     self.planned.remove(&uid);
                     self.replan = true;
                 }
+                let version = if flight.purpose.withdraws() { u64::MAX } else { version };
                 if version > self.seen_version(&object) && !flight.vanished {
                     self.flights.expect(object, version);
                 }
@@ -253,7 +258,8 @@ impl Control {
                 });
                 self.drop_plan(&object);
                 let until = self.flights.failed(&object, now, 5_000);
-                self.refused(&object, &text);
+                let told = if flight.purpose.asks_for_capacity() { &flight.origin } else { &object };
+                self.refused(told, flight.purpose, &text);
                 self.wait(object, until);
             }
             Outcome::Busy(after) if flight.purpose.is_about_pods() => {
@@ -284,13 +290,13 @@ impl Control {
         }
     }
 
-    fn refused(&mut self, object: &ObjectKey, text: &str) {
+    fn refused(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.uid_of(object) else { return };
         self.notices.push(Notice {
             key: object.clone(),
             uid,
             event_type: crate::write::EventType::Warning,
-            reason: "WriteRefused".into(),
+            reason: if purpose.asks_for_capacity() { "FailedCreate" } else { "WriteRefused" }.into(),
             message: format!("the API server refused a change by Berth: {text}"),
             reporter: "kueue-workload-controller",
         });

@@ -11,6 +11,7 @@ pub(crate) mod pods;
 pub(crate) mod pods_ready;
 pub(crate) mod policies;
 pub(crate) mod preempt;
+pub(crate) mod provisioning;
 pub(crate) mod queues;
 pub(crate) mod training;
 pub(crate) mod usage;
@@ -43,10 +44,13 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         Kind::Checkpoints => checkpoints::decide(control, &name, now),
         Kind::Pod => pods::decide(control, &name, now),
         Kind::PodGroup => pods::group::decide(control, &name, now),
+        Kind::AdmissionCheck => provisioning::check(control, key, now),
+        Kind::ProvisioningRequest => provisioning::request(control, &name),
         Kind::LocalQueue
         | Kind::QueuePolicy
         | Kind::Service
         | Kind::ConfigMap
+        | Kind::PodTemplate
         | Kind::Deployment
         | Kind::StatefulSet => Decision::Done,
     }

@@ -3,7 +3,7 @@
 use berth_api as api;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
@@ -47,6 +47,14 @@ pub enum Observation {
     LimitRange(Change<Box<LimitRange>>),
     /// AdmissionCheck.
     AdmissionCheck(Change<Box<api::AdmissionCheck>>),
+    /// Whether the cluster serves ProvisioningRequests.
+    ServesProvisioningRequests(bool),
+    /// ProvisioningRequestConfig.
+    ProvisioningRequestConfig(Change<Box<api::ProvisioningRequestConfig>>),
+    /// autoscaling.x-k8s.io/v1 ProvisioningRequest.
+    ProvisioningRequest(Change<Box<api::autoscaling::ProvisioningRequest>>),
+    /// PodTemplate of a ProvisioningRequest.
+    PodTemplate(Change<Box<PodTemplate>>),
     /// QueuePolicy.
     QueuePolicy(Change<Box<api::berth::QueuePolicy>>),
     /// CheckpointStore.

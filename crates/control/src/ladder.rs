@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 
 use berth_api::AdmissionCheckState;
 use berth_api::berth::StockBackoffStatus;
-use berth_api::labels::PROVISIONING_REQUEST_CONTROLLER;
 use berth_engine::model as engine;
 use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
@@ -87,7 +86,9 @@ impl Control {
         let evicted = find(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"))?;
         let counts = match evicted.reason.as_str() {
             watch::STOCK_OUT | watch::RECLAIMED => true,
-            "AdmissionCheck" => old.status.admission_checks.iter().any(|check| self.found_no_capacity(check)),
+            "AdmissionCheck" | "DeactivatedDueToAdmissionCheck" => {
+                old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
+            }
             _ => false,
         };
         (counts && evicted.status == "True").then_some(evicted.last_transition_time.0)
@@ -95,8 +96,8 @@ impl Control {
 
     /// Whether an autoscaler that was asked for the capacity of a workload did not get it.
     fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
-        let asks = |known: &Check| known.controller == PROVISIONING_REQUEST_CONTROLLER;
-        ["Retry", "Rejected"].contains(&check.state.as_str()) && self.view.checks.get(&check.name).is_some_and(asks)
+        let asks = self.view.checks.get(&check.name).is_some_and(Check::asks_autoscaler);
+        asks && ["Retry", "Rejected"].contains(&check.state.as_str())
     }
 
     /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.

@@ -33,6 +33,7 @@ pub mod offline;
 mod planning;
 mod pods;
 mod policies;
+mod provisioning;
 mod ration;
 mod relations;
 mod schedule;

@@ -36,6 +36,19 @@ impl Control {
                 let known = known(&change, self.view.checks.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_check(&name.1, object));
             }
+            Observation::ServesProvisioningRequests(served) => self.put_served(served),
+            Observation::ProvisioningRequestConfig(change) => {
+                let known = known(&change, self.view.provisioning.configs.keys().cloned());
+                self.each(change, known, |me, name, object| me.put_provisioning_config(&name.1, object));
+            }
+            Observation::ProvisioningRequest(change) => {
+                let known = known(&change, self.view.provisioning.requests.keys().cloned());
+                self.each_namespaced(change, known, Self::put_request);
+            }
+            Observation::PodTemplate(change) => {
+                let known = known(&change, self.view.provisioning.templates.keys().cloned());
+                self.each_namespaced(change, known, Self::put_template);
+            }
             Observation::Cohort(change) => {
                 let known = known(&change, self.view.cohorts.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_cohort(&name.1, object, now));
@@ -238,6 +251,7 @@ impl Control {
     fn drop_workload(&mut self, name: &Name, now: Timestamp) {
         let object_key = key(Kind::Workload, name);
         self.touch_related(&object_key);
+        self.touch_requests_of(name);
         self.dirty.remove(&object_key);
         self.flights.vanished(&object_key);
         if let Some(old) = self.view.workloads.remove(name) {
@@ -301,6 +315,7 @@ impl Control {
             self.planned.remove(&uid);
         }
         self.wake_group(&name, stage);
+        self.touch_requests_of(&name);
         if let Some(new) = self.view.workloads.get_mut(&name) {
             if !self.ladder.better.is_empty() && (new.is("Evicted") || !new.reserved()) {
                 self.ladder.better.remove(&new.uid);
@@ -382,12 +397,15 @@ has_meta!(
     k8s_openapi::api::batch::v1::Job,
     api::berth::CheckpointStore,
     k8s_openapi::api::core::v1::Pod,
+    k8s_openapi::api::core::v1::PodTemplate,
     api::berth::TrainingJob,
     api::jobset::JobSet,
     api::Workload,
     api::ClusterQueue,
     api::LocalQueue,
     api::AdmissionCheck,
+    api::ProvisioningRequestConfig,
+    api::autoscaling::ProvisioningRequest,
     api::Cohort,
     api::ResourceFlavor,
     api::WorkloadPriorityClass,

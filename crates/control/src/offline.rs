@@ -220,9 +220,14 @@ impl Offline {
             Kind::Pod => Observation::Pod(change(object, gone)?),
             Kind::StatefulSet => Observation::StatefulSet(change(object, gone)?),
             // Nobody watches them.
-            Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => {
-                return Ok(());
-            }
+            Kind::Service
+            | Kind::ConfigMap
+            | Kind::PodGroup
+            | Kind::Deployment
+            | Kind::Checkpoints
+            | Kind::AdmissionCheck
+            | Kind::ProvisioningRequest
+            | Kind::PodTemplate => return Ok(()),
         };
         self.control.observe(observation, self.now);
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
+use crate::provisioning::version_of;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
@@ -14,6 +15,8 @@ impl Control {
         let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
         let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
         let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
+        let requests = self.view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
+        self.dirty.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
         self.dirty.extend(self.view.pod_keys(None));
         self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
         for object in training {
@@ -61,6 +64,7 @@ impl Control {
                     self.dirty.extend(group.map(|group| key(Kind::PodGroup, &group)));
                 }
             }
+            Kind::ProvisioningRequest | Kind::PodTemplate => self.dirty.extend(self.concerned_by(object)),
             kind if kind.is_job() => {
                 let job = self.view.jobs.get(object);
                 let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
@@ -96,6 +100,10 @@ impl Control {
             kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
             Kind::TrainingJob => self.view.training.get(&name).map(|job| job.uid.clone()),
             Kind::Pod => self.view.pods.get(&name).map(|pod| pod.uid.to_string()),
+            Kind::AdmissionCheck => self.view.checks.get(&object.name).map(|check| check.uid.clone()),
+            Kind::ProvisioningRequest => {
+                self.view.provisioning.requests.get(&name).map(|request| request.uid().to_owned())
+            }
             _ => None,
         }
     }
@@ -108,6 +116,15 @@ impl Control {
             kind if kind.is_job() => self.view.jobs.get(object).map_or(0, |job| job.version),
             Kind::TrainingJob => self.view.training.get(&name).map_or(0, crate::training_view::TrainingView::version),
             Kind::Pod => self.view.pods.get(&name).map_or(0, |pod| pod.version),
+            Kind::AdmissionCheck => {
+                self.view.checks.get(&object.name).map_or(0, |check| check.resource_version.parse().unwrap_or_default())
+            }
+            Kind::ProvisioningRequest => {
+                self.view.provisioning.requests.get(&name).map_or(0, |request| version_of(&request.metadata))
+            }
+            Kind::PodTemplate => {
+                self.view.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
+            }
             // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
             _ => u64::MAX,
         }

@@ -51,6 +51,8 @@ pub struct Settings {
     pub priority_boost: bool,
     /// Gate `ReclaimablePods`: pods that will not run again give their quota back.
     pub reclaimable_pods: bool,
+    /// Gate `CleanupProvisioningRequestsOnEviction`: an evicted Workload keeps no ProvisioningRequest.
+    pub cleanup_provisioning_requests: bool,
     /// `objectRetentionPolicies.workloads.afterFinished`.
     pub retain_finished_ms: Option<i64>,
     /// `objectRetentionPolicies.workloads.afterDeactivatedByKueue`.
@@ -82,6 +84,7 @@ impl Default for Settings {
             allowed_flavors: false,
             priority_boost: false,
             reclaimable_pods: true,
+            cleanup_provisioning_requests: true,
             retain_finished_ms: None,
             retain_deactivated_ms: None,
             local_queue_metrics: false,

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
 use crate::deltas;
+use crate::provisioning::Asked;
 use crate::settings::Settings;
 use crate::shape::Surroundings;
 use crate::view::{Member, Name, Owner, TierWish, View, WorkloadView};
@@ -66,6 +67,7 @@ impl Control {
             preemption_gated: !spec.preemption_gates.is_empty(),
             unsupported,
             unreadable: annotations.contains_key(api::labels::UNREADABLE),
+            asked: Asked::of(&annotations, &spec.pod_sets, status.as_ref()),
             shape,
             reshaped,
             status: status.unwrap_or_default(),

@@ -153,6 +153,7 @@ impl Edit<'_> {
             if check.state != "Pending" {
                 check.message = format!("Reset to Pending after eviction. Previously: {}", check.state);
                 check.state = "Pending".to_owned();
+                check.pod_set_updates.clear();
                 check.last_transition_time = Time(seconds(self.now));
             }
         }

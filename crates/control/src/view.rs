@@ -96,6 +96,8 @@ pub(crate) struct WorkloadView {
     /// The stored object does not decode, and this is what could be read: it keeps the quota that it holds, and nothing is
     /// decided about it or its job.
     pub(crate) unreadable: bool,
+    /// What capacity may have to be asked for.
+    pub(crate) asked: Option<Box<crate::provisioning::Asked>>,
     pub(crate) status: api::WorkloadStatus,
 }
 
@@ -247,6 +249,7 @@ pub(crate) struct View {
     pub(crate) workload_priorities: BTreeMap<String, i32>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) checks: BTreeMap<String, crate::checks::Check>,
+    pub(crate) provisioning: crate::provisioning::ProvisioningBook,
     pub(crate) limit_ranges: BTreeMap<Name, Box<LimitRange>>,
     pub(crate) overheads: BTreeMap<String, BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
 }

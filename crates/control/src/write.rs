@@ -41,6 +41,12 @@ pub enum Kind {
     Cohort,
     /// kueue.x-k8s.io ResourceFlavor.
     ResourceFlavor,
+    /// kueue.x-k8s.io AdmissionCheck.
+    AdmissionCheck,
+    /// autoscaling.x-k8s.io/v1 ProvisioningRequest.
+    ProvisioningRequest,
+    /// PodTemplate of a ProvisioningRequest.
+    PodTemplate,
     /// berth.dev QueuePolicy.
     QueuePolicy,
     /// berth.dev TrainingJob.
@@ -125,6 +131,9 @@ impl Kind {
             Self::LocalQueue => ("kueue.x-k8s.io", "v1beta2", "localqueues"),
             Self::Cohort => ("kueue.x-k8s.io", "v1beta2", "cohorts"),
             Self::ResourceFlavor => ("kueue.x-k8s.io", "v1beta2", "resourceflavors"),
+            Self::AdmissionCheck => ("kueue.x-k8s.io", "v1beta2", "admissionchecks"),
+            Self::ProvisioningRequest => ("autoscaling.x-k8s.io", "v1", "provisioningrequests"),
+            Self::PodTemplate => ("", "v1", "podtemplates"),
             Self::QueuePolicy => ("berth.dev", "v1alpha1", "queuepolicies"),
             Self::TrainingJob => ("berth.dev", "v1alpha1", "trainingjobs"),
             Self::Service => ("", "v1", "services"),
@@ -147,6 +156,9 @@ impl Kind {
             Self::LocalQueue => "LocalQueue",
             Self::Cohort => "Cohort",
             Self::ResourceFlavor => "ResourceFlavor",
+            Self::AdmissionCheck => "AdmissionCheck",
+            Self::ProvisioningRequest => "ProvisioningRequest",
+            Self::PodTemplate => "PodTemplate",
             Self::QueuePolicy => "QueuePolicy",
             Self::TrainingJob => "TrainingJob",
             Self::Service => "Service",

@@ -23,6 +23,7 @@ mod placement;
 mod pod_set;
 pub mod pods;
 mod priority;
+mod provisioning;
 mod requests;
 mod state;
 mod template;
@@ -45,6 +46,10 @@ pub use patch::merge_diff;
 pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};
 pub use priority::{EffectivePriority, effective_priority};
+pub use provisioning::{
+    Provisioning, RequestedPods, pod_template_name, provisioned_updates, provisioning_parameters,
+    provisioning_request_name, provisioning_request_spec, provisioning_state, requested_pods, retry_after,
+};
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
 pub use state::{AnyJob, JobOwner, JobState};
 pub use template::TemplateParts;

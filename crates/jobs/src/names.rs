@@ -22,6 +22,19 @@ pub fn workload_name(kind: &str, group: &str, owner_name: &str, uid: &str) -> St
     name
 }
 
+/// A name that fits: what is too long is cut and gets the beginning of its SHA-1.
+pub(crate) fn cut_name(mut name: String) -> String {
+    let most = MAX_NAME - 1 - HASH_DIGITS;
+    if name.len() > most {
+        let digits = hash(&name);
+        let end = (0..=most).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+        name.truncate(end);
+        name.push('-');
+        name.push_str(&digits);
+    }
+    name
+}
+
 /// A short suffix that differs between objects of one name which are created one after the other.
 pub(crate) fn uid_suffix(uid: &str) -> String {
     hash(uid)

@@ -128,6 +128,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         queue_resource_metrics: metrics.enable_cluster_queue_resources.as_ref().is_some_and(|on| on.value),
         priority_boost: gates.on("PriorityBoost"),
         reclaimable_pods: gates.on("ReclaimablePods"),
+        cleanup_provisioning_requests: gates.on("CleanupProvisioningRequestsOnEviction"),
         retain_finished_ms: retention("afterFinished", file.object_retention_policies.workloads.after_finished)?,
         retain_deactivated_ms: retention(
             "afterDeactivatedByKueue",

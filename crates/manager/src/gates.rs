@@ -21,7 +21,8 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 13] = [
+const ACTED_ON: [&str; 14] = [
+    "CleanupProvisioningRequestsOnEviction",
     "DisableWaitForPodsReady",
     "FairSharingPreemptWithinNominal",
     "FairSharingPrioritizeNonBorrowing",

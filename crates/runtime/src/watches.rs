@@ -9,12 +9,13 @@ use crate::metrics::Metrics;
 use crate::raw::Raw;
 use crate::rescue;
 use berth_api as api;
+use berth_api::autoscaling::ProvisioningRequest;
 use berth_control::event::{Change, Observation};
 use berth_control::write as control;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
@@ -30,7 +31,7 @@ use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 18;
+pub const KINDS: usize = 21;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -66,30 +67,51 @@ struct Undecodable {
 }
 
 /// A kind: where it is found and how it is decoded.
+#[derive(Clone)]
 struct Kind {
     resource: ApiResource,
     decode: Decode,
-    /// Berth does without it where the cluster does not serve it.
-    optional: bool,
-    /// It is watched only where the configuration names this kind, and then only objects with this label.
-    integration: Option<(control::Kind, String)>,
+    /// Berth does without it where the cluster does not serve this kind: itself, or the one that it is made for.
+    needs: Option<ApiResource>,
+    /// What is told of whether that is served.
+    tells: Option<fn(bool) -> Observation>,
+    /// It is watched only where the configuration names this kind.
+    integration: Option<control::Kind>,
+    /// Only objects with this label are watched.
+    selector: Option<String>,
 }
 
 impl Kind {
     fn optional(self) -> Self {
-        Self { optional: true, ..self }
+        Self { needs: Some(self.resource.clone()), ..self }
     }
 
-    fn of(self, kind: control::Kind, selector: impl Into<String>) -> Self {
-        Self { integration: Some((kind, selector.into())), ..self }
+    /// Objects of this kind count only together with those of another.
+    fn made_for<K: Resource<DynamicType = ()>>(self) -> Self {
+        Self { needs: Some(ApiResource::erase::<K>(&())), ..self }
+    }
+
+    fn telling(self, tells: fn(bool) -> Observation) -> Self {
+        Self { tells: Some(tells), ..self }
+    }
+
+    fn labelled(self, selector: impl Into<String>) -> Self {
+        Self { selector: Some(selector.into()), ..self }
+    }
+
+    fn of(self, kind: control::Kind) -> Self {
+        Self { integration: Some(kind), ..self }
     }
 
     fn is_wanted(&self, kinds: &BTreeSet<control::Kind>) -> bool {
-        self.integration.as_ref().is_none_or(|(kind, _)| kinds.contains(kind))
+        self.integration.is_none_or(|kind| kinds.contains(&kind))
     }
 
-    fn selector(&self) -> Option<&str> {
-        self.integration.as_ref().map(|(_, selector)| selector.as_str())
+    async fn is_served(&self, client: &Client) -> bool {
+        match &self.needs {
+            Some(resource) => served(client, resource).await,
+            None => true,
+        }
     }
 }
 
@@ -103,11 +125,14 @@ fn kinds() -> [Kind; KINDS] {
             Kind {
                 resource: ApiResource::erase::<$kind>(&()),
                 decode: |change| decode::<$kind>(change, $wrap, $rescue),
-                optional: false,
+                needs: None,
+                tells: None,
                 integration: None,
+                selector: None,
             }
         };
     }
+    let managed = format!("{}=true", api::labels::MANAGED);
     [
         kind!(Namespace, Observation::Namespace),
         kind!(PriorityClass, Observation::PriorityClass),
@@ -125,8 +150,13 @@ fn kinds() -> [Kind; KINDS] {
         kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional(),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional(),
         kind!(api::jobset::JobSet, Observation::JobSet).optional(),
-        kind!(Pod, Observation::Pod).of(control::Kind::Pod, format!("{}=true", api::labels::MANAGED)),
-        kind!(StatefulSet, Observation::StatefulSet).of(control::Kind::StatefulSet, api::labels::QUEUE_NAME),
+        kind!(Pod, Observation::Pod).of(control::Kind::Pod).labelled(&managed),
+        kind!(StatefulSet, Observation::StatefulSet).of(control::Kind::StatefulSet).labelled(api::labels::QUEUE_NAME),
+        kind!(api::ProvisioningRequestConfig, Observation::ProvisioningRequestConfig).optional(),
+        kind!(ProvisioningRequest, Observation::ProvisioningRequest)
+            .optional()
+            .telling(Observation::ServesProvisioningRequests),
+        kind!(PodTemplate, Observation::PodTemplate).made_for::<ProvisioningRequest>().labelled(managed),
     ]
 }
 
@@ -187,7 +217,9 @@ pub fn spawn_all(context: &Context) -> JoinSet<()> {
 pub async fn list_all(client: &Client, job_kinds: &BTreeSet<control::Kind>) -> kube::Result<Vec<Observation>> {
     let mut all = Vec::new();
     for kind in kinds().into_iter().filter(|kind| kind.is_wanted(job_kinds)) {
-        if kind.optional && !served(client, &kind.resource).await {
+        let served = kind.is_served(client).await;
+        all.extend(kind.tells.map(|tells| tells(served)));
+        if !served {
             continue;
         }
         // A decoding error of a whole list cannot be: bad objects are left out one by one.
@@ -205,7 +237,7 @@ async fn served(client: &Client, resource: &ApiResource) -> bool {
 async fn list(client: &Client, kind: &Kind) -> kube::Result<Vec<Raw>> {
     let objects: Api<Raw> = Api::all_with(client.clone(), &kind.resource);
     let mut all = Vec::new();
-    let first = ListParams { label_selector: kind.selector().map(str::to_owned), ..ListParams::default().limit(PAGE) };
+    let first = ListParams { label_selector: kind.selector.clone(), ..ListParams::default().limit(PAGE) };
     let mut params = first.clone();
     loop {
         let page = objects.list(&params).await?;
@@ -232,7 +264,7 @@ fn slim<K: Resource>(mut object: Box<K>) -> Box<K> {
 /// Follows one kind until the loop is gone.
 async fn follow(mut context: Context, index: usize, kind: Kind) {
     let wanted = kind.is_wanted(&context.job_kinds);
-    let Kind { resource, decode, optional, integration } = kind;
+    let Kind { resource, decode, tells, selector, .. } = kind.clone();
     let mut missed = false;
     loop {
         let epoch = *context.epoch.borrow_and_update();
@@ -244,7 +276,13 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             }
             continue;
         }
-        if optional && !served(&context.client, &resource).await {
+        let served = kind.is_served(&context.client).await;
+        if let Some(tells) = tells
+            && context.seen.send(Seen { observation: tells(served), listed: None }).await.is_err()
+        {
+            return;
+        }
+        if !served {
             if !std::mem::replace(&mut missed, true) {
                 tracing::info!(
                     resource = resource.plural,
@@ -274,7 +312,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
         };
         // The default list semantic is MostRecent: a quorum read.
         let mut config = watcher::Config::default().page_size(PAGE);
-        if let Some((_, selector)) = &integration {
+        if let Some(selector) = &selector {
             config = config.labels(selector);
         }
         let mut events =

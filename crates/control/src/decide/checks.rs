@@ -40,7 +40,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         )));
     }
     if workload.is("Admitted") {
-        return None;
+        return super::provisioning::decide(control, workload, now);
     }
     let mut wanted = concerning(&queue.spec, Some(admission));
     wanted.sort_unstable();
@@ -53,6 +53,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return Some(Decision::write(status_write(workload, Purpose::SyncAdmissionChecks, now, |edit| {
             edit.status.admission_checks = synced(states, &wanted, now);
         })));
+    }
+    if let Some(decision) = super::provisioning::decide(control, workload, now) {
+        return Some(decision);
     }
     if states.iter().any(|check| check.state != "Ready") {
         return None;

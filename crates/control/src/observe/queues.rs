@@ -46,11 +46,25 @@ impl Control {
 
     /// A check that comes, goes or changes decides about the ClusterQueues that name it.
     pub(super) fn put_check(&mut self, name: &str, object: Option<Box<api::AdmissionCheck>>) {
-        match object.map(|object| Check::of(&object)) {
-            Some(check) if self.view.checks.get(name) == Some(&check) => return,
-            Some(check) => self.view.checks.insert(name.to_owned(), check),
-            None => self.view.checks.remove(name),
+        let object_key = cluster_key(Kind::AdmissionCheck, name);
+        let old = match object.map(|object| Check::of(&object)) {
+            Some(check) => {
+                self.flights.seen(&object_key, check.resource_version.parse().unwrap_or_default());
+                self.view.checks.insert(name.to_owned(), check)
+            }
+            None => {
+                self.flights.vanished(&object_key);
+                self.view.checks.remove(name)
+            }
         };
+        let new = self.view.checks.get(name);
+        if old.iter().chain(new).any(Check::asks_autoscaler) {
+            self.touch_check(name);
+        }
+        let new = self.view.checks.get(name);
+        if old.as_ref().zip(new).is_some_and(|(old, new)| old.serves_as(new)) {
+            return;
+        }
         let queues = self.view.cluster_queues.values();
         let concerned = queues.filter(|object| checks::of_queue(&object.spec).iter().any(|(check, _)| check == name));
         let specs: Vec<_> = concerned.map(|object| self.queue_spec(object)).collect();

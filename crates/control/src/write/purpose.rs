@@ -17,6 +17,18 @@ pub enum Purpose {
     SetAdmitted,
     /// The list of a Workload's admission checks follows its queue.
     SyncAdmissionChecks,
+    /// An admission check of Berth's own is ready, to be retried or rejected.
+    AnswerCheck,
+    /// Active condition of such a check.
+    ActivateCheck,
+    /// Make a PodTemplate for a ProvisioningRequest, or hand it over to that.
+    PreparePodTemplate,
+    /// Delete a PodTemplate that was made for an earlier reservation.
+    WithdrawPodTemplate,
+    /// Create a ProvisioningRequest.
+    RequestCapacity,
+    /// Delete a ProvisioningRequest that is not needed.
+    WithdrawRequest,
     /// Evict: the job must stop.
     Evict,
     /// Give quota back after the job stopped.
@@ -102,6 +114,16 @@ impl Purpose {
         matches!(self, Self::ProbePods | Self::FindStuckPods | Self::NotifyPods)
     }
 
+    /// What is deleted is not looked at again before it is gone.
+    pub(crate) const fn withdraws(self) -> bool {
+        matches!(self, Self::WithdrawRequest | Self::WithdrawPodTemplate)
+    }
+
+    /// The object is not there yet: what is told of a refusal is told of the one that wanted it.
+    pub(crate) const fn asks_for_capacity(self) -> bool {
+        matches!(self, Self::PreparePodTemplate | Self::RequestCapacity)
+    }
+
     /// How urgent writes of this purpose are.
     #[must_use]
     pub const fn urgency(self) -> Urgency {
@@ -109,6 +131,9 @@ impl Purpose {
             Self::ReserveQuota
             | Self::SetAdmitted
             | Self::SyncAdmissionChecks
+            | Self::AnswerCheck
+            | Self::RequestCapacity
+            | Self::PreparePodTemplate
             | Self::StartJob
             | Self::SuspendJob
             | Self::PrepareTraining
@@ -129,6 +154,9 @@ impl Purpose {
             | Self::SetReclaimable
             | Self::FinishWorkload
             | Self::RestoreTemplate
+            | Self::ActivateCheck
+            | Self::WithdrawPodTemplate
+            | Self::WithdrawRequest
             | Self::AddFinalizer
             | Self::RemoveFinalizer
             | Self::DeleteWorkload

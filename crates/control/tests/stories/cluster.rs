@@ -146,7 +146,8 @@ impl Cluster {
         if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
             self.objects.remove(key);
             self.show(key, &object, true);
-            if matches!(key.kind, Kind::Job | Kind::TrainingJob | Kind::Pod | Kind::StatefulSet) {
+            let owns = [Kind::Job, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
+            if owns.contains(&key.kind) || key.kind == Kind::ProvisioningRequest {
                 self.collect_garbage(&object["metadata"]["uid"].clone());
             }
             return;
@@ -196,6 +197,9 @@ impl Cluster {
             Kind::TrainingJob => observe!(TrainingJob),
             Kind::Pod => observe!(Pod),
             Kind::StatefulSet => observe!(StatefulSet),
+            Kind::AdmissionCheck => observe!(AdmissionCheck),
+            Kind::ProvisioningRequest => observe!(ProvisioningRequest),
+            Kind::PodTemplate => observe!(PodTemplate),
             Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => return,
         };
         self.control.observe(observation, self.now);

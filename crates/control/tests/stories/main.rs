@@ -12,6 +12,7 @@ mod jobsets;
 mod life;
 mod pods;
 mod policies;
+mod provisioning;
 mod queues;
 mod sharing;
 mod stores;

@@ -1,0 +1,62 @@
+//! ProvisioningRequest (autoscaling.x-k8s.io/v1): capacity that an autoscaler is asked for before any pod exists.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::{Deserialize, Serialize};
+
+/// API group.
+pub const GROUP: &str = "autoscaling.x-k8s.io";
+/// The version that is read and written.
+pub const VERSION: &str = "v1";
+/// `apiVersion` of a ProvisioningRequest.
+pub const API_VERSION: &str = "autoscaling.x-k8s.io/v1";
+
+root_object! {
+    @in (crate::autoscaling)
+    /// Nodes for some pods, all at once.
+    ProvisioningRequest, "provisioningrequests", NamespaceResourceScope,
+    spec: ProvisioningRequestSpec, status: ProvisioningRequestStatus
+}
+
+/// What is asked for; immutable.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProvisioningRequestSpec {
+    /// How the autoscaler is to go about it.
+    pub provisioning_class_name: String,
+    /// Parameters of the class.
+    pub parameters: BTreeMap<String, String>,
+    /// The pods.
+    pub pod_sets: Vec<ProvisioningRequestPodSet>,
+}
+
+/// Equal pods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProvisioningRequestPodSet {
+    /// PodTemplate of the same namespace.
+    pub pod_template_ref: PodTemplateReference,
+    /// How many pods.
+    pub count: i32,
+}
+
+/// Reference to a PodTemplate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodTemplateReference {
+    /// Name.
+    pub name: String,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProvisioningRequestStatus {
+    /// `Accepted`, `Provisioned`, `Failed`, `BookingExpired`, `CapacityRevoked`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// What the class tells of the capacity.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub provisioning_class_details: BTreeMap<String, String>,
+}

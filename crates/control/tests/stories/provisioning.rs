@@ -1,0 +1,379 @@
+//! Capacity that an autoscaler is asked for before a job starts: the test plays the autoscaler.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+
+const CHECK: &str = "asks";
+
+fn configure(cluster: &mut Cluster, spec: Value) {
+    let config = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": spec});
+    let config = Observation::ProvisioningRequestConfig(Change::Apply(serde_json::from_value(config).unwrap()));
+    cluster.control.observe(config, cluster.now);
+}
+
+fn spec(more: &Value) -> Value {
+    let mut spec = json!({"provisioningClassName": "queued", "parameters": {"zone": "a"},
+        "retryStrategy": {"backoffLimitCount": 2, "backoffBaseSeconds": 60, "backoffMaxSeconds": 1800}});
+    crate::cluster::merge(&mut spec, more);
+    spec
+}
+
+/// The check, on a cluster that serves ProvisioningRequests.
+fn ask_autoscaler(cluster: &mut Cluster) {
+    cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
+    let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "prc"});
+    let check = json!({"metadata": {"name": CHECK},
+        "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request", "parameters": parameters}});
+    cluster.put(Kind::AdmissionCheck, check);
+}
+
+fn job_with_parameter() -> Value {
+    let mut job = job("a", "lq", "1", true);
+    job["metadata"]["annotations"] = json!({"provreq.kueue.x-k8s.io/ttl": "10m"});
+    job
+}
+
+/// A queue whose jobs need capacity, and a job in it.
+fn asked(more: &Value) -> Cluster {
+    let mut cluster = Cluster::new();
+    set_up(&mut cluster, more);
+    cluster.put(Kind::Job, job_with_parameter());
+    cluster.pass(5);
+    cluster
+}
+
+fn set_up(cluster: &mut Cluster, more: &Value) {
+    ask_autoscaler(cluster);
+    configure(cluster, spec(more));
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "spot"})));
+    let mut queue = cluster_queue("cq", None, &[("default", "1")]);
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": CHECK}]});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+}
+
+fn all(cluster: &Cluster, kind: Kind) -> Vec<&Value> {
+    cluster.objects.iter().filter(|(key, _)| key.kind == kind).map(|(_, object)| object).collect()
+}
+
+/// The only request: its name ends in the number of the attempt.
+fn request(cluster: &Cluster, attempt: u32) -> Value {
+    let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let found = all(cluster, Kind::ProvisioningRequest);
+    let names: Vec<&Value> = found.iter().map(|request| &request["metadata"]["name"]).collect();
+    assert_eq!(names, [&json!(format!("{workload}-{CHECK}-{attempt}"))], "{:?}", cluster.writes);
+    found[0].clone()
+}
+
+/// What the autoscaler says of a request: conditions with their messages.
+fn say(cluster: &mut Cluster, request: &Value, conditions: &[(&str, &str, &str)]) {
+    let time = cluster.now.to_string();
+    let condition = |(kind, status, message): &(&str, &str, &str)| json!({"type": kind, "status": status, "reason": kind, "message": message, "lastTransitionTime": time});
+    let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+    let status = json!({"conditions": conditions, "provisioningClassDetails": {"pool": "p-7"}});
+    let name = request["metadata"]["name"].as_str().unwrap();
+    cluster.edit(Kind::ProvisioningRequest, "team", name, &json!({"status": status}));
+}
+
+fn state(cluster: &Cluster) -> Value {
+    cluster.workload_of("a").unwrap()["status"]["admissionChecks"][0].clone()
+}
+
+fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
+    let about = cluster.notices.iter().filter(|notice| notice.reason == reason);
+    about.map(|notice| notice.message.clone()).collect()
+}
+
+#[test]
+fn a_job_starts_on_the_capacity_that_was_provisioned() {
+    let selector = json!([{"key": "pool", "valueFromProvisioningClassDetail": "pool"}]);
+    let mut cluster = asked(&json!({"podSetUpdates": {"nodeSelector": selector}}));
+    let check = &cluster.objects[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0];
+    assert_eq!((&check["status"], &check["reason"]), (&json!("True"), &json!("Active")));
+    assert!(cluster.is("a", "QuotaReserved") && !cluster.is("a", "Admitted"));
+    let asks = request(&cluster, 1);
+    let (uid, name) = (asks["metadata"]["uid"].clone(), asks["metadata"]["name"].as_str().unwrap().to_owned());
+    let workload = cluster.workload_of("a").unwrap()["metadata"].clone();
+    assert_eq!(asks["metadata"]["ownerReferences"][0]["uid"], workload["uid"]);
+    assert_eq!(asks["metadata"]["labels"], json!({"kueue.x-k8s.io/managed": "true"}));
+    let template = format!("ppt-{name}-main");
+    assert_eq!(
+        asks["spec"],
+        json!({"provisioningClassName": "queued", "parameters": {"zone": "a", "ttl": "10m"},
+        "podSets": [{"podTemplateRef": {"name": template}, "count": 1}]})
+    );
+    assert_eq!(told(&cluster, "ProvisioningRequestCreated"), [format!("Created ProvisioningRequest: {name:?}")]);
+    let templates = all(&cluster, Kind::PodTemplate);
+    assert_eq!((templates.len(), &templates[0]["metadata"]["name"]), (1, &json!(template)));
+    assert_eq!(templates[0]["metadata"]["ownerReferences"][0]["uid"], uid, "it goes with the request");
+    assert_eq!(templates[0]["template"]["spec"]["nodeSelector"], json!({"tier": "spot"}));
+    assert_eq!(templates[0]["template"]["spec"]["containers"][0]["image"], json!("i"), "whole");
+
+    say(&mut cluster, &asks, &[("Accepted", "True", ""), ("Provisioned", "False", "in five minutes")]);
+    cluster.pass(5);
+    assert_eq!(
+        (&state(&cluster)["state"], &state(&cluster)["message"]),
+        (&json!("Pending"), &json!("in five minutes"))
+    );
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    say(&mut cluster, &asks, &[("Accepted", "True", ""), ("Provisioned", "True", "there")]);
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+    let updated = told(&cluster, "AdmissionCheckUpdated");
+    assert_eq!(updated, ["Admission check asks updated state from Pending to Ready with message: there"]);
+    let job = cluster.job("a")["spec"].clone();
+    assert_eq!(job["suspend"], json!(false));
+    let annotations = &job["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["autoscaling.x-k8s.io/consume-provisioning-request"], json!(name));
+    assert_eq!(annotations["autoscaling.x-k8s.io/provisioning-class-name"], json!("queued"));
+    assert_eq!(job["template"]["spec"]["nodeSelector"], json!({"tier": "spot", "pool": "p-7"}));
+
+    // That nobody came in time does not count once the job runs.
+    say(&mut cluster, &asks, &[("Provisioned", "True", "there"), ("BookingExpired", "True", "over")]);
+    let before = cluster.writes.len();
+    cluster.pass(60);
+    assert_eq!(cluster.writes.len(), before, "{:?}", &cluster.writes[before..]);
+    request(&cluster, 1);
+    cluster.complete("a");
+    cluster.pass(10);
+    assert!(cluster.is("a", "Finished"));
+    assert!(all(&cluster, Kind::ProvisioningRequest).is_empty() && all(&cluster, Kind::PodTemplate).is_empty());
+}
+
+#[test]
+fn an_attempt_that_fails_is_made_again_later_and_not_for_ever() {
+    let mut cluster = asked(&json!({}));
+    for (attempt, delay) in [(1, 60), (2, 120)] {
+        let asks = request(&cluster, attempt);
+        let (kind, after) = if attempt == 1 { ("Failed", "failure") } else { ("BookingExpired", "booking expired") };
+        say(&mut cluster, &asks, &[("Accepted", "True", ""), (kind, "True", "no machines")]);
+        cluster.pass(delay - 5);
+        assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("AdmissionCheck"));
+        assert!(!cluster.is("a", "QuotaReserved"), "its quota is others' meanwhile");
+        assert!(all(&cluster, Kind::ProvisioningRequest).is_empty() && all(&cluster, Kind::PodTemplate).is_empty());
+        let last = told(&cluster, "AdmissionCheckUpdated").pop().unwrap();
+        let message = format!("Retrying after {after}: no machines");
+        assert_eq!(last, format!("Admission check asks updated state from Pending to Retry with message: {message}"));
+        assert_eq!(state(&cluster)["retryCount"], json!(attempt));
+        cluster.pass(15);
+        assert!(cluster.is("a", "QuotaReserved"), "attempt {attempt} was {delay} s ago");
+    }
+    let asks = request(&cluster, 3);
+    say(&mut cluster, &asks, &[("Failed", "True", "no machines")]);
+    cluster.pass(10);
+    let workload = cluster.workload_of("a").unwrap();
+    assert_eq!(workload["spec"]["active"], json!(false));
+    assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("DeactivatedDueToAdmissionCheck"));
+    assert!(!cluster.is("a", "QuotaReserved"));
+    assert!(all(&cluster, Kind::ProvisioningRequest).is_empty());
+}
+
+#[test]
+fn capacity_that_is_revoked_ends_the_job() {
+    let mut cluster = asked(&json!({}));
+    let asks = request(&cluster, 1);
+    say(&mut cluster, &asks, &[("Provisioned", "True", "there")]);
+    cluster.pass(5);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+    say(&mut cluster, &asks, &[("Provisioned", "True", "there"), ("CapacityRevoked", "True", "maintenance")]);
+    cluster.pass(10);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
+    let annotations = &cluster.job("a")["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations.get("autoscaling.x-k8s.io/consume-provisioning-request"), None, "the user's own template");
+    assert!(all(&cluster, Kind::ProvisioningRequest).is_empty());
+}
+
+#[test]
+fn nothing_is_asked_where_nothing_managed_is_requested() {
+    let mut cluster = asked(&json!({"managedResources": ["nvidia.com/gpu"]}));
+    assert!(cluster.is("a", "Admitted") && all(&cluster, Kind::ProvisioningRequest).is_empty());
+    assert_eq!(state(&cluster)["message"], json!("the provisioning request is not needed"));
+    cluster.complete("a");
+    cluster.pass(5);
+    assert!(cluster.is("a", "Finished"));
+}
+
+#[test]
+fn a_check_is_active_with_its_configuration_only() {
+    let mut cluster = Cluster::new();
+    set_up(&mut cluster, &json!({}));
+    let gone = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": {"provisioningClassName": "queued"}});
+    let gone = Observation::ProvisioningRequestConfig(Change::Delete(serde_json::from_value(gone).unwrap()));
+    let condition = |cluster: &Cluster| {
+        cluster.objects[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0].clone()
+    };
+    cluster.put(Kind::Job, job_with_parameter());
+    cluster.pass(2);
+    let first = request(&cluster, 1);
+    cluster.control.observe(gone, cluster.now);
+    cluster.pass(2);
+    assert_eq!(condition(&cluster)["reason"], json!("BadParametersRef"));
+    assert_eq!(condition(&cluster)["message"], json!("ProvisioningRequestConfig \"prc\" does not exist"));
+    assert_eq!(state(&cluster)["message"], json!("the check is not active"));
+    // Another class: what was asked for before is not what is wanted now.
+    configure(&mut cluster, spec(&json!({"provisioningClassName": "other"})));
+    cluster.pass(5);
+    assert_eq!(condition(&cluster)["status"], json!("True"));
+    let second = request(&cluster, 1);
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+    assert_eq!(second["spec"]["provisioningClassName"], json!("other"));
+    assert_eq!(all(&cluster, Kind::PodTemplate).len(), 1);
+    cluster.control.observe(Observation::ServesProvisioningRequests(false), cluster.now);
+    cluster.pass(2);
+    assert_eq!(condition(&cluster)["reason"], json!("NotServed"));
+}
+
+#[test]
+fn what_was_asked_for_one_reservation_does_not_serve_another() {
+    let mut cluster = asked(&json!({}));
+    let first = request(&cluster, 1);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.pass(5);
+    assert!(!cluster.is("a", "QuotaReserved") && all(&cluster, Kind::ProvisioningRequest).is_empty());
+    cluster.put(Kind::ResourceFlavor, flavor("other", json!({"tier": "on-demand"})));
+    let groups = cluster_queue("cq", None, &[("other", "1")])["spec"]["resourceGroups"].clone();
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None", "resourceGroups": groups}}));
+    cluster.pass(5);
+    let second = request(&cluster, 1);
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+    let templates = all(&cluster, Kind::PodTemplate);
+    assert_eq!(templates.len(), 1);
+    assert_eq!(templates[0]["template"]["spec"]["nodeSelector"], json!({"tier": "on-demand"}));
+}
+
+#[test]
+fn without_the_gate_a_request_outlives_its_reservation() {
+    let mut settings = crate::cluster::settings();
+    settings.cleanup_provisioning_requests = false;
+    let mut cluster = Cluster::with(settings);
+    set_up(&mut cluster, &json!({}));
+    cluster.put(Kind::Job, job_with_parameter());
+    cluster.pass(5);
+    let first = request(&cluster, 1);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.pass(30);
+    assert!(!cluster.is("a", "QuotaReserved"));
+    assert_eq!(request(&cluster, 1)["metadata"]["uid"], first["metadata"]["uid"]);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(5);
+    assert_ne!(request(&cluster, 1)["metadata"]["uid"], first["metadata"]["uid"], "it was for another reservation");
+}
+
+#[test]
+fn a_template_of_an_earlier_reservation_is_made_again() {
+    let mut cluster = Cluster::new();
+    set_up(&mut cluster, &json!({}));
+    // The template is made, and the request is not, until the quota is gone.
+    let refused = (Purpose::RequestCapacity, Outcome::Busy(600_000), false);
+    cluster.faults.push(refused);
+    cluster.put(Kind::Job, job_with_parameter());
+    cluster.pass(5);
+    assert!(all(&cluster, Kind::ProvisioningRequest).is_empty());
+    let first = all(&cluster, Kind::PodTemplate)[0]["metadata"]["uid"].clone();
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.pass(5);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(120);
+    request(&cluster, 1);
+    let templates = all(&cluster, Kind::PodTemplate);
+    assert!(templates.len() == 1 && templates[0]["metadata"]["uid"] != first, "{templates:?}");
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_the_capacity_is_asked_for_once() {
+    let outcomes = [
+        (Outcome::Unknown("reset".into()), true),
+        (Outcome::Unknown("reset".into()), false),
+        (Outcome::Busy(100), false),
+        (Outcome::Conflict, false),
+        (Outcome::NotSent, false),
+    ];
+    let purposes = [
+        Purpose::ReserveQuota,
+        Purpose::SyncAdmissionChecks,
+        Purpose::ActivateCheck,
+        Purpose::PreparePodTemplate,
+        Purpose::RequestCapacity,
+        Purpose::AnswerCheck,
+        Purpose::Evict,
+        Purpose::ReleaseQuota,
+        Purpose::WithdrawRequest,
+        Purpose::SetAdmitted,
+        Purpose::StartJob,
+    ];
+    for (outcome, happens) in outcomes {
+        for purpose in purposes {
+            let what = format!("{purpose:?} {outcome:?} {happens}");
+            let mut cluster = Cluster::new();
+            cluster.faults.push((purpose, outcome.clone(), happens));
+            set_up(&mut cluster, &json!({}));
+            cluster.put(Kind::Job, job_with_parameter());
+            cluster.pass(70);
+            let first = request(&cluster, 1);
+            say(&mut cluster, &first, &[("Failed", "True", "no machines")]);
+            cluster.pass(180);
+            let second = request(&cluster, 2);
+            say(&mut cluster, &second, &[("Provisioned", "True", "there")]);
+            cluster.pass(120);
+            assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{what}: {:?}", cluster.writes);
+            assert_eq!(request(&cluster, 2)["metadata"]["uid"], second["metadata"]["uid"], "{what}");
+            cluster.complete("a");
+            cluster.pass(120);
+            assert!(cluster.is("a", "Finished"), "{what}");
+            assert!(cluster.faults.is_empty(), "{what}: never written");
+            let left: Vec<&ObjectKey> = cluster
+                .objects
+                .keys()
+                .filter(|key| [Kind::ProvisioningRequest, Kind::PodTemplate].contains(&key.kind))
+                .collect();
+            assert!(left.is_empty(), "{what}: {left:?}");
+            let before = cluster.writes.len();
+            cluster.pass(300);
+            assert_eq!(cluster.writes.len(), before, "{what}: quiet at rest, {:?}", &cluster.writes[before..]);
+        }
+    }
+}
+
+#[test]
+fn a_new_leader_takes_over_what_was_asked_for() {
+    let mut cluster = asked(&json!({}));
+    let asks = request(&cluster, 1);
+    let before = cluster.writes.len();
+    cluster.control.lead(None);
+    cluster.restart();
+    cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
+    configure(&mut cluster, spec(&json!({})));
+    cluster.pass(30);
+    assert_eq!(cluster.writes.len(), before, "{:?}", &cluster.writes[before..]);
+    say(&mut cluster, &asks, &[("Provisioned", "True", "there")]);
+    cluster.pass(5);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+}
+
+#[test]
+fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
+    let mut cluster = crate::tiers::ladder("4");
+    ask_autoscaler(&mut cluster);
+    configure(&mut cluster, spec(&json!({"retryStrategy": {"backoffBaseSeconds": 1800}})));
+    let checks = json!({"admissionChecks": [{"name": CHECK}]});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
+    let mut job = job("a", "lq", "1", true);
+    job["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,on-demand"});
+    cluster.put(Kind::Job, job);
+    cluster.pass(5);
+    assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
+    let first = request(&cluster, 1);
+    say(&mut cluster, &first, &[("Failed", "True", "no machines")]);
+    cluster.pass(30);
+    assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("on-demand"));
+    let second = request(&cluster, 2);
+    let template = all(&cluster, Kind::PodTemplate)[0];
+    assert_eq!(template["template"]["spec"]["nodeSelector"]["tier"], json!("on-demand"));
+    say(&mut cluster, &second, &[("Provisioned", "True", "there")]);
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+}

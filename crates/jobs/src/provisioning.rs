@@ -1,0 +1,252 @@
+//! The ProvisioningRequests of a Workload: how they are called, what they ask for, and what an answer means (kueue.md 6.14).
+
+use crate::limits::LimitSummary;
+use crate::names::cut_name;
+use crate::placement::{Placement, PlacementError};
+use crate::requests::effective_pod_spec;
+use crate::template::TemplateParts;
+use berth_api::autoscaling::{
+    PodTemplateReference, ProvisioningRequest, ProvisioningRequestPodSet, ProvisioningRequestSpec,
+};
+use berth_api::{PodSet, PodSetUpdate, ProvisioningRequestConfigSpec, ProvisioningRequestRetryStrategy, labels};
+use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Pod sets count as one where their templates are the same.
+const SAME_TEMPLATES: &str = "IdenticalPodTemplates";
+/// Pod sets count as one where the scheduler sees no difference.
+const SAME_REQUIREMENTS: &str = "IdenticalWorkloadSchedulingRequirements";
+
+/// Name of the request that a check makes for a Workload with its so-many-th attempt.
+#[must_use]
+pub fn provisioning_request_name(workload: &str, check: &str, attempt: i32) -> String {
+    cut_name(format!("{workload}-{check}-{attempt}"))
+}
+
+/// Name of the PodTemplate of a pod set in a request.
+#[must_use]
+pub fn pod_template_name(request: &str, pod_set: &str) -> String {
+    cut_name(format!("ppt-{request}-{pod_set}"))
+}
+
+/// Equal pods that are asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestedPods {
+    /// The first of the pod sets.
+    pub pod_set: String,
+    /// Pods of all of them.
+    pub count: i32,
+    /// Their template, as it will be when the job starts.
+    pub template: Value,
+}
+
+/// The pods for which capacity has to be asked: those of pod sets that request a managed resource, merged as the
+/// configuration says.
+///
+/// # Errors
+/// [`PlacementError`]: the job could never start as it was admitted.
+pub fn requested_pods(
+    pod_sets: &[PodSet],
+    placements: &[Placement],
+    limits: &LimitSummary,
+    config: &ProvisioningRequestConfigSpec,
+) -> Result<Vec<RequestedPods>, PlacementError> {
+    let mut found: Vec<(Option<Value>, RequestedPods)> = Vec::new();
+    for set in pod_sets {
+        let name = set.effective_name();
+        let empty = PodSpec::default();
+        let spec = effective_pod_spec(set.template.spec.as_ref().unwrap_or(&empty), None, limits);
+        let Some(placement) = placements.iter().find(|placement| placement.pod_set == name) else { continue };
+        if placement.count <= 0 || !requests_one_of(&spec, &config.managed_resources) {
+            continue;
+        }
+        let parts = placement.apply(&TemplateParts::of(&set.template, placement.count))?;
+        let template = placed(&spec, &parts);
+        let likeness = likeness(&template, config.pod_set_merge_policy.as_deref());
+        match found.iter_mut().find(|(other, _)| other.is_some() && *other == likeness) {
+            Some((_, pods)) => pods.count = pods.count.saturating_add(placement.count),
+            None => {
+                found.push((likeness, RequestedPods { pod_set: name.to_owned(), count: placement.count, template }));
+            }
+        }
+    }
+    Ok(found.into_iter().map(|(_, pods)| pods).collect())
+}
+
+/// No resource named means all of them.
+fn requests_one_of(spec: &PodSpec, resources: &[String]) -> bool {
+    let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    resources.is_empty()
+        || containers.any(|container| {
+            let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+            requests.is_some_and(|requests| resources.iter().any(|resource| requests.contains_key(resource)))
+        })
+}
+
+fn placed(spec: &PodSpec, parts: &TemplateParts) -> Value {
+    let mut template = json!({"spec": spec});
+    let spec = template.get_mut("spec").and_then(Value::as_object_mut);
+    if let (Some(spec), Value::Object(mut wanted)) = (spec, parts.to_value()) {
+        for part in ["nodeSelector", "tolerations", "affinity", "schedulingGates"] {
+            spec.remove(part);
+        }
+        if let Some(Value::Object(parts)) = wanted.remove("spec") {
+            spec.extend(parts);
+        }
+        let metadata = wanted.remove("metadata");
+        if let Some(template) = template.as_object_mut() {
+            template.extend(metadata.map(|metadata| ("metadata".to_owned(), metadata)));
+        }
+    }
+    template
+}
+
+/// What makes pod sets one: those with equal values are. `None` is like nothing.
+fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
+    match policy {
+        Some(SAME_TEMPLATES) => {
+            // The name of the pod set is the only label that has to differ.
+            let mut template = template.clone();
+            if let Some(own) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+                own.remove(labels::POD_SET);
+            }
+            Some(template)
+        }
+        Some(SAME_REQUIREMENTS) => {
+            let spec = template.get("spec")?;
+            let resources = |part: &str| -> Vec<Option<&Value>> {
+                let all = spec.get(part).and_then(Value::as_array);
+                all.into_iter().flatten().map(|container| container.get("resources")).collect()
+            };
+            let mut kept = Map::new();
+            for part in ["resources", "nodeSelector", "tolerations", "affinity", "resourceClaims"] {
+                kept.insert(part.to_owned(), spec.get(part).cloned().unwrap_or_default());
+            }
+            Some(json!([kept, resources("initContainers"), resources("containers")]))
+        }
+        _ => None,
+    }
+}
+
+/// What a request for these pods says; `own` are the parameters of the job itself.
+#[must_use]
+pub fn provisioning_request_spec(
+    request: &str,
+    pods: &[RequestedPods],
+    config: &ProvisioningRequestConfigSpec,
+    own: &BTreeMap<String, String>,
+) -> ProvisioningRequestSpec {
+    let mut parameters = config.parameters.clone();
+    parameters.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
+    let set = |pods: &RequestedPods| ProvisioningRequestPodSet {
+        pod_template_ref: PodTemplateReference { name: pod_template_name(request, &pods.pod_set) },
+        count: pods.count,
+    };
+    ProvisioningRequestSpec {
+        provisioning_class_name: config.provisioning_class_name.clone(),
+        parameters,
+        pod_sets: pods.iter().map(set).collect(),
+    }
+}
+
+/// The parameters that annotations of a job set.
+#[must_use]
+pub fn provisioning_parameters(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let own = |(key, value): (&String, &String)| {
+        Some((key.strip_prefix(labels::PROVISIONING_REQUEST_PREFIX)?.to_owned(), value.clone()))
+    };
+    annotations.iter().filter_map(own).collect()
+}
+
+/// What an autoscaler says of a request; each with its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provisioning<'a> {
+    /// Nothing.
+    Unanswered,
+    /// It is at it; the words tell when it expects to be done, where it knows.
+    Accepted(Option<&'a str>),
+    /// The nodes are there.
+    Provisioned(&'a str),
+    /// There is no capacity.
+    Failed(&'a str),
+    /// There were nodes, and nobody came in time.
+    BookingExpired(&'a str),
+    /// The nodes are gone again.
+    CapacityRevoked(&'a str),
+}
+
+/// The state of a request: what ends it goes before what it had before.
+#[must_use]
+pub fn provisioning_state(request: &ProvisioningRequest) -> Provisioning<'_> {
+    let conditions = request.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let find = |kind: &str| conditions.iter().find(|condition: &&Condition| condition.type_ == kind);
+    let words = |kind: &str| find(kind).filter(|found| found.status == "True").map(|found| found.message.as_str());
+    if let Some(words) = words("Failed") {
+        return Provisioning::Failed(words);
+    }
+    if let Some(words) = words("CapacityRevoked") {
+        return Provisioning::CapacityRevoked(words);
+    }
+    if let Some(words) = words("BookingExpired") {
+        return Provisioning::BookingExpired(words);
+    }
+    if let Some(words) = words("Provisioned") {
+        return Provisioning::Provisioned(words);
+    }
+    let expected = find("Provisioned").map(|condition| condition.message.as_str());
+    words("Accepted").map_or(Provisioning::Unanswered, |_| Provisioning::Accepted(expected))
+}
+
+/// What the pods of a Workload get of a request that was provisioned. Of merged pod sets only the first one is named in the
+/// request, as in Kueue.
+#[must_use]
+pub fn provisioned_updates<'a>(
+    request: &ProvisioningRequest,
+    pod_sets: impl Iterator<Item = &'a str>,
+    config: Option<&ProvisioningRequestConfigSpec>,
+) -> Vec<PodSetUpdate> {
+    let details = request.status.as_ref().map(|status| &status.provisioning_class_details);
+    let wanted = config.and_then(|config| config.pod_set_updates.as_ref());
+    let wanted = wanted.map(|updates| updates.node_selector.as_slice()).unwrap_or_default();
+    let selector: BTreeMap<String, String> = wanted
+        .iter()
+        .filter_map(|entry| {
+            let value = details?.get(&entry.value_from_provisioning_class_detail)?;
+            Some((entry.key.clone(), value.clone()))
+        })
+        .collect();
+    let update = |name: &str| PodSetUpdate {
+        name: name.to_owned(),
+        annotations: BTreeMap::from([
+            (labels::CONSUME_PROVISIONING_REQUEST.to_owned(), request.name().to_owned()),
+            (labels::PROVISIONING_CLASS_NAME.to_owned(), request.spec.provisioning_class_name.clone()),
+        ]),
+        node_selector: selector.clone(),
+        ..PodSetUpdate::default()
+    };
+    let named = |name: &&str| {
+        let template = pod_template_name(request.name(), name);
+        request.spec.pod_sets.iter().any(|set| set.pod_template_ref.name == template)
+    };
+    pod_sets.filter(named).map(update).collect()
+}
+
+/// Seconds to wait after an attempt that got nothing, `None` when it was the last one.
+#[must_use]
+pub fn retry_after(strategy: Option<&ProvisioningRequestRetryStrategy>, attempt: i32) -> Option<i32> {
+    let (mut limit, mut base, mut most) = (None, None, None);
+    if let Some(strategy) = strategy {
+        limit = strategy.backoff_limit_count;
+        base = strategy.backoff_base_seconds;
+        most = strategy.backoff_max_seconds;
+    }
+    let (limit, base, most) = (limit.unwrap_or(3), base.unwrap_or(60), most.unwrap_or(1_800));
+    let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or_default().min(31);
+    let delay = i64::from(base).saturating_mul(1_i64 << doublings).min(i64::from(most)).max(0);
+    (attempt <= limit).then(|| i32::try_from(delay).unwrap_or(i32::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! A scripted autoscaler: it answers ProvisioningRequests as their parameter `script` says. No machine comes or goes, and nothing
+//! is computed; the real one is a program of a cloud.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::binaries::repository;
+use crate::kinds::{Kind, items, key, text};
+
+/// ProvisioningRequest.
+pub const PROVISIONING_REQUEST: Kind = Kind {
+    api_version: "autoscaling.x-k8s.io/v1",
+    kind: "ProvisioningRequest",
+    plural: "provisioningrequests",
+    namespaced: true,
+};
+/// PodTemplate.
+pub const POD_TEMPLATE: Kind =
+    Kind { api_version: "v1", kind: "PodTemplate", plural: "podtemplates", namespaced: true };
+
+/// Annotation of a job whose value is the script: what becomes of its attempts, separated by commas; the last word holds for
+/// all that follow. `provisioned`, `failed`, `expired` (provisioned, and the booking is over at once) or `accepted` (and then
+/// nothing).
+pub const SCRIPT: &str = "provreq.kueue.x-k8s.io/script";
+
+/// Pause between two looks.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The folder of the CRD, for [`crate::control_plane::Options`].
+///
+/// # Errors
+/// When the module cannot be had.
+pub async fn definitions() -> Result<PathBuf> {
+    let module = tokio::task::spawn_blocking(|| {
+        let asked = Command::new("go")
+            .args(["mod", "download", "-json", "k8s.io/autoscaler/cluster-autoscaler/apis"])
+            .current_dir(repository().join("e2e/autoscaler"))
+            .output()
+            .context("starting `go mod download`")?;
+        let answer: Value = serde_json::from_slice(&asked.stdout).context("answer of `go mod download`")?;
+        let folder = answer["Dir"].as_str().with_context(|| format!("`go mod download` says {answer}"))?;
+        anyhow::Ok(PathBuf::from(folder))
+    });
+    Ok(module.await??.join("config/crd"))
+}
+
+/// The autoscaler; it ends when it is dropped.
+#[derive(Debug)]
+pub struct ScriptedAutoscaler {
+    task: JoinHandle<()>,
+}
+
+impl ScriptedAutoscaler {
+    /// Starts it for all namespaces.
+    #[must_use]
+    pub fn start(client: Client) -> Self {
+        Self { task: tokio::spawn(work(client)) }
+    }
+}
+
+impl Drop for ScriptedAutoscaler {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn work(client: Client) {
+    let mut answered = BTreeSet::new();
+    loop {
+        let all = PROVISIONING_REQUEST.all(&client).list(&kube::api::ListParams::default()).await;
+        for request in all.map(|list| list.items).unwrap_or_default() {
+            let Ok(request) = serde_json::to_value(request) else { continue };
+            let uid = text(&request, "/metadata/uid").to_owned();
+            // What could not be written is written with the next look.
+            if !answered.contains(&uid) && answer(&client, &request).await.is_ok() {
+                answered.insert(uid);
+            }
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+async fn answer(client: &Client, request: &Value) -> Result<()> {
+    let (namespace, name) = (text(request, "/metadata/namespace"), text(request, "/metadata/name"));
+    for set in items(request, "/spec/podSets") {
+        let template = text(set, "/podTemplateRef/name");
+        if POD_TEMPLATE.get(client, namespace, template).await?.is_none() {
+            let missing = format!("PodTemplate {template} does not exist");
+            return say(client, request, &[("Failed", "True", &missing)]).await;
+        }
+    }
+    let attempt: usize = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(1);
+    let words: Vec<&str> = text(request, "/spec/parameters/script").split(',').collect();
+    let word = words.get(attempt.saturating_sub(1)).or(words.last()).copied().unwrap_or_default();
+    let accepted = ("Accepted", "True", "in the queue");
+    let provisioned = ("Provisioned", "True", "nodes are there");
+    match word {
+        "provisioned" => say(client, request, &[accepted, provisioned]).await,
+        "failed" => say(client, request, &[accepted, ("Failed", "True", "no machines")]).await,
+        "expired" => say(client, request, &[accepted, provisioned, ("BookingExpired", "True", "nobody came")]).await,
+        _ => say(client, request, &[accepted, ("Provisioned", "False", "expected in an hour")]).await,
+    }
+}
+
+/// Writes conditions of a request, as an autoscaler does, with what it tells of the nodes.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn say(client: &Client, request: &Value, conditions: &[(&str, &str, &str)]) -> Result<()> {
+    let time = Timestamp::now().to_string();
+    let condition = |(kind, status, message): &(&str, &str, &str)| json!({"type": kind, "status": status, "reason": kind, "message": message, "lastTransitionTime": time});
+    let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+    let body = json!({"status": {"conditions": conditions, "provisioningClassDetails": {"Pool": "blue"}}});
+    let api = PROVISIONING_REQUEST.api(client, text(request, "/metadata/namespace"));
+    api.patch_status(text(request, "/metadata/name"), &PatchParams::default(), &Patch::Merge(&body))
+        .await
+        .with_context(|| format!("status of ProvisioningRequest {}", key(request)))?;
+    Ok(())
+}
