@@ -117,7 +117,11 @@ async fn answer(client: &Client, request: &Value) -> Result<()> {
 /// When the API server refuses.
 pub async fn say(client: &Client, request: &Value, conditions: &[(&str, &str, &str)]) -> Result<()> {
     let time = Timestamp::now().to_string();
-    let condition = |(kind, status, message): &(&str, &str, &str)| json!({"type": kind, "status": status, "reason": kind, "message": message, "lastTransitionTime": time});
+    let condition = |&(kind, status, message): &(&str, &str, &str)| {
+        let mut condition = json!({"type": kind, "status": status, "reason": kind, "message": message});
+        condition["lastTransitionTime"] = json!(time);
+        condition
+    };
     let conditions: Vec<Value> = conditions.iter().map(condition).collect();
     let body = json!({"status": {"conditions": conditions, "provisioningClassDetails": {"Pool": "blue"}}});
     let api = PROVISIONING_REQUEST.api(client, text(request, "/metadata/namespace"));

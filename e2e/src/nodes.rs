@@ -60,6 +60,8 @@ pub struct Pool {
     pub machine: Machine,
     /// Further labels.
     pub labels: Vec<(String, String)>,
+    /// Further resources of each node.
+    pub offers: Vec<(String, String)>,
 }
 
 impl Pool {
@@ -67,25 +69,32 @@ impl Pool {
     pub fn tpu(name: &str, count: u32, tier: Tier) -> Pool {
         let machine =
             Machine::Tpu { accelerator: "tpu-v5-lite-podslice".to_owned(), topology: "2x4".to_owned(), chips: 4 };
-        Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new() }
+        Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new(), offers: Vec::new() }
     }
 
     /// H100 hosts with 8 devices each.
     pub fn gpu(name: &str, count: u32, tier: Tier) -> Pool {
         let machine = Machine::Gpu { accelerator: "nvidia-h100-80gb".to_owned(), count: 8 };
-        Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new() }
+        Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new(), offers: Vec::new() }
     }
 
     /// CPU hosts of 32 cores.
     pub fn cpu(name: &str, count: u32, tier: Tier) -> Pool {
         let machine = Machine::Cpu { cores: 32, memory: 128 };
-        Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new() }
+        Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new(), offers: Vec::new() }
     }
 
     /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Pool {
         self.labels.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds a resource.
+    #[must_use]
+    pub fn offers(mut self, resource: &str, amount: &str) -> Pool {
+        self.offers.push((resource.to_owned(), amount.to_owned()));
         self
     }
 
@@ -138,6 +147,9 @@ impl Pool {
                 resources(&mut capacity, 208, 1872);
                 capacity.insert("nvidia.com/gpu".to_owned(), Value::from(count.to_string()));
             }
+        }
+        for (resource, amount) in &self.offers {
+            capacity.insert(resource.clone(), Value::from(amount.as_str()));
         }
         for (key, value) in &self.labels {
             labels.insert(key.clone(), Value::from(value.as_str()));

@@ -1,6 +1,7 @@
 //! Kueue's configuration file, read strictly: an unknown key is an error with its line, a setting that has no effect yet is
 //! a warning that names it, and everything else becomes settings.
 
+mod transformations;
 mod webhook;
 
 pub(crate) use webhook::Webhook;
@@ -121,6 +122,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
+        transformations: transformations::read(&file.resources.transformations)?,
         engine: engine_options(&file, &gates, ignore_undeclared)?,
         local_queue_metrics: gates.on("LocalQueueMetrics")
             && metrics.local_queue_metrics.as_ref().is_none_or(|block| block.value.enable.unwrap_or(false)),
@@ -234,7 +236,6 @@ fn unsupported(file: &Configuration) -> Vec<String> {
         ("metrics.customLabels", line(&metrics.custom_labels)),
         ("metrics.localQueueMetrics.localQueueSelector", selector.map(|block| block.referenced.line())),
         ("multiKueue", line(&file.multi_kueue)),
-        ("resources.transformations", line(&resources.transformations)),
         ("resources.deviceClassMappings", line(&resources.device_class_mappings)),
         ("integrations.externalFrameworks", line(&file.integrations.external_frameworks)),
         ("integrations.podOptions", line(&file.integrations.pod_options)),

@@ -124,6 +124,19 @@ fn unknown_keys_are_errors_with_their_line() {
 }
 
 #[test]
+fn transformations_are_read() {
+    let rule = "{input: a, strategy: Replace, multiplyBy: n, outputs: {b: 1, c: 0.5, d: 10m}}";
+    let loaded = body(&format!("resources: {{transformations: [{rule}, {{input: e}}]}}\n")).unwrap();
+    let outputs = [("b", "1"), ("c", "500m"), ("d", "10m")];
+    let expected = [
+        berth_jobs::Transformation::new("a", Some("n"), outputs, false).unwrap(),
+        berth_jobs::Transformation::new("e", None, [], true).unwrap(),
+    ];
+    assert_eq!(loaded.settings.transformations, expected);
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+}
+
+#[test]
 fn bad_values_name_field_and_what_is_allowed() {
     refused("waitForPodsReady:\n  timeout: 5\n", &["line 4"]);
     refused("waitForPodsReady:\n  timeout: five\n", &["line 4", "five"]);
@@ -137,6 +150,15 @@ fn bad_values_name_field_and_what_is_allowed() {
         "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}\n",
         &["excludeResourcePrefixes"],
     );
+    for (rule, words) in [
+        ("strategy: Replace", "transformations[0].input is missing"),
+        ("input: a, strategy: Drop", "`Drop`; allowed are Retain, Replace"),
+        ("input: a, outputs: {b: [1]}", "of b is `[1]`"),
+        ("input: a, outputs: {b: much}", "transformations[0].outputs"),
+        ("input: a}, {input: a", "transformations[1].input is `a`"),
+    ] {
+        refused(&format!("resources: {{transformations: [{{{rule}}}]}}\n"), &[words]);
+    }
     refused("managedJobsNamespaceSelector: {matchLabels: {}}\n", &["managedJobsNamespaceSelector", "kube-system"]);
     refused(
         "managedJobsNamespaceSelector:\n  matchExpressions: [{key: a, operator: Is, values: [b]}]\n",

@@ -174,6 +174,12 @@ blocks! {
         transformations: Marked<Vec<Transformation>>,
         device_class_mappings: Marked<Vec<DeviceClassMapping>>,
     }
+    Transformation {
+        input: String,
+        strategy: Option<String>,
+        multiply_by: Option<String>,
+        outputs: BTreeMap<String, serde_json::Value>,
+    }
     DeviceClassMapping {
         name: String,
         device_class_names: Vec<String>,
@@ -196,12 +202,6 @@ unread! {
     ClusterProfile { access_providers: Vec<AccessProvider>, credentials_providers: Vec<AccessProvider> }
     AccessProvider { name: String, exec_config: serde_json::Value }
     IncrementalDispatcher { step_size: Option<i32> }
-    Transformation {
-        input: String,
-        strategy: Option<String>,
-        multiply_by: Option<String>,
-        outputs: BTreeMap<String, serde_json::Value>,
-    }
     DeviceSource { counter: Option<DeviceQuantity>, capacity: Option<DeviceQuantity> }
     DeviceQuantity { name: String, driver: Option<String>, device_selector: Option<String> }
     VisibilityServer { bind_address: Option<String>, bind_port: Option<i32> }

@@ -71,7 +71,11 @@ fn request(cluster: &Cluster, attempt: u32) -> Value {
 /// What the autoscaler says of a request: conditions with their messages.
 fn say(cluster: &mut Cluster, request: &Value, conditions: &[(&str, &str, &str)]) {
     let time = cluster.now.to_string();
-    let condition = |(kind, status, message): &(&str, &str, &str)| json!({"type": kind, "status": status, "reason": kind, "message": message, "lastTransitionTime": time});
+    let condition = |&(kind, status, message): &(&str, &str, &str)| {
+        let mut condition = json!({"type": kind, "status": status, "reason": kind, "message": message});
+        condition["lastTransitionTime"] = json!(time);
+        condition
+    };
     let conditions: Vec<Value> = conditions.iter().map(condition).collect();
     let status = json!({"conditions": conditions, "provisioningClassDetails": {"pool": "p-7"}});
     let name = request["metadata"]["name"].as_str().unwrap();

@@ -1,0 +1,45 @@
+//! `resources.transformations`: resources that are counted as others.
+
+use crate::schema::{Marked, Transformation as Written};
+use berth_jobs::Transformation;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Reads the rules; each input has one at most.
+pub(super) fn read(rules: &Marked<Vec<Written>>) -> Result<Vec<Transformation>, String> {
+    let mut inputs = BTreeSet::new();
+    let mut read = Vec::new();
+    for (index, written) in rules.iter().flat_map(|rules| &rules.value).enumerate() {
+        let place = format!("resources.transformations[{index}]");
+        let input = written.input.as_str();
+        if input.is_empty() {
+            return Err(format!("{place}.input is missing; allowed is the name of a resource"));
+        }
+        if !inputs.insert(input) {
+            return Err(format!("{place}.input is `{input}`, which has a rule already; allowed is one for each"));
+        }
+        read.push(rule(written, &place)?);
+    }
+    Ok(read)
+}
+
+fn rule(written: &Written, place: &str) -> Result<Transformation, String> {
+    let retain = match written.strategy.as_deref() {
+        None | Some("" | "Retain") => true,
+        Some("Replace") => false,
+        Some(other) => return Err(format!("{place}.strategy is `{other}`; allowed are Retain, Replace")),
+    };
+    let mut outputs = Vec::new();
+    for (resource, amount) in &written.outputs {
+        let amount = match amount {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            other => return Err(format!("{place}.outputs of {resource} is `{other}`; allowed is a quantity")),
+        };
+        outputs.push((resource.as_str(), amount));
+    }
+    let multiply_by = written.multiply_by.as_deref().filter(|name| !name.is_empty());
+    let pairs = outputs.iter().map(|(resource, amount)| (*resource, amount.as_str()));
+    Transformation::new(&written.input, multiply_by, pairs, retain)
+        .map_err(|error| format!("{place}.outputs: {error}; allowed are quantities"))
+}

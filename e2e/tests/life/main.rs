@@ -1,0 +1,112 @@
+//! The life of a Workload under a configuration that says much: who is managed, what is counted, when one is sent away, comes back
+//! or goes for good.
+
+mod counted;
+mod ends;
+mod managed;
+
+use anyhow::Result;
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::kinds::{self, condition_object, text};
+use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manifest;
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::scenario::{Run, Stage, run_all};
+use berth_e2e::webhooks;
+use futures::FutureExt;
+use serde_json::Value;
+
+/// GPU slices as device plugins that share a card offer them: so many slices, each with some percent of the cores and some
+/// megabytes of the memory of a card. Quota is of percents and megabytes, over all slices of a pod.
+const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+leaderElection:
+  leaderElect: false
+manageJobsWithoutQueueName: true
+managedJobsNamespaceSelector:
+  matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values: [kube-system, berth-system, left-alone]
+integrations:
+  frameworks: [batch/job]
+  labelKeysToCopy: [e2e.berth.dev/project]
+resources:
+  excludeResourcePrefixes: [e2e.berth.dev/]
+  transformations:
+  - input: nvidia.com/gpu
+    strategy: Replace
+  - input: nvidia.com/gpucores
+    strategy: Replace
+    multiplyBy: nvidia.com/gpu
+    outputs: {gpu-percent: 1}
+  - input: nvidia.com/gpumem
+    strategy: Replace
+    multiplyBy: nvidia.com/gpu
+    outputs: {gpu-megabytes: 1}
+objectRetentionPolicies:
+  workloads:
+    afterFinished: 6s
+    afterDeactivatedByKueue: 2s
+waitForPodsReady:
+  timeout: 6s
+  blockAdmission: false
+  requeuingStrategy:
+    backoffLimitCount: 1
+    backoffBaseSeconds: 1
+    backoffMaxSeconds: 1
+";
+
+/// What is not in the quota of a queue is nobody's business there.
+const IGNORES: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+resources:
+  quotaCheckStrategy: IgnoreUndeclared
+";
+
+/// Whether a condition has a reason.
+fn because(object: &Value, kind: &str, reason: &str) -> bool {
+    condition_object(object, kind).is_some_and(|condition| text(condition, "/reason") == reason)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn life() -> Result<()> {
+    let plane = ControlPlane::start(Options::with_crds("life")).await?;
+    let port = webhooks::port()?;
+    webhooks::install(&plane.client(), port, "Fail").await?;
+    // It is there for all of them, and as long as any of them.
+    kinds::apply(&plane.client(), &manifest::priority_class("default", 5)).await?;
+    let options = ManagerOptions { webhooks: Some(port), config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
+    let shared = Pool::gpu("shared", 1, Tier::OnDemand)
+        .offers("nvidia.com/gpucores", "800")
+        .offers("nvidia.com/gpumem", "640000");
+    let pools = [Pool::cpu("cpu", 2, Tier::OnDemand).offers("e2e.berth.dev/license", "4"), shared];
+    let stage = Stage::on(plane, &pools, options).await?;
+    let s = &stage;
+    let runs: Vec<Run<'_>> = vec![
+        ("without-queue", managed::without_queue(s).boxed()),
+        ("left-alone", managed::left_alone(s).boxed()),
+        ("labels-copied", managed::labels_copied(s).boxed()),
+        ("classes", managed::priority_classes(s).boxed()),
+        ("gpu-slices", counted::gpu_slices(s).boxed()),
+        ("excluded", counted::excluded(s).boxed()),
+        ("finished-goes", ends::finished(s).boxed()),
+        ("deactivated-goes", ends::deactivated(s).boxed()),
+        ("reactivated", ends::reactivated(s).boxed()),
+        ("not-ready", ends::pods_not_ready(s).boxed()),
+        ("local-drain", ends::local_queue_drained(s).boxed()),
+    ];
+    let outcome = run_all(&stage, runs).await;
+    stage.stop().await;
+    outcome
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn undeclared_resources() -> Result<()> {
+    let options = ManagerOptions { config: Some(IGNORES.to_owned()), ..ManagerOptions::default() };
+    let pools = [Pool::cpu("cpu", 1, Tier::OnDemand).offers("e2e.berth.dev/license", "4")];
+    let stage = Stage::start("life-undeclared", &pools, options).await?;
+    let outcome = run_all(&stage, vec![("undeclared", counted::undeclared(&stage).boxed())]).await;
+    stage.stop().await;
+    outcome
+}
