@@ -393,6 +393,7 @@ impl Control {
                 Decision::Done => {}
                 Decision::Wait(until) => self.wait(object, until),
                 Decision::WaitForCreations => self.flights.hold_back(object),
+                Decision::WaitFor(other) => self.flights.block(other, object),
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
                 }

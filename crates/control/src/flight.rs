@@ -29,6 +29,8 @@ pub(crate) enum Decision {
     Wait(Timestamp),
     /// Look again when fewer Workloads are being created.
     WaitForCreations,
+    /// Look again when this object comes or changes.
+    WaitFor(ObjectKey),
     /// Write.
     Write(Box<Draft>),
     /// Nothing can be done, and the user is told so, once per text.
@@ -75,7 +77,7 @@ pub(crate) struct Flights {
     /// The watch must show at least this version before the object is judged again.
     awaited: BTreeMap<ObjectKey, Awaited>,
     backoffs: BTreeMap<ObjectKey, Backoff>,
-    /// Objects whose decision was to write to a busy one.
+    /// Objects whose decision was to write to a busy one, or to wait for one.
     blocked: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
     creations: usize,

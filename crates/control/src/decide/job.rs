@@ -113,17 +113,19 @@ impl Case<'_> {
     }
 
     fn prebuilt(&self, name: &str) -> Decision {
-        let found = self.control.view.workloads.get(&(self.key.namespace.clone(), name.to_owned()));
-        let Some(workload) = found else {
+        let name = (self.key.namespace.clone(), name.to_owned());
+        // As long as it names no owner, only who waits for it knows whom it concerns.
+        let later = Decision::WaitFor(key(Kind::Workload, &name));
+        let Some(workload) = self.control.view.workloads.get(&name) else {
             return if self.job.suspended {
-                Decision::Done
+                later
             } else {
                 self.suspend("Missing Workload; unable to restore pod templates")
             };
         };
         match &workload.owner {
             Some(owner) if owner.uid == self.job.uid => self.with_workload(workload),
-            Some(_) => Decision::Done,
+            Some(_) => later,
             None => self.adopt(workload),
         }
     }

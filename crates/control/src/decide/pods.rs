@@ -194,8 +194,10 @@ impl Case<'_> {
 
     fn without_workload(&self) -> Decision {
         if let Some(prebuilt) = &self.pod.prebuilt_workload {
-            let found = self.control.view.workloads.get(&(self.name.0.clone(), prebuilt.to_string()));
-            return found.filter(|found| found.owner.is_none()).map_or(Decision::Done, |found| self.adopt(found));
+            let name = (self.name.0.clone(), prebuilt.to_string());
+            let found = self.control.view.workloads.get(&name).filter(|found| found.owner.is_none());
+            // As long as it names no owner, only who waits for it knows whom it concerns.
+            return found.map_or_else(|| Decision::WaitFor(key(Kind::Workload, &name)), |found| self.adopt(found));
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;

@@ -117,6 +117,44 @@ fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
     assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
 }
 
+/// A Workload of one cpu that somebody makes before its job.
+fn made_before(template: &serde_json::Value) -> serde_json::Value {
+    json!({"metadata": {"namespace": "team", "name": "before"},
+        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}})
+}
+
+#[test]
+fn a_job_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
+    let mut cluster = one_queue("1");
+    let mut guest = job("guest", "lq", "1", true);
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    let template = guest["spec"]["template"].clone();
+    cluster.put(Kind::Job, guest);
+    cluster.pass(30);
+    cluster.put(Kind::Workload, made_before(&template));
+    cluster.settle();
+    assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_pod_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
+    let mut cluster = crate::pod_queue("1");
+    let pod = json!({"metadata": {"namespace": "team", "name": "guest", "finalizers": ["kueue.x-k8s.io/managed"],
+        "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true",
+            "kueue.x-k8s.io/prebuilt-workload-name": "before"}},
+        "spec": {"restartPolicy": "Never", "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": pod["spec"]["containers"]}});
+    cluster.put(Kind::Pod, pod);
+    cluster.pass(30);
+    assert!(cluster.writes.iter().all(|(_, key)| key.kind != Kind::Workload), "{:?}", cluster.writes);
+    cluster.put(Kind::Workload, made_before(&template));
+    cluster.settle();
+    let pod = cluster.pod("guest").unwrap();
+    assert_eq!(pod["status"]["phase"], json!("Running"), "{pod} {:?}", cluster.writes);
+    assert!(cluster.workload_is("before", "Admitted"));
+}
+
 #[test]
 fn a_new_leader_finds_everything_as_it_is() {
     let mut cluster = one_queue("1");
