@@ -1,9 +1,10 @@
 //! The promises that every end-to-end test must keep, judged over all changes in the order of their revisions.
 //!
 //! Q1 within quota at every revision, Q3 books balance, L1 no start without reservation, L2 admitted means reserved, L3
-//! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job; C1 (no double
+//! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 a TrainingJob's pods are covered by its quota; C1 (no double
 //! admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs time and is the observer's.
 
+mod elastic;
 mod read;
 
 use std::collections::BTreeMap;
@@ -60,6 +61,10 @@ impl std::fmt::Display for Violation {
 struct Workload {
     key: String,
     owner: String,
+    /// Key of the slice that it takes the place of.
+    replaces: String,
+    /// Pods for which it holds quota.
+    pods: usize,
     queue: String,
     cluster_queue: String,
     charge: Usage,
@@ -173,11 +178,14 @@ impl Judge {
                 self.fail("L2", format!("workload {} is Admitted without QuotaReserved", after.key));
             }
         }
+        self.check_shrink(&before, after.as_ref());
         let was_charged = before.reserved && !before.finished;
         let is_charged = after.as_ref().is_some_and(|w| w.reserved && !w.finished);
         if was_charged && !is_charged {
             let evicted = after.as_ref().is_some_and(|w| !w.finished && !w.deleting);
-            self.check_release(&before, evicted);
+            if self.heir(&before.key).is_none() {
+                self.check_release(&before, evicted);
+            }
         }
         match after {
             None => drop(self.workloads.remove(&uid)),
@@ -200,7 +208,7 @@ impl Judge {
         for w in self.workloads.values().filter(|w| w.reserved && !w.finished) {
             let queue = total.entry(w.cluster_queue.clone()).or_default();
             for (cell, amount) in &w.charge {
-                *queue.entry(cell.clone()).or_default() += amount;
+                *queue.entry(cell.clone()).or_default() += amount - self.handed_over(w, cell);
             }
         }
         total
@@ -215,7 +223,7 @@ impl Judge {
         let usage = self.usage();
         for (cell, amount) in &after.charge {
             let held = if same_queue { before.charge.get(cell).copied().unwrap_or(0) } else { 0 };
-            let growth = amount - held;
+            let growth = amount - held - self.handed_over(after, cell);
             if growth <= 0 {
                 continue;
             }
@@ -274,6 +282,10 @@ impl Judge {
             .workloads
             .values()
             .filter(|w| w.owner == owner && !w.finished && !w.deleting)
+            // A growing job has its new slice beside the one that this takes the place of.
+            .filter(|w| {
+                !self.workloads.values().any(|older| older.key == w.replaces && older.owner == owner && !older.finished)
+            })
             .map(|w| w.key.clone())
             .collect();
         if live.len() > 1 {
@@ -356,6 +368,7 @@ impl Judge {
         }
         // Of a TrainingJob the Workload is one for all its Jobs.
         let training = label(object, "berth.dev/training-job-uid");
+        let of_training = !training.is_empty();
         let managed = !label(object, "kueue.x-k8s.io/managed").is_empty();
         let owner = match (managed, training.is_empty()) {
             (true, _) => unit(object),
@@ -387,6 +400,9 @@ impl Judge {
             self.fail("L3", what);
         }
         self.pods.insert(uid, pod);
+        if fresh && of_training {
+            self.check_covered(&owner);
+        }
     }
 
     /// Judges the state at rest and hands over everything found so far.

@@ -163,7 +163,7 @@ fn node(object: &Value, parent: &str) -> Node {
     Node { parent, quotas }
 }
 
-/// What a workload's admission charges, by flavor and resource, reclaimed pods taken off.
+/// What a workload's admission charges, by flavor and resource, reclaimed pods and those that an elastic job gave up taken off.
 pub fn charge(workload: &Value) -> Usage {
     let mut total = Usage::new();
     for set in items(workload, "/status/admission/podSetAssignments") {
@@ -175,12 +175,15 @@ pub fn charge(workload: &Value) -> Usage {
             .filter_map(|r| r.get("count").and_then(Value::as_i64))
             .map(i128::from)
             .sum::<i128>();
+        let asked = items(workload, "/spec/podSets").iter().find(|spec| text(spec, "/name") == name);
+        let asked = asked.and_then(|spec| spec.get("count")?.as_i64()).map(i128::from);
         let Some(usage) = set.get("resourceUsage").and_then(Value::as_object) else { continue };
         for (resource, amount) in usage {
             let flavor = set.get("flavors").and_then(|f| f.get(resource)).and_then(Value::as_str);
             let (Some(flavor), Some(mut amount)) = (flavor, thousandths(amount)) else { continue };
             if let Some(count) = count.filter(|c| *c > 0) {
-                amount = amount * (count - reclaimed.min(count)) / count;
+                let left = asked.map_or(count, |asked| asked.min(count));
+                amount = amount * (left - reclaimed.min(left)) / count;
             }
             *total.entry((flavor.to_owned(), resource.clone())).or_default() += amount;
         }

@@ -128,6 +128,10 @@ strings! {
     LAST_CHECKPOINT_URI = "berth.dev/last-checkpoint-uri";
     /// Annotation on Workloads: whom they may preempt, as TrainingJobs say it.
     PREEMPTION_POLICY = "berth.dev/preemption-policy";
+    /// Annotation on the Job of a TrainingJob's workers whose number may change while it runs: fewest and most, as `2:8`.
+    ELASTIC_WORKERS = "berth.dev/elastic-workers";
+    /// Annotation on such a Job: to how many workers it was brought last, when, and under which Workload, as JSON.
+    LAST_SCALE = "berth.dev/last-scale";
     /// Annotation on pods that are to stop: until when they may save their work, as RFC 3339.
     STOP_AT = "berth.dev/stop-at";
     /// Annotation on pods that are to stop: why.

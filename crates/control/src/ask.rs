@@ -134,6 +134,7 @@ impl Control {
                     |name| workload.remaining(name, self.settings.reclaimable_pods),
                     (millis(at), self.saved_at(workload).map(millis)),
                     workload.is("Evicted"),
+                    self.surplus_of(workload),
                 ))
             }
             _ => engine::WorkloadState::Pending {
@@ -141,6 +142,7 @@ impl Control {
                 blocked: crate::decide::workload::blocked(self, workload).is_some(),
             },
         };
+        let replaces = self.replaced(workload);
         let mut pod_sets = workload.shape.pod_sets.clone();
         let overrides = self.overrides_selectors(workload);
         for set in &mut pod_sets {
@@ -160,9 +162,11 @@ impl Control {
             pod_sets,
             allowed_flavors: workload.allowed_flavors.clone(),
             tiers: workload.tiers.as_ref().and_then(|wish| wish.tiers.clone().ok()),
-            preempts: workload.preempts,
+            // Growth takes what is idle.
+            preempts: if replaces.is_some() { engine::Preempts::Nobody } else { workload.preempts },
             points_per_hour: self.rules_for(workload).map_or(0, |rules| rules.points_per_hour),
             waits_since: millis(crate::status::since(conditions, "Evicted", "True").unwrap_or(workload.created)),
+            replaces,
             refused: workload.shape.refused.clone(),
             state,
             revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,

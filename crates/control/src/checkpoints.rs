@@ -182,8 +182,7 @@ impl Control {
             let ended = ["Succeeded", "Failed"].into_iter().find_map(|kind| since(conditions, kind, "True"))?;
             return at.filter(|at| *at < ended).map(|_| not_before(now));
         }
-        let owned = self.view.workloads_of(&view.uid);
-        let workload = owned.into_iter().find(|workload| !workload.deleting && workload.reserved())?;
+        let workload = self.view.slice_of(&view.uid).filter(|workload| workload.reserved())?;
         let conditions = &workload.status.conditions;
         if workload.is("Evicted") {
             return self.grace_of(workload).filter(|grace| grace.lasts(now)).map(|_| paused(LOOK_IN_GRACE_MS));

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::checkpoints::Saving;
 use crate::decide;
+use crate::elastic::Growth;
 use crate::flight::{Decision, Draft, Flight, Flights};
 use crate::ladder::{Answer, Ladder};
 use crate::measure::Measure;
@@ -49,6 +50,7 @@ pub struct Control {
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
     pub(crate) saving: Saving,
+    pub(crate) growth: Growth,
     /// Jobs that were seen to have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
     pub(crate) ladder: Ladder,
@@ -91,6 +93,7 @@ impl Control {
             evictions: BTreeMap::new(),
             pods_gone: BTreeSet::new(),
             saving: Saving::default(),
+            growth: Growth::default(),
             at_rest: BTreeSet::new(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),
@@ -118,7 +121,9 @@ impl Control {
         // What an earlier term has planned and not written is void: the books follow the objects again.
         let planned = std::mem::take(&mut self.planned);
         self.evictions.clear();
-        for uid in planned.into_keys() {
+        self.growth.wanted.clear();
+        let asked = std::mem::take(&mut self.growth.gives_up);
+        for uid in planned.into_keys().chain(asked.into_keys()) {
             self.unplan(&uid);
         }
         self.replan = true;
@@ -152,10 +157,12 @@ impl Control {
         if leaving || !reserved {
             self.evictions.remove(uid);
         }
+        self.note_given_up(uid);
         if let (true, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        if !reserved || (!leaving && !self.evictions.contains_key(uid)) {
+        let stays = !leaving && !self.evictions.contains_key(uid) && !self.growth.gives_up.contains_key(uid);
+        if !reserved || stays {
             // An unknown uid means the workload has gone meanwhile: nothing is booked then.
             let _ = self.world.apply(engine::Delta::Forget(uid.to_owned()));
         }
@@ -211,6 +218,9 @@ impl Control {
                 self.notices.extend(flight.notices);
                 if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
                     self.pods_gone.insert(uid);
+                }
+                if flight.purpose == Purpose::ProbeSurplus {
+                    self.note_shrunk(&object);
                 }
                 if flight.purpose == Purpose::PrepareTraining {
                     self.prepared(&flight.origin, object.clone());
@@ -322,6 +332,7 @@ impl Control {
             self.decide_dirty(term, now, &mut step);
             self.plan(now, cycles);
             self.climb(now);
+            self.grow(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
             self.write_statuses(term, now, &mut step);
@@ -334,7 +345,8 @@ impl Control {
     fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let timers = self.timers.keys().next().copied();
         let ladder = self.ladder.next_climb;
-        let times = [timers, self.ration.wake_at(now), self.schedule.wake_at(), self.next_sweep, ladder];
+        let growth = self.growth.next_look.filter(|_| !self.growth.jobs.is_empty());
+        let times = [timers, self.ration.wake_at(now), self.schedule.wake_at(), self.next_sweep, ladder, growth];
         times.into_iter().flatten().min()
     }
 

@@ -373,6 +373,7 @@ pub(crate) fn reservation(
     remaining: impl Fn(&str) -> Option<i64>,
     (at, saved): (engine::Millis, Option<engine::Millis>),
     evicted: bool,
+    surplus: Option<engine::Surplus>,
 ) -> engine::Reservation {
     let pod_sets = admission
         .pod_set_assignments
@@ -395,7 +396,7 @@ pub(crate) fn reservation(
         })
         .collect();
     let cluster_queue = admission.cluster_queue.clone().unwrap_or_default();
-    engine::Reservation { cluster_queue, pod_sets, at, saved, evicted }
+    engine::Reservation { cluster_queue, pod_sets, at, saved, evicted, surplus }
 }
 
 /// The engine's admission as `status.admission`.

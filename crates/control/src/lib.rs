@@ -23,6 +23,7 @@ mod checks;
 mod core;
 mod decide;
 mod deltas;
+mod elastic;
 pub mod event;
 mod figures;
 mod flight;

@@ -225,6 +225,10 @@ impl Control {
         let said = |job: &JobState| job.annotation(api::labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
         let saved = self.view.jobs.get(&object).is_some_and(|old| said(old) != said(&job));
         let unsupported = job.unsupported.is_some();
+        // Whether, and of how many workers, a TrainingJob may do without some.
+        let of_role = |job: &JobState| job.role.as_ref().map(|role| (role.wanted, role.succeeded > 0));
+        let scaled = of_role(&job).is_some() && self.view.jobs.get(&object).and_then(of_role) != of_role(&job);
+        let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
         let before = self.view.jobs.get(&object).filter(|old| old.uid == job.uid).map(Pods::of);
         self.note_capacity(&object, &job, before, now);
         let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
@@ -232,6 +236,9 @@ impl Control {
         self.view.shed_job(&object);
         self.flights.seen(&object, version);
         self.touch_related(&object);
+        if let Some(uid) = training {
+            self.mirror_owned_by(&uid);
+        }
         if unsupported || saved {
             for workload in owned {
                 self.mirror(&workload);
@@ -261,6 +268,9 @@ impl Control {
             self.planned.remove(&old.uid);
             self.evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
+            self.growth.shrunk.remove(&old.uid);
+            self.growth.gives_up.remove(&old.uid);
+            self.note_lost_slice(&old, now);
             self.saving.notified.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);
@@ -285,6 +295,7 @@ impl Control {
         }
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
+            self.growth.shrunk.remove(&new.uid);
             self.saving.notified.remove(&new.uid);
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
@@ -324,6 +335,7 @@ impl Control {
         }
         self.flights.seen(&object_key, version);
         self.settle(&name);
+        self.mirror_slices_of(&name);
         self.touch_related(&object_key);
     }
 

@@ -68,7 +68,10 @@ impl Control {
     /// A workload that asks for quota no longer: whom it was to preempt, and who was not told so yet, may stay.
     pub(crate) fn spare_victims_of(&mut self, preemptor: &str) {
         let spared = self.evictions.extract_if(.., |_, eviction| eviction.preemptor == preemptor);
-        for uid in spared.map(|(uid, _)| uid).collect::<Vec<_>>() {
+        let mut spared: Vec<String> = spared.map(|(uid, _)| uid).collect();
+        let kept = self.growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
+        spared.extend(kept.map(|(uid, _)| uid));
+        for uid in spared {
             // An unknown uid means the victim has gone by itself.
             let _ = self.world.apply(engine::Delta::Forget(uid));
         }
@@ -113,6 +116,10 @@ impl Control {
             }
         }
         for eviction in plan.evictions {
+            if let Some(pods) = eviction.gives_up {
+                self.ask_for_workers(eviction, pods);
+                continue;
+            }
             let queue = eviction.preemptor_path.rsplit('/').next().unwrap_or_default();
             self.measures.push(Measure::Count {
                 name: "kueue_preempted_workloads",

@@ -63,6 +63,11 @@ impl Control {
             // Beyond 32 bits only the order of equals at the very ends would differ.
             priority: clamp(priority),
             priority_class: spec.priority_class_ref,
+            replaces: annotations
+                .get(api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR)
+                .and_then(|key| key.split_once('/'))
+                .map(|(namespace, name)| Box::new((namespace.to_owned(), name.to_owned()))),
+            slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
             max_execution_seconds: spec.maximum_execution_time_seconds,
             preemption_gated: !spec.preemption_gates.is_empty(),
             unsupported,

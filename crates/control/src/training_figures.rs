@@ -49,6 +49,8 @@ impl Control {
         }
         let end = find(&new.status.conditions, "Finished").filter(|_| became("Finished"));
         match end.map(|end| end.reason.as_str()) {
+            // Its job goes on under another slice.
+            Some(crate::elastic::REPLACED) => {}
             Some("MaxWaitTimeExceeded") => measures.push(scheduled("timeout", queued_since(new))),
             Some(reason) => measures.push(Measure::Observe {
                 name: "training_job_completion_seconds",
@@ -99,8 +101,9 @@ impl Control {
     fn waiting_trainings(&self) -> BTreeMap<(String, String), usize> {
         let mut waiting = BTreeMap::new();
         for job in self.view.training.values() {
-            let owned = self.view.workloads_of(&job.uid);
-            let Some(workload) = owned.into_iter().find(|workload| !workload.is("Finished")) else { continue };
+            let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| !workload.is("Finished")) else {
+                continue;
+            };
             let class = workload.priority_class.as_ref().map(|class| class.name.clone());
             let priority = class.unwrap_or_else(|| workload.priority.to_string());
             let sum: &mut usize = waiting.entry((self.queue_of(workload), priority)).or_default();

@@ -121,6 +121,14 @@ impl Control {
             self.measures.extend(training_figures::status_measures(&name, old, &new));
         }
         let (version, uid) = (new.version(), new.uid.clone());
+        if new.facts.elastic.is_some_and(|elastic| elastic.rescales) {
+            self.growth.jobs.insert(name.clone());
+        } else {
+            self.growth.jobs.remove(&name);
+        }
+        let rules =
+            |view: Option<&TrainingView>| view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting));
+        let saved = saved || rules(self.view.training.get(&name)) != rules(Some(&new));
         self.view.training.insert(name, new);
         if saved {
             self.mirror_owned_by(&uid);
@@ -147,6 +155,9 @@ impl Control {
         self.saving.books.remove(uid);
         self.measures.push(training_figures::forget(&(object_key.namespace.clone(), object_key.name.clone())));
         self.saving.begun.remove(uid);
+        self.growth.wanted.remove(uid);
+        self.growth.not_before.remove(uid);
+        self.growth.jobs.remove(&(object_key.namespace.clone(), object_key.name.clone()));
         self.told.remove(object_key);
         self.flights.vanished(object_key);
     }

@@ -85,6 +85,10 @@ pub(crate) struct WorkloadView {
     pub(crate) priority: i32,
     pub(crate) priority_class: Option<api::PriorityClassRef>,
     pub(crate) max_execution_seconds: Option<i32>,
+    /// The slice that it is to replace.
+    pub(crate) replaces: Option<Box<Name>>,
+    /// Name of the first slice of its job.
+    pub(crate) slice: Option<String>,
     /// `spec.preemptionGates` is not empty.
     pub(crate) preemption_gated: bool,
     /// What the pod sets say.
@@ -317,6 +321,26 @@ impl View {
             .take_while(|((place, _), _)| place == namespace)
             .map(|(_, range)| range.as_ref())
             .collect()
+    }
+
+    /// The Workload that stands for an elastic job: of its slices the one that took the place of the others.
+    pub(crate) fn slice_of(&self, owner_uid: &str) -> Option<&WorkloadView> {
+        let live: Vec<&WorkloadView> = self
+            .workloads_of(owner_uid)
+            .into_iter()
+            .filter(|workload| !workload.deleting && !crate::elastic::is_replaced(workload))
+            .collect();
+        let replaces = |new: &WorkloadView, old: &WorkloadView| new.replaces.as_deref() == Some(&old.key());
+        let first = live.iter().find(|new| !live.iter().any(|old| replaces(new, old)));
+        let mut current = *first.or(live.first())?;
+        for _ in &live {
+            let heir = live.iter().find(|new| replaces(new, current) && new.reserved() && new.is("Admitted"));
+            match heir {
+                Some(heir) => current = heir,
+                None => break,
+            }
+        }
+        Some(current)
     }
 
     /// Workloads controlled by an owner, oldest first.

@@ -245,13 +245,15 @@ pub enum Request<Body = Packed> {
         /// Body.
         body: Body,
     },
-    /// No write at all: GET of one pod of the job with this uid that has not ended. `Applied` when there
-    /// is none, `Busy` while there is one.
+    /// No write at all: GET of pods of the job with this uid that have not ended. `Applied` when there
+    /// are no more than allowed, `Busy` while there are.
     ProbePods {
         /// Label by which pods name the uid of their job.
         label: &'static str,
         /// Uid of the job.
         uid: String,
+        /// How many are allowed.
+        most: usize,
     },
     /// No write at all: GET of some pods of the job with this uid that are on no node. Answered with [`Outcome::Stuck`].
     FindStuckPods {
@@ -295,7 +297,7 @@ impl Request<Value> {
             Self::Create(body) => Request::Create(body.into()),
             Self::Apply { manager, subresource, body } => Request::Apply { manager, subresource, body: body.into() },
             Self::Merge { manager, subresource, body } => Request::Merge { manager, subresource, body: body.into() },
-            Self::ProbePods { label, uid } => Request::ProbePods { label, uid },
+            Self::ProbePods { label, uid, most } => Request::ProbePods { label, uid, most },
             Self::FindStuckPods { label, uid } => Request::FindStuckPods { label, uid },
             Self::AnnotatePods { label, uid, annotations } => Request::AnnotatePods { label, uid, annotations },
             Self::ListCheckpoints { place } => Request::ListCheckpoints { place },

@@ -59,6 +59,7 @@ fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> Wor
         preempts: Preempts::AsQueue,
         points_per_hour: 0,
         waits_since: Millis(at),
+        replaces: None,
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,

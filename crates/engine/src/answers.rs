@@ -88,6 +88,8 @@ pub struct Eviction {
     pub preemptor_path: String,
     /// The same for the victim.
     pub preemptee_path: String,
+    /// How many of its surplus pods it gives up, in place of leaving.
+    pub gives_up: Option<i64>,
 }
 
 /// Verdict on a workload that was looked at and not admitted.

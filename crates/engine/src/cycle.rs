@@ -12,7 +12,7 @@ use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
-use crate::preempt::Target;
+use crate::preempt::{Target, spare};
 use crate::store::{Phase, Place, PodSet, Progress, Workload};
 use crate::tree::Trial;
 use crate::why::{Finding, Said};
@@ -102,7 +102,7 @@ impl World {
             };
             entries.extend(entry);
         }
-        let mut run = Run { victims: BTreeSet::new(), booked: Vec::new(), room: report.admissions.len() + room };
+        let mut run = Run { victims: BTreeMap::new(), booked: Vec::new(), room: report.admissions.len() + room };
         if self.options.fair_sharing.is_some() {
             let heads = open.into_iter().filter_map(|at| {
                 let entry: &Entry = entries.get(at)?;
@@ -255,7 +255,8 @@ impl World {
             let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
-        if self.store.queues[queue].is_full() {
+        // Who takes the place of another takes no further one.
+        if self.store.queues[queue].is_full() && self.store.grows_from(workload, queue).is_none() {
             let most = self.store.queues[queue].held.len();
             let text = format!("maxJobs of the ClusterQueue's policy is reached: {most} workloads hold quota");
             return Some((Requeue::NoRoom, (PendingReason::AdmissionLimit, Said::AtLength(text))));
@@ -313,7 +314,7 @@ impl World {
             return;
         }
         let fits = self.refresh(entry, run, report);
-        let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
+        let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
         let waiting = |said: Said| Some((PendingReason::WaitingForQuota, said));
         match entry.assignment.mode() {
             Mode::NoFit => {
@@ -376,7 +377,7 @@ impl World {
     /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
     /// looks for others with the flavors held fixed.
     fn refresh(&mut self, entry: &mut Entry, run: &Run, report: &mut Report) -> bool {
-        let overlaps = entry.targets.iter().any(|target| run.victims.contains(&target.workload));
+        let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
         if !overlaps || !self.options.gates.recompute_overlap {
             return self.fits_without(entry, run);
         }
@@ -387,10 +388,10 @@ impl World {
             .map(|pod_set| pod_set.choices.iter().map(|choice| (choice.resource, choice.flavor)).collect())
             .collect();
         let mut gone = self.barred(entry.workload);
-        gone.extend(&run.victims);
+        gone.extend(run.victims.keys());
         let mut trial = Trial::new(&mut self.tree);
-        for victim in &run.victims {
-            crate::preempt::classical::leave(&self.store, &mut trial, *victim, true);
+        for victim in run.victims.values() {
+            spare::leave(&self.store, &mut trial, victim, true);
         }
         let Some(workload) = self.store.workload(entry.workload) else { return false };
         let mut nominator =
@@ -408,9 +409,9 @@ impl World {
     fn fits_without(&mut self, entry: &Entry, run: &Run) -> bool {
         let node = self.store.queues[entry.queue].node;
         let mut trial = Trial::new(&mut self.tree);
-        let own = entry.targets.iter().map(|target| target.workload).filter(|id| !run.victims.contains(id));
-        for victim in run.victims.iter().copied().chain(own) {
-            crate::preempt::classical::leave(&self.store, &mut trial, victim, true);
+        let own = entry.targets.iter().filter(|target| !run.victims.contains_key(&target.workload));
+        for victim in run.victims.values().chain(own) {
+            spare::leave(&self.store, &mut trial, victim, true);
         }
         if !trial.tree().fits(node, &entry.assignment.usage) {
             return false;

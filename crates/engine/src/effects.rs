@@ -1,20 +1,21 @@
 //! What a decision on a head does to the books: bookings for the rest of the cycle, evictions, admissions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::assignment::Assignment;
-use crate::balance::{INF, Usage, plus};
+use crate::balance::{INF, Usage, accumulate, plus};
 use crate::cycle::{Entry, Report};
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
+use crate::preempt::Target;
 use crate::store::{Held, Place};
 use crate::world::World;
 
 /// State of one cycle.
 pub(crate) struct Run {
-    /// Victims chosen so far.
-    pub(crate) victims: BTreeSet<WorkloadId>,
+    /// Victims chosen so far, each with what it gives back.
+    pub(crate) victims: BTreeMap<WorkloadId, Target>,
     /// Usage booked only for the rest of the cycle.
     pub(crate) booked: Vec<(QueueId, Usage)>,
     /// Number of admissions at which the cycle stops.
@@ -60,16 +61,22 @@ impl World {
         let preemptor_path = self.tree.path(self.store.queues[entry.queue].node);
         let preemptor = self.store.workload(entry.workload).map_or(String::new(), |w| w.uid.to_string());
         for target in &entry.targets {
-            run.victims.insert(target.workload);
+            run.victims.insert(target.workload, *target);
             let Some(victim) = self.store.workload(target.workload) else { continue };
             let Some(queue) = victim.held().map(|held| held.queue) else { continue };
             let uid = victim.uid.to_string();
-            if !self.store.set_evicted(target.workload, true) {
+            let is_news = match target.gives_up {
+                Some(pods) => self.store.set_giving(target.workload, pods),
+                None => self.store.set_evicted(target.workload, true),
+            };
+            if !is_news {
                 continue;
             }
             let node = self.store.queues[queue].node;
             let root = self.tree.root(node);
-            self.feuds.note(root, entry.workload, target.workload);
+            if target.gives_up.is_none() {
+                self.feuds.note(root, entry.workload, target.workload);
+            }
             report.moved.insert(root);
             report.evictions.push(Eviction {
                 uid,
@@ -77,6 +84,7 @@ impl World {
                 reason: target.reason,
                 preemptor_path: preemptor_path.clone(),
                 preemptee_path: self.tree.path(node),
+                gives_up: target.gives_up,
             });
         }
     }
@@ -110,9 +118,26 @@ impl World {
         self.store.local_queues[local_queue].pending.remove(&entry.workload);
         let usage = std::mem::take(&mut entry.assignment.usage);
         self.charge(entry.queue, entry.workload, &usage);
+        let given = entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given());
+        let mut whole = Usage::with_capacity(usage.len());
+        for (resource, flavor, value) in given {
+            if let Some(cell) = self.store.find_cell(flavor, resource) {
+                accumulate(&mut whole, cell, value);
+            }
+        }
         self.hold(
             entry.workload,
-            Held { queue: entry.queue, usage, at: now, saved: None, evicted: false, assumed: true },
+            Held {
+                queue: entry.queue,
+                usage: whole,
+                whole: None,
+                at: now,
+                saved: None,
+                evicted: false,
+                assumed: true,
+                spare: None,
+                giving: 0,
+            },
         );
     }
 }

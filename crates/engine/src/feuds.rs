@@ -32,9 +32,14 @@ impl Feuds {
 }
 
 impl World {
+    /// Whom a workload must not preempt, its own older slice included.
     pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let root = if self.feuds.0.is_empty() { None } else { self.tree_of(asking) };
-        root.map_or_else(BTreeSet::new, |root| self.feuds.barred(root, asking))
+        let mut barred = root.map_or_else(BTreeSet::new, |root| self.feuds.barred(root, asking));
+        let class = self.store.workload(asking).map(|workload| workload.class);
+        let older = class.and_then(|class| self.store.classes[class].replaces.as_deref());
+        barred.extend(older.and_then(|older| self.store.by_uid.get(&older.uid)));
+        barred
     }
 
     fn tree_of(&self, workload: WorkloadId) -> Option<NodeId> {

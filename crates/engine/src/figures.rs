@@ -285,7 +285,7 @@ impl World {
 
     /// Recomputes the amounts that a world keeps incrementally and checks the laws of its books.
     pub(crate) fn audit(&self) -> Vec<String> {
-        let mut faults = Vec::new();
+        let mut faults = self.store.mischarged();
         for (_, queue) in self.store.queues.iter() {
             let mut usage = crate::balance::Usage::new();
             for id in queue.held.iter() {

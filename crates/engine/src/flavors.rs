@@ -8,6 +8,7 @@ use crate::ids::{CellId, FlavorId, QueueId, ResourceId};
 use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
 use crate::model::{FlavorFungibility, FlavorSpec, Fungibility, PendingReason, PreemptionPolicy, Tier};
 use crate::options::Options;
+use crate::slices::Older;
 use crate::store::{Group, PodSet, Progress, Queue, Store, Workload};
 use crate::tiers::listed;
 use crate::tree::Tree;
@@ -28,6 +29,8 @@ pub(crate) struct Request<'a> {
     pub(crate) counts: Option<&'a [i64]>,
     pub(crate) progress: Option<&'a Progress>,
     pub(crate) pins: Option<&'a Pins>,
+    /// What it takes the place of: held already, and in these flavors only.
+    pub(crate) replaced: Option<&'a Older>,
     /// The only flavors that may be given.
     pub(crate) allowed: Option<&'a [FlavorId]>,
     /// The tiers that the workload accepts, best first.
@@ -48,6 +51,7 @@ impl<'a> Request<'a> {
             counts: None,
             progress: None,
             pins: None,
+            replaced: store.grows_from(workload, queue),
             allowed: class.allowed.as_deref(),
             tiers: class.tiers.as_deref(),
             fungible: options.gates.flavor_fungibility,
@@ -123,8 +127,9 @@ pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, orac
         for choice in &result.choices {
             assignment.borrowing = assignment.borrowing.max(choice.borrow);
             if let Some(cell) = store.find_cell(choice.flavor, choice.resource) {
-                let value = result.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
-                accumulate(&mut assignment.usage, cell, value);
+                let asked = result.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
+                let less = |older: &Older| older.less(&pod_set.spec.name, choice.resource, asked);
+                accumulate(&mut assignment.usage, cell, request.replaced.map_or(asked, less));
             }
         }
         assignment.pod_sets.push(result);
@@ -357,8 +362,17 @@ impl Scan<'_> {
         let mut attempt =
             Attempt { flavor, mode: Mode::Fit, borrow: 0, possibility: None, reasons: Vec::new(), no_fit: None };
         let mut choices = Vec::with_capacity(requests.len());
-        for (resource, value) in requests.iter().copied().filter(|(resource, _)| self.group.covered.contains(resource))
+        let name = self.pod_set.spec.name.as_str();
+        let mut elsewhere = false;
+        for (resource, asked) in requests.iter().copied().filter(|(resource, _)| self.group.covered.contains(resource))
         {
+            if let Some(why) = self.request.replaced.and_then(|old| old.mismatch(self.store, name, resource, flavor)) {
+                attempt.reasons.push(why);
+                attempt.no_fit = more_severe(attempt.no_fit, Some(PendingReason::NoMatchingFlavor));
+                elsewhere = true;
+                continue;
+            }
+            let value = self.request.replaced.map_or(asked, |old| old.less(name, resource, asked));
             let (mode, borrow, reason) = self.quota(tree, flavor, resource, value, oracle);
             if let Some((why, no_fit)) = reason {
                 attempt.reasons.push(why);
@@ -375,6 +389,10 @@ impl Scan<'_> {
             }
             let hopeless = mode == Granular::NoCandidates;
             choices.push(Choice { resource, flavor, mode: mode.mode(), borrow, tried: -1, hopeless });
+        }
+        if elsewhere {
+            level.0 = Granular::NoFit;
+            choices.clear();
         }
         attempt.mode = level.0.mode();
         attempt.possibility = level.0.possibility();

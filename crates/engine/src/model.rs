@@ -348,6 +348,28 @@ pub struct Reservation {
     pub saved: Option<Millis>,
     /// Evicted and on its way out: still holds its quota.
     pub evicted: bool,
+    /// The pods that it may do without: asked for quota, it gives these up before it is evicted.
+    pub surplus: Option<Surplus>,
+}
+
+/// Pods that a workload may do without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Surplus {
+    /// Name of their pod set.
+    pub pod_set: String,
+    /// How many there are.
+    pub pods: i64,
+    /// How many go at once; the last ones may be fewer.
+    pub step: i64,
+}
+
+/// A workload that another one takes the place of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// Its UID.
+    pub uid: String,
+    /// What it was given.
+    pub pod_sets: Vec<PodSetAssignment>,
 }
 
 /// A workload's place in life, as far as quota is concerned.
@@ -392,6 +414,8 @@ pub struct WorkloadSpec {
     /// Since when it waits: of one that was evicted, since then. Otherwise it would be admitted again before those for whom it had to
     /// go, and be evicted again.
     pub waits_since: Millis,
+    /// The slice that it is to replace (kueue.md 6.19): as long as that holds quota, only what it has more is asked for.
+    pub replaces: Option<Replaced>,
     /// Why its requests are out of bounds: it is refused when it comes to the head of its queue.
     pub refused: Option<String>,
     /// State.

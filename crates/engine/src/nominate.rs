@@ -44,7 +44,8 @@ impl Nominator<'_> {
                 return (full, targets);
             }
         }
-        if self.options.partial_admission {
+        // A slice that takes the place of another is as large as it says.
+        if self.options.partial_admission && self.store.grows_from(workload, queue).is_none() {
             let pod_sets = &self.store.classes[workload.class].pod_sets;
             let counts: Vec<(i64, Option<i64>)> =
                 pod_sets.iter().map(|pod_set| (pod_set.spec.count, pod_set.spec.min_count)).collect();

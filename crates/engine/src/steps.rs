@@ -6,7 +6,7 @@ use crate::assignment::{Assignment, Mode, PreemptionPossibility};
 use crate::balance::{Units, Usage, accumulate, amount, units};
 use crate::flavors::{self, Pins, Request};
 use crate::ids::{CellId, QueueId, WorkloadId};
-use crate::model::{Amount, Eviction, FlavorResource, PendingReason};
+use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
 use crate::nominate::Nominator;
 use crate::preempt::{self, Ask};
 use crate::store::{Phase, Place, PodSet, Progress, Store};
@@ -88,6 +88,8 @@ pub struct AssignInput<'o> {
     pub pins: Option<Vec<BTreeMap<String, String>>>,
     /// Per pod set and resource: index of the last flavor tried.
     pub tried: Option<Vec<BTreeMap<String, i32>>>,
+    /// What the slice was given that the workload is to replace, in place of what the world knows of it.
+    pub replaced: Option<Vec<PodSetAssignment>>,
 }
 
 impl World {
@@ -110,6 +112,7 @@ impl World {
             let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
             Progress { tried, ..Progress::default() }
         });
+        let replaced = input.replaced.map(|pod_sets| self.store.older(&Replaced { uid: String::new(), pod_sets }));
         let gone = BTreeSet::new();
         let workload = self.store.workload(id)?;
         let assignment = match input.oracle {
@@ -120,7 +123,8 @@ impl World {
             }
             Some(stand_in) => {
                 let request = Request::of(&self.store, &self.options, workload, queue);
-                let request = Request { progress: progress.as_ref(), pins: pins.as_ref(), ..request };
+                let replaced = replaced.as_ref().or(request.replaced);
+                let request = Request { progress: progress.as_ref(), pins: pins.as_ref(), replaced, ..request };
                 let mut oracle = |store: &Store, _: &mut Tree, cell: CellId, _: Units| {
                     let (flavor, resource) = *store.cells.key(cell);
                     stand_in(store.flavor(flavor), store.resource(resource))
@@ -152,6 +156,7 @@ impl World {
                 reason,
                 preemptor_path: preemptor_path.clone(),
                 preemptee_path: path(held.queue),
+                gives_up: None,
             })
         };
         Some(victims.into_iter().filter_map(eviction).collect())

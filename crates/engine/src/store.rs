@@ -8,13 +8,15 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
-use crate::balance::{Units, Usage, units};
+use crate::balance::{Units, units};
+pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
     ClusterQueueSpec, FlavorResource, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Preempts,
     Strategy, WorkloadSpec,
 };
 use crate::pending::Pending;
+use crate::slices::Older;
 use crate::stock::StockOuts;
 use crate::tiers::Tier;
 
@@ -77,6 +79,8 @@ pub(crate) struct Class {
     pub(crate) tiers: Option<Box<[Tier]>>,
     /// Whom its members may preempt.
     pub(crate) preempts: Preempts,
+    /// What its one member is to replace.
+    pub(crate) replaces: Option<Box<Older>>,
     /// Another class of the same digest.
     next: Option<ClassId>,
 }
@@ -104,68 +108,6 @@ pub(crate) enum Place {
     Blocked,
     /// Popped, being scheduled.
     InFlight,
-}
-
-/// Quota held.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    pub(crate) queue: QueueId,
-    pub(crate) usage: Usage,
-    pub(crate) at: Millis,
-    /// When its work was saved last.
-    pub(crate) saved: Option<Millis>,
-    /// Evicted, or its eviction is planned.
-    pub(crate) evicted: bool,
-    /// Planned here, not yet told by a delta.
-    pub(crate) assumed: bool,
-}
-
-/// Place of a workload among those who hold quota of the same queue: the order in which victims are looked for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
-    pub(crate) priority: i32,
-    at: Reverse<Millis>,
-    uid: Arc<str>,
-    pub(crate) workload: WorkloadId,
-}
-
-/// Who holds quota of a queue.
-#[derive(Debug, Default)]
-pub(crate) struct Holders {
-    /// Those on their way out.
-    pub(crate) leaving: BTreeSet<Rank>,
-    pub(crate) staying: BTreeSet<Rank>,
-}
-
-impl Holders {
-    pub(crate) fn len(&self) -> usize {
-        self.leaving.len() + self.staying.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.leaving.is_empty() && self.staying.is_empty()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = WorkloadId> {
-        self.leaving.iter().chain(&self.staying).map(|rank| rank.workload)
-    }
-
-    fn part(&mut self, evicted: bool) -> &mut BTreeSet<Rank> {
-        if evicted { &mut self.leaving } else { &mut self.staying }
-    }
-
-    pub(crate) fn insert(&mut self, rank: Rank, evicted: bool) {
-        self.part(evicted).insert(rank);
-    }
-
-    pub(crate) fn remove(&mut self, rank: &Rank, evicted: bool) {
-        self.part(evicted).remove(rank);
-    }
-
-    /// Whether a workload stands where it belongs.
-    pub(crate) fn has(&self, rank: &Rank, evicted: bool) -> bool {
-        if evicted { self.leaving.contains(rank) } else { self.staying.contains(rank) }
-    }
 }
 
 /// State of a workload.
@@ -227,7 +169,7 @@ pub(crate) struct Workload {
 
 impl Workload {
     pub(crate) fn rank(&self, id: WorkloadId, held: &Held) -> Rank {
-        Rank { priority: self.priority, at: Reverse(held.loses_since()), uid: Arc::clone(&self.uid), workload: id }
+        Rank::new(self.priority, held.loses_since(), &self.uid, id)
     }
 
     pub(crate) fn held(&self) -> Option<&Held> {
@@ -303,6 +245,8 @@ pub(crate) struct Store {
     pub(crate) workloads: Arena<WorkloadId, Option<Workload>>,
     pub(crate) free: Vec<WorkloadId>,
     pub(crate) by_uid: FxHashMap<Arc<str>, WorkloadId>,
+    /// Who is to replace a workload, by the uid of that.
+    pub(crate) slices: BTreeSet<(Arc<str>, WorkloadId)>,
     pub(crate) classes: Arena<ClassId, Class>,
     /// First class by digest; nearly always the only one.
     pub(crate) class_ids: FxHashMap<u64, ClassId>,
@@ -335,6 +279,7 @@ impl Store {
             workloads: Arena::new(),
             free: Vec::new(),
             by_uid: FxHashMap::default(),
+            slices: BTreeSet::new(),
             classes: Arena::new(),
             class_ids: FxHashMap::default(),
             free_classes: Vec::new(),
@@ -405,6 +350,28 @@ impl Store {
         true
     }
 
+    /// Notes how many surplus pods a workload is to give up; tells whether that is more than was known.
+    pub(crate) fn set_giving(&mut self, id: WorkloadId, pods: i64) -> bool {
+        let Some(Phase::Held(held)) = self.workloads[id].as_mut().map(|workload| &mut workload.phase) else {
+            return false;
+        };
+        let is_news = pods > held.giving;
+        held.giving = held.giving.max(pods);
+        is_news
+    }
+
+    /// Notes whom a workload is to replace, or takes that back.
+    pub(crate) fn list_slice(&mut self, id: WorkloadId, listed: bool) {
+        let class = self.workloads[id].as_ref().map(|workload| workload.class);
+        let Some(older) = class.and_then(|class| self.classes[class].replaces.as_deref()) else { return };
+        let entry = (Arc::clone(&older.uid), id);
+        if listed {
+            self.slices.insert(entry);
+        } else {
+            self.slices.remove(&entry);
+        }
+    }
+
     pub(crate) fn insert_workload(&mut self, workload: Workload) -> WorkloadId {
         let uid = Arc::clone(&workload.uid);
         let id = match self.free.pop() {
@@ -415,10 +382,12 @@ impl Store {
             None => self.workloads.push(Some(workload)),
         };
         self.by_uid.insert(uid, id);
+        self.list_slice(id, true);
         id
     }
 
     pub(crate) fn delete_workload(&mut self, id: WorkloadId) {
+        self.list_slice(id, false);
         if let Some(workload) = self.workloads[id].take() {
             self.by_uid.remove(&workload.uid);
             self.release_class(workload.class);
@@ -432,6 +401,7 @@ impl Store {
         let names = spec.allowed_flavors.as_deref();
         let allowed: Option<Box<[FlavorId]>> =
             names.map(|names| names.iter().map(|name| self.flavor_names.intern(name)).collect());
+        let replaces = spec.replaces.as_ref().map(|replaced| Box::new(self.older(replaced)));
         let digest = digest(priority, pod_sets);
         let is_same = |id: &ClassId| {
             let class = &self.classes[*id];
@@ -439,6 +409,7 @@ impl Store {
                 && class.allowed == allowed
                 && class.tiers.as_deref() == spec.tiers.as_deref()
                 && class.preempts == spec.preempts
+                && class.replaces == replaces
                 && class.pod_sets.len() == pod_sets.len()
                 && class.pod_sets.iter().zip(pod_sets).all(|(known, spec)| known.is_as(spec, &self.resources))
         };
@@ -449,8 +420,17 @@ impl Store {
         }
         let pod_sets = pod_sets.iter().map(|spec| PodSet::of(spec, &mut self.resources)).collect();
         let tiers = spec.tiers.as_deref().map(Box::from);
-        let class =
-            Class { digest, priority, pod_sets, members: 1, allowed, tiers, preempts: spec.preempts, next: first };
+        let class = Class {
+            digest,
+            priority,
+            pod_sets,
+            members: 1,
+            allowed,
+            tiers,
+            preempts: spec.preempts,
+            replaces,
+            next: first,
+        };
         let id = match self.free_classes.pop() {
             Some(id) => {
                 self.classes[id] = class;
@@ -468,6 +448,7 @@ impl Store {
         if class.members == 0 {
             let (digest, next) = (class.digest, class.next.take());
             class.pod_sets = Arc::new([]);
+            class.replaces = None;
             let first = self.class_ids.get(&digest).copied();
             let before = std::iter::successors(first, |id| self.classes[*id].next)
                 .find(|known| self.classes[*known].next == Some(id));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::balance::{Usage, accumulate, units};
 use crate::ids::WorkloadId;
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
+use crate::preempt::spare::Spare;
 use crate::store::{Held, Phase, Place, Workload};
 use crate::world::World;
 
@@ -50,7 +51,9 @@ impl World {
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
         let priority_fell = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
         let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
+        let was_giving = was_held.as_ref().filter(|_| stays).map_or(0, |held| held.giving);
         self.detach_quietly(id, stays);
+        self.store.list_slice(id, false);
         self.store.release_class(old_class);
         if let Some(workload) = self.store.workload_mut(id) {
             workload.local_queue = local_queue;
@@ -65,6 +68,7 @@ impl World {
                 workload.progress = None;
             }
         }
+        self.store.list_slice(id, true);
         let has_changed = class != old_class || was_queue != local_queue;
         let was_evicted = was_held.is_some_and(|held| held.evicted);
         let ledger = &mut self.store.local_queues[local_queue].ledger;
@@ -76,6 +80,7 @@ impl World {
         if was_evicted {
             self.store.set_evicted(id, true);
         }
+        self.store.set_giving(id, was_giving);
         if has_changed {
             self.end_feuds_of(id);
         }
@@ -99,7 +104,7 @@ impl World {
         match (held, state) {
             (Some(held), WorkloadState::Reserved(reservation)) => {
                 *self.store.queues[held.queue].name == *reservation.cluster_queue
-                    && self.usage_known(&reservation.pod_sets).as_ref() == Some(&held.usage)
+                    && self.usage_known(&reservation.pod_sets).as_ref() == Some(held.whole())
             }
             _ => false,
         }
@@ -130,20 +135,28 @@ impl World {
             WorkloadState::Reserved(reservation) => {
                 let queue = self.queue_id(&reservation.cluster_queue);
                 let mut usage = Usage::new();
+                let mut spare = None;
                 for pod_set in &reservation.pod_sets {
+                    let mut own = Usage::new();
                     for (resource, flavor) in &pod_set.flavors {
                         let cell = self.store.intern_cell(flavor, resource);
                         let value = pod_set.usage.get(resource).copied().map_or(0, units).max(0);
+                        accumulate(&mut own, cell, value);
                         accumulate(&mut usage, cell, value);
                     }
+                    let surplus = reservation.surplus.as_ref().filter(|surplus| surplus.pod_set == pod_set.name);
+                    spare = spare.or_else(|| Spare::of(surplus?, pod_set, &own));
                 }
                 let held = Held {
                     queue,
                     usage,
+                    whole: None,
                     at: reservation.at,
                     saved: reservation.saved,
                     evicted: reservation.evicted,
                     assumed: false,
+                    spare: spare.map(Box::new),
+                    giving: 0,
                 };
                 self.hold(id, held);
             }
@@ -175,6 +188,7 @@ impl World {
         if let Some(workload) = self.store.workload_mut(id) {
             workload.phase = Phase::Held(Box::new(held));
         }
+        self.recharge_around(id);
     }
 
     pub(crate) fn detach(&mut self, id: WorkloadId) {
@@ -207,6 +221,7 @@ impl World {
                 *total -= value;
             }
         }
+        self.recharge_around(id);
         if !quiet {
             self.tree.nodes[node].generation += 1;
             self.wake(node);
@@ -220,8 +235,9 @@ impl World {
                 self.drop_penalty(id);
                 self.detach(id);
                 self.place(id);
-            } else if held.evicted {
+            } else if held.evicted || held.giving > 0 {
                 let queue = held.queue;
+                held.giving = 0;
                 self.store.set_evicted(id, false);
                 let node = self.store.queues[queue].node;
                 self.wake(node);

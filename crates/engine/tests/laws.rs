@@ -41,6 +41,18 @@ enum Step {
         name: usize,
         present: bool,
     },
+    /// A larger one is to take its place.
+    Slice {
+        id: u8,
+        of: u8,
+        more: u8,
+    },
+    /// What was planned is told, with pods that it may do without.
+    Confirm {
+        id: u8,
+        surplus: u8,
+        step: u8,
+    },
     Plan {
         max: usize,
     },
@@ -60,6 +72,8 @@ fn step() -> impl Strategy_<Value = Step> {
         2 => (0..24_u8).prop_map(Step::Forget),
         3 => (0..24_u8).prop_map(Step::Release),
         1 => (0..2_usize, any::<bool>()).prop_map(|(name, present)| Step::Flavor { name, present }),
+        3 => (0..24_u8, 0..24_u8, 0..3_u8).prop_map(|(id, of, more)| Step::Slice { id, of, more }),
+        3 => (0..24_u8, 0..3_u8, 1..3_u8).prop_map(|(id, surplus, step)| Step::Confirm { id, surplus, step }),
         4 => (1..9_usize).prop_map(|max| Step::Plan { max }),
     ]
 }
@@ -85,9 +99,21 @@ fn name_of(names: &[&str], index: usize) -> Option<String> {
 #[derive(Default)]
 struct Observer {
     specs: std::collections::BTreeMap<String, WorkloadSpec>,
+    /// What was planned last.
+    given: std::collections::BTreeMap<String, Admission>,
 }
 
 impl Observer {
+    /// Whether what a victim gives up is what it said that it may do without, in whole steps.
+    fn may_give(&self, eviction: &Eviction) -> bool {
+        let Some(pods) = eviction.gives_up else { return true };
+        let surplus = self.specs.get(&eviction.uid).and_then(|spec| match &spec.state {
+            WorkloadState::Reserved(reservation) => reservation.surplus.clone(),
+            WorkloadState::Pending { .. } => None,
+        });
+        surplus.is_some_and(|own| pods > 0 && (pods == own.pods || (pods < own.pods && pods % own.step == 0)))
+    }
+
     fn apply(&mut self, world: &mut World, step: &Step) -> bool {
         let delta = match step.clone() {
             Step::Queue { name, cohort, nominal, borrow, lend, policy, strict } => {
@@ -165,6 +191,7 @@ impl Observer {
                     preempts: Preempts::AsQueue,
                     points_per_hour: 0,
                     waits_since: Millis(0),
+                    replaces: None,
                     refused: None,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,
@@ -172,8 +199,37 @@ impl Observer {
                 self.specs.insert(uid, spec.clone());
                 Delta::Workload(spec)
             }
+            Step::Slice { id, of, more } => {
+                let (uid, old) = (format!("w{id}"), format!("w{of}"));
+                let (Some(spec), Some(given)) = (self.specs.get(&old), self.given.get(&old)) else { return false };
+                if self.specs.contains_key(&uid) {
+                    return false;
+                }
+                let mut spec = spec.clone();
+                spec.uid.clone_from(&uid);
+                spec.replaces = Some(Replaced { uid: old, pod_sets: given.pod_sets.to_vec() });
+                spec.pod_sets[0].count += i64::from(more);
+                spec.pod_sets[0].min_count = None;
+                spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+                self.specs.insert(uid, spec.clone());
+                Delta::Workload(spec)
+            }
+            Step::Confirm { id, surplus, step } => {
+                let uid = format!("w{id}");
+                let (Some(spec), Some(given)) = (self.specs.get_mut(&uid), self.given.get(&uid)) else { return false };
+                spec.state = WorkloadState::Reserved(Reservation {
+                    cluster_queue: given.cluster_queue.to_string(),
+                    pod_sets: given.pod_sets.to_vec(),
+                    at: Millis(1000),
+                    saved: None,
+                    evicted: false,
+                    surplus: Some(Surplus { pod_set: "main".into(), pods: i64::from(surplus), step: i64::from(step) }),
+                });
+                Delta::Workload(spec.clone())
+            }
             Step::Remove(id) => {
                 let uid = format!("w{id}");
+                self.given.remove(&uid);
                 if self.specs.remove(&uid).is_none() {
                     return false;
                 }
@@ -235,6 +291,12 @@ fn run(
             let fresh: Vec<String> = world.over_quota().into_iter().filter(|fault| !before.contains(fault)).collect();
             prop_assert!(fresh.is_empty(), "plan overbooked: {:?} {:?}", fresh, plan);
             prop_assert!(plan.admissions.len() <= *max);
+            for admission in &plan.admissions {
+                observer.given.insert(admission.uid.to_string(), admission.clone());
+            }
+            for eviction in &plan.evictions {
+                prop_assert!(observer.may_give(eviction), "beyond its surplus: {:?}", eviction);
+            }
             each(&mut world, Some(&plan))?;
         } else if observer.apply(&mut world, step) {
             each(&mut world, None)?;

@@ -73,6 +73,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
                 pod_sets: admission.pod_sets.to_vec(),
                 at: Millis(NOW.0 + round),
                 saved: None,
+                surplus: None,
                 evicted: false,
             };
             let mut confirmed = spec.clone();

@@ -81,8 +81,8 @@ impl Writer {
             Ok(request) => request,
             Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
         };
-        if let Request::ProbePods { .. } = &write.request {
-            return match tokio::time::timeout(deadline, self.probe(request)).await {
+        if let Request::ProbePods { most, .. } = &write.request {
+            return match tokio::time::timeout(deadline, self.probe(request, *most)).await {
                 Ok(outcome) => outcome,
                 Err(_) => Outcome::Busy(1_000),
             };
@@ -124,14 +124,14 @@ impl Writer {
         }
     }
 
-    /// Whether a list is empty: `Applied` when it is, `Busy` when it is not or cannot be read now.
-    async fn probe(&self, request: http::Request<Body>) -> Outcome {
+    /// Whether a list has no more than so many items: `Applied` when it is so, `Busy` when not or when it cannot be read now.
+    async fn probe(&self, request: http::Request<Body>, most: usize) -> Outcome {
         let Ok(response) = self.client.send(request).await else { return Outcome::Busy(1_000) };
         let success = response.status().is_success();
         let Ok(body) = response.into_body().collect_bytes().await else { return Outcome::Busy(1_000) };
         let list: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        let empty = list.get("items").and_then(serde_json::Value::as_array).is_some_and(Vec::is_empty);
-        if success && empty { Outcome::Applied { resource_version: String::new() } } else { Outcome::Busy(500) }
+        let few = list.get("items").and_then(serde_json::Value::as_array).is_some_and(|items| items.len() <= most);
+        if success && few { Outcome::Applied { resource_version: String::new() } } else { Outcome::Busy(500) }
     }
 
     /// Which of the pods in a list the scheduler found no node for; `Busy` when that cannot be read now.
@@ -191,12 +191,12 @@ const fn verb_of(request: &Request) -> Verb {
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
-        Request::ProbePods { label, uid } => {
+        Request::ProbePods { label, uid, most } => {
             let selector = encoded(&format!("{label}={uid}"));
             let fields = encoded("status.phase!=Succeeded,status.phase!=Failed");
             let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
             return http::Request::builder()
-                .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit=1"))
+                .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={}", most.saturating_add(1)))
                 .body(Body::empty());
         }
         Request::FindStuckPods { label, uid } => {

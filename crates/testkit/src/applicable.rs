@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Needs topology-aware scheduling.
 pub const TOPOLOGY: &str = "topology";
-/// Needs workload slices.
+/// Needs workload slices of jobs whose users resize them.
 pub const SLICES: &str = "workload slices";
 /// Needs concurrent admission.
 pub const CONCURRENT: &str = "concurrent admission";
@@ -37,7 +37,7 @@ pub fn reason_against(family: &str, case: &Case) -> Option<&'static str> {
     if case.turns_on("ConcurrentAdmission") && case.kind != "flavor-assignment" && case.kind != "equivalence" {
         return Some(CONCURRENT);
     }
-    if case.turns_on("ElasticJobsViaWorkloadSlices") || input("replacedWorkloadSlice") {
+    if case.turns_on("ElasticJobsViaWorkloadSlices") && !answers_slices(case) {
         return Some(SLICES);
     }
     if input("dynamicResources")
@@ -61,6 +61,11 @@ pub fn reason_against(family: &str, case: &Case) -> Option<&'static str> {
         return Some(INNER);
     }
     is_topological(case).then_some(TOPOLOGY)
+}
+
+/// What slices are given is decided as in Kueue; that jobs of other kinds become slices is not.
+fn answers_slices(case: &Case) -> bool {
+    ["flavor-assignment", "usage"].contains(&case.kind.as_str())
 }
 
 /// A workload asks for topology, or a ClusterQueue has quota in a flavor with one.

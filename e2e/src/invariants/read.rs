@@ -14,6 +14,8 @@ pub(super) fn workload(object: &Value) -> Workload {
             "true" => format!("group {}", kinds::key(object)),
             _ => controller(object),
         },
+        replaces: text(object, "/metadata/annotations/kueue.x-k8s.io~1workload-slice-replacement-for").to_owned(),
+        pods: pods(object),
         queue: text(object, "/spec/queueName").to_owned(),
         cluster_queue: text(object, "/status/admission/clusterQueue").to_owned(),
         charge: if reserved { charge(object) } else { Usage::new() },
@@ -22,6 +24,19 @@ pub(super) fn workload(object: &Value) -> Workload {
         finished: condition(object, "Finished") == "True",
         deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
     }
+}
+
+/// How many pods its reservation is for.
+fn pods(object: &Value) -> usize {
+    let specs = items(object, "/spec/podSets");
+    let granted = |set: &Value| {
+        let name = text(set, "/name");
+        let asked = specs.iter().find(|spec| text(spec, "/name") == name).and_then(|spec| spec.get("count")?.as_u64());
+        let given = set.get("count").and_then(Value::as_u64);
+        given.into_iter().chain(asked).min().unwrap_or(1)
+    };
+    let total: u64 = items(object, "/status/admission/podSetAssignments").iter().map(granted).sum();
+    usize::try_from(total).unwrap_or(usize::MAX)
 }
 
 /// Whose Workload a managed pod has: its group's, or its own.

@@ -3,6 +3,7 @@
 
 mod bad;
 mod checkpoints;
+mod elastic;
 mod life;
 mod stops;
 mod stores;
@@ -81,6 +82,7 @@ async fn training_jobs() -> Result<()> {
         ("frameworks", life::frameworks(s).boxed()),
         ("failing-worker", life::failing(s).boxed()),
         ("preempted", stops::preempted(s).boxed()),
+        ("elastic", elastic::grows_and_shrinks(s).boxed()),
         ("saves-first", checkpoints::saves_first(s).boxed()),
         ("checkpoint-store", stores::kept_in_s3(s).boxed()),
         ("bad-stores", stores::refused_or_told(s).boxed()),

@@ -64,7 +64,7 @@ pub struct TrainingJobSpec {
     /// Queue, priority and patience.
     #[schemars(extend("default" = json!({})))]
     pub scheduling_config: SchedulingConfig,
-    /// Bounds between which the number of workers may change.
+    /// Bounds between which the number of workers may change, of a PyTorchJob also while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elastic_config: Option<ElasticConfig>,
     /// The pod of a worker. Its first container runs the training, and gets the resources and the rendezvous.
@@ -201,7 +201,7 @@ pub struct ElasticConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_workers: Option<i32>,
-    /// Steps and pauses.
+    /// Steps and pauses of changes while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_policy: Option<ScalePolicy>,
 }
@@ -211,21 +211,21 @@ pub struct ElasticConfig {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ScalePolicy {
-    /// Pause before workers are added again.
+    /// Pause before workers are added, after its start and after each change.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION))]
+    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION), extend("default" = "5m"))]
     pub scale_up_cooldown: Option<String>,
-    /// Pause before workers are taken again.
+    /// Pause before workers are taken, after each change; what a preemption takes back is given up at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION))]
+    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION), extend("default" = "1m"))]
     pub scale_down_cooldown: Option<String>,
     /// Workers that are added at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 10000))]
+    #[schemars(range(min = 1, max = 10000), extend("default" = 1))]
     pub scale_up_step: Option<i32>,
     /// Workers that are taken at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 10000))]
+    #[schemars(range(min = 1, max = 10000), extend("default" = 1))]
     pub scale_down_step: Option<i32>,
 }
 

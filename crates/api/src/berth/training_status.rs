@@ -43,7 +43,7 @@ pub struct TrainingJobStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<i32>,
     /// `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`,
-    /// `CheckpointRequested`, `CheckpointOverdue`, `CheckpointStoreUnavailable`, `Stalled`.
+    /// `CheckpointRequested`, `CheckpointOverdue`, `CheckpointStoreUnavailable`, `Elastic`, `Stalled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -47,20 +47,20 @@ pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Op
     Some(FieldError::new(format!("metadata.annotations[{ADMISSION_GATED_BY}]"), value, message))
 }
 
-/// Equal, but for the counts of an elastic job, which may go down.
+/// Equal, but for counts, which may go down: of an elastic job, and of a pod set that says with how few pods it does.
 fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
     let elastic = |workload: &Workload| {
         let annotations = workload.metadata.annotations.as_ref();
         annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true")
     };
-    if !(elastic(old) && elastic(new)) {
-        return old.spec.pod_sets == new.spec.pod_sets;
-    }
+    let elastic = elastic(old) && elastic(new);
     old.spec.pod_sets.len() == new.spec.pod_sets.len()
         && old.spec.pod_sets.iter().zip(&new.spec.pod_sets).all(|(old, new)| {
             let mut same = new.clone();
             same.count = old.count;
-            same == *old && new.effective_count() <= old.effective_count()
+            let fewer = new.effective_count() < old.effective_count();
+            // Not below the fewest: that the rule about `minCount` refuses.
+            same == *old && (new.count == old.count || fewer && (elastic || old.min_count.is_some()))
         })
 }
 
@@ -140,6 +140,13 @@ mod tests {
         let old = workload(3, reserved(json!({})), elastic.clone());
         assert_eq!(fields(&old, &workload(2, reserved(json!({})), elastic.clone())), [""; 0]);
         assert_eq!(fields(&old, &workload(4, reserved(json!({})), elastic)), ["spec.podSets"]);
+        let least = |count: i32| {
+            let mut least = workload(count, reserved(json!({})), json!({}));
+            least.spec.pod_sets[0].min_count = Some(1);
+            least
+        };
+        assert_eq!(fields(&least(3), &least(2)), [""; 0]);
+        assert_eq!(fields(&least(3), &least(4)), ["spec.podSets"]);
     }
 
     #[test]

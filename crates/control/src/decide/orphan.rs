@@ -70,7 +70,7 @@ pub(crate) fn probe_pods(workload: &WorkloadView, label: &'static str, uid: &str
     Decision::write(Draft {
         purpose: Purpose::ProbePods,
         key: key(Kind::Workload, &workload.key()),
-        request: Request::ProbePods { label, uid: uid.to_owned() },
+        request: Request::ProbePods { label, uid: uid.to_owned(), most: 0 },
         based_on: 0,
         notices: Vec::new(),
     })

@@ -19,7 +19,9 @@ pub(crate) fn placements(control: &Control, workload: &WorkloadView) -> Result<V
         let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
         let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();
         let placement = Placement::of(set, count, about, &workload.status.admission_checks, flavor);
-        placement.map(|placement| Placement { overrides, ..placement })
+        // Of an elastic job the count may have gone down since.
+        let fewer = |placement: &Placement| placement.count.min(count);
+        placement.map(|placement| Placement { overrides, count: fewer(&placement), ..placement })
     };
     admission.pod_set_assignments.iter().map(place).collect()
 }

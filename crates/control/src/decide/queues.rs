@@ -131,7 +131,9 @@ fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
 
 /// Sums what the admitted ones among those that hold quota use.
 fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
-    let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is("Admitted")).collect();
+    // A slice whose place another has taken is held by that.
+    let counts = |workload: &&WorkloadView| workload.is("Admitted") && !control.is_handed_over(workload);
+    let admitted: Vec<&WorkloadView> = holding.filter(counts).collect();
     let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
     (count, usage_of(admitted.into_iter(), control.settings.reclaimable_pods))
 }
@@ -151,7 +153,7 @@ pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
 fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
     let Some(admission) = &workload.status.admission else { return };
     let remaining = |name: &str| workload.remaining(name, reclaims);
-    let held = crate::deltas::reservation(admission, remaining, (engine::Millis(0), None), false);
+    let held = crate::deltas::reservation(admission, remaining, (engine::Millis(0), None), false, None);
     for set in held.pod_sets {
         for (resource, amount) in set.usage {
             if let Some(flavor) = set.flavors.get(&resource) {

@@ -3,6 +3,7 @@
 //! told in `status`.
 
 mod saving;
+mod scale;
 mod start;
 pub(crate) mod status;
 mod stop;
@@ -18,8 +19,9 @@ use serde_json::json;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::deltas;
+use crate::elastic::grew;
 use crate::flight::Decision;
-use crate::status::{find, since};
+use crate::status::{find, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
@@ -47,12 +49,25 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }
-    let decision = match owned.iter().find(|workload| !workload.deleting) {
-        Some(workload) => case.with_workload(workload),
-        None => case.without_workload(owned.first().copied()),
+    let decision = match control.view.slice_of(&view.uid) {
+        Some(workload) => match case.beside(workload, &owned) {
+            Some(Decision::Wait(until)) => earlier(case.with_workload(workload), until),
+            Some(decision) => decision,
+            None => case.with_workload(workload),
+        },
+        None => case.without_workload(&owned),
     };
     match decision {
         Decision::Done | Decision::Wait(_) => status::of_new_phase(&case).map_or(decision, Decision::write),
+        decision => decision,
+    }
+}
+
+/// A decision, looked at again at that time at the latest.
+fn earlier(decision: Decision, until: Timestamp) -> Decision {
+    match decision {
+        Decision::Done => Decision::Wait(until),
+        Decision::Wait(at) => Decision::Wait(at.min(until)),
         decision => decision,
     }
 }
@@ -95,9 +110,13 @@ impl<'a> Case<'a> {
         self.view.roles.iter().map(state).collect()
     }
 
-    fn without_workload(&self, leaving: Option<&WorkloadView>) -> Decision {
-        if let Some(workload) = leaving {
+    fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
+        if let Some(workload) = owned.iter().find(|workload| workload.deleting) {
             return self.leaving(workload);
+        }
+        if let Some(slice) = owned.first() {
+            // Slices that were replaced are all that is left: the next Workload has the name of the first of them.
+            return scale::discard(slice);
         }
         if self.view.is_over() {
             return Decision::Done;
@@ -240,6 +259,10 @@ impl<'a> Case<'a> {
 
     /// All pods of this admission have been ready at once: a pod that fails later is the backoff limit's matter.
     fn is_up(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> bool {
+        if grew(workload) && is_true(&self.view.status.conditions, "Running") {
+            // It runs on with those that are there while others are added.
+            return true;
+        }
         let admitted = since(&workload.status.conditions, "Admitted", "True");
         let conditions = &self.view.status.conditions;
         let was_up =

@@ -150,6 +150,15 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     {
         return super::preempt::preempt(control, workload, eviction, now);
     }
+    if let Some(asked) = control.growth.gives_up.get(&workload.uid)
+        && workload.reserved()
+        && !workload.is("Evicted")
+        && control.stands(workload)
+        && control.surplus_of(workload).is_none()
+    {
+        // It has come to where it has nothing to spare.
+        return super::preempt::preempt(control, workload, &asked.eviction, now);
+    }
     if !workload.active || workload.is("DeactivationTarget") {
         return inactive(control, workload, now);
     }

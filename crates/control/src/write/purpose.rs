@@ -69,6 +69,12 @@ pub enum Purpose {
     StartTraining,
     /// Delete such a Job.
     StopTraining,
+    /// Change the number of workers of a TrainingJob that runs.
+    ScaleTraining,
+    /// Ask whether the pods of workers that were taken have gone.
+    ProbeSurplus,
+    /// Give back the quota of such workers.
+    LowerCount,
     /// Status of a TrainingJob.
     TrainingStatus,
     /// Delete a Job that a stopped job of another kind is made of: it would keep the place where it ran.
@@ -111,7 +117,7 @@ pub enum Urgency {
 impl Purpose {
     /// The write is about the pods of a job, and not about the object that it is booked on.
     pub(crate) const fn is_about_pods(self) -> bool {
-        matches!(self, Self::ProbePods | Self::FindStuckPods | Self::NotifyPods)
+        matches!(self, Self::ProbePods | Self::ProbeSurplus | Self::FindStuckPods | Self::NotifyPods)
     }
 
     /// What is deleted is not looked at again before it is gone.
@@ -139,6 +145,8 @@ impl Purpose {
             | Self::PrepareTraining
             | Self::StartTraining
             | Self::StopTraining
+            | Self::ScaleTraining
+            | Self::LowerCount
             | Self::ClearStartTime
             | Self::NotifyPods
             | Self::Evict
@@ -166,6 +174,7 @@ impl Purpose {
             | Self::AddOwners
             | Self::SetWaitingForPods
             | Self::ProbePods
+            | Self::ProbeSurplus
             | Self::ListCheckpoints
             | Self::FindStuckPods => Urgency::Soon,
             Self::ExplainPending | Self::TrainingStatus => Urgency::Told,

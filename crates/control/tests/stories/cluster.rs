@@ -331,6 +331,7 @@ impl Cluster {
         }
         let mut new = old.clone();
         match &write.request {
+            Request::Apply { subresource: Subresource::None, .. } => objects::apply_counts(&mut new, &body),
             Request::Apply { manager, .. } => apply_status(&mut new, &body, manager),
             Request::Merge { subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
             Request::Merge { .. } => {
@@ -374,6 +375,12 @@ impl Cluster {
             if !over && !suspended && new["status"]["startTime"].is_null() {
                 new["status"]["startTime"] = json!(self.now.to_string());
                 new["status"]["active"] = json!(parallelism);
+            }
+            if !over && !suspended && new["metadata"]["annotations"]["berth.dev/elastic-workers"].is_string() {
+                // The pods of an elastic Job follow its size.
+                new["status"]["active"] = json!(parallelism);
+                let ready = new["status"]["ready"].as_i64().unwrap_or(0);
+                new["status"]["ready"] = json!(ready.min(parallelism));
             }
             let active = new["status"]["active"].as_i64().unwrap_or(0);
             let lacks = self.without_nodes.iter().any(|flavor| is_on(&new, flavor));

@@ -6,6 +6,7 @@
 mod checkpoints;
 mod checks;
 mod cluster;
+mod elastic;
 mod faults;
 mod groups;
 mod jobsets;

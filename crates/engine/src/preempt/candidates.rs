@@ -174,6 +174,7 @@ impl<'a> Filter<'a> {
             || self.ask.gone.contains(&rank.workload)
             || is_too_near(self.store, self.ask, workload.priority)
             || protected_until(self.store, held).is_some()
+            || self.store.is_handing_over(workload)
         {
             return None;
         }

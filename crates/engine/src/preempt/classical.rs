@@ -4,6 +4,7 @@
 use crate::balance::Units;
 use crate::ids::{CellId, NodeId};
 use crate::preempt::candidates::{Candidate, Candidates, Filter, Right, collect};
+use crate::preempt::spare::keep_whole;
 use crate::preempt::{Ask, Target};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
@@ -56,9 +57,10 @@ fn attempt<'a>(
             continue;
         }
         leave(store, &mut trial, candidate.workload, true);
-        targets.push(Target { workload: candidate.workload, reason: candidate.right.reason() });
+        targets.push(Target { workload: candidate.workload, reason: candidate.right.reason(), gives_up: None });
         if fits(store, trial.tree(), ask, borrow) {
             fill_back(store, &mut trial, ask, &mut targets, borrow);
+            keep_whole(store, &mut trial, ask, &mut targets, borrow);
             return targets;
         }
     }

@@ -8,6 +8,7 @@ use crate::ids::{NodeId, QueueId};
 use crate::options::{Gates, ShareStrategy};
 use crate::preempt::candidates::{Candidate, Filter, Line, Right, collect_borrowers};
 use crate::preempt::classical::{fill_back, fits, leave};
+use crate::preempt::spare::keep_whole;
 use crate::preempt::{Ask, Target};
 use crate::share::{Share, share_of};
 use crate::store::Store;
@@ -151,6 +152,7 @@ pub(crate) fn targets(
     }
     trial.remove(search.own, ask.usage);
     fill_back(store, &mut trial, ask, &mut targets, true);
+    keep_whole(store, &mut trial, ask, &mut targets, true);
     targets
 }
 
@@ -163,7 +165,7 @@ impl<'a> Search<'a> {
         targets: &mut Vec<Target>,
     ) -> bool {
         leave(self.store, trial, candidate.workload, true);
-        targets.push(Target { workload: candidate.workload, reason });
+        targets.push(Target { workload: candidate.workload, reason, gives_up: None });
         trial.remove(self.own, self.ask.usage);
         let fits = fits(self.store, trial.tree(), self.ask, true);
         trial.add(self.own, self.ask.usage);

@@ -38,8 +38,11 @@ pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec
     let too_many = guard.max_victims.is_some_and(|most| targets.len() > usize::try_from(most).unwrap_or(usize::MAX));
     let too_much = guard.max_evicted_percent.is_some_and(|percent| {
         ask.needs.iter().any(|cell| {
-            let held = targets.iter().filter_map(|target| store.workload(target.workload)?.held());
-            let evicted: Units = held.map(|held| in_usage(&held.usage, *cell)).sum();
+            let given = |target: &Target| {
+                let held = store.workload(target.workload)?.held()?;
+                Some(in_usage(&held.given_back(target), *cell))
+            };
+            let evicted: Units = targets.iter().filter_map(given).sum();
             evicted.saturating_mul(100) > in_usage(ask.usage, *cell).saturating_mul(Units::from(percent))
         })
     });

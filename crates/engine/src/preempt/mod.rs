@@ -5,6 +5,7 @@ pub(crate) mod candidates;
 pub(crate) mod classical;
 pub(crate) mod fair;
 pub(crate) mod guard;
+pub(crate) mod spare;
 
 use std::collections::BTreeSet;
 
@@ -22,6 +23,8 @@ use crate::tree::{Tree, Trial};
 pub(crate) struct Target {
     pub(crate) workload: WorkloadId,
     pub(crate) reason: &'static str,
+    /// How many surplus pods it gives up, in place of leaving.
+    pub(crate) gives_up: Option<i64>,
 }
 
 /// Who asks for what.
@@ -87,9 +90,9 @@ pub(crate) fn possibility(
     let node = store.queues[ask.queue].node;
     let mut trial = Trial::new(tree);
     let mut own = false;
-    for held in victims.iter().filter_map(|t| store.workload(t.workload)?.held()) {
-        trial.remove(store.queues[held.queue].node, &held.usage);
-        own |= held.queue == ask.queue;
+    for target in &victims {
+        spare::leave(store, &mut trial, target, true);
+        own |= store.workload(target.workload).and_then(Workload::held).is_some_and(|held| held.queue == ask.queue);
     }
     let (borrow, _) = trial.tree().height_that_fits(node, cell, value);
     let possibility = match (victims.is_empty(), own) {

@@ -76,6 +76,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, req
         preempts: Preempts::AsQueue,
         points_per_hour: 0,
         waits_since: Millis(queued_at),
+        replaces: None,
         refused: None,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
@@ -93,6 +94,7 @@ pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool
         pod_sets: vec![given],
         at: Millis(at),
         saved: None,
+        surplus: None,
         evicted,
     });
 }

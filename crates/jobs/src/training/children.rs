@@ -11,8 +11,9 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Map, Value, json};
 
+use super::elastic::elastic;
 use super::rendezvous::{Party, prepare};
-use super::roles::{Cards, Role, roles};
+use super::roles::{Cards, Role, WORKER, roles};
 use super::saved::Continuation;
 use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
@@ -104,8 +105,13 @@ pub fn children(
     }
     for role in roles {
         let name = child_job_name(job.name(), &role.name);
+        let bounds = elastic(job).filter(|elastic| elastic.rescales && role.name == WORKER).map(|bounds| bounds.text());
         let body = json!({"spec": job_spec(job, prepare(&party, role))});
-        all.push(child(job, ChildKind::Job, &name, body));
+        let mut child = child(job, ChildKind::Job, &name, body);
+        if let (Some(bounds), Some(metadata)) = (bounds, child.body.pointer_mut("/metadata")) {
+            metadata["annotations"] = json!({labels::ELASTIC_WORKERS: bounds});
+        }
+        all.push(child);
     }
     Ok(all)
 }

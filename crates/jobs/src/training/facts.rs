@@ -3,6 +3,7 @@
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels::LAST_CHECKPOINT_TIME;
 
+use super::elastic::{Elastic, elastic};
 use crate::kind::{queue_name, workload_priority_class};
 
 /// Time in which all pods of a gang must be ready, where none is given.
@@ -32,6 +33,8 @@ pub struct TrainingFacts {
     pub interval_seconds: Option<i64>,
     /// Checkpoints that are kept.
     pub max_checkpoints: i32,
+    /// Bounds and pace of the number of workers, when that may change.
+    pub elastic: Option<Elastic>,
     /// It saves checkpoints: it says so in its spec, or has said that it did.
     pub saves: bool,
 }
@@ -56,6 +59,7 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
         store: checkpoint.and_then(|checkpoint| checkpoint.store.clone()),
         interval_seconds: checkpoint.and_then(|checkpoint| seconds(&checkpoint.interval)),
         max_checkpoints: checkpoint.and_then(|checkpoint| checkpoint.max_checkpoints).unwrap_or(MAX_CHECKPOINTS),
+        elastic: elastic(job),
         saves: job.spec.checkpoint.is_some() || said.is_some_and(|said| said.contains_key(LAST_CHECKPOINT_TIME)),
     }
 }

@@ -6,6 +6,7 @@
 
 mod children;
 mod compose;
+mod elastic;
 mod facts;
 mod rendezvous;
 mod roles;
@@ -15,10 +16,11 @@ mod states;
 mod workload;
 
 pub use children::{Child, ChildKind, RunError, child_job_name, children, is_training_child, training_owner};
+pub use elastic::{Elastic, Scale};
 pub use facts::{TrainingFacts, training_facts};
-pub use roles::{Cards, Role, deciding_role, role_names, roles, training_pod_sets};
+pub use roles::{Cards, Role, WORKER, deciding_role, role_names, roles, training_pod_sets};
 pub use rules::invalid_training_job;
 pub use saved::{Continuation, Saved, saved_of};
 pub(crate) use states::role_of;
 pub use states::{RoleState, role_state, training_finish};
-pub use workload::{own_annotations, training_workload};
+pub use workload::{own_annotations, slice_workload, training_workload};

@@ -9,7 +9,7 @@ use super::compose::compose;
 use crate::pod_set::{IndexLabels, pod_set_of};
 
 /// The role that every framework has.
-pub(super) const WORKER: &str = "worker";
+pub const WORKER: &str = "worker";
 /// The role that starts the processes of an MPIJob.
 pub(super) const LAUNCHER: &str = "launcher";
 /// The role that decides about a TFJob that has it.

@@ -69,11 +69,14 @@ fn one_of(field: &str, value: &str, allowed: &[&str]) -> Option<FieldError> {
 fn counts(job: &TrainingJob, errors: &mut Vec<FieldError>) {
     let resources = &job.spec.resources;
     let elastic = job.spec.elastic_config.clone().unwrap_or_default();
+    let policy = elastic.scale_policy.clone().unwrap_or_default();
     for (field, given) in [
         ("spec.resources.minReplicas", resources.min_replicas),
         ("spec.resources.maxReplicas", resources.max_replicas),
         ("spec.elasticConfig.minWorkers", elastic.min_workers),
         ("spec.elasticConfig.maxWorkers", elastic.max_workers),
+        ("spec.elasticConfig.scalePolicy.scaleUpStep", policy.scale_up_step),
+        ("spec.elasticConfig.scalePolicy.scaleDownStep", policy.scale_down_step),
     ] {
         if let Some(given) = given.filter(|given| *given < 1) {
             errors.push(FieldError::new(field, given.to_string(), "must be 1 or more"));

@@ -6,8 +6,9 @@ use berth_api::{Workload, labels};
 use std::collections::BTreeSet;
 
 use super::facts::training_facts;
-use super::roles::{Cards, training_pod_sets};
+use super::roles::{Cards, WORKER, training_pod_sets};
 use crate::build::{OwnerKind, Priority, workload_of};
+use crate::names::uid_suffix;
 
 /// The Workload to create for a TrainingJob, as for any job. `copied` are the label keys that it takes over.
 ///
@@ -26,6 +27,28 @@ pub fn training_workload(
     let own = own_annotations(job).into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     workload.metadata.annotations.get_or_insert_default().extend(own);
     Ok(workload)
+}
+
+/// The Workload that is to take the place of `older` (namespace and name) with that many workers; `first` is the slice with which
+/// the job began. Its name follows from what it replaces, so that the same growth makes one object.
+#[must_use]
+pub fn slice_workload(
+    mut workload: Workload,
+    (older, older_uid): (&str, &str),
+    first: &str,
+    workers: i32,
+) -> Option<Workload> {
+    let set = workload.spec.pod_sets.iter_mut().find(|set| set.effective_name() == WORKER)?;
+    set.count = Some(workers);
+    let whole = workload.name().to_owned();
+    let (base, _) = whole.rsplit_once('-')?;
+    workload.metadata.name = Some(format!("{base}-{}", uid_suffix(&format!("{older_uid}\n{workers}"))));
+    let key = format!("{}/{older}", workload.namespace());
+    workload.metadata.annotations.get_or_insert_default().extend([
+        (labels::WORKLOAD_SLICE_NAME.to_owned(), first.to_owned()),
+        (labels::WORKLOAD_SLICE_REPLACEMENT_FOR.to_owned(), key),
+    ]);
+    Some(workload)
 }
 
 /// Annotations by which a Workload carries what its TrainingJob says; `None` where that says nothing.

@@ -99,6 +99,20 @@ fn every_field_is_named_with_value_and_choice() {
             "-1s",
             "90s",
         ),
+        (
+            "PyTorchJob",
+            elastic(json!({"scalePolicy": {"scaleUpStep": 0}})),
+            "spec.elasticConfig.scalePolicy.scaleUpStep",
+            "0",
+            "1 or more",
+        ),
+        (
+            "PyTorchJob",
+            elastic(json!({"scalePolicy": {"scaleDownStep": -2}})),
+            "spec.elasticConfig.scalePolicy.scaleDownStep",
+            "-2",
+            "1 or more",
+        ),
         ("PyTorchJob", json!({"checkpoint": {"interval": "1.5h"}}), "spec.checkpoint.interval", "1.5h", "1h30m"),
         ("PyTorchJob", json!({"checkpoint": {"store": "A_b"}}), "spec.checkpoint.store", "A_b", "lower case"),
         (

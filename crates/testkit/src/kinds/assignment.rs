@@ -4,7 +4,9 @@ use super::{amounts, cells};
 use crate::case::{Case, Cells};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, text};
-use berth_engine::{AssignInput, AssignmentReport, AttemptReport, PodSetReport, PreemptionPossibility};
+use berth_engine::{
+    AssignInput, AssignmentReport, AttemptReport, PodSetAssignment, PodSetReport, PreemptionPossibility,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -18,8 +20,48 @@ struct Input {
     preemption_oracle: Option<Oracle>,
     nomination_mapping: Option<BTreeMap<String, BTreeMap<String, String>>>,
     deleted_flavors: Vec<String>,
-    replaced_workload_slice: Option<Value>,
+    replaced_workload_slice: Option<Older>,
     topology_usage: Option<Value>,
+}
+
+/// The slice that is replaced; its totals are what it was given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct Older {
+    /// For people: the totals say all.
+    #[serde(rename = "workload")]
+    _workload: Option<String>,
+    #[serde(rename = "clusterQueue")]
+    _cluster_queue: Option<String>,
+    total_requests: Vec<Total>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Total {
+    name: String,
+    count: i64,
+    flavors: BTreeMap<String, String>,
+    requests: BTreeMap<String, String>,
+}
+
+impl Older {
+    /// In the engine's words; where the totals name no flavors, those of `flavors` by pod set.
+    pub(super) fn given(
+        &self,
+        flavors: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Result<Vec<PodSetAssignment>, String> {
+        let given = |total: &Total| {
+            let named = if total.flavors.is_empty() { flavors.get(&total.name) } else { Some(&total.flavors) };
+            Ok(PodSetAssignment {
+                name: total.name.clone(),
+                count: total.count,
+                flavors: named.cloned().unwrap_or_default(),
+                usage: amounts(&total.requests)?,
+            })
+        };
+        self.total_requests.iter().map(given).collect()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -89,9 +131,10 @@ struct Attempt {
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;
-    if input.replaced_workload_slice.is_some() || input.topology_usage.is_some() {
-        return Err("input: workload slices and topology are not known".to_owned());
+    if input.topology_usage.is_some() {
+        return Err("input: topology is not known".to_owned());
     }
+    let replaced = input.replaced_workload_slice.as_ref().map(|older| older.given(&BTreeMap::new())).transpose()?;
     let mut scene = Scene::new(case)?;
     scene.lay_usage(&input.usage)?;
     for flavor in &input.deleted_flavors {
@@ -123,6 +166,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let asked = AssignInput {
         oracle: if input.preemption_oracle.is_some() { Some(&mut oracle) } else { None },
         pins,
+        replaced,
         ..AssignInput::default()
     };
     let report = scene.offline.control().world().assign(&uid, &input.cluster_queue, asked);

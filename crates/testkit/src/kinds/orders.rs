@@ -5,8 +5,8 @@ use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{Scene, text};
 use berth_engine::{
-    FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, WorkloadSpec, compare_standing,
-    flavor_preferred, policy_allows, reduce_counts,
+    Delta, FlavorResource, Granular, Mode, Nominee, PodSetAssignment, PreemptionPolicy, Replaced, Share, Standing,
+    WorkloadSpec, WorkloadState, World, compare_standing, flavor_preferred, policy_allows, reduce_counts,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -366,6 +366,7 @@ struct UsageInput {
     workload: Option<String>,
     assignment: Option<Value>,
     total_requests: Vec<Totals>,
+    replaced_workload_slice: Option<super::assignment::Older>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -383,6 +384,20 @@ struct Totals {
 struct UsageExpect {
     usage: Option<Cells>,
     unassigned_usage: Option<BTreeMap<String, String>>,
+}
+
+/// Books a workload as the one that takes the place of another, which holds `pod_sets`.
+fn stand_in_place(world: &mut World, new: WorkloadSpec, pod_sets: Vec<PodSetAssignment>) -> Result<(), String> {
+    let (uid, mut older) = ("older".to_owned(), new.clone());
+    older.uid.clone_from(&uid);
+    if let WorkloadState::Reserved(held) = &mut older.state {
+        held.pod_sets.clone_from(&pod_sets);
+    }
+    let new = WorkloadSpec { replaces: Some(Replaced { uid, pod_sets }), ..new };
+    for spec in [older, new] {
+        world.apply(Delta::Workload(spec)).map_err(|refusal| refusal.to_string())?;
+    }
+    Ok(())
 }
 
 /// Kind `usage`: what a workload with that admission holds.
@@ -421,9 +436,26 @@ pub fn usage(case: &Case) -> Result<Diff, String> {
     let mut scene = Scene::new(&case)?;
     let mut diff = Diff::default();
     if let Some(want) = usage {
+        let mut older: BTreeMap<FlavorResource, i64> = BTreeMap::new();
+        if let Some(slice) = &input.replaced_workload_slice {
+            let told = scene.offline.control().told(namespace, name).ok_or("the workload is not known")?;
+            let pod_sets = slice.given(&given)?;
+            for set in &pod_sets {
+                for (resource, used) in &set.usage {
+                    let flavor = set.flavors.get(resource).cloned().unwrap_or_default();
+                    *older.entry(FlavorResource { flavor, resource: resource.clone() }).or_default() += used.get();
+                }
+            }
+            stand_in_place(scene.offline.control().world(), told, pod_sets)?;
+        }
+        // What is booked on the older slice is not what the new one asks for.
+        let asked = |(flavor, resource, used, _): (String, String, berth_engine::Amount, berth_engine::Amount)| {
+            let cell = FlavorResource { flavor, resource };
+            let used = berth_engine::Amount::new(used.get() - older.get(&cell).copied().unwrap_or_default());
+            (cell, used)
+        };
         let rows = scene.offline.control().world().snapshot("cq", true);
-        let got: BTreeMap<FlavorResource, _> =
-            rows.into_iter().map(|(flavor, resource, used, _)| (FlavorResource { flavor, resource }, used)).collect();
+        let got: BTreeMap<FlavorResource, _> = rows.into_iter().map(asked).collect();
         diff.eq("usage", &cells(&want)?, &got);
     }
     // Nothing unassigned is written as null.

@@ -7,6 +7,7 @@ use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
 use crate::decide::workload::{evict_for_seconds, status_write};
+use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
 use crate::status::since;
 use crate::view::WorkloadView;
@@ -31,13 +32,19 @@ impl Case<'_> {
             return decision;
         }
         let states = self.states();
-        if let Some(draft) = pods_ready::follow(self.control, workload, self.all_ready(&states), self.now) {
+        let ready = self.all_ready(&states) || (grew(workload) && self.is_up(workload, &states));
+        if let Some(draft) = pods_ready::follow(self.control, workload, ready, self.now) {
             return Decision::write(draft);
         }
+        let scaling = match self.scale(workload, &states) {
+            Some(Decision::Wait(until)) => Some(until),
+            Some(decision) => return decision,
+            None => None,
+        };
         if self.is_up(workload, &states) {
             // By then its user is told that it is late.
             let due = self.control.save_due(self.name, self.view).filter(|due| *due > self.now);
-            return due.map_or(Decision::Done, Decision::Wait);
+            return due.into_iter().chain(scaling).min().map_or(Decision::Done, Decision::Wait);
         }
         self.within_time(workload)
     }

@@ -12,8 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::json;
 
 use super::Case;
+use super::scale::ELASTIC;
 use crate::core::{Control, key};
 use crate::deltas::quantity;
+use crate::elastic::grew;
 use crate::flight::Draft;
 use crate::status::{cut, find, find_true, seconds, set_in, since};
 use crate::training_view::TrainingView;
@@ -48,8 +50,7 @@ pub(super) fn of_new_phase(case: &Case<'_>) -> Option<Draft> {
 
 fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
     let view = case.view;
-    let owned = case.control.view.workloads_of(&view.uid);
-    let workload = owned.iter().find(|workload| !workload.deleting).copied();
+    let workload = case.control.view.slice_of(&view.uid);
     let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
     let old = serde_json::to_value(&view.status).ok()?;
     let patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
@@ -140,7 +141,10 @@ impl Telling<'_> {
         self.set(status, "Queued", self.queued(&phase));
         self.set(status, "Admitted", self.admission());
         let running = self.running();
-        let begun = self.admitted().and_then(|workload| since(&workload.status.conditions, "Admitted", "True"));
+        let begun = self
+            .admitted()
+            .filter(|workload| !grew(workload))
+            .and_then(|workload| since(&workload.status.conditions, "Admitted", "True"));
         if running.0 && since(&status.conditions, "Running", "True") < begun {
             // It ran before; between that run and this one nobody was told that it did not.
             self.set(status, "Running", (false, "Restarted".to_owned(), String::new()));
@@ -154,6 +158,10 @@ impl Telling<'_> {
         } else if self.is_up() {
             let words = (false, "PodsReady".to_owned(), "All pods became ready".to_owned());
             self.set_once_true(status, SCHEDULING_TIMEOUT, words);
+        }
+        match self.case.elasticity() {
+            Some(words) => self.set(status, ELASTIC, words),
+            None => status.conditions.retain(|condition| condition.type_ != ELASTIC),
         }
         for (kind, words) in self.case.checkpoint_conditions(self.is_up()) {
             self.set_once_true(status, kind, words);
@@ -283,9 +291,16 @@ impl Telling<'_> {
         let sets = workload.status.admission.as_ref().map(|admission| admission.pod_set_assignments.as_slice());
         let (mut sums, mut pods) = (BTreeMap::<&str, Amount>::new(), 0_i32);
         for set in sets.unwrap_or_default() {
-            pods = pods.saturating_add(set.count.unwrap_or_default());
+            let given = set.count.unwrap_or_default();
+            let left = workload.size(set.effective_name()).min(given);
+            pods = pods.saturating_add(left);
             for (resource, amount) in &set.resource_usage {
                 let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
+                // Of an elastic job the count may have gone down since.
+                let amount = match (left < given).then(|| amount.get() / i64::from(given)) {
+                    Some(each) => Amount::new(each.saturating_mul(i64::from(left))),
+                    None => amount,
+                };
                 let sum = sums.entry(resource).or_insert(Amount::ZERO);
                 *sum = sum.add(amount);
             }

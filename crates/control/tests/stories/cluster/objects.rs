@@ -41,3 +41,14 @@ pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
         },
     })
 }
+
+/// Server-side apply of the counts of pod sets.
+pub fn apply_counts(object: &mut Value, body: &Value) {
+    for wanted in body["spec"]["podSets"].as_array().into_iter().flatten() {
+        let sets = object["spec"]["podSets"].as_array_mut().unwrap();
+        let set = sets.iter_mut().find(|set| set["name"] == wanted["name"]).expect("a pod set of that name");
+        set["count"] = wanted["count"].clone();
+    }
+    let generation = object["metadata"]["generation"].as_i64().unwrap_or(1);
+    object["metadata"]["generation"] = json!(generation + 1);
+}

@@ -1,0 +1,248 @@
+//! How an elastic TrainingJob grows and shrinks. Quota comes before pods: it grows by a new slice, and its Job follows when that
+//! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone.
+
+use berth_jobs::training::{RoleState, Scale, WORKER, slice_workload, training_workload};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+use super::Case;
+use super::status::Words;
+use crate::core::key;
+use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
+use crate::elastic::{PATIENCE, REPLACED, Run, granted, grew, is_replaced};
+use crate::flight::{Decision, Draft};
+use crate::status::since;
+use crate::view::WorkloadView;
+use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
+use berth_api::labels;
+
+/// Field manager of the number of pods of a Workload that gave some up.
+const MANAGER: &str = "berth-elastic";
+/// Condition that says how the number of workers may change.
+pub(super) const ELASTIC: &str = "Elastic";
+
+impl Case<'_> {
+    /// What becomes of the slices beside the one that stands for the job; a [`Decision::Wait`] leaves that to be decided about.
+    pub(super) fn beside(&self, current: &WorkloadView, owned: &[&WorkloadView]) -> Option<Decision> {
+        let mut wait = None;
+        for other in owned.iter().filter(|other| other.uid != current.uid) {
+            let takes_over = current.replaces.as_deref() == Some(&other.key()) && current.is("Admitted");
+            let decision = if other.is("Finished") {
+                (is_replaced(other) && has_finalizer(other)).then(|| Decision::write(remove_finalizer(other)))
+            } else if takes_over {
+                Some(self.replaced(other, current))
+            } else if other.deleting {
+                // Its pods, if it has any, run under the other one.
+                has_finalizer(other).then(|| Decision::write(remove_finalizer(other)))
+            } else if let Some(until) = self.may_wait(other, current) {
+                wait = Some(Decision::Wait(until));
+                None
+            } else {
+                other.replaces.is_some().then(|| discard(other))
+            };
+            if decision.is_some() {
+                return decision;
+            }
+        }
+        wait
+    }
+
+    /// Until when a new slice may wait to take the place of the one that stands for the job, `None` when it is not wanted.
+    fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
+        let run = self.control.run_under(current)?;
+        let asked = self.control.growth.gives_up.contains_key(&current.uid);
+        let size = new.size(WORKER);
+        let fits = new.replaces.as_deref() == Some(&current.key())
+            && size > granted(current)
+            && size <= run.bounds.1
+            && run.workers == granted(current);
+        // With its quota it waits for its checks.
+        let since = if new.reserved() { self.now } else { new.created };
+        let until = since.checked_add(PATIENCE).unwrap_or(since);
+        let stands = !new.is("Evicted") && new.active;
+        (fits && until > self.now && stands && !asked).then_some(until)
+    }
+
+    /// The new slice is admitted: from here on it holds the quota of both.
+    fn replaced(&self, older: &WorkloadView, new: &WorkloadView) -> Decision {
+        let job = new.job_uid.as_deref().unwrap_or("UNKNOWN");
+        let message = format!(
+            "Replaced to accommodate a workload (UID: {}, JobUID: {job}) due to workload slice aggregation",
+            new.uid
+        );
+        let mut draft = status_write(older, Purpose::FinishWorkload, self.now, |edit| edit.finish(REPLACED, &message));
+        draft.notices.push(notice(older, EventType::Normal, REPLACED, message, SCHEDULER));
+        Decision::write(draft)
+    }
+
+    /// The next step towards the number of workers that it is to have; a [`Decision::Wait`] leaves the rest to be decided about.
+    pub(super) fn scale(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
+        let run = self.control.run_under(workload)?;
+        let have = granted(workload);
+        if run.shrinks(workload) {
+            return Some(self.lower(workload, &run, states));
+        }
+        if run.workers != have {
+            let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
+            return Some(self.resize(workload, &run, have, ("ScaledUp", words)));
+        }
+        if let Some(asked) = self.control.growth.gives_up.get(&workload.uid) {
+            let keeps = asked.keeps.max(run.bounds.0);
+            if keeps < have {
+                let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
+                let whom = whom.map_or_else(
+                    || "a Workload that is gone".to_owned(),
+                    |whom| format!("Workload {}/{}", whom.namespace, whom.name),
+                );
+                let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
+                return Some(self.resize(workload, &run, keeps, ("ScalingDown", words)));
+            }
+        }
+        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        if have > run.bounds.1.max(run.bounds.0) {
+            let due = run.due(admitted, run.rules.down_cooldown_seconds);
+            if due > self.now {
+                return Some(Decision::Wait(due));
+            }
+            let keeps = have.saturating_sub(run.rules.down_step).max(run.bounds.1).max(run.bounds.0);
+            let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
+            return Some(self.resize(workload, &run, keeps, ("ScalingDown", words)));
+        }
+        self.late(workload, &run, states).or_else(|| self.grown(workload, &run))
+    }
+
+    /// Workers that were added and are not ready in time are given up again.
+    fn late(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
+        let limit = self.view.facts.scheduling_timeout_seconds.filter(|_| grew(workload))?;
+        let added = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
+        let role = states.get(WORKER).filter(|role| !role.is_up())?;
+        let have = granted(workload);
+        let due = added.at.checked_add(SignedDuration::from_secs(limit)).unwrap_or(added.at);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        let keeps = role.ready.max(run.bounds.0);
+        let words = format!("from {have} to {keeps} workers: the others were not ready within {limit}s");
+        (keeps < have).then(|| self.resize(workload, run, keeps, ("ScalingDown", words)))
+    }
+
+    /// The new slice, when there is idle quota for one.
+    fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
+        let workers = *self.control.growth.wanted.get(&self.view.uid)?;
+        let alone = self.control.view.workloads_of(&self.view.uid);
+        let alone = alone.iter().all(|one| one.uid == workload.uid || one.is("Finished"));
+        if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.asks_as(workload) {
+            return None;
+        }
+        if self.control.flights.creations_full() {
+            return Some(Decision::WaitForCreations);
+        }
+        let settings = &self.control.settings;
+        let priority = self.priority().ok()?;
+        let whole =
+            training_workload(&self.view.whole(), &settings.cards, priority, &settings.label_keys_to_copy).ok()?;
+        let first = workload.slice.clone().unwrap_or_else(|| workload.name.clone());
+        let new = slice_workload(whole, (&workload.name, &workload.uid), &first, workers)?;
+        Some(create(&new, |message| self.notice(EventType::Normal, "CreatedWorkload", message)))
+    }
+
+    /// The pods that would be added are those that run: its spec may have changed since.
+    fn asks_as(&self, workload: &WorkloadView) -> bool {
+        let Ok(asked) = &self.view.asked else { return false };
+        asked.len() == workload.shape.digests.len()
+            && asked.iter().zip(&workload.shape.digests).all(|(asked, runs)| {
+                let count = if asked.name == WORKER { runs.count } else { asked.count };
+                let asked = berth_jobs::PodSetDigest { count, min_count: runs.min_count, ..asked.clone() };
+                asked == *runs
+            })
+    }
+
+    /// Brings the Job of the workers to their number.
+    fn resize(
+        &self,
+        workload: &WorkloadView,
+        run: &Run<'_>,
+        workers: i32,
+        (reason, words): (&str, String),
+    ) -> Decision {
+        let scale = Scale { workers, at: self.now, workload: workload.uid.clone() };
+        let mut body = scale.patch();
+        if let Some(metadata) = body.get_mut("metadata") {
+            metadata["uid"] = run.job.uid.clone().into();
+            metadata["resourceVersion"] = run.job.version.to_string().into();
+        }
+        Decision::write(Draft {
+            purpose: Purpose::ScaleTraining,
+            key: self.child_key(WORKER),
+            request: Request::Merge { manager: MANAGER, subresource: Subresource::None, body },
+            based_on: run.job.version,
+            notices: vec![self.notice(EventType::Normal, reason, words)],
+        })
+    }
+
+    /// Gives back the quota of workers that have gone.
+    fn lower(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Decision {
+        if self.control.growth.shrunk.get(&workload.uid) != Some(&run.workers) {
+            let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
+            let most = others.fold(run.workers, i32::saturating_add);
+            return Decision::write(Draft {
+                purpose: Purpose::ProbeSurplus,
+                key: key(Kind::Workload, &workload.key()),
+                request: Request::ProbePods {
+                    label: labels::TRAINING_JOB_UID,
+                    uid: self.view.uid.clone(),
+                    most: usize::try_from(most).unwrap_or(0),
+                },
+                based_on: 0,
+                notices: Vec::new(),
+            });
+        }
+        let body = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
+            "metadata": workload.identity().metadata(),
+            "spec": {"podSets": [{"name": WORKER, "count": run.workers}]},
+        });
+        let words = format!("{} of {} workers are left, and their quota", run.workers, granted(workload));
+        Decision::write(Draft {
+            purpose: Purpose::LowerCount,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::Apply { manager: MANAGER, subresource: Subresource::None, body },
+            based_on: workload.version(),
+            notices: vec![self.notice(EventType::Normal, "ScaledDown", words)],
+        })
+    }
+
+    /// How the number of workers may change, `None` for a job that is not elastic.
+    pub(super) fn elasticity(&self) -> Option<Words> {
+        let rules = self.view.facts.elastic?;
+        let (min, max) = (rules.min, rules.max);
+        if !rules.rescales {
+            let kind = &self.view.facts.job_type;
+            let message = format!(
+                "{min} to {max} workers, chosen at each admission: while it runs, only a PyTorchJob changes their number, not a {kind}"
+            );
+            return Some((false, "FixedWhileRunning".to_owned(), message));
+        }
+        let (up, down) = (rules.up_step, rules.down_step);
+        let (after_up, after_down) = (rules.up_cooldown_seconds, rules.down_cooldown_seconds);
+        let message = format!(
+            "{min} to {max} workers; adds {up} at once, {after_up}s after its start or a change, and takes {down} at once, {after_down}s after a change"
+        );
+        Some((true, "ScalePolicy".to_owned(), message))
+    }
+}
+
+/// Takes back a slice that is not to take anybody's place any more.
+pub(super) fn discard(slice: &WorkloadView) -> Decision {
+    let message = "The workload slice is out of sync with its parent job".to_owned();
+    let told: Notice = notice(slice, EventType::Normal, "Deleted", message, REPORTER);
+    Decision::write(Draft {
+        purpose: Purpose::DeleteWorkload,
+        key: key(Kind::Workload, &slice.key()),
+        request: Request::Delete { uid: slice.uid.clone() },
+        based_on: 0,
+        notices: vec![told],
+    })
+}

@@ -1,0 +1,268 @@
+//! Elastic TrainingJobs (kueue.md 6.19): when one may grow into quota that is idle, and which of its workers it may do without.
+//! A growth is a second Workload, the new slice, which takes the place of the first one once it is admitted; what is done about
+//! either is decided in `decide/training/scale`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::model as engine;
+use berth_jobs::JobState;
+use berth_jobs::training::{Elastic, Scale, WORKER, child_job_name};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::core::{Control, key};
+use crate::deltas;
+use crate::status::{find, since};
+use crate::training_view::TrainingView;
+use crate::view::{Name, WorkloadView};
+use crate::write::{Kind, ObjectKey};
+
+/// Pause between two looks at who could grow.
+const LOOK_MS: i64 = 5_000;
+/// How long a new slice may wait for the quota that was idle when it was made.
+pub(crate) const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// What is remembered of elastic jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Growth {
+    /// TrainingJobs that are elastic.
+    pub(crate) jobs: BTreeSet<Name>,
+    /// When to look next at who could grow.
+    pub(crate) next_look: Option<Timestamp>,
+    /// How many workers a TrainingJob is to have, by its uid: the new slice is still to be made.
+    pub(crate) wanted: BTreeMap<String, i32>,
+    /// Not before that time is a TrainingJob (by uid) looked at again: its last slice was in vain.
+    pub(crate) not_before: BTreeMap<String, Timestamp>,
+    /// Workers that a Workload (by uid) is to give up for somebody.
+    pub(crate) gives_up: BTreeMap<String, GiveUp>,
+    /// With how many workers a Workload (by uid) was seen to have no pods beyond.
+    pub(crate) shrunk: BTreeMap<String, i32>,
+}
+
+/// Somebody needs workers of an elastic job.
+#[derive(Clone, Debug)]
+pub(crate) struct GiveUp {
+    /// How many it keeps.
+    pub(crate) keeps: i32,
+    /// For whom.
+    pub(crate) eviction: engine::Eviction,
+}
+
+/// Workers for which a Workload holds quota.
+pub(crate) fn granted(workload: &WorkloadView) -> i32 {
+    let given = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    let count = given.filter(|set| set.effective_name() == WORKER).find_map(|set| set.count);
+    let size = workload.size(WORKER);
+    count.map_or(size, |count| count.min(size))
+}
+
+/// It took the place of another slice while its job ran, and its job has run on since.
+pub(crate) fn grew(workload: &WorkloadView) -> bool {
+    workload.replaces.is_some() && find(&workload.status.conditions, "Evicted").is_none()
+}
+
+/// It was finished because another slice has taken its place.
+pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
+    let end = find(&workload.status.conditions, "Finished").filter(|condition| condition.status == "True");
+    end.is_some_and(|end| end.reason == REPLACED)
+}
+
+/// Reason of the end of a slice whose place another has taken.
+pub(crate) const REPLACED: &str = "WorkloadSliceReplaced";
+
+/// A run whose number of workers may change.
+#[derive(Clone, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) rules: Elastic,
+    /// Fewest and most workers: what its pods were told, and what is asked for.
+    pub(crate) bounds: (i32, i32),
+    /// The Job that runs them.
+    pub(crate) job: &'a JobState,
+    /// How many there are to be.
+    pub(crate) workers: i32,
+    /// The last change.
+    pub(crate) last: Option<Scale>,
+}
+
+impl Run<'_> {
+    /// When workers may be added, or taken, again in a run that was admitted at that time.
+    pub(crate) fn due(&self, admitted: Timestamp, cooldown_seconds: i64) -> Timestamp {
+        let last = self.last.as_ref().map_or(admitted, |last| last.at.max(admitted));
+        last.checked_add(SignedDuration::from_secs(cooldown_seconds)).unwrap_or(last)
+    }
+
+    /// To how many workers it is on its way down under a Workload.
+    pub(crate) fn shrinks(&self, workload: &WorkloadView) -> bool {
+        let last = self.last.as_ref().filter(|last| last.workload == workload.uid && last.workers == self.workers);
+        last.is_some() && self.workers < granted(workload)
+    }
+}
+
+impl Control {
+    /// The run of a TrainingJob whose number of workers may change, `None` when it does not run, or may not.
+    pub(crate) fn run_of(&self, name: &Name, view: &TrainingView) -> Option<Run<'_>> {
+        let rules = view.facts.elastic.filter(|elastic| elastic.rescales)?;
+        let object = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, WORKER)));
+        let job = self.view.jobs.get(&object).filter(|job| job.owner.as_ref().is_some_and(|own| *own.uid == *view.uid));
+        let job = job.filter(|job| !job.deleting && job.finished.is_none())?;
+        let role = job.role.as_deref().filter(|role| role.succeeded == 0)?;
+        let bounds = rules.within(job.annotation(berth_api::labels::ELASTIC_WORKERS)?)?;
+        let last = job.annotation(berth_api::labels::LAST_SCALE).and_then(Scale::parse);
+        Some(Run { rules, bounds, job, workers: role.wanted, last })
+    }
+
+    /// Whether a Workload stands for its job: no other slice has taken its place.
+    pub(crate) fn stands(&self, workload: &WorkloadView) -> bool {
+        let slice = workload.owner.as_ref().and_then(|owner| self.view.slice_of(&owner.uid));
+        slice.is_none_or(|slice| slice.uid == workload.uid)
+    }
+
+    /// Another slice of an elastic job has taken the place of this one, which is not finished yet.
+    pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
+        !self.growth.jobs.is_empty() && workload.training_job().is_some() && !self.stands(workload)
+    }
+
+    /// The run of the TrainingJob that a Workload stands for.
+    pub(crate) fn run_under(&self, workload: &WorkloadView) -> Option<Run<'_>> {
+        let name = workload.training_job()?;
+        let view = self.view.training.get(&name).filter(|view| !view.deleting && !view.facts.suspended)?;
+        let runs = self.stands(workload) && workload.active && workload.is("Admitted") && !workload.is("Evicted");
+        let mut run = self.run_of(&name, view).filter(|_| runs)?;
+        // Its count must not go down further. Where partial admission is switched off it has no fewest pods, and must not at all.
+        let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
+        run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
+        Some(run)
+    }
+
+    /// The workers that a Workload may do without.
+    pub(crate) fn surplus_of(&self, workload: &WorkloadView) -> Option<engine::Surplus> {
+        let run = self.run_under(workload)?;
+        let pods = i64::from(granted(workload).saturating_sub(run.bounds.0));
+        let step = i64::from(run.rules.down_step);
+        (pods > 0).then(|| engine::Surplus { pod_set: WORKER.to_owned(), pods, step })
+    }
+
+    /// The slice that a Workload is to replace, as long as that holds quota.
+    pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&WorkloadView> {
+        let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
+        let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
+        (same && older.reserved() && !older.is("Finished")).then_some(older)
+    }
+
+    /// The same in the engine's words.
+    pub(crate) fn replaced(&self, workload: &WorkloadView) -> Option<engine::Replaced> {
+        let older = self.replaced_by(workload)?;
+        Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })
+    }
+
+    fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
+        let Some(admission) = &workload.status.admission else { return Vec::new() };
+        let remaining = |name: &str| workload.remaining(name, self.settings.reclaimable_pods);
+        deltas::reservation(admission, remaining, (engine::Millis(0), None), false, None).pod_sets
+    }
+
+    /// Slices that are to replace a Workload are told what it holds now.
+    pub(crate) fn mirror_slices_of(&mut self, older: &Name) {
+        let Some(owner) = self.view.workloads.get(older).and_then(|workload| workload.owner.as_ref()) else { return };
+        let slices = self.view.workloads.owned_by(&owner.uid).filter(|one| one.replaces.as_deref() == Some(older));
+        for slice in slices.map(WorkloadView::key).collect::<Vec<_>>() {
+            self.mirror(&slice);
+        }
+    }
+
+    /// Looks, now and then, for running jobs that could have more workers. Of each queue one grows at a time: what is idle was
+    /// counted for it alone.
+    pub(crate) fn grow(&mut self, now: Timestamp) {
+        if self.growth.jobs.is_empty() || self.growth.next_look.is_some_and(|at| at > now) {
+            return;
+        }
+        self.growth.next_look = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
+        let mut candidates: Vec<_> = self.growth.jobs.iter().filter_map(|name| self.could_want(name, now)).collect();
+        candidates.sort_unstable();
+        let mut growing = BTreeSet::new();
+        self.growth.wanted.clear();
+        for (_, _, name, workload, workers) in candidates {
+            let Some(older) = self.view.workloads.get(&workload) else { continue };
+            let queue = older.holds().unwrap_or_default().to_owned();
+            if growing.contains(&queue) {
+                continue;
+            }
+            let given = self.given_to(older);
+            let count = |set: &engine::PodSetSpec| {
+                let given = given.iter().find(|given| given.name == set.name).map_or(set.count, |given| given.count);
+                if set.name == WORKER { i64::from(workers) } else { given }
+            };
+            let counts: Vec<i64> = older.shape.pod_sets.iter().map(count).collect();
+            let uid = older.uid.clone();
+            if self.world.could_grow(&uid, &counts, &given) {
+                growing.insert(queue);
+                if let Some(view) = self.view.training.get(&name) {
+                    self.growth.wanted.insert(view.uid.clone(), workers);
+                }
+                self.touch(key(Kind::TrainingJob, &name));
+            }
+        }
+    }
+
+    /// A TrainingJob that would take more workers now, in the order in which they are offered.
+    fn could_want(&self, name: &Name, now: Timestamp) -> Option<(i32, Timestamp, Name, Name, i32)> {
+        let view = self.view.training.get(name)?;
+        let workload = self.view.slice_of(&view.uid)?;
+        let run = self.run_under(workload)?;
+        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let have = granted(workload);
+        let (_, most) = run.bounds;
+        let due = run.due(admitted, run.rules.up_cooldown_seconds);
+        let waits = self.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
+        let alone = self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is("Finished"));
+        let all_up = run.workers == have && run.job.role.as_deref().is_some_and(berth_jobs::training::RoleState::is_up);
+        let may = have < most && due <= now && !waits && alone && all_up;
+        let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
+        let workers = have.saturating_add(run.rules.up_step).min(most);
+        (may && !asked).then(|| (-workload.priority, due, name.clone(), workload.key(), workers))
+    }
+
+    /// A slice that never took anybody's place is gone: the next one is not made at once.
+    pub(crate) fn note_lost_slice(&mut self, slice: &WorkloadView, now: Timestamp) {
+        let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is("Finished"));
+        let Some(view) = job.and_then(|name| self.view.training.get(&name)) else { return };
+        let Some(pause) = view.facts.elastic.map(|elastic| elastic.up_cooldown_seconds) else { return };
+        let until = now.checked_add(SignedDuration::from_secs(pause)).unwrap_or(now);
+        self.growth.not_before.insert(view.uid.clone(), until);
+    }
+
+    /// Takes note that a Workload is to give up workers, or is to leave.
+    pub(crate) fn ask_for_workers(&mut self, eviction: engine::Eviction, pods: i64) {
+        let Some(workload) = self.view.workloads.by_uid(&eviction.uid) else { return };
+        let pods = i32::try_from(pods).unwrap_or(i32::MAX);
+        let keeps = granted(workload).saturating_sub(pods);
+        let (uid, job) = (workload.uid.clone(), workload.training_job());
+        self.growth.gives_up.insert(uid, GiveUp { keeps, eviction });
+        if let Some(job) = job {
+            self.touch(key(Kind::TrainingJob, &job));
+        }
+    }
+
+    /// A Workload was seen: what it was to give up may be given.
+    pub(crate) fn note_given_up(&mut self, uid: &str) {
+        let Some(asked) = self.growth.gives_up.get(uid) else { return };
+        let over = self.view.workloads.by_uid(uid).is_none_or(|workload| {
+            !workload.reserved()
+                || workload.is("Finished")
+                || workload.is("Evicted")
+                || granted(workload) <= asked.keeps
+        });
+        if over {
+            self.growth.gives_up.remove(uid);
+        }
+    }
+
+    /// It was seen that no pods are left beyond those of the workers that stay.
+    pub(crate) fn note_shrunk(&mut self, object: &ObjectKey) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let found = self.view.workloads.get(&name).and_then(|workload| {
+            let run = self.run_under(workload)?;
+            Some((workload.uid.clone(), run.workers))
+        });
+        self.growth.shrunk.extend(found);
+    }
+}

@@ -1,0 +1,360 @@
+//! Elastic TrainingJobs: they grow into what is idle, give up workers before they are preempted whole, and are never below their
+//! minimum, whatever becomes of the writes.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::training::training;
+
+const MIN: i64 = 2;
+const MAX: i64 = 4;
+
+/// A queue with six cpus in which higher priorities preempt.
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"cloud": "spot"})));
+    let mut queue = cluster_queue("cq", None, &[("spot", "6")]);
+    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster
+}
+
+/// Two to four workers with one cpu each; `policy` is merged into the scale policy.
+fn elastic(name: &str, policy: Value) -> Value {
+    let mut scale = json!({"scaleUpCooldown": "10s", "scaleDownCooldown": "10s"});
+    crate::cluster::merge(&mut scale, &policy);
+    training(
+        name,
+        json!({
+            "resources": {"minReplicas": MIN, "maxReplicas": MAX},
+            "elasticConfig": {"enabled": true, "minWorkers": MIN, "maxWorkers": MAX, "scalePolicy": scale},
+        }),
+    )
+}
+
+/// A Job of that many cpus and that priority.
+fn other(name: &str, cpus: &str, priority: i64) -> Value {
+    let mut other = job(name, "lq", cpus, true);
+    other["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(format!("p{priority}"));
+    other
+}
+
+fn with_priorities(mut cluster: Cluster) -> Cluster {
+    for value in [1, 100] {
+        let class = json!({"metadata": {"name": format!("p{value}")}, "value": value});
+        let class = serde_json::from_value(class).unwrap();
+        let change = berth_control::event::Change::Apply(class);
+        cluster.control.observe(berth_control::event::Observation::WorkloadPriorityClass(change), cluster.now);
+    }
+    cluster
+}
+
+impl Cluster {
+    /// Workers for which the Job of a TrainingJob makes pods; 0 without one.
+    fn workers(&self, name: &str) -> i64 {
+        let key = Self::key(Kind::Job, "team", &format!("{name}-worker"));
+        self.objects.get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
+    }
+
+    /// Live Workloads of a TrainingJob: reserved cpus, and the Workload that each replaces.
+    fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
+        let uid = &self.training(name)["metadata"]["uid"];
+        let owned = self.objects.iter().filter(|(key, object)| {
+            key.kind == Kind::Workload && &object["metadata"]["ownerReferences"][0]["uid"] == uid
+        });
+        owned
+            .filter(|(_, object)| !is(object, "Finished"))
+            .map(|(key, object)| {
+                let replaces = &object["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"];
+                let replaces = replaces.as_str().map(|key| key.rsplit_once('/').unwrap().1.to_owned());
+                (key.name.clone(), reserved(object), replaces)
+            })
+            .collect()
+    }
+
+    /// What the observer of end-to-end tests judges, at any moment.
+    fn judge(&self, what: &str) {
+        let mut total = 0;
+        for (key, object) in self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload) {
+            if is(object, "Finished") {
+                continue;
+            }
+            let replaces = &object["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"];
+            let older = replaces.as_str().map(|key| key.rsplit_once('/').unwrap().1);
+            let older = older.and_then(|name| self.objects.get(&Self::key(Kind::Workload, "team", name)));
+            let less = older.filter(|older| !is(older, "Finished")).map_or(0, reserved);
+            let own = reserved(object);
+            total += if own > 0 { own - less } else { 0 };
+            assert!(own == 0 || own >= less, "{what}: {key} holds {own}, what it replaces {less}");
+        }
+        assert!(total <= 6, "{what}: {total} cpus reserved of 6");
+        let trainings = self.objects.keys().filter(|key| key.kind == Kind::TrainingJob);
+        for name in trainings.map(|key| key.name.clone()) {
+            let ended = self.objects.get(&Self::key(Kind::Job, "team", &format!("{name}-worker")));
+            if ended.is_some_and(|job| is(job, "Complete")) {
+                continue;
+            }
+            let workers = self.workers(&name);
+            let granted = self.slices(&name).iter().map(|slice| slice.1).max().unwrap_or(0);
+            assert!(workers <= granted, "{what}: {workers} workers, quota for {granted}");
+            assert!(workers == 0 || (MIN..=MAX).contains(&workers), "{what}: {workers} workers");
+        }
+    }
+
+    /// Lets time pass, and judges after every second.
+    fn pass_judged(&mut self, seconds: i64, what: &str) {
+        for _ in 0..seconds {
+            self.pass(1);
+            self.judge(what);
+        }
+    }
+}
+
+fn is(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True")
+}
+
+/// Cpus that a Workload holds.
+fn reserved(object: &Value) -> i64 {
+    if !is(object, "QuotaReserved") {
+        return 0;
+    }
+    let set = &object["status"]["admission"]["podSetAssignments"][0];
+    let given = set["count"].as_i64().unwrap_or(1);
+    let left = object["spec"]["podSets"][0]["count"].as_i64().unwrap_or(1).min(given);
+    let cpus: i64 = set["resourceUsage"]["cpu"].as_str().map_or(0, |text| text.parse().unwrap());
+    cpus / given * left
+}
+
+#[test]
+fn it_grows_into_what_is_idle_step_by_step() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.pass(3);
+    cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpCooldown": "20s"})));
+    cluster.pass_judged(30, "quota is in use");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"));
+    assert_eq!(cluster.told("a", "Elastic")["status"], "True");
+    cluster.complete("first");
+    cluster.pass_judged(8, "idle");
+    assert_eq!(cluster.workers("a"), 3, "one step: {:?}", cluster.writes);
+    assert_eq!(cluster.slices("a").len(), 1);
+    let old = cluster.objects.values().find(|object| {
+        let conditions = object["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().any(|one| one["reason"] == "WorkloadSliceReplaced")
+    });
+    let old = old.expect("the older slice");
+    assert_eq!(old["metadata"]["finalizers"], json!([]));
+    cluster.pass_judged(5, "cool-down");
+    assert_eq!(cluster.workers("a"), 3);
+    cluster.pass_judged(25, "again");
+    assert_eq!(cluster.workers("a"), 4);
+    let writes = cluster.writes.len();
+    cluster.pass_judged(120, "at its most");
+    assert_eq!(cluster.workers("a"), 4);
+    assert_eq!(cluster.writes.len(), writes, "{:?}", &cluster.writes[writes..]);
+    assert_eq!((cluster.phase("a"), &cluster.training("a")["status"]["workers"]), ("Running", &json!("4/4")));
+    cluster.complete("a-worker");
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Succeeded");
+    assert!(cluster.slices("a").is_empty());
+}
+
+#[test]
+fn it_gives_up_workers_and_takes_them_back() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
+    cluster.pass(3);
+    assert_eq!(cluster.workers("a"), 4);
+    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.pass_judged(5, "a newcomer");
+    assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.condition("urgent", "QuotaReserved"));
+    assert_eq!(cluster.phase("a"), "Running");
+    assert_eq!(cluster.count(Purpose::Evict), 0);
+    assert_eq!(cluster.training("a")["status"]["allocatedResources"]["cpu"], "2");
+    cluster.complete("urgent");
+    cluster.pass_judged(40, "idle again");
+    assert_eq!(cluster.workers("a"), 4);
+}
+
+#[test]
+fn with_too_little_to_spare_it_goes_whole_and_comes_back() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
+    cluster.pass(3);
+    cluster.put(Kind::Job, other("urgent", "5", 100));
+    cluster.pass_judged(10, "evicted");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (0, "Queued"));
+    cluster.complete("urgent");
+    cluster.pass_judged(10, "back");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
+}
+
+#[test]
+fn pods_go_first_and_quota_follows() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
+    cluster.pass(3);
+    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.pods_left.push(uid);
+    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.pass_judged(10, "pods are left");
+    assert_eq!(cluster.workers("a"), 2);
+    assert_eq!(cluster.slices("a")[0].1, 4, "their quota is in use");
+    assert!(!cluster.is("urgent", "Admitted"));
+    // Another leader finds it half way.
+    cluster.restart();
+    cluster.pass_judged(10, "another leader");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 4));
+    cluster.pods_left.clear();
+    cluster.pass_judged(10, "pods are gone");
+    assert!(cluster.is("urgent", "Admitted"));
+    assert_eq!(cluster.slices("a")[0].1, 2);
+}
+
+#[test]
+fn lowered_bounds_are_followed_by_steps() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
+    cluster.pass(3);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
+    cluster.pass_judged(9, "lowered");
+    assert!((3..=4).contains(&cluster.workers("a")));
+    cluster.pass_judged(30, "lowered");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn added_workers_that_never_come_are_given_up() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.pass(3);
+    let mut job = elastic("a", json!({"scaleUpStep": 2, "scaleUpCooldown": "20s"}));
+    job["spec"]["schedulingConfig"]["schedulingTimeout"] = json!("15s");
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass_judged(5, "two");
+    cluster.pods_stay_unready = true;
+    cluster.complete("first");
+    cluster.pass_judged(25, "grows");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
+    cluster.pass_judged(15, "too late");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+}
+
+#[test]
+fn who_waits_goes_first() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.pass(3);
+    let mut job = elastic("a", json!({}));
+    job["spec"]["schedulingConfig"]["priority"] = json!("p1");
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass(3);
+    cluster.put(Kind::Job, other("waits", "3", 1));
+    cluster.pass(2);
+    cluster.complete("first");
+    cluster.pass_judged(60, "somebody waited");
+    assert!(cluster.is("waits", "Admitted"));
+    assert_eq!(cluster.workers("a"), 3, "what was left");
+    // Nothing is idle: no slice is made.
+    let slices = cluster.count(Purpose::CreateWorkload);
+    cluster.pass_judged(60, "nothing idle");
+    assert_eq!(cluster.count(Purpose::CreateWorkload), slices);
+}
+
+#[test]
+fn other_frameworks_keep_their_workers_and_say_so() {
+    let mut cluster = cluster();
+    let mut job = elastic("a", json!({}));
+    job["spec"]["jobType"] = json!("JAXJob");
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass_judged(60, "JAX");
+    let told = cluster.told("a", "Elastic");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("FixedWhileRunning")));
+    assert!(told["message"].as_str().unwrap().contains("not a JAXJob"), "{told}");
+    assert_eq!(cluster.count(Purpose::ScaleTraining), 0);
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
+    let outcomes = [
+        (Outcome::Unknown("reset".into()), true),
+        (Outcome::Unknown("reset".into()), false),
+        (Outcome::Busy(100), false),
+        (Outcome::Conflict, false),
+        (Outcome::NotSent, false),
+    ];
+    let purposes = [
+        Purpose::CreateWorkload,
+        Purpose::ReserveQuota,
+        Purpose::FinishWorkload,
+        Purpose::LetFinishedGo,
+        Purpose::ScaleTraining,
+        Purpose::ProbeSurplus,
+        Purpose::LowerCount,
+        Purpose::TrainingStatus,
+        Purpose::StartTraining,
+    ];
+    for (outcome, happens) in outcomes {
+        for purpose in purposes {
+            let what = format!("{purpose:?} {outcome:?} {happens}");
+            let mut cluster = with_priorities(cluster());
+            cluster.put(Kind::Job, other("first", "4", 1));
+            cluster.pass(3);
+            cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
+            cluster.pass_judged(3, &what);
+            // Every fault meets a growth, and then a shrinking.
+            cluster.faults.push((purpose, outcome.clone(), happens));
+            cluster.complete("first");
+            cluster.pass_judged(90, &what);
+            assert_eq!(cluster.workers("a"), 4, "{what}: {:?}", cluster.writes);
+            cluster.faults.push((purpose, outcome.clone(), happens));
+            cluster.put(Kind::Job, other("urgent", "4", 100));
+            cluster.pass_judged(60, &what);
+            assert_eq!(cluster.workers("a"), 2, "{what}: {:?}", cluster.writes);
+            assert!(cluster.is("urgent", "Admitted"), "{what}: {:?}", cluster.writes);
+            assert_eq!(cluster.phase("a"), "Running", "{what}");
+            assert_eq!(cluster.slices("a").len(), 1, "{what}");
+            cluster.faults.clear();
+            cluster.complete("a-worker");
+            cluster.pass_judged(30, &what);
+            assert_eq!(cluster.phase("a"), "Succeeded", "{what}");
+            assert!(cluster.slices("a").is_empty(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn another_leader_at_any_moment_changes_nothing() {
+    for moment in 1..40 {
+        let mut cluster = with_priorities(cluster());
+        cluster.put(Kind::Job, other("first", "4", 1));
+        cluster.pass(3);
+        cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
+        cluster.pass(3);
+        cluster.complete("first");
+        // So many steps of control, then another process.
+        for _ in 0..moment {
+            let step = cluster.control.step(cluster.now);
+            let wake = step.wake_at;
+            let quiet = step.writes.is_empty();
+            cluster.take(step);
+            if quiet {
+                let next = wake.unwrap_or(cluster.now).max(cluster.now);
+                cluster.now = next.checked_add(jiff::SignedDuration::from_millis(50)).unwrap();
+            }
+        }
+        cluster.judge("before");
+        cluster.restart();
+        cluster = with_priorities(cluster);
+        cluster.pass_judged(60, &format!("moment {moment}"));
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "moment {moment}: {:?}", cluster.writes);
+        assert_eq!(cluster.slices("a").len(), 1, "moment {moment}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Quota that workloads hold, and the order of those who hold quota of one queue.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::balance::Usage;
+use crate::ids::{QueueId, WorkloadId};
+use crate::model::Millis;
+use crate::preempt::spare::Spare;
+
+/// Quota held.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) queue: QueueId,
+    /// What it is charged.
+    pub(crate) usage: Usage,
+    /// What it was given, where that is more: it stands beside what it replaces.
+    pub(crate) whole: Option<Box<Usage>>,
+    pub(crate) at: Millis,
+    /// When its work was saved last.
+    pub(crate) saved: Option<Millis>,
+    /// Evicted, or its eviction is planned.
+    pub(crate) evicted: bool,
+    /// Planned here, not yet told by a delta.
+    pub(crate) assumed: bool,
+    /// The pods that it may do without.
+    pub(crate) spare: Option<Box<Spare>>,
+    /// How many of them are on their way out.
+    pub(crate) giving: i64,
+}
+
+impl Held {
+    /// What it was given.
+    pub(crate) fn whole(&self) -> &Usage {
+        self.whole.as_deref().unwrap_or(&self.usage)
+    }
+}
+
+/// Place of a workload among those who hold quota of the same queue: the order in which victims are looked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub(crate) priority: i32,
+    at: Reverse<Millis>,
+    uid: Arc<str>,
+    pub(crate) workload: WorkloadId,
+}
+
+impl Rank {
+    pub(crate) fn new(priority: i32, since: Millis, uid: &Arc<str>, workload: WorkloadId) -> Self {
+        Self { priority, at: Reverse(since), uid: Arc::clone(uid), workload }
+    }
+}
+
+/// Who holds quota of a queue.
+#[derive(Debug, Default)]
+pub(crate) struct Holders {
+    /// Those on their way out.
+    pub(crate) leaving: BTreeSet<Rank>,
+    pub(crate) staying: BTreeSet<Rank>,
+}
+
+impl Holders {
+    pub(crate) fn len(&self) -> usize {
+        self.leaving.len() + self.staying.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leaving.is_empty() && self.staying.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = WorkloadId> {
+        self.leaving.iter().chain(&self.staying).map(|rank| rank.workload)
+    }
+
+    fn part(&mut self, evicted: bool) -> &mut BTreeSet<Rank> {
+        if evicted { &mut self.leaving } else { &mut self.staying }
+    }
+
+    pub(crate) fn insert(&mut self, rank: Rank, evicted: bool) {
+        self.part(evicted).insert(rank);
+    }
+
+    pub(crate) fn remove(&mut self, rank: &Rank, evicted: bool) {
+        self.part(evicted).remove(rank);
+    }
+
+    /// Whether a workload stands where it belongs.
+    pub(crate) fn has(&self, rank: &Rank, evicted: bool) -> bool {
+        if evicted { self.leaving.contains(rank) } else { self.staying.contains(rank) }
+    }
+}

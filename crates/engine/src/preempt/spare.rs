@@ -1,0 +1,95 @@
+//! Workloads that may do without some of their pods give these up before they are preempted whole.
+
+use std::borrow::Cow;
+
+use crate::balance::{Units, Usage};
+use crate::ids::CellId;
+use crate::model::{PodSetAssignment, Surplus};
+use crate::preempt::classical::fits;
+use crate::preempt::{Ask, Target};
+use crate::store::{Held, Store};
+use crate::tree::Trial;
+
+/// Pods that a workload may do without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spare {
+    pods: i64,
+    step: i64,
+    /// What one of them holds.
+    each: Usage,
+}
+
+impl Spare {
+    /// Of a pod set that was given `given`, whose amounts by cell are `usage`.
+    pub(crate) fn of(surplus: &Surplus, given: &PodSetAssignment, usage: &[(CellId, Units)]) -> Option<Self> {
+        let (pods, count) = (surplus.pods.min(given.count), Units::from(given.count));
+        let each = || usage.iter().map(|(cell, value)| (*cell, value / count)).collect();
+        (pods > 0 && count > 0).then(|| Self { pods, step: surplus.step.max(1), each: each() })
+    }
+
+    /// Steps after which all of them are gone.
+    fn steps(&self) -> i64 {
+        self.pods / self.step + i64::from(self.pods % self.step > 0)
+    }
+
+    fn after(&self, steps: i64) -> i64 {
+        self.step.saturating_mul(steps).min(self.pods)
+    }
+}
+
+impl Held {
+    /// What goes with so many pods.
+    fn part(&self, pods: i64) -> Usage {
+        let each = self.spare.iter().flat_map(|spare| &spare.each);
+        each.map(|(cell, value)| (*cell, value.saturating_mul(Units::from(pods)))).collect()
+    }
+
+    /// What a target gives back.
+    pub(crate) fn given_back(&self, target: &Target) -> Cow<'_, Usage> {
+        target.gives_up.map_or(Cow::Borrowed(&self.usage), |pods| Cow::Owned(self.part(pods)))
+    }
+}
+
+/// Takes out of the what-if what a target gives back, or puts it back.
+pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: bool) {
+    let Some(held) = store.workload(target.workload).and_then(|workload| workload.held()) else { return };
+    let (node, usage) = (store.queues[held.queue].node, held.given_back(target));
+    if out {
+        trial.remove(node, &usage);
+    } else {
+        trial.add(node, &usage);
+    }
+}
+
+/// Lets those stay, last first, of whom it is enough that they give up surplus pods: no more than are needed. All targets are
+/// out of the what-if.
+pub(crate) fn keep_whole(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, targets: &mut [Target], borrow: bool) {
+    for target in targets.iter_mut().rev() {
+        let held = store.workload(target.workload).and_then(|workload| workload.held()).filter(|held| !held.evicted);
+        let Some(spare) = held.and_then(|held| held.spare.as_deref()) else { continue };
+        leave(store, trial, target, false);
+        let whole = *target;
+        let mut enough = |steps: i64| {
+            let part = Target { gives_up: Some(spare.after(steps)), ..whole };
+            leave(store, trial, &part, true);
+            let enough = fits(store, trial.tree(), ask, borrow);
+            leave(store, trial, &part, false);
+            enough.then_some(part)
+        };
+        // The fewest steps that are enough lie in `low..=high`.
+        let (mut low, mut high) = (1, spare.steps());
+        let mut found = None;
+        while low <= high {
+            let middle = low + (high - low) / 2;
+            match enough(middle) {
+                Some(part) => {
+                    found = Some(part);
+                    high = middle - 1;
+                }
+                None => low = middle + 1,
+            }
+        }
+        *target = found.unwrap_or(whole);
+        leave(store, trial, target, true);
+    }
+}

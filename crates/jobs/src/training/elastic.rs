@@ -1,0 +1,103 @@
+//! How many workers an elastic TrainingJob may have, and how that number changes while it runs: the Job of its workers is an
+//! Indexed Job, of which indexes are added and taken at the end, so that worker 0, whom the others turn to, stays.
+
+use berth_api::berth::{TrainingJob, duration_seconds};
+use berth_api::labels;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::roles::worker_bounds;
+
+/// The framework whose workers find each other anew when their number changes.
+const RESCALES: &str = "PyTorchJob";
+/// Workers that are added or taken at once, where no step is given.
+const STEP: i32 = 1;
+/// Pause before workers are added, where none is given.
+const UP_COOLDOWN_SECONDS: i64 = 300;
+/// Pause before workers are taken, where none is given.
+const DOWN_COOLDOWN_SECONDS: i64 = 60;
+
+/// Bounds and pace of the number of workers, with defaults filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elastic {
+    /// Fewest workers.
+    pub min: i32,
+    /// Most workers.
+    pub max: i32,
+    /// The number may change while it runs; else it is chosen at each admission.
+    pub rescales: bool,
+    /// Workers that are added at once.
+    pub up_step: i32,
+    /// Workers that are taken at once.
+    pub down_step: i32,
+    /// Pause before workers are added, in seconds.
+    pub up_cooldown_seconds: i64,
+    /// Pause before workers are taken, in seconds.
+    pub down_cooldown_seconds: i64,
+}
+
+/// What a TrainingJob says of it, `None` when it is not elastic.
+pub(super) fn elastic(job: &TrainingJob) -> Option<Elastic> {
+    let config = job.spec.elastic_config.as_ref().filter(|config| config.enabled == Some(true))?;
+    let policy = config.scale_policy.clone().unwrap_or_default();
+    let seconds = |text: &Option<String>, default: i64| text.as_deref().and_then(duration_seconds).unwrap_or(default);
+    let (min, max) = worker_bounds(job);
+    Some(Elastic {
+        min,
+        max,
+        rescales: job.spec.job_type == RESCALES,
+        up_step: policy.scale_up_step.unwrap_or(STEP).max(1),
+        down_step: policy.scale_down_step.unwrap_or(STEP).max(1),
+        up_cooldown_seconds: seconds(&policy.scale_up_cooldown, UP_COOLDOWN_SECONDS),
+        down_cooldown_seconds: seconds(&policy.scale_down_cooldown, DOWN_COOLDOWN_SECONDS),
+    })
+}
+
+impl Elastic {
+    /// The bounds as the Job of the workers carries them: those that its pods were told.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}:{}", self.min, self.max)
+    }
+
+    /// The bounds of a run whose Job carries `text`: what its pods were told at their start, and what is asked for now.
+    #[must_use]
+    pub fn within(&self, text: &str) -> Option<(i32, i32)> {
+        let (least, most) = text.split_once(':')?;
+        let (least, most): (i32, i32) = (least.parse().ok()?, most.parse().ok()?);
+        let max = self.max.min(most);
+        Some((self.min.max(least).min(max), max))
+    }
+}
+
+/// The last change of the number of workers of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scale {
+    /// How many there were to be.
+    pub workers: i32,
+    /// When.
+    pub at: Timestamp,
+    /// Uid of the Workload that held their quota.
+    pub workload: String,
+}
+
+impl Scale {
+    /// As it was noted.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The merge patch of the Job that runs the workers: their number and the note, in one write.
+    #[must_use]
+    pub fn patch(&self) -> Value {
+        let note = serde_json::to_string(self).unwrap_or_default();
+        json!({
+            "metadata": {"annotations": {labels::LAST_SCALE: note}},
+            // The API server takes a change of an Indexed Job's completions only together with its parallelism.
+            "spec": {"completions": self.workers, "parallelism": self.workers},
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! What elastic jobs promise: a slice that takes the place of another is charged what it has more, and no more pods live than quota
+//! is held for.
+
+use super::{Judge, Workload};
+
+impl Judge {
+    /// The slice that holds quota in the place of another.
+    pub(super) fn heir(&self, older: &str) -> Option<&Workload> {
+        self.workloads.values().find(|w| w.replaces == older && w.reserved && !w.finished)
+    }
+
+    /// What a slice holds that is still booked on the one that it takes the place of.
+    pub(super) fn handed_over(&self, slice: &Workload, cell: &(String, String)) -> i128 {
+        let older = self.workloads.values().find(|w| w.key == slice.replaces && w.owner == slice.owner);
+        let older =
+            older.filter(|older| older.reserved && !older.finished && older.cluster_queue == slice.cluster_queue);
+        older.and_then(|older| older.charge.get(cell)).copied().unwrap_or(0)
+    }
+
+    /// Q6: where a job gives up some of its quota, no more pods live than the rest is for.
+    pub(super) fn check_shrink(&mut self, before: &Workload, after: Option<&Workload>) {
+        let Some(after) = after.filter(|after| after.reserved && !after.finished && after.pods < before.pods) else {
+            return;
+        };
+        let live = self.pods.values().filter(|pod| pod.owner == before.owner && pod.live).count();
+        if before.reserved && live > after.pods {
+            let what = format!("workload {} gave quota up for all but {} pods, and {live} live", after.key, after.pods);
+            self.fail("Q6", what);
+        }
+    }
+
+    /// Q6: no more pods of a TrainingJob live than quota is held for.
+    pub(super) fn check_covered(&mut self, owner: &str) {
+        let held = self.workloads.values().filter(|w| w.owner == owner && w.reserved);
+        let Some(most) = held.map(|w| w.pods).max() else { return };
+        let live = self.pods.values().filter(|pod| pod.owner == owner && pod.live).count();
+        if live > most {
+            self.fail("Q6", format!("{live} pods of the job with uid {owner} live, with quota for {most}"));
+        }
+    }
+}

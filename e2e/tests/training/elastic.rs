@@ -1,0 +1,95 @@
+//! An elastic TrainingJob follows what is idle in its queue.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, WORKLOAD, condition, condition_object, items, text};
+use berth_e2e::manifest;
+use berth_e2e::quota_tree::reserved;
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, Seen};
+use serde_json::{Value, json};
+
+use crate::{LIMIT, is, phase, pods, pods_of, training};
+
+/// How many pods of a TrainingJob have not ended.
+async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
+    let all = pods_of(s, name).await?;
+    Ok(all.iter().filter(|pod| !["Failed", "Succeeded"].contains(&text(pod, "/status/phase"))).count())
+}
+
+/// Waits until it runs with that many workers, all ready, and holds quota for these.
+async fn runs_with(s: &Scenario<'_>, name: &str, workers: usize) -> Result<Value> {
+    let wanted = format!("{workers}/{workers}");
+    let job = is(s, name, &format!("running with {wanted}"), |job| {
+        ensure_bounds(job).is_ok()
+            && text(job, "/status/phase") == "Running"
+            && text(job, "/status/workers") == wanted
+            && text(job, "/status/allocatedResources/cpu") == workers.to_string()
+    })
+    .await?;
+    wait::until(LIMIT, &format!("{workers} pods of {name}"), || async {
+        let found = live(s, name).await?;
+        Ok(Seen::when(found == workers, || format!("{found} pods")))
+    })
+    .await?;
+    Ok(job)
+}
+
+/// Never less than two workers, as far as its status tells.
+fn ensure_bounds(job: &Value) -> Result<()> {
+    let told = text(job, "/status/workers").split_once('/').and_then(|(_, wanted)| wanted.parse::<i64>().ok());
+    ensure!(told.is_none_or(|wanted| (2..=4).contains(&wanted)), "{}", job["status"]);
+    Ok(())
+}
+
+/// It starts with what there is, grows when a neighbour ends, gives up workers for a newcomer of higher priority, takes them back,
+/// and ends.
+pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("elastic").await?;
+    let s = &scenario;
+    s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
+    s.apply(&manifest::priority_class(&s.name("high"), 100)).await?;
+    let brief = json!({"template": pods(&json!({"e2e.berth.dev/run-ms": "3000"}))});
+    s.apply(&training(s, "neighbour", "PyTorchJob", &brief)).await?;
+    phase(s, "neighbour", "Running").await?;
+    let more = json!({
+        "resources": {"minReplicas": 2, "maxReplicas": 4},
+        "elasticConfig": {"enabled": true, "scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}},
+        "template": pods(&json!({"e2e.berth.dev/run-ms": "50000", "e2e.berth.dev/termination-ms": "700"})),
+    });
+    s.apply(&training(s, "elastic", "PyTorchJob", &more)).await?;
+    let small = runs_with(s, "elastic", 2).await?;
+    ensure!(condition(&small, "Elastic") == "True", "{}", small["status"]);
+    let first = s.workload_of("elastic").await?.context("workload")?;
+    let grown = runs_with(s, "elastic", 4).await?;
+    ensure!(grown["metadata"]["uid"] == small["metadata"]["uid"], "another job");
+    let old = wait::until(LIMIT, "the older slice is finished", || async {
+        let old = WORKLOAD.get(&s.client, &s.namespace, text(&first, "/metadata/name")).await?;
+        let old = old.context("the older slice is gone")?;
+        let end = condition_object(&old, "Finished").cloned().unwrap_or_default();
+        Ok(if text(&end, "/reason") == "WorkloadSliceReplaced" {
+            Seen::Yes(old)
+        } else {
+            Seen::NotYet(end.to_string())
+        })
+    })
+    .await?;
+    ensure!(items(&old, "/metadata/finalizers").is_empty(), "{}", old["metadata"]);
+    let mut urgent = brief.clone();
+    urgent["schedulingConfig"] = json!({"priority": s.name("high")});
+    s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
+    phase(s, "urgent", "Running").await?;
+    runs_with(s, "elastic", 2).await?;
+    let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
+    let evicted = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-"));
+    ensure!(evicted.clone().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
+    phase(s, "urgent", "Succeeded").await?;
+    runs_with(s, "elastic", 4).await?;
+    let job = JOB.get(&s.client, &s.namespace, "elastic-worker").await?.context("its Job")?;
+    ensure!(job["spec"]["completions"] == json!(4) && job["spec"]["parallelism"] == json!(4), "{}", job["spec"]);
+    // The last workers began long after the first.
+    is(s, "elastic", "ending", |job| job["status"]["replicaStatuses"]["worker"]["succeeded"].as_i64() >= Some(2))
+        .await?;
+    phase(s, "elastic", "Succeeded").await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    scenario.conclude().await
+}
