@@ -85,7 +85,8 @@ impl Story<'_> {
         let path = repository().join("examples/training-story").join(file);
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         for mut object in kinds::parse(&text)? {
-            merge(&mut object, &shortened(&object, &self.s3.endpoint));
+            let change = shortened(&object, &self.s3.endpoint);
+            merge(&mut object, &change);
             kinds::apply(self.client, &object).await?;
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::World;
 use berth_engine::model as engine;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::checkpoints::Saving;
 use crate::decide;
@@ -12,6 +12,7 @@ use crate::elastic::Growth;
 use crate::flight::{Decision, Draft, Flight, Flights};
 use crate::ladder::{Answer, Ladder};
 use crate::measure::Measure;
+pub(crate) use crate::moments::{after, after_seconds, millis_between};
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
@@ -489,19 +490,4 @@ pub(crate) fn cluster_key(kind: Kind, name: &str) -> ObjectKey {
 
 pub(crate) fn millis(time: Timestamp) -> engine::Millis {
     engine::Millis(time.as_millisecond())
-}
-
-/// So many milliseconds later; the time itself where the calendar ends.
-pub(crate) fn after(time: Timestamp, ms: i64) -> Timestamp {
-    time.checked_add(SignedDuration::from_millis(ms)).unwrap_or(time)
-}
-
-/// So many seconds later; the time itself where the calendar ends.
-pub(crate) fn after_seconds(time: Timestamp, seconds: i64) -> Timestamp {
-    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(time)
-}
-
-/// Milliseconds from one time to another, 0 when that is earlier.
-pub(crate) fn millis_between(from: Timestamp, to: Timestamp) -> i64 {
-    i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
 }

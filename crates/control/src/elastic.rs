@@ -9,9 +9,9 @@ use berth_jobs::JobState;
 use berth_jobs::training::{Elastic, Scale, WORKER, child_job_name};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::core::{Control, key};
+use crate::core::{Control, after_seconds, key};
 use crate::deltas;
-use crate::status::{find, since};
+use crate::status::{find, find_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
@@ -62,7 +62,7 @@ pub(crate) fn grew(workload: &WorkloadView) -> bool {
 
 /// It was finished because another slice has taken its place.
 pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
-    let end = find(&workload.status.conditions, "Finished").filter(|condition| condition.status == "True");
+    let end = find_true(&workload.status.conditions, "Finished");
     end.is_some_and(|end| end.reason == REPLACED)
 }
 
@@ -87,7 +87,7 @@ impl Run<'_> {
     /// When workers may be added, or taken, again in a run that was admitted at that time.
     pub(crate) fn due(&self, admitted: Timestamp, cooldown_seconds: i64) -> Timestamp {
         let last = self.last.as_ref().map_or(admitted, |last| last.at.max(admitted));
-        last.checked_add(SignedDuration::from_secs(cooldown_seconds)).unwrap_or(last)
+        after_seconds(last, cooldown_seconds)
     }
 
     /// To how many workers it is on its way down under a Workload.
@@ -226,7 +226,7 @@ impl Control {
         let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is("Finished"));
         let Some(view) = job.and_then(|name| self.view.training.get(&name)) else { return };
         let Some(pause) = view.facts.elastic.map(|elastic| elastic.up_cooldown_seconds) else { return };
-        let until = now.checked_add(SignedDuration::from_secs(pause)).unwrap_or(now);
+        let until = after_seconds(now, pause);
         self.growth.not_before.insert(view.uid.clone(), until);
     }
 

@@ -29,6 +29,7 @@ mod figures;
 mod flight;
 mod ladder;
 pub mod measure;
+mod moments;
 mod observe;
 pub mod offline;
 mod planning;

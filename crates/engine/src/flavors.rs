@@ -12,7 +12,7 @@ use crate::slices::Older;
 use crate::store::{Group, PodSet, Progress, Queue, Store, Workload};
 use crate::tiers::listed;
 use crate::tree::Tree;
-use crate::why::Why;
+use crate::why::{Why, more_severe, severity};
 
 /// Search for victims for one cell: quantity wanted there, giving the possibility and the borrowing level afterwards.
 pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (PreemptionPossibility, u32) + 'o;
@@ -88,20 +88,6 @@ fn should_try_next(level: Level, policy: &FlavorFungibility) -> bool {
         Granular::Preempt | Granular::Reclaim if policy.when_can_preempt == Fungibility::TryNextFlavor => true,
         _ => level.1 > 0 && policy.when_can_borrow == Fungibility::TryNextFlavor,
     }
-}
-
-const fn severity(reason: Option<PendingReason>) -> u8 {
-    match reason {
-        Some(PendingReason::NoMatchingFlavor) => 4,
-        Some(PendingReason::ExceedsMaxQuota) => 3,
-        Some(PendingReason::WaitingForQuota | PendingReason::OutOfStock) => 2,
-        Some(PendingReason::TopologyPlacementFailed) => 1,
-        _ => 0,
-    }
-}
-
-fn more_severe(a: Option<PendingReason>, b: Option<PendingReason>) -> Option<PendingReason> {
-    if severity(a) >= severity(b) { a } else { b }
 }
 
 /// Requests of `count` pods, with `pods` where the queue covers it, by resource name.

@@ -12,12 +12,15 @@ use crate::store::{Held, Phase, Store, Workload};
 use crate::why::Why;
 use crate::world::World;
 
+/// What one resource was given: flavor and quantity.
+type Given = (ResourceId, FlavorId, Units);
+
 /// What the workload that is to be replaced was given, with interned names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Older {
     pub(crate) uid: Arc<str>,
     /// Per pod set: name, and flavor and amount by resource.
-    given: Vec<(String, Vec<(ResourceId, FlavorId, Units)>)>,
+    given: Vec<(String, Vec<Given>)>,
 }
 
 impl Older {

@@ -1,6 +1,5 @@
 //! What the world knows besides the tree of quotas: flavors, queues, workloads and their classes.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

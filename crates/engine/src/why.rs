@@ -27,6 +27,22 @@ pub(crate) enum Why {
     Mismatch(Box<str>),
 }
 
+/// How much a reason says against a flavor.
+pub(crate) const fn severity(reason: Option<PendingReason>) -> u8 {
+    match reason {
+        Some(PendingReason::NoMatchingFlavor) => 4,
+        Some(PendingReason::ExceedsMaxQuota) => 3,
+        Some(PendingReason::WaitingForQuota | PendingReason::OutOfStock) => 2,
+        Some(PendingReason::TopologyPlacementFailed) => 1,
+        _ => 0,
+    }
+}
+
+/// The one that says more; the first of equals.
+pub(crate) fn more_severe(a: Option<PendingReason>, b: Option<PendingReason>) -> Option<PendingReason> {
+    if severity(a) >= severity(b) { a } else { b }
+}
+
 /// Text of an amount in messages.
 pub(crate) fn shown(store: &Store, resource: ResourceId, value: Units) -> String {
     if value >= INF {

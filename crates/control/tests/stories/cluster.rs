@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 
 use berth_control::event::{Change, Observation};
 use berth_control::settings::{Settings, WaitForPodsReady};
-use berth_control::write::{
-    Checkpoint, Kind, Notice, ObjectKey, Outcome, Purpose, Request, StuckPod, Subresource, Term, Write,
-};
+use berth_control::write::{Checkpoint, Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -274,21 +272,7 @@ impl Cluster {
                 };
             }
             Request::FindStuckPods { uid, .. } => {
-                let uid = json!(uid);
-                let stuck = self.objects.values().filter_map(|object| {
-                    let owner = &object["metadata"]["ownerReferences"][0];
-                    let pod_set = if object["metadata"]["uid"] == uid {
-                        "main"
-                    } else if owner["kind"] == "TrainingJob" && owner["uid"] == uid {
-                        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                        name.strip_prefix(owner["name"].as_str()?)?.strip_prefix('-')?
-                    } else {
-                        return None;
-                    };
-                    let lacks = self.without_nodes.iter().any(|flavor| is_on(object, flavor));
-                    lacks.then(|| StuckPod { pod_set: pod_set.into(), message: "0/9 nodes are available".into() })
-                });
-                return Outcome::Stuck(stuck.collect());
+                return Outcome::Stuck(self.stuck_pods(uid));
             }
             Request::AnnotatePods { uid, annotations, .. } => {
                 self.told_pods.push((uid.clone(), annotations.clone()));

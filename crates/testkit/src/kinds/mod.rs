@@ -10,6 +10,7 @@ pub mod quota;
 pub mod requests;
 pub mod shares;
 pub mod statuses;
+pub mod usage;
 
 use crate::case::Case;
 use crate::diff::Diff;
@@ -43,7 +44,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         "flavor-preference" => orders::preference(case),
         "partial-admission" => orders::partial(case),
         "reserve" => orders::reserve(case),
-        "usage" => orders::usage(case),
+        "usage" => usage::usage(case),
         "equivalence" => orders::equivalence(case),
         "fair-share" => shares::run(case),
         "queue-order" => queue_order::run(case),

@@ -2,13 +2,13 @@
 //! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone.
 
 use berth_jobs::training::{RoleState, Scale, WORKER, slice_workload, training_workload};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::Case;
 use super::status::Words;
-use crate::core::key;
+use crate::core::{after_seconds, key};
 use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
 use crate::elastic::{PATIENCE, REPLACED, Run, granted, grew, is_replaced};
 use crate::flight::{Decision, Draft};
@@ -118,7 +118,7 @@ impl Case<'_> {
         let added = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
         let role = states.get(WORKER).filter(|role| !role.is_up())?;
         let have = granted(workload);
-        let due = added.at.checked_add(SignedDuration::from_secs(limit)).unwrap_or(added.at);
+        let due = after_seconds(added.at, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }

@@ -1,9 +1,9 @@
 //! Nodes and their kubelets: pods that are written themselves run and end here.
 
-use berth_control::write::{Kind, ObjectKey};
+use berth_control::write::{Kind, ObjectKey, StuckPod};
 use serde_json::{Value, json};
 
-use super::{Cluster, merge};
+use super::{Cluster, is_on, merge};
 
 impl Cluster {
     /// Binds pods that have no gate, runs them, and ends those that are deleted.
@@ -41,6 +41,24 @@ impl Cluster {
             }
         }
         moved
+    }
+
+    /// The pods that no node takes, of the job with that uid or of the Jobs of a TrainingJob with it.
+    pub(super) fn stuck_pods(&self, uid: &str) -> Vec<StuckPod> {
+        let stuck = self.objects.values().filter_map(|object| {
+            let owner = &object["metadata"]["ownerReferences"][0];
+            let pod_set = if object["metadata"]["uid"] == uid {
+                "main"
+            } else if owner["kind"] == "TrainingJob" && owner["uid"] == uid {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                name.strip_prefix(owner["name"].as_str()?)?.strip_prefix('-')?
+            } else {
+                return None;
+            };
+            let lacks = self.without_nodes.iter().any(|flavor| is_on(object, flavor));
+            lacks.then(|| StuckPod { pod_set: pod_set.into(), message: "0/9 nodes are available".into() })
+        });
+        stuck.collect()
     }
 
     /// A pod comes to its end.

@@ -1,0 +1,18 @@
+//! Times that follow others, and how long that takes.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// So many milliseconds later; the time itself where the calendar ends.
+pub(crate) fn after(time: Timestamp, ms: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_millis(ms)).unwrap_or(time)
+}
+
+/// So many seconds later; the time itself where the calendar ends.
+pub(crate) fn after_seconds(time: Timestamp, seconds: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(time)
+}
+
+/// Milliseconds from one time to another, 0 when that is earlier.
+pub(crate) fn millis_between(from: Timestamp, to: Timestamp) -> i64 {
+    i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
+}
