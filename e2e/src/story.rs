@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
-use kube::api::DeleteParams;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::binaries::repository;
@@ -23,7 +23,7 @@ pub const NAMESPACE: &str = "story";
 /// Its hero.
 pub const HERO: &str = "language-model";
 /// Longest wait for one turn of it: the job controller alone makes a pause of ten seconds before it replaces a pod.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(90);
 /// Pause between two checkpoints while it is to climb.
 const SAVES_EVERY: Duration = Duration::from_secs(3);
 
@@ -169,14 +169,18 @@ impl Story<'_> {
 
     async fn nodes_taken_back(&self) -> Result<()> {
         let gone = ["story-spot-0", "story-spot-1"];
-        let params = DeleteParams::default().grace_period(0);
-        for node in gone {
-            NODE.delete(self.client, "", node).await?;
-        }
+        // A machine that is told of its end lets its pods fail before it goes.
+        let failed = json!({"status": {"phase": "Failed", "reason": "Terminated",
+            "message": "Pod was terminated in response to imminent node shutdown."}});
         for pod in POD.list(self.client, NAMESPACE).await? {
             if gone.contains(&text(&pod, "/spec/nodeName")) {
-                POD.api(self.client, NAMESPACE).delete(text(&pod, "/metadata/name"), &params).await?;
+                let pods = POD.api(self.client, NAMESPACE);
+                let (name, params) = (text(&pod, "/metadata/name"), PatchParams::default());
+                pods.patch_status(name, &params, &Patch::Merge(&failed)).await?;
             }
+        }
+        for node in gone {
+            NODE.delete(self.client, "", node).await?;
         }
         (self.say)("two spot machines are taken away, and none take their place");
         self.runs(HERO, "on-demand", Some(100)).await?;

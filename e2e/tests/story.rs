@@ -24,8 +24,7 @@ async fn told(stage: &Stage) -> Result<()> {
     ensure!(row.contains("Running") && row.contains("reserved") && row.contains("4/4"), "{table}");
     let words = stage.plane.kubectl(&["-n", NAMESPACE, "describe", "tj", HERO]).await?;
     for word in [
-        "CapacityReclaimed",
-        "took nodes back",
+        "took nodes back and had no others",
         "CheckpointRequested",
         "CheckpointSaved",
         "Preempted",
