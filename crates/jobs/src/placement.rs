@@ -155,6 +155,17 @@ impl Placement {
         Ok(())
     }
 
+    /// Whether something of a template gives way to this placement.
+    #[must_use]
+    pub fn strips(&self, parts: &TemplateParts) -> bool {
+        let stripped = || {
+            let mut left = parts.clone();
+            strip_capacity(&mut left);
+            left
+        };
+        self.overrides && stripped() != *parts
+    }
+
     /// The parts of a template with this placement merged in; merging twice changes nothing.
     ///
     /// # Errors

@@ -129,6 +129,60 @@ async fn another_flavor_leaves_nothing_of_the_first(stage: &Stage) -> Result<()>
     s.conclude().await
 }
 
+/// As AxLearn writes it, pinned to spot; its queue's policy overrides that, and the reservation has no machines.
+async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("overridden").await?;
+    let tiers = [
+        ("reserved", ("cloud.google.com/reservation-name", "nowhere")),
+        ("on-demand", ("e2e/pool", "on-demand")),
+        ("spot", ("cloud.google.com/gke-spot", "true")),
+    ];
+    let names = tiers.map(|(tier, _)| s.name(tier));
+    for ((tier, label), name) in tiers.into_iter().zip(&names) {
+        let mut flavor = manifest::flavor(name, &[label]);
+        flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+        flavor["spec"]["tolerations"] = json!([{"key": label.0, "operator": "Exists"}]);
+        s.apply(&flavor).await?;
+    }
+    let chips = [quota("google.com/tpu", "16")];
+    let quotas: Vec<(&str, &[_])> = names.iter().map(|name| (name.as_str(), chips.as_slice())).collect();
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
+        "spec": {"clusterQueues": [s.name("cq")], "capacityTiers": {"selectors": "Override",
+            "default": ["reserved", "on-demand", "spot"], "patience": {"reserved": "4s"}}}}))
+        .await?;
+    let manifest = slices(&s, "train", true, 600_000);
+    s.apply(&manifest).await?;
+    for pod in running(&s, "train").await? {
+        ensure!(text(&pod, "/spec/nodeName").starts_with("tpu-od"), "{}", pod["spec"]["nodeName"]);
+        ensure!(pod["spec"]["nodeSelector"].get("cloud.google.com/gke-spot").is_none(), "{}", pod["spec"]);
+        ensure!(pod["metadata"]["labels"].get("bastion-tier").is_none(), "{}", pod["metadata"]["labels"]);
+    }
+    let workload = s.workload_of("train").await?.context("its Workload")?;
+    let reasons: Vec<&str> = berth_e2e::kinds::items(&workload, "/status/schedulingStats/evictions")
+        .iter()
+        .map(|eviction| text(eviction, "/reason"))
+        .collect();
+    ensure!(reasons == ["StockOut"], "{reasons:?}");
+    let name = text(&workload, "/metadata/name");
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
+    s.workload("train", "released", |w| condition(w, "QuotaReserved") == "False").await?;
+    let stopped = s.object_is(JOBSET, "train", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
+    let template = |object: &Value| object["spec"]["replicatedJobs"][0]["template"]["spec"]["template"].clone();
+    for field in ["/spec/nodeSelector", "/spec/tolerations", "/metadata/labels", "/metadata/annotations"] {
+        let (now, written) = (template(&stopped), template(&manifest));
+        ensure!(now.pointer(field) == written.pointer(field), "{field}: {now}");
+    }
+    // A second start finds Jobs that were made of its own template.
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
+    for pod in running(&s, "train").await? {
+        ensure!(pod["spec"]["nodeSelector"].get("cloud.google.com/gke-spot").is_none(), "{}", pod["spec"]);
+    }
+    remove(&s, "train").await?;
+    s.conclude().await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobsets() -> Result<()> {
     let mut on_demand = Pool::tpu("tpu-od", 4, Tier::OnDemand);
@@ -143,6 +197,7 @@ async fn jobsets() -> Result<()> {
     let runs: Vec<Run<'_>> = vec![
         ("axlearn", as_axlearn_writes_it(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
+        ("overridden", policy_alone_sends_it_down_the_ladder(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
     drop(controller);

@@ -1,6 +1,8 @@
 //! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
-//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`.
+//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, and what is done about
+//! the Jobs that a JobSet is made of in `parts`.
 
+mod parts;
 mod stop;
 
 use std::collections::BTreeMap;
@@ -338,8 +340,12 @@ impl Case<'_> {
         let Some(admission) = &workload.status.admission else { return Decision::Done };
         let queue = admission.cluster_queue.clone().unwrap_or_default();
         let Some(job) = self.job.whole() else { return Decision::Done };
-        match placements(self.control, workload).and_then(|placements| job.start_patch(&placements)) {
-            Ok(body) => {
+        let placements = placements(self.control, workload);
+        match placements.and_then(|placements| Ok((job.start_patch(&placements)?, placements))) {
+            Ok((body, placements)) => {
+                if let Some(decision) = self.remake_parts(workload, &placements, &body) {
+                    return decision;
+                }
                 let notice = self.notice(EventType::Normal, "Started", format!("Admitted by clusterQueue {queue}"));
                 self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
             }

@@ -49,6 +49,8 @@ pub enum Purpose {
     ClearStartTime,
     /// Start a job: unsuspend with placement.
     StartJob,
+    /// Write its placement into the template of a job that stays suspended, until what was made of the user's template has gone.
+    PlaceTemplate,
     /// Bring back the user's template of a suspended job.
     RestoreTemplate,
     /// Status of a queue, cohort.
@@ -77,7 +79,7 @@ pub enum Purpose {
     LowerCount,
     /// Status of a TrainingJob.
     TrainingStatus,
-    /// Delete a Job that a stopped job of another kind is made of: it would keep the place where it ran.
+    /// Delete a Job that a suspended job of another kind is made of: it would keep selectors that no longer hold.
     DeleteChild,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
@@ -141,6 +143,7 @@ impl Purpose {
             | Self::RequestCapacity
             | Self::PreparePodTemplate
             | Self::StartJob
+            | Self::PlaceTemplate
             | Self::SuspendJob
             | Self::PrepareTraining
             | Self::StartTraining

@@ -4,6 +4,7 @@ use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
+use crate::faults::with_every_fault;
 use crate::one_queue;
 
 /// As AxLearn writes it: not suspended, the queue in an annotation.
@@ -91,4 +92,60 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
     assert_eq!(cluster.count(Purpose::DeleteChild), 1, "it would run on with the old selectors");
     assert_eq!(pods(&cluster)["spec"].get("nodeSelector"), None);
     assert_eq!(jobset(&cluster)["metadata"]["annotations"]["kueue.x-k8s.io/queue-name"], json!("lq"));
+}
+
+/// What its Jobs are at the moment: the selectors of each.
+fn selectors(cluster: &Cluster) -> Vec<Value> {
+    let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Job);
+    jobs.map(|(_, job)| job["spec"]["template"]["spec"]["nodeSelector"].clone()).collect()
+}
+
+#[test]
+fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
+    let begin = || {
+        let mut cluster = crate::tiers::ladder("4");
+        let labels = json!({"spec": {"nodeLabels": {"cloud.google.com/reservation-name": "ours"}}});
+        cluster.edit(Kind::ResourceFlavor, "", "reserved", &labels);
+        let policy = json!({"selectors": "Override", "default": ["reserved", "on-demand", "spot"]});
+        cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+        cluster
+    };
+    let purposes = [Purpose::PlaceTemplate, Purpose::DeleteChild, Purpose::StartJob, Purpose::RestoreTemplate];
+    with_every_fault(begin, &purposes, |mut cluster, what| {
+        let mut pinned = slices();
+        let pods = &mut pinned["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+        pods["spec"]["nodeSelector"] = json!({"cloud.google.com/gke-spot": "true", "accelerator": "v5e"});
+        let written = pods["spec"]["nodeSelector"].clone();
+        cluster.put(Kind::JobSet, pinned);
+        child(&mut cluster);
+        for round in 1..=2 {
+            let what = format!("{what}, start {round}");
+            cluster.settle();
+            assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{what}");
+            assert_eq!(selectors(&cluster), std::slice::from_ref(&written), "{what}");
+            stopped(&mut cluster);
+            cluster.pass(120);
+            assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{what}: {:?}", cluster.writes);
+            assert_eq!(selectors(&cluster), [Value::Null; 0], "{what}: it starts when none is left of the user's");
+            child(&mut cluster);
+            let writes = cluster.writes.len();
+            cluster.pass(10);
+            assert_eq!(cluster.writes.len(), writes, "{what}: {:?}", &cluster.writes[writes..]);
+            assert_eq!(selectors(&cluster).len(), 1, "{what}");
+            assert_eq!(selectors(&cluster)[0].get("cloud.google.com/gke-spot"), None, "{what}");
+            assert_eq!(selectors(&cluster)[0]["accelerator"], json!("v5e"), "{what}");
+
+            let name = workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+            cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+            cluster.pass(120);
+            assert!(!is(&cluster, "QuotaReserved"), "{what}: {:?}", cluster.writes);
+            assert_eq!(selectors(&cluster), [Value::Null; 0], "{what}");
+            let pods = &jobset(&cluster)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+            assert_eq!(pods["spec"]["nodeSelector"], written, "{what}");
+            // Its controller makes them again at once, of the user's template; and then its Workload may go on.
+            child(&mut cluster);
+            cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": []}}));
+            cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+        }
+    });
 }

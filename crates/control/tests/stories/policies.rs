@@ -15,7 +15,7 @@ fn status<'a>(cluster: &'a Cluster, name: &str) -> &'a Value {
     &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", name)]["status"]
 }
 
-fn with_tiers(more: Value) -> Value {
+pub fn with_tiers(more: Value) -> Value {
     let mut tiers = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1m"}});
     for (key, value) in more.as_object().unwrap() {
         tiers[key] = value.clone();

@@ -5,11 +5,11 @@ use crate::core::after_seconds;
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
-use crate::flight::{Decision, Draft};
+use crate::flight::Decision;
 use crate::ladder::watch::returns_at_once;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose, Request, Subresource};
+use crate::write::{EventType, Purpose, Subresource};
 
 /// Time in which the job controller takes note of a start, or never will because the stop overtook it.
 const UNSEEN_START_SECONDS: i64 = 3;
@@ -30,7 +30,8 @@ impl Case<'_> {
         if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        if let Some(decision) = self.parts() {
+        // They would go on where they were placed.
+        if let Some(decision) = self.take_parts(|part| part.placed) {
             return decision;
         }
         let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
@@ -46,27 +47,6 @@ impl Case<'_> {
         let notice = self.notice(EventType::Normal, "CheckpointRequested", grace.request());
         let waits = self.job.ready && grace.lasts(self.now);
         waits.then(|| grace.wait(self.control, workload, (self.job.info.uid_label, &self.job.uid), notice))
-    }
-
-    /// Takes away the Jobs that the job was made of: they would go on where they were placed, as the controller of a JobSet only
-    /// adds to templates of Jobs that exist.
-    fn parts(&self) -> Option<Decision> {
-        if !self.key.kind.is_made_of_jobs() {
-            return None;
-        }
-        let jobs = self.control.view.jobs_in(&self.key.namespace);
-        let mut parts = jobs.filter_map(|key| Some((key, self.control.view.jobs.get(key)?)));
-        let (key, part) = parts.find(|(_, job)| {
-            let ours = job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.job.uid);
-            ours && job.placed && !job.deleting && job.finished.is_none()
-        })?;
-        Some(Decision::write(Draft {
-            purpose: Purpose::DeleteChild,
-            key: key.clone(),
-            request: Request::Delete { uid: part.uid.clone() },
-            based_on: 0,
-            notices: Vec::new(),
-        }))
     }
 
     /// What has to be waited for or asked before a suspended job counts as stopped, `None` when nothing of it can run any
