@@ -8,6 +8,15 @@ ifeq ($(CI),true)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 endif
 CARGO ?= cargo
+# A failed test ends with what failed and not with the stack of whoever called it.
+export RUST_LIB_BACKTRACE := 0
+BIN := $(or $(CARGO_TARGET_DIR),target)/debug
+# Targets are chosen by name and never by package, and examples (there are none) are asked for: so cargo resolves features once,
+# for the whole workspace with its tests, and compiles each dependency once instead of five times.
+BUILD := $(CARGO) build --locked --workspace --examples
+# Builds a program and is the path to run it by.
+program = $(BUILD) --quiet --bin $(1) && $(BIN)/$(1)
+names = $(addprefix --test ,$(notdir $(patsubst %/main,%,$(basename $(wildcard $(1)/*.rs $(1)/*/main.rs)))))
 say = @echo "== $(1)"
 
 .PHONY: help conformance build check test lint tidy unit e2e smoke demo crds controlplane scenario night bench bench-engine
@@ -17,7 +26,7 @@ help: ## Show this list
 
 build: ## Build the berth binary
 	$(call say,building berth)
-	$(CARGO) build --locked -p berth-manager
+	$(BUILD) --bin berth
 
 lint: tidy ## Check the house rules and the format, and run clippy on everything
 	$(call say,format)
@@ -27,64 +36,65 @@ lint: tidy ## Check the house rules and the format, and run clippy on everything
 
 tidy: ## Check the house rules (crates/xtask/src/tidy)
 	$(call say,house rules)
-	$(CARGO) run --locked --quiet -p berth-xtask -- tidy
+	$(call program,xtask) tidy
 
 unit: ## Unit tests, cases and golden files; no control plane
 	$(call say,unit tests and cases)
-	$(CARGO) test --locked --workspace --exclude berth-e2e
-	$(CARGO) test --locked -p berth-e2e --lib --bins
+	$(CARGO) test --locked --workspace --lib --bins $(call names,crates/*/tests)
+	$(CARGO) test --locked --workspace --doc
 	$(MAKE) --no-print-directory conformance
 
 conformance: ## Kueue's decision cases, where they lie beside the repository
 	$(call say,decision cases)
-	$(CARGO) run --locked --quiet -p berth-testkit -- conformance ../shared/conformance --known crates/testkit/known-differences.txt
+	$(call program,berth-testkit) conformance ../shared/conformance --known crates/testkit/known-differences.txt
 
 controlplane: ## Build the test control plane's binaries (5 minutes, once)
 	$(call say,control plane binaries)
-	$(CARGO) run --locked --quiet -p berth-e2e --bin controlplane
+	$(call program,controlplane)
 
 smoke: build controlplane ## One job through all layers on a real control plane
 	$(call say,smoke test on a real control plane)
-	$(CARGO) test --locked -p berth-e2e --test smoke -- --nocapture
+	$(CARGO) test --locked --workspace --test smoke -- --nocapture
 
 check: lint unit smoke ## The inner loop: format, lints, unit tests, one smoke test
 
 e2e: build controlplane ## All end-to-end tests
 	$(call say,end-to-end tests on real control planes)
-	$(CARGO) test --locked -p berth-e2e --test '*' -- --nocapture
+	$(CARGO) test --locked --workspace $(call names,e2e/tests) -- --nocapture
 	$(call say,the demo as a test)
-	DEMO_ONCE=1 $(CARGO) run --locked --quiet -p berth-e2e --bin demo
+	export DEMO_ONCE=1; $(call program,demo)
 
 test: lint unit e2e ## Everything that a change must pass
 
 scenario: build controlplane ## Some scenarios of one suite: SUITE=admission|crash SCENARIO=part-of-a-name
-	SCENARIO="$(SCENARIO)" $(CARGO) test --locked -p berth-e2e --test $(or $(SUITE),admission) -- --nocapture
+	SCENARIO="$(SCENARIO)" $(CARGO) test --locked --workspace --test $(or $(SUITE),admission) -- --nocapture
 
 bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large|jobs SCALE=1 PREEMPTION=1 BENCH_KUEUE=path)
 	$(call say,building berth as it ships)
 	$(CARGO) build --release --locked -p berth-manager
 	$(call say,benchmark on a real control plane)
-	@BERTH_BINARY="$(or $(CARGO_TARGET_DIR),target)/release/berth" SHAPE="$(SHAPE)" SCALE="$(SCALE)" PREEMPTION="$(PREEMPTION)" \
-		BENCH_KUEUE="$(BENCH_KUEUE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)" \
-		$(CARGO) run --locked --quiet -p berth-e2e --bin bench
+	@export BERTH_BINARY="$(or $(CARGO_TARGET_DIR),target)/release/berth" SHAPE="$(SHAPE)" SCALE="$(SCALE)" PREEMPTION="$(PREEMPTION)" \
+		BENCH_KUEUE="$(BENCH_KUEUE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)"; \
+		$(call program,bench)
 
 bench-engine: ## The engine alone (criterion): drains, one event, search for victims, memory
 	$(CARGO) bench --locked -p berth-engine --bench engine
 
 night: test ## What is wide and slow
 	$(call say,engine laws on ten million worlds each, and every small world)
-	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked -p berth-engine -- --nocapture
+	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked --workspace $(call names,crates/engine/tests) -- --nocapture
 	$(call say,a million objects that nobody meant)
-	BERTH_FUZZ=1000000 $(CARGO) test --locked -p berth-control --test fuzz -- --nocapture
+	BERTH_FUZZ=1000000 $(CARGO) test --locked --workspace --test fuzz -- --nocapture
 	$(call say,50000 malformed reviews and TLS byte streams)
-	BERTH_FLOOD=50000 $(CARGO) test --locked -p berth-e2e --test webhook load_and_floods -- --nocapture
+	BERTH_FLOOD=50000 $(CARGO) test --locked --workspace --test webhook load_and_floods -- --nocapture
 	$(call say,the chart under Helm 3)
-	BERTH_HELM=3 $(CARGO) test --locked -p berth-e2e --test helm -- --nocapture
+	BERTH_HELM=3 $(CARGO) test --locked --workspace --test helm -- --nocapture
 	$(call say,end-to-end tests again, five times)
-	for i in 1 2 3 4 5; do $(CARGO) test --locked -p berth-e2e --tests || exit 1; done
+	for i in 1 2 3 4 5; do $(CARGO) test --locked --workspace $(call names,e2e/tests) || exit 1; done
 
 demo: build controlplane ## A cluster of its own with the quickstart, until Ctrl-C (DEMO_KUBECONFIG=path for a real one)
-	@DEMO_KUBECONFIG="$(DEMO_KUBECONFIG)" DEMO_ONCE="$(DEMO_ONCE)" $(CARGO) run --locked --quiet -p berth-e2e --bin demo
+	@export DEMO_KUBECONFIG="$(DEMO_KUBECONFIG)" DEMO_ONCE="$(DEMO_ONCE)"; $(call program,demo)
 
-crds: ## Generate crds/ from the types
-	$(CARGO) run --locked --quiet -p berth-xtask -- crdgen
+crds: ## Generate crds/ from the types, and the dashboard
+	$(call program,xtask) crdgen
+	$(BIN)/xtask dashboard

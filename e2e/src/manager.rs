@@ -139,7 +139,8 @@ fn build() -> Result<PathBuf> {
     let folder = own.parent().context("the test program has no folder")?;
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--package", "berth-manager", "--bin", "berth"]).current_dir(repository());
+    // As the Makefile does it, so that nothing is compiled twice.
+    cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", "berth"]).current_dir(repository());
     if folder.ends_with("release") {
         cargo.arg("--release");
     }

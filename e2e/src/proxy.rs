@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use http::{Method, Request, Response, StatusCode, header};
@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::control_plane::{ControlPlane, write_kubeconfig};
+use crate::wait::{self, Seen};
 
 /// One request as the API server sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,6 +128,7 @@ struct Shared {
     client: Client,
     victim: PathBuf,
     rules: Mutex<Vec<Arc<Rule>>>,
+    killed: Mutex<Option<Instant>>,
 }
 
 /// A running proxy; it ends when it is dropped.
@@ -153,7 +155,12 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("binding a port for the proxy")?;
         let url = format!("http://{}", listener.local_addr()?);
         let client = Client::try_from(config)?;
-        let shared = Arc::new(Shared { client, victim: victim.to_path_buf(), rules: Mutex::default() });
+        let shared = Arc::new(Shared {
+            client,
+            victim: victim.to_path_buf(),
+            rules: Mutex::default(),
+            killed: Mutex::default(),
+        });
         let task = tokio::spawn(serve(listener, shared.clone()));
         Ok(Proxy { url, shared, task })
     }
@@ -161,6 +168,19 @@ impl Proxy {
     /// `http://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Waits until nothing was killed for that long: who dies every second never gets to what can wait a second.
+    ///
+    /// # Errors
+    /// When that is not so within `limit`.
+    pub async fn calm(&self, span: Duration, limit: Duration) -> Result<()> {
+        wait::until(limit, &format!("no kill for {span:?}"), || async {
+            let killed = *self.shared.killed.lock().unwrap_or_else(PoisonError::into_inner);
+            let calm = killed.is_none_or(|at| at.elapsed() >= span);
+            Ok(Seen::when(calm, || "killed again".to_owned()))
+        })
+        .await
     }
 
     /// The fault strikes at the first `times` requests that match.
@@ -270,6 +290,7 @@ impl Shared {
     }
 
     async fn kill(&self) {
+        *self.killed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let victim = self.victim.clone();
         let killing = move || {
             let pid = std::fs::read_to_string(victim).unwrap_or_default();

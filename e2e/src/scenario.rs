@@ -388,13 +388,16 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
         for violation in stage.observer.violations(&Scope::of(name)).await.unwrap_or_default() {
             report.push_str(&format!("\nalso {violation}"));
         }
-        Some(report)
+        Some((report, format!("scenario {name}: {error:#}")))
     });
-    let outcomes: Vec<Option<String>> = futures::stream::iter(selected).buffer_unordered(AT_ONCE).collect().await;
-    let (ran, failures): (usize, Vec<String>) = (outcomes.len(), outcomes.into_iter().flatten().collect());
-    println!("{} scenarios passed, {} failed", ran - failures.len(), failures.len());
-    if !failures.is_empty() {
-        bail!("{} scenario(s) failed\n{}", failures.len(), failures.join("\n"));
+    let outcomes: Vec<Option<(String, String)>> =
+        futures::stream::iter(selected).buffer_unordered(AT_ONCE).collect().await;
+    let ran = outcomes.len();
+    let (reports, failed): (Vec<String>, Vec<String>) = outcomes.into_iter().flatten().unzip();
+    println!("{} scenarios passed, {} failed", ran - failed.len(), failed.len());
+    if !failed.is_empty() {
+        // What failed comes last: the end of a log is what is read first.
+        bail!("{}\n{} scenario(s) failed\n{}", reports.join("\n"), failed.len(), failed.join("\n"));
     }
     ensure!(ran > 0, "no scenario is called like {wanted:?}");
     // What belongs to no scenario counts as well.

@@ -2,7 +2,7 @@
 //! with them.
 //!
 //! What it is for: decoding whatever the API server stores, writing it back unchanged in meaning, and being the one
-//! source from which `crds/` is generated (`cargo run -p berth-xtask -- crdgen`). What it never does: talk to a
+//! source from which `crds/` is generated (`make crds`). What it never does: talk to a
 //! server, read a clock, or decide an admission.
 //!
 //! Reading is lenient on purpose: enums are plain strings and every field has a default, because one object stored

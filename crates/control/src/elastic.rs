@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::model as engine;
 use berth_jobs::JobState;
-use berth_jobs::training::{Elastic, Scale, WORKER, child_job_name};
+use berth_jobs::training::{Elastic, Scale, WORKER};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::core::{Control, after_seconds, key};
@@ -18,8 +18,8 @@ use crate::write::{Kind, ObjectKey};
 
 /// Pause between two looks at who could grow.
 const LOOK_MS: i64 = 5_000;
-/// How long a new slice may wait for the quota that was idle when it was made.
-pub(crate) const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// How many seconds a new slice may wait for the quota that was idle when it was made.
+pub(crate) const PATIENCE_SECONDS: i64 = 30;
 
 /// What is remembered of elastic jobs.
 #[derive(Debug, Default)]
@@ -101,8 +101,7 @@ impl Control {
     /// The run of a TrainingJob whose number of workers may change, `None` when it does not run, or may not.
     pub(crate) fn run_of(&self, name: &Name, view: &TrainingView) -> Option<Run<'_>> {
         let rules = view.facts.elastic.filter(|elastic| elastic.rescales)?;
-        let object = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, WORKER)));
-        let job = self.view.jobs.get(&object).filter(|job| job.owner.as_ref().is_some_and(|own| *own.uid == *view.uid));
+        let job = self.view.child_of(name, &view.uid, WORKER);
         let job = job.filter(|job| !job.deleting && job.finished.is_none())?;
         let role = job.role.as_deref().filter(|role| role.succeeded == 0)?;
         let bounds = rules.within(job.annotation(berth_api::labels::ELASTIC_WORKERS)?)?;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
 use berth_api::labels;
+use berth_jobs::{controller, version_of};
 use k8s_openapi::api::core::v1::PodTemplate;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::checks::Check;
 use crate::core::{Control, cluster_key, key};
@@ -57,12 +58,9 @@ impl TemplateView {
     }
 }
 
-pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-pub(crate) fn version_of(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+/// Uid and version of an object.
+fn identity(metadata: &ObjectMeta) -> (String, u64) {
+    (metadata.uid.clone().unwrap_or_default(), version_of(metadata))
 }
 
 /// Everything about them.
@@ -143,15 +141,13 @@ impl Control {
             self.view.provisioning.drop(&name);
             return;
         };
-        let version = version_of(&object.metadata);
-        match self.view.provisioning.requests.get(&name) {
-            Some(old) if old.uid() == object.uid() && version_of(&old.metadata) > version => return,
-            Some(old) if old.uid() != object.uid() => self.flights.vanished(&object_key),
-            _ => {}
+        let old = self.view.provisioning.requests.get(&name).map(|old| identity(&old.metadata));
+        let new = identity(&object.metadata);
+        if self.is_news(&object_key, old, &new) {
+            self.view.provisioning.put(name, object);
+            self.flights.seen(&object_key, new.1);
+            self.touch_related(&object_key);
         }
-        self.view.provisioning.put(name, object);
-        self.flights.seen(&object_key, version);
-        self.touch_related(&object_key);
     }
 
     pub(crate) fn put_template(&mut self, name: Name, object: Option<Box<PodTemplate>>) {
@@ -162,15 +158,23 @@ impl Control {
             self.view.provisioning.templates.remove(&name);
             return;
         };
-        let version = version_of(&object.metadata);
-        match self.view.provisioning.templates.get(&name) {
-            Some(old) if old.metadata.uid == object.metadata.uid && version_of(&old.metadata) > version => return,
-            Some(old) if old.metadata.uid != object.metadata.uid => self.flights.vanished(&object_key),
-            _ => {}
+        let old = self.view.provisioning.templates.get(&name).map(|old| identity(&old.metadata));
+        let new = identity(&object.metadata);
+        if self.is_news(&object_key, old, &new) {
+            self.view.provisioning.templates.insert(name, TemplateView { metadata: object.metadata });
+            self.flights.seen(&object_key, new.1);
+            self.touch_related(&object_key);
         }
-        self.view.provisioning.templates.insert(name, TemplateView { metadata: object.metadata });
-        self.flights.seen(&object_key, version);
-        self.touch_related(&object_key);
+    }
+
+    /// Whether a state of an object is not older than the one that is known; another object of its name ends what the first one was
+    /// waited for.
+    fn is_news(&mut self, object: &ObjectKey, old: Option<(String, u64)>, new: &(String, u64)) -> bool {
+        let Some((uid, version)) = old else { return true };
+        if uid != new.0 {
+            self.flights.vanished(object);
+        }
+        uid != new.0 || version <= new.1
     }
 
     /// Marks the checks that ask autoscalers, those with one configuration or all, and the workloads that wait for them.

@@ -1,8 +1,9 @@
 //! Whose decisions depend on whom: what is marked when an object was seen or a write of it has come back.
 
+use berth_jobs::version_of;
+
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
-use crate::provisioning::version_of;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 

@@ -119,8 +119,10 @@ fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Sur
 }
 
 fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
-    metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true)).map(|reference| {
-        Owner { kind: reference.kind.clone(), name: reference.name.clone(), uid: reference.uid.clone() }
+    berth_jobs::controller(metadata).map(|reference| Owner {
+        kind: reference.kind.clone(),
+        name: reference.name.clone(),
+        uid: reference.uid.clone(),
     })
 }
 

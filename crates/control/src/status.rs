@@ -28,7 +28,7 @@ pub(crate) const OWNED: [&str; 9] = [
 ];
 
 /// Condition messages are cut at this many bytes, as in Kueue.
-const MESSAGE_LIMIT: usize = 32_768;
+pub(crate) const MESSAGE_LIMIT: usize = 32_768;
 
 pub(crate) fn cut(message: &str, limit: usize) -> String {
     if message.len() <= limit {

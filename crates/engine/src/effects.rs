@@ -118,18 +118,12 @@ impl World {
         self.store.local_queues[local_queue].pending.remove(&entry.workload);
         let usage = std::mem::take(&mut entry.assignment.usage);
         self.charge(entry.queue, entry.workload, &usage);
-        let given = entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given());
-        let mut whole = Usage::with_capacity(usage.len());
-        for (resource, flavor, value) in given {
-            if let Some(cell) = self.store.find_cell(flavor, resource) {
-                accumulate(&mut whole, cell, value);
-            }
-        }
+        let usage = if self.store.classes[class].replaces.is_some() { self.whole(entry) } else { usage };
         self.hold(
             entry.workload,
             Held {
                 queue: entry.queue,
-                usage: whole,
+                usage,
                 whole: None,
                 at: now,
                 saved: None,
@@ -139,5 +133,16 @@ impl World {
                 giving: 0,
             },
         );
+    }
+
+    /// What an entry was given, where its usage is only what it has more than the slice that it replaces.
+    fn whole(&self, entry: &Entry) -> Usage {
+        let mut whole = Usage::new();
+        for (resource, flavor, value) in entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given()) {
+            if let Some(cell) = self.store.find_cell(flavor, resource) {
+                accumulate(&mut whole, cell, value);
+            }
+        }
+        whole
     }
 }

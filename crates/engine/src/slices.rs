@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::assignment::Mode;
 use crate::balance::{Units, Usage, accumulate, in_usage, units};
-use crate::flavors::{self, Request};
+use crate::flavors::{Request, assign_free};
 use crate::ids::{CellId, FlavorId, Id as _, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{PendingReason, PodSetAssignment, Replaced};
 use crate::store::{Held, Phase, Store, Workload};
@@ -172,10 +172,7 @@ impl World {
         }
         let request = Request::of(&self.store, &self.options, workload, held.queue);
         let request = Request { counts: Some(counts), replaced: Some(&older), ..request };
-        let mut nobody = |_: &Store, _: &mut crate::tree::Tree, _: CellId, _: Units| {
-            (crate::assignment::PreemptionPossibility::NoCandidates, 0)
-        };
-        flavors::assign(&self.store, &mut self.tree, &request, &mut nobody).mode() == Mode::Fit
+        assign_free(&self.store, &mut self.tree, &request).mode() == Mode::Fit
     }
 
     /// Whether somebody in a tree waits for quota; who waits to grow does not count.

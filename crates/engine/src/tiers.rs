@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::assignment::{Mode, PodSetResult, PreemptionPossibility};
+use crate::assignment::{Mode, PodSetResult};
 use crate::balance::{INF, Units, in_usage};
-use crate::flavors::{Request, assign};
+use crate::flavors::{Request, assign_free};
 use crate::ids::{CellId, FlavorId, ResourceId};
 use crate::matching::asks_for_capacity;
 use crate::preempt::classical::leave;
@@ -69,8 +69,7 @@ impl World {
         leave(&self.store, &mut trial, id, true);
         accepted.iter().take(worst).find_map(|tier| {
             let request = Request { tiers: Some(std::slice::from_ref(tier)), ..request };
-            let mut nobody = |_: &Store, _: &mut Tree, _: CellId, _: Units| (PreemptionPossibility::NoCandidates, 0);
-            let found = assign(&self.store, trial.tree_mut(), &request, &mut nobody);
+            let found = assign_free(&self.store, trial.tree_mut(), &request);
             let given = found.pod_sets.iter().flat_map(PodSetResult::given);
             let flavors = given.map(|(_, flavor, _)| flavor).filter(|flavor| tier_of(flavor).is_some());
             let names: BTreeSet<&str> = flavors.map(|flavor| self.store.flavor(flavor)).collect();

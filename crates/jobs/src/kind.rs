@@ -5,7 +5,7 @@ use crate::template::TemplateParts;
 use crate::training::RoleState;
 use berth_api::validation::FieldError;
 use berth_api::{PodSet, ReclaimablePod, labels};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -133,6 +133,18 @@ pub(crate) fn is_stopping(metadata: &ObjectMeta) -> bool {
 /// A non-empty label.
 pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+/// The owner that controls an object.
+#[must_use]
+pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// `metadata.resourceVersion` as a number, 0 when it has none.
+#[must_use]
+pub fn version_of(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// A non-empty annotation.

@@ -37,7 +37,8 @@ pub use build::{Priority, build_workload};
 pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
 pub use job_set::JobSet;
 pub use kind::{
-    Finish, JobInfo, JobKind, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class,
+    Finish, JobInfo, JobKind, controller, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
+    workload_priority_class,
 };
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
 pub use names::{is_label_key, is_label_value, workload_name};

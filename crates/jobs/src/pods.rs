@@ -23,9 +23,9 @@ pub use rules::{PodDefaults, pod_defaults, validate_pod, validate_pod_update};
 pub use state::{Membership, Phase, PodState};
 pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::kind::{annotation, label};
+use crate::kind::{annotation, controller, label};
 use berth_api::labels;
 
 /// Name of the integration in Kueue's configuration.
@@ -45,11 +45,6 @@ pub const MOST_ROLES: usize = 18;
 #[must_use]
 pub fn group_name(metadata: &ObjectMeta) -> Option<&str> {
     annotation(metadata, labels::POD_GROUP_NAME).or_else(|| label(metadata, labels::POD_GROUP_NAME))
-}
-
-/// The owner that controls an object.
-pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 /// Whether pods with that controller are admitted with it: they have no Workload of their own.

@@ -4,7 +4,8 @@
 use crate::build::{Priority, build_workload};
 use crate::equivalence::PodSetDigest;
 use crate::kind::{
-    Finish, JobInfo, JobKind, is_stopping, max_execution_seconds, prebuilt_workload_name, workload_priority_class,
+    Finish, JobInfo, JobKind, controller, is_stopping, max_execution_seconds, prebuilt_workload_name, version_of,
+    workload_priority_class,
 };
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
@@ -80,7 +81,7 @@ impl JobState {
         let mut state = Self {
             info: K::INFO,
             uid: metadata.uid.clone().unwrap_or_default(),
-            version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            version: version_of(metadata),
             owner: owner_of(metadata).map(Box::new),
             deleting: metadata.deletion_timestamp.is_some(),
             queue_name: K::queue_name(job).map(Into::into),
@@ -170,7 +171,7 @@ pub struct JobOwner {
 }
 
 pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
-    let controller = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let controller = controller(metadata)?;
     Some(JobOwner {
         kind: controller.kind.as_str().into(),
         name: controller.name.as_str().into(),

@@ -7,7 +7,7 @@ use crate::expand::expand;
 use crate::kinds::{Kind, columns};
 use crate::v1beta1;
 
-const HEADER: &str = "# Generated from crates/api by `cargo run -p berth-xtask -- crdgen`; do not edit.\n";
+const HEADER: &str = "# Generated from crates/api by `make crds`; do not edit.\n";
 const DEPRECATED: &str = "This version is deprecated. Use v1beta2 instead.";
 
 /// The file of a kind.

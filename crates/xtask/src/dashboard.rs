@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_file_is_up_to_date() {
         let found = std::fs::read_to_string(path()).unwrap();
-        assert!(found == text().unwrap(), "run `cargo run -p berth-xtask -- dashboard`");
+        assert!(found == text().unwrap(), "run `make crds`");
     }
 
     /// The promised panels (requirements E.10), by title and sort.

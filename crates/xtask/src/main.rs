@@ -1,7 +1,6 @@
 //! Berth's tooling: what the repository generates about itself, and the house rules as a check.
 //!
-//! `cargo run -p berth-xtask -- crdgen` writes `crds/` from the types of `berth-api`; with `--check` it only reports
-//! what is stale. `tidy` checks what no compiler knows: which crate may use what, where things lie. It never talks to a
+//! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`; with `--check` it only reports what is stale. `tidy` checks what no compiler knows: which crate may use what, where things lie. It never talks to a
 //! cluster. Start reading in `crd.rs` (one CRD from one kind), then `expand.rs` (from a schemars document to what the API
 //! server accepts); the rules are in `tidy`.
 
@@ -49,7 +48,7 @@ fn main() -> Result<()> {
             let stale = stale_files(&folder)?;
             if check && !stale.is_empty() {
                 let names: Vec<&str> = stale.iter().map(|(name, _)| name.as_str()).collect();
-                bail!("stale, run `cargo run -p berth-xtask -- crdgen`: {}", names.join(", "));
+                bail!("stale, run `make crds`: {}", names.join(", "));
             }
             for (name, text) in &stale {
                 let path = folder.join(name);
@@ -106,7 +105,7 @@ fn kustomization() -> String {
         kinds::ALL.iter().map(|kind| format!("- {}.{}.yaml\n", kind.plural, kind.group)).collect();
     names.sort_unstable();
     format!(
-        "# Generated from crates/api by `cargo run -p berth-xtask -- crdgen`; do not edit.\n\
+        "# Generated from crates/api by `make crds`; do not edit.\n\
          apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{}",
         names.concat()
     )

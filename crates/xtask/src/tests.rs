@@ -36,7 +36,7 @@ fn storage_schema(kind: &str) -> Value {
 #[test]
 fn the_files_are_up_to_date() {
     let stale: Vec<String> = stale_files(&repository_crds()).unwrap().into_iter().map(|(name, _)| name).collect();
-    assert!(stale.is_empty(), "run `cargo run -p berth-xtask -- crdgen`; stale: {stale:?}");
+    assert!(stale.is_empty(), "run `make crds`; stale: {stale:?}");
     let files = std::fs::read_dir(repository_crds()).unwrap().count();
     assert_eq!(files, kinds::ALL.len() + 1, "crds/ holds one file per kind, their list, and nothing else");
 }

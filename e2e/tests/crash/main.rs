@@ -27,6 +27,9 @@ waitForPodsReady:
   blockAdmission: false
 ";
 
+/// Long enough for a start and what Berth does when nothing else is left to do.
+const CALM: Duration = Duration::from_secs(5);
+
 type Story = for<'a> fn(&'a Scenario<'a>) -> BoxFuture<'a, Result<()>>;
 
 /// A kind of write.
@@ -117,6 +120,8 @@ async fn tell(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fault, 
     let armed = proxy
         .arm(times, fault, move |asked| (asked.namespace == namespace || asked.name.starts_with(&prefix)) && is(asked));
     (row.story)(&scenario).await?;
+    // Statuses of queues are written after a quiet second, which Berth must live to see.
+    proxy.calm(CALM, CALM * 30).await?;
     scenario.conclude().await?;
     ensure!(armed.struck() > 0, "the story never made the request that was to be broken");
     Ok(())

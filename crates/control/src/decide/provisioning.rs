@@ -6,7 +6,7 @@
 use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::labels;
-use berth_jobs::{LimitSummary, Provisioning, RequestedPods};
+use berth_jobs::{LimitSummary, Provisioning, RequestedPods, controller, version_of};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
@@ -17,16 +17,14 @@ use crate::checks::Check;
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::rungs;
-use crate::provisioning::{Asked, TemplateView, controller, version_of};
-use crate::status::{Identity, cut, seconds, set_in, since};
+use crate::provisioning::{Asked, TemplateView};
+use crate::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
 /// Field manager and reporter of what the check's controller does in Kueue.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
 const REPORTER: &str = "kueue-provisioning-request-controller";
-/// Messages of checks are cut at this many bytes.
-const MESSAGE_LIMIT: usize = 32_768;
 
 /// The number of the attempt for which a check asks, beginning at 1.
 fn attempt_of(state: &api::AdmissionCheckState) -> i32 {

@@ -93,9 +93,7 @@ fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
         cluster.control.observe(check, cluster.now);
         let checks = json!({"admissionChecks": [{"name": "budget"}]});
         cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
-        let mut job = job("a", "lq", "1", true);
-        job["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,on-demand"});
-        cluster.put(Kind::Job, job);
+        cluster.put(Kind::Job, crate::tiers::accepting("a", "reserved,on-demand"));
         cluster.pass(5);
         assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
         let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();

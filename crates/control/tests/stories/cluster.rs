@@ -35,6 +35,9 @@ pub fn settings() -> Settings {
     }
 }
 
+/// What becomes of a write of that purpose, and whether it happens all the same.
+pub type Fault = (Purpose, Outcome, bool);
+
 pub struct Cluster {
     pub control: Control,
     pub now: Timestamp,
@@ -43,7 +46,7 @@ pub struct Cluster {
     pub notices: Vec<Notice>,
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
-    pub faults: Vec<(Purpose, Outcome, bool)>,
+    pub faults: Vec<Fault>,
     /// Conflicts come from nowhere: nobody else has written.
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.

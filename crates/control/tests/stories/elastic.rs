@@ -1,10 +1,11 @@
 //! Elastic TrainingJobs: they grow into what is idle, give up workers before they are preempted whole, and are never below their
 //! minimum, whatever becomes of the writes.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::faults::every_fault;
 use crate::training::training;
 
 const MIN: i64 = 2;
@@ -283,13 +284,6 @@ fn other_frameworks_keep_their_workers_and_say_so() {
 
 #[test]
 fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
-    let outcomes = [
-        (Outcome::Unknown("reset".into()), true),
-        (Outcome::Unknown("reset".into()), false),
-        (Outcome::Busy(100), false),
-        (Outcome::Conflict, false),
-        (Outcome::NotSent, false),
-    ];
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -301,32 +295,29 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
         Purpose::TrainingStatus,
         Purpose::StartTraining,
     ];
-    for (outcome, happens) in outcomes {
-        for purpose in purposes {
-            let what = format!("{purpose:?} {outcome:?} {happens}");
-            let mut cluster = with_priorities(cluster());
-            cluster.put(Kind::Job, other("first", "4", 1));
-            cluster.pass(3);
-            cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
-            cluster.pass_judged(3, &what);
-            // Every fault meets a growth, and then a shrinking.
-            cluster.faults.push((purpose, outcome.clone(), happens));
-            cluster.complete("first");
-            cluster.pass_judged(90, &what);
-            assert_eq!(cluster.workers("a"), 4, "{what}: {:?}", cluster.writes);
-            cluster.faults.push((purpose, outcome.clone(), happens));
-            cluster.put(Kind::Job, other("urgent", "4", 100));
-            cluster.pass_judged(60, &what);
-            assert_eq!(cluster.workers("a"), 2, "{what}: {:?}", cluster.writes);
-            assert!(cluster.is("urgent", "Admitted"), "{what}: {:?}", cluster.writes);
-            assert_eq!(cluster.phase("a"), "Running", "{what}");
-            assert_eq!(cluster.slices("a").len(), 1, "{what}");
-            cluster.faults.clear();
-            cluster.complete("a-worker");
-            cluster.pass_judged(30, &what);
-            assert_eq!(cluster.phase("a"), "Succeeded", "{what}");
-            assert!(cluster.slices("a").is_empty(), "{what}");
-        }
+    for (fault, what) in every_fault(&purposes) {
+        let mut cluster = with_priorities(cluster());
+        cluster.put(Kind::Job, other("first", "4", 1));
+        cluster.pass(3);
+        cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
+        cluster.pass_judged(3, &what);
+        // Every fault meets a growth, and then a shrinking.
+        cluster.faults.push(fault.clone());
+        cluster.complete("first");
+        cluster.pass_judged(90, &what);
+        assert_eq!(cluster.workers("a"), 4, "{what}: {:?}", cluster.writes);
+        cluster.faults.push(fault.clone());
+        cluster.put(Kind::Job, other("urgent", "4", 100));
+        cluster.pass_judged(60, &what);
+        assert_eq!(cluster.workers("a"), 2, "{what}: {:?}", cluster.writes);
+        assert!(cluster.is("urgent", "Admitted"), "{what}: {:?}", cluster.writes);
+        assert_eq!(cluster.phase("a"), "Running", "{what}");
+        assert_eq!(cluster.slices("a").len(), 1, "{what}");
+        cluster.faults.clear();
+        cluster.complete("a-worker");
+        cluster.pass_judged(30, &what);
+        assert_eq!(cluster.phase("a"), "Succeeded", "{what}");
+        assert!(cluster.slices("a").is_empty(), "{what}");
     }
 }
 

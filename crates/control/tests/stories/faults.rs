@@ -3,12 +3,11 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
-use crate::cluster::{Cluster, job};
+use crate::cluster::{Cluster, Fault, job};
 use crate::one_queue;
 
-/// Tells a story once for every way in which the first write of each of these purposes may fail or be lost. The story gets
-/// its cluster and the name of the fault.
-pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell: impl Fn(Cluster, &str)) {
+/// Every way in which a write of each of these purposes may fail or be lost, with its name.
+pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
     let outcomes = [
         (Outcome::Unknown("reset".into()), true),
         (Outcome::Unknown("reset".into()), false),
@@ -16,12 +15,22 @@ pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell:
         (Outcome::Conflict, false),
         (Outcome::NotSent, false),
     ];
-    for (outcome, happens) in outcomes {
-        for purpose in purposes {
-            let mut cluster = begin();
-            cluster.faults.push((*purpose, outcome.clone(), happens));
-            tell(cluster, &format!("{purpose:?} {outcome:?} {happens}"));
-        }
+    let of_outcome = |(outcome, happens): (Outcome, bool)| {
+        purposes.iter().map(move |purpose| {
+            let what = format!("{purpose:?} {outcome:?} {happens}");
+            ((*purpose, outcome.clone(), happens), what)
+        })
+    };
+    outcomes.into_iter().flat_map(of_outcome).collect()
+}
+
+/// Tells a story once for every way in which the first write of each of these purposes may fail or be lost. The story gets
+/// its cluster and the name of the fault.
+pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell: impl Fn(Cluster, &str)) {
+    for (fault, what) in every_fault(purposes) {
+        let mut cluster = begin();
+        cluster.faults.push(fault);
+        tell(cluster, &what);
     }
 }
 

@@ -5,6 +5,7 @@ use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::faults::with_every_fault;
 
 const CHECK: &str = "asks";
 
@@ -289,13 +290,6 @@ fn a_template_of_an_earlier_reservation_is_made_again() {
 
 #[test]
 fn every_write_may_fail_or_be_lost_and_the_capacity_is_asked_for_once() {
-    let outcomes = [
-        (Outcome::Unknown("reset".into()), true),
-        (Outcome::Unknown("reset".into()), false),
-        (Outcome::Busy(100), false),
-        (Outcome::Conflict, false),
-        (Outcome::NotSent, false),
-    ];
     let purposes = [
         Purpose::ReserveQuota,
         Purpose::SyncAdmissionChecks,
@@ -309,37 +303,32 @@ fn every_write_may_fail_or_be_lost_and_the_capacity_is_asked_for_once() {
         Purpose::SetAdmitted,
         Purpose::StartJob,
     ];
-    for (outcome, happens) in outcomes {
-        for purpose in purposes {
-            let what = format!("{purpose:?} {outcome:?} {happens}");
-            let mut cluster = Cluster::new();
-            cluster.faults.push((purpose, outcome.clone(), happens));
-            set_up(&mut cluster, &json!({}));
-            cluster.put(Kind::Job, job_with_parameter());
-            cluster.pass(70);
-            let first = request(&cluster, 1);
-            say(&mut cluster, &first, &[("Failed", "True", "no machines")]);
-            cluster.pass(180);
-            let second = request(&cluster, 2);
-            say(&mut cluster, &second, &[("Provisioned", "True", "there")]);
-            cluster.pass(120);
-            assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{what}: {:?}", cluster.writes);
-            assert_eq!(request(&cluster, 2)["metadata"]["uid"], second["metadata"]["uid"], "{what}");
-            cluster.complete("a");
-            cluster.pass(120);
-            assert!(cluster.is("a", "Finished"), "{what}");
-            assert!(cluster.faults.is_empty(), "{what}: never written");
-            let left: Vec<&ObjectKey> = cluster
-                .objects
-                .keys()
-                .filter(|key| [Kind::ProvisioningRequest, Kind::PodTemplate].contains(&key.kind))
-                .collect();
-            assert!(left.is_empty(), "{what}: {left:?}");
-            let before = cluster.writes.len();
-            cluster.pass(300);
-            assert_eq!(cluster.writes.len(), before, "{what}: quiet at rest, {:?}", &cluster.writes[before..]);
-        }
-    }
+    with_every_fault(Cluster::new, &purposes, |mut cluster, what| {
+        set_up(&mut cluster, &json!({}));
+        cluster.put(Kind::Job, job_with_parameter());
+        cluster.pass(70);
+        let first = request(&cluster, 1);
+        say(&mut cluster, &first, &[("Failed", "True", "no machines")]);
+        cluster.pass(180);
+        let second = request(&cluster, 2);
+        say(&mut cluster, &second, &[("Provisioned", "True", "there")]);
+        cluster.pass(120);
+        assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{what}: {:?}", cluster.writes);
+        assert_eq!(request(&cluster, 2)["metadata"]["uid"], second["metadata"]["uid"], "{what}");
+        cluster.complete("a");
+        cluster.pass(120);
+        assert!(cluster.is("a", "Finished"), "{what}");
+        assert!(cluster.faults.is_empty(), "{what}: never written");
+        let left: Vec<&ObjectKey> = cluster
+            .objects
+            .keys()
+            .filter(|key| [Kind::ProvisioningRequest, Kind::PodTemplate].contains(&key.kind))
+            .collect();
+        assert!(left.is_empty(), "{what}: {left:?}");
+        let before = cluster.writes.len();
+        cluster.pass(300);
+        assert_eq!(cluster.writes.len(), before, "{what}: quiet at rest, {:?}", &cluster.writes[before..]);
+    });
 }
 
 #[test]
@@ -365,9 +354,7 @@ fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
     configure(&mut cluster, spec(&json!({"retryStrategy": {"backoffBaseSeconds": 1800}})));
     let checks = json!({"admissionChecks": [{"name": CHECK}]});
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
-    let mut job = job("a", "lq", "1", true);
-    job["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,on-demand"});
-    cluster.put(Kind::Job, job);
+    cluster.put(Kind::Job, crate::tiers::accepting("a", "reserved,on-demand"));
     cluster.pass(5);
     assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
     let first = request(&cluster, 1);

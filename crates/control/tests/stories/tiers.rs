@@ -25,7 +25,7 @@ pub fn ladder_on(mut cluster: Cluster, cpu: &str) -> Cluster {
     cluster
 }
 
-fn accepting(name: &str, tiers: &str) -> Value {
+pub fn accepting(name: &str, tiers: &str) -> Value {
     let mut job = job(name, "lq", "1", true);
     job["metadata"]["annotations"] = json!({(TIERS): tiers});
     job

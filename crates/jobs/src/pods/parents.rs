@@ -4,9 +4,9 @@
 //! StatefulSet are one group, as large as the set.
 
 use super::rules::keep_lacking;
-use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK, controller};
+use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use crate::admission::{DEFAULT_NAME, Facts, label_path, metadata_rules};
-use crate::kind::{queue_name, workload_priority_class};
+use crate::kind::{controller, queue_name, workload_priority_class};
 use crate::names::workload_name;
 use berth_api::labels;
 use berth_api::validation::{FieldError, newly_broken};

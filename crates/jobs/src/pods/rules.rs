@@ -1,9 +1,9 @@
 //! What an admission webhook says about a pod: what makes it wait and be held, and what is refused.
 
 use super::role::role_hash;
-use super::{STATEFUL_SET_FRAMEWORK, controller, group_name, group_of_stateful_set, is_admitted_with_owner};
+use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{DEFAULT_NAME, Facts, annotation_path, label_path, metadata_change_rules, metadata_rules};
-use crate::kind::{annotation, queue_name, workload_priority_class};
+use crate::kind::{annotation, controller, queue_name, workload_priority_class};
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
 use k8s_openapi::api::core::v1::Pod;

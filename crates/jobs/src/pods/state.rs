@@ -3,7 +3,7 @@
 use super::group_name;
 use super::role::role_hash;
 use crate::kind::{
-    annotation, label, max_execution_seconds, prebuilt_workload_name, queue_name, workload_priority_class,
+    annotation, label, max_execution_seconds, prebuilt_workload_name, queue_name, version_of, workload_priority_class,
 };
 use crate::state::{JobOwner, owner_of};
 use berth_api::labels;
@@ -113,7 +113,7 @@ impl PodState {
         let gated = spec.scheduling_gates.iter().flatten().any(|gate| gate.name == labels::ADMISSION_GATE);
         Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            version: version_of(metadata),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
             deleted: metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second()),
             phase: match status.and_then(|status| status.phase.as_deref()) {

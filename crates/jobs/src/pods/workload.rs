@@ -1,10 +1,10 @@
 //! The Workload of a pod, of a group, and of a StatefulSet.
 
+use super::STATEFUL_SET_FRAMEWORK;
 use super::parents::group_of_stateful_set;
 use super::state::template;
-use super::{STATEFUL_SET_FRAMEWORK, controller};
 use crate::build::{OwnerKind, Priority, workload_of};
-use crate::kind::{queue_name, workload_priority_class};
+use crate::kind::{controller, queue_name, version_of, workload_priority_class};
 use crate::pod_set::{IndexLabels, pod_set_of};
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, Workload, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -89,7 +89,7 @@ impl SetState {
         let class = spec.template.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref());
         Some(Self {
             uid: uid.into(),
-            version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            version: version_of(metadata),
             deleting: metadata.deletion_timestamp.is_some(),
             replicas: spec.replicas.unwrap_or(1),
             queue_name: queue_name(metadata).map(Into::into),

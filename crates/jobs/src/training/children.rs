@@ -15,6 +15,7 @@ use super::elastic::elastic;
 use super::rendezvous::{Party, prepare};
 use super::roles::{Cards, Role, WORKER, roles};
 use super::saved::Continuation;
+use crate::kind::controller;
 use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
@@ -65,7 +66,7 @@ pub fn child_job_name(training_job: &str, role: &str) -> String {
 /// The TrainingJob that controls an object.
 #[must_use]
 pub fn training_owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let owner = controller(metadata)?;
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     (group == GROUP && owner.kind == KIND).then_some(owner)
 }

@@ -1,4 +1,4 @@
-//! The house rules as a machine check: `cargo run -p berth-xtask -- tidy`.
+//! The house rules as a machine check: `make tidy`.
 //!
 //! Each rule is a function from the repository ([`Tree`]) to findings, and has a test that shows it failing. What clippy and
 //! rustfmt say already is not said again; that the pure crates ask clippy for it, is.

@@ -10,7 +10,7 @@ use super::Case;
 use super::status::Words;
 use crate::core::{after_seconds, key};
 use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
-use crate::elastic::{PATIENCE, REPLACED, Run, granted, grew, is_replaced};
+use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, grew, is_replaced};
 use crate::flight::{Decision, Draft};
 use crate::status::since;
 use crate::view::WorkloadView;
@@ -59,7 +59,7 @@ impl Case<'_> {
             && run.workers == granted(current);
         // With its quota it waits for its checks.
         let since = if new.reserved() { self.now } else { new.created };
-        let until = since.checked_add(PATIENCE).unwrap_or(since);
+        let until = after_seconds(since, PATIENCE_SECONDS);
         let stands = !new.is("Evicted") && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
