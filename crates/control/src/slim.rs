@@ -18,7 +18,7 @@ use crate::write::Kind;
 impl Control {
     pub(crate) fn slim(&mut self, object: api::Workload) -> WorkloadView {
         // What reads the whole object comes before it is taken apart.
-        let priority = berth_jobs::effective_priority(&object, self.settings.priority_boost).effective;
+        let priority = berth_jobs::effective_priority(&object, self.settings.priority_boost);
         let unsupported = berth_jobs::unsupported_workload(&object).or_else(|| {
             let faults = api::validation::validate_beside_pod_sets(&object);
             (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
@@ -61,7 +61,8 @@ impl Control {
             preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
             active: spec.active.unwrap_or(true),
             // Beyond 32 bits only the order of equals at the very ends would differ.
-            priority: clamp(priority),
+            priority: clamp(priority.effective),
+            own_priority: priority.base,
             priority_class: spec.priority_class_ref,
             replaces: annotations
                 .get(api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR)

@@ -82,7 +82,10 @@ pub(crate) struct WorkloadView {
     pub(crate) tiers: Option<Box<TierWish>>,
     /// Whom it may preempt.
     pub(crate) preempts: berth_engine::model::Preempts,
+    /// What decides: its own, and the boost that its annotation asks for where that counts.
     pub(crate) priority: i32,
+    /// `spec.priority`.
+    pub(crate) own_priority: i32,
     pub(crate) priority_class: Option<api::PriorityClassRef>,
     pub(crate) max_execution_seconds: Option<i32>,
     /// The slice that it is to replace.
@@ -108,6 +111,11 @@ pub(crate) struct WorkloadView {
 impl WorkloadView {
     pub(crate) fn is(&self, kind: &str) -> bool {
         crate::status::is_true(&self.status.conditions, kind)
+    }
+
+    /// Whether it has the priority and the class that its job asks for; a boost is its own.
+    pub(crate) fn has_priority(&self, wanted: &Priority) -> bool {
+        self.own_priority == wanted.value && self.priority_class == wanted.class
     }
 
     /// Pods of a pod set that may still run, `None` for an unknown name. Reclaimable pods count only where `reclaims`.

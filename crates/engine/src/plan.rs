@@ -8,7 +8,8 @@ use crate::cycle::Report;
 use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::model::{Limits, Millis, PendingReason, Plan, Verdict};
 use crate::nominate::Nominator;
-use crate::store::{Phase, Place};
+use crate::store::{Phase, Place, PodSet};
+use crate::why::Said;
 use crate::world::World;
 
 impl World {
@@ -103,12 +104,23 @@ impl World {
     /// The verdicts on the heads that were not admitted.
     pub(crate) fn tell_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
+        // Heads of one tree often lose for one and the same reason, which is put into words once.
+        let mut last: Option<(Said, Arc<[PodSet]>, Arc<str>)> = None;
         for id in std::mem::take(&mut report.leading) {
             let Some((reason, said)) = report.findings.remove(&id) else { continue };
             let Some(workload) = self.store.workload(id) else { continue };
             let pod_sets = &self.store.classes[workload.class].pod_sets;
-            let name = |at: usize| pod_sets.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
-            let message = Arc::from(said.text(&self.store, name));
+            let message = match last {
+                Some((ref known, ref names, ref words)) if *known == said && names_of(names).eq(names_of(pod_sets)) => {
+                    Arc::clone(words)
+                }
+                _ => {
+                    let name = |at: usize| pod_sets.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
+                    let words = Arc::from(said.text(&self.store, name));
+                    last = Some((said, Arc::clone(pod_sets), Arc::clone(&words)));
+                    words
+                }
+            };
             verdicts.extend(self.tell(id, reason, message, true));
         }
         verdicts
@@ -180,6 +192,10 @@ impl World {
         }
         pending.wake_class(class);
     }
+}
+
+fn names_of(pod_sets: &[PodSet]) -> impl Iterator<Item = &str> {
+    pod_sets.iter().map(|pod_set| pod_set.spec.name.as_str())
 }
 
 impl Report {

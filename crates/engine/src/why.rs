@@ -111,7 +111,7 @@ pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
 }
 
 /// What a head is told that was not admitted.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Plainly(&'static str),
     AtLength(String),

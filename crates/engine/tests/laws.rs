@@ -217,13 +217,15 @@ impl Observer {
             Step::Confirm { id, surplus, step } => {
                 let uid = format!("w{id}");
                 let (Some(spec), Some(given)) = (self.specs.get_mut(&uid), self.given.get(&uid)) else { return false };
+                // It has no more pods to do without than it was given, which may be less than it asked for.
+                let pods = i64::from(surplus).min(given.pod_sets[0].count);
                 spec.state = WorkloadState::Reserved(Reservation {
                     cluster_queue: given.cluster_queue.to_string(),
                     pod_sets: given.pod_sets.to_vec(),
                     at: Millis(1000),
                     saved: None,
                     evicted: false,
-                    surplus: Some(Surplus { pod_set: "main".into(), pods: i64::from(surplus), step: i64::from(step) }),
+                    surplus: Some(Surplus { pod_set: "main".into(), pods, step: i64::from(step) }),
                 });
                 Delta::Workload(spec.clone())
             }

@@ -359,9 +359,7 @@ impl Case<'_> {
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = self.job.queue_name.as_deref().unwrap_or_default();
         let priority = self.priority();
-        let same_priority = priority
-            .as_ref()
-            .is_ok_and(|priority| workload.priority == priority.value && workload.priority_class == priority.class);
+        let same_priority = priority.as_ref().is_ok_and(|priority| workload.has_priority(priority));
         let same_queue = workload.queue == queue || workload.reserved();
         let tiers = self.new_tiers(workload);
         if same_queue && tiers.is_none() && (same_priority || priority.is_err()) {

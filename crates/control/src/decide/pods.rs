@@ -52,7 +52,7 @@ fn follow(workload: &WorkloadView, pod: &PodState, priority: Option<Priority>) -
     if !workload.reserved() && !queue.is_empty() && workload.queue != queue {
         spec.insert("queueName".into(), queue.into());
     }
-    let other = priority.filter(|new| workload.priority != new.value || workload.priority_class != new.class);
+    let other = priority.filter(|new| !workload.has_priority(new));
     if let Some(priority) = other {
         spec.insert("priority".into(), priority.value.into());
         spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());

@@ -149,3 +149,25 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
         }
     });
 }
+
+#[test]
+fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
+    let mut cluster = one_queue("4");
+    // A suspended JobSet takes no affinity, which is how Berth keeps pods off nodes.
+    let forbidden =
+        json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": "cloud.google.com/gke-spot"}}});
+    cluster.edit(Kind::ResourceFlavor, "", "default", &forbidden);
+    cluster.put(Kind::JobSet, slices());
+    cluster.settle();
+    stopped(&mut cluster);
+    cluster.settle();
+    let workload = workload(&cluster);
+    let conditions = workload["status"]["conditions"].as_array().unwrap();
+    let finished = conditions.iter().find(|condition| condition["type"] == json!("Finished")).unwrap();
+    assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("FailedToStart")));
+    assert!(finished["message"].as_str().unwrap().contains("JobSet"), "{finished}");
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
+    cluster.put(Kind::Job, crate::cluster::job("next", "lq", "4", true));
+    cluster.settle();
+    assert!(cluster.is("next", "Admitted"), "its quota is free");
+}

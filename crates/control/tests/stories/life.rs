@@ -335,3 +335,117 @@ fn a_flood_of_jobs_waits_in_the_view() {
     }
     assert_eq!(made, 200);
 }
+
+#[test]
+fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
+    let mut cluster = one_queue("1");
+    let mut limited = job("a", "lq", "1", true);
+    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
+    cluster.put(Kind::Job, limited);
+    cluster.pass(20);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.pass(100);
+    let past =
+        |cluster: &Cluster| cluster.workload_of("a").unwrap()["status"]["accumulatedPastExecutionTimeSeconds"].clone();
+    let first = past(&cluster).as_i64().unwrap();
+    assert!((20..25).contains(&first), "{first}");
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(60 - first - 5);
+    assert!(cluster.is("a", "Admitted"), "it has five seconds left");
+    cluster.pass(10);
+    assert_eq!(cluster.condition("a", "DeactivationTarget"), None, "done");
+    let evicted = cluster.condition("a", "Evicted").unwrap();
+    assert_eq!(evicted["reason"], json!("DeactivatedDueToMaximumExecutionTimeExceeded"), "{evicted}");
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
+}
+
+#[test]
+fn a_waiting_workload_shows_what_it_asks_for() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "3", true));
+    cluster.settle();
+    let requests = |cluster: &Cluster| cluster.workload_of("a").unwrap()["status"]["resourceRequests"].clone();
+    assert_eq!(requests(&cluster), json!([{"name": "main", "resources": {"cpu": "3"}}]));
+    let groups = cluster_queue("cq", None, &[("default", "3")])["spec"]["resourceGroups"].clone();
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"resourceGroups": groups}}));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"));
+    assert_eq!(requests(&cluster), json!(null), "what it was given says it");
+}
+
+#[test]
+fn a_workload_that_its_job_left_behind_is_finished() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    // `kubectl delete --cascade=orphan`.
+    cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"ownerReferences": null}}));
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.pass(10);
+    let left = &cluster.objects[&Cluster::key(Kind::Workload, "team", &name)];
+    let conditions = left["status"]["conditions"].as_array().unwrap();
+    let finished = conditions.iter().find(|condition| condition["type"] == json!("Finished")).unwrap();
+    assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("OwnerNotFound")));
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("b", "Admitted"), "its quota is free");
+}
+
+#[test]
+fn pods_that_fail_have_a_time_to_recover() {
+    let mut settings = crate::cluster::settings();
+    let wait = settings.wait_for_pods_ready.as_mut().unwrap();
+    wait.timeout_ms = 600_000;
+    wait.recovery_timeout_ms = Some(60_000);
+    let mut cluster = crate::with_queue(Cluster::with(settings), "1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let shown = |cluster: &Cluster| {
+        let condition = cluster.condition("a", "PodsReady").unwrap();
+        (condition["status"].as_str().unwrap().to_owned(), condition["reason"].as_str().unwrap().to_owned())
+    };
+    let is = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+    assert_eq!(shown(&cluster), is("True", "Started"));
+    let lose = |cluster: &mut Cluster| {
+        cluster.pods_stay_unready = true;
+        cluster.edit(Kind::Job, "team", "a", &json!({"status": {"ready": 0}}));
+    };
+    lose(&mut cluster);
+    cluster.pass(50);
+    assert_eq!(shown(&cluster), is("False", "WaitForRecovery"));
+    cluster.pods_stay_unready = false;
+    cluster.edit(Kind::Job, "team", "a", &json!({"status": {"ready": 1}}));
+    cluster.pass(5);
+    assert_eq!(shown(&cluster), is("True", "Recovered"));
+    lose(&mut cluster);
+    cluster.pass(50);
+    assert!(cluster.is("a", "Admitted"), "it has a minute");
+    cluster.pass(15);
+    let evicted = cluster.condition("a", "Evicted").unwrap();
+    assert_eq!(evicted["reason"], json!("PodsReadyTimeout"), "{evicted}");
+    let stats = &cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"];
+    assert_eq!(stats[0]["underlyingCause"], json!("WaitForRecovery"), "{stats}");
+}
+
+#[test]
+fn a_boost_counts_as_priority_where_the_gate_is_on() {
+    for (gate, first) in [(true, "b"), (false, "a")] {
+        let mut settings = crate::cluster::settings();
+        settings.priority_boost = gate;
+        let mut cluster = crate::with_queue(Cluster::with(settings), "1");
+        cluster.put(Kind::Job, job("holder", "lq", "1", true));
+        cluster.settle();
+        for name in ["a", "b"] {
+            cluster.put(Kind::Job, job(name, "lq", "1", true));
+            cluster.pass(2);
+        }
+        let name = cluster.workload_of("b").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        let boost = json!({"metadata": {"annotations": {"kueue.x-k8s.io/priority-boost": "5"}}});
+        cluster.edit(Kind::Workload, "team", &name, &boost);
+        cluster.settle();
+        cluster.complete("holder");
+        cluster.settle();
+        assert!(cluster.is(first, "Admitted"), "gate {gate}: {first} is first");
+    }
+}
