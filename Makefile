@@ -87,6 +87,8 @@ night: test ## What is wide and slow
 	BERTH_FUZZ=1000000 $(CARGO) test --locked --workspace --test fuzz -- --nocapture
 	$(call say,50000 malformed reviews and TLS byte streams)
 	BERTH_FLOOD=50000 $(CARGO) test --locked --workspace --test webhook load_and_floods -- --nocapture
+	$(call say,PyTorch and JAX as processes under what TrainingJobs render)
+	BERTH_FRAMEWORKS=1 $(CARGO) test --locked --workspace --test frameworks -- --nocapture
 	$(call say,the chart under Helm 3)
 	BERTH_HELM=3 $(CARGO) test --locked --workspace --test helm -- --nocapture
 	$(call say,end-to-end tests again, five times)

@@ -55,6 +55,8 @@ pub const JOB: Kind = kind("batch/v1", "Job", "jobs", true);
 pub const TRAINING_JOB: Kind = kind(BERTH, "TrainingJob", "trainingjobs", true);
 /// Pod.
 pub const POD: Kind = kind("v1", "Pod", "pods", true);
+/// Event.
+pub const EVENT: Kind = kind("v1", "Event", "events", true);
 /// StatefulSet.
 pub const STATEFUL_SET: Kind = kind("apps/v1", "StatefulSet", "statefulsets", true);
 /// Node.
@@ -78,6 +80,7 @@ const KINDS: &[Kind] = &[
     JOB,
     TRAINING_JOB,
     POD,
+    EVENT,
     STATEFUL_SET,
     NODE,
     kind(KUEUE, "AdmissionCheck", "admissionchecks", false),

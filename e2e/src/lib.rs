@@ -15,6 +15,7 @@ pub mod bench;
 pub mod binaries;
 pub mod certificates;
 pub mod control_plane;
+pub mod frameworks;
 pub mod helm;
 pub mod invariants;
 pub mod jobset;

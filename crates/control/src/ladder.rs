@@ -87,7 +87,9 @@ impl Control {
         let counts = match evicted.reason.as_str() {
             watch::STOCK_OUT | watch::RECLAIMED => true,
             "AdmissionCheck" | "DeactivatedDueToAdmissionCheck" => {
-                old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
+                let signals = self.tier_rules(old).map(|rules| rules.signals);
+                signals.is_none_or(|signals| signals.provisioning_failed)
+                    && old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
             }
             _ => false,
         };
@@ -141,7 +143,7 @@ impl Control {
     /// Books the stock-out for which a workload was just evicted.
     pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
         let Some(rules) = self.tier_rules(workload) else { return };
-        let backoff = rules.backoff;
+        let (backoff, signals) = (rules.backoff, rules.signals);
         let conditions = &workload.status.conditions;
         let started = since(conditions, "Admitted", "True").or_else(|| since(conditions, "QuotaReserved", "True"));
         let started = started.unwrap_or(at);
@@ -149,7 +151,9 @@ impl Control {
         let rungs = watch::rungs(self, workload).into_iter();
         let concerned = rungs.filter(|rung| {
             // Who has not asked itself cannot tell which pod set it was.
-            answer.as_ref().is_none_or(|answer| answer.stuck.iter().any(|pod| pod.pod_set == rung.pod_set))
+            let Some(Answer { stuck, .. }) = &answer else { return true };
+            let refused = signals.scale_up_failed && stuck.iter().any(|pod| pod.refused.is_some());
+            stuck.iter().any(|pod| pod.pod_set == rung.pod_set && (pod.refused.is_some() || !refused))
         });
         for rung in concerned.collect::<Vec<_>>() {
             let found = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, (started, at), backoff);

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
-use crate::ladder::rules::{Backoff, ClimbRules, TierRules, USUAL, USUAL_CLIMB, When};
+use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, USUAL, USUAL_CLIMB, When};
 use crate::observe::same_intent;
 use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
@@ -101,6 +101,7 @@ fn tier_rules(tiers: &CapacityTiers) -> TierRules {
     TierRules {
         default: tiers.default.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect(),
         patience_ms: [patience(reserved), patience(on_demand), patience(spot)],
+        signals: Signals::of(&tiers.stock_out_on),
         backoff: tiers.backoff.as_ref().map_or(USUAL.backoff, backoff),
         overrides: tiers.selectors.as_deref() == Some("Override"),
         climb: tiers.climb_back.as_ref().map(climb),

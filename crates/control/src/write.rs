@@ -255,7 +255,7 @@ pub enum Request<Body = Packed> {
         /// How many are allowed.
         most: usize,
     },
-    /// No write at all: GET of some pods of the job with this uid that are on no node. Answered with [`Outcome::Stuck`].
+    /// No write at all: GET of some pods of the job with this uid that are on no node, and of events about some of them. Answered with [`Outcome::Stuck`].
     FindStuckPods {
         /// Label by which pods name the uid of their job.
         label: &'static str,
@@ -329,6 +329,8 @@ pub struct StuckPod {
     pub pod_set: String,
     /// The scheduler's words.
     pub message: String,
+    /// What an autoscaler says that gets no node for it; `None` where none says that, or nobody asked.
+    pub refused: Option<String>,
 }
 
 /// What became of a write.

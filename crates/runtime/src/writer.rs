@@ -1,16 +1,14 @@
 //! One write, one request: preconditions in the body, a deadline, no hidden retry.
 
 mod notify;
+mod stuck;
 
 use crate::checkpoints::Stores;
 use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
-use berth_api::labels::POD_SET;
-use berth_control::write::{ObjectKey, Outcome, Request, StuckPod, Subresource, Write};
+use berth_control::write::{ObjectKey, Outcome, Request, Subresource, Write};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use k8s_openapi::List;
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::client::{Body, Client};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -24,9 +22,6 @@ const CREATE_MANAGER: &str = "kueue";
 
 /// Longest time for a look into a store.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
-
-/// So many pods without a node are looked at.
-const MOST_STUCK: u32 = 20;
 
 /// Performs writes.
 pub struct Writer {
@@ -88,10 +83,8 @@ impl Writer {
             };
         }
         if let Request::FindStuckPods { .. } = &write.request {
-            return match tokio::time::timeout(deadline, self.find_stuck(request)).await {
-                Ok(outcome) => outcome,
-                Err(_) => Outcome::Busy(1_000),
-            };
+            let finding = stuck::find(&self.client, &write.key.namespace, request);
+            return tokio::time::timeout(deadline, finding).await.unwrap_or(Outcome::Busy(1_000));
         }
         if let Request::AnnotatePods { annotations, .. } = &write.request {
             let telling = notify::annotate(&self.client, &write.key.namespace, request, annotations);
@@ -134,17 +127,6 @@ impl Writer {
         if success && few { Outcome::Applied { resource_version: String::new() } } else { Outcome::Busy(500) }
     }
 
-    /// Which of the pods in a list the scheduler found no node for; `Busy` when that cannot be read now.
-    async fn find_stuck(&self, request: http::Request<Body>) -> Outcome {
-        let Ok(response) = self.client.send(request).await else { return Outcome::Busy(1_000) };
-        let success = response.status().is_success();
-        let Ok(body) = response.into_body().collect_bytes().await else { return Outcome::Busy(1_000) };
-        match serde_json::from_slice::<List<Pod>>(&body) {
-            Ok(list) if success => Outcome::Stuck(list.items.iter().filter_map(stuck).collect()),
-            _ => Outcome::Busy(1_000),
-        }
-    }
-
     async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> Outcome {
         let response = match self.client.send(request).await {
             Ok(response) => response,
@@ -158,18 +140,6 @@ impl Writer {
             Err(_) => outcome_of(verb, code, retry_after, b""),
         }
     }
-}
-
-/// What the scheduler says of a pod that it found no node for.
-fn stuck(pod: &Pod) -> Option<StuckPod> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let unschedulable = |condition: &&PodCondition| {
-        let (kind, status) = (condition.type_.as_str(), condition.status.as_str());
-        (kind, status, condition.reason.as_deref()) == ("PodScheduled", "False", Some("Unschedulable"))
-    };
-    let condition = conditions.iter().find(unschedulable)?;
-    let pod_set = pod.metadata.labels.as_ref().and_then(|labels| labels.get(POD_SET)).cloned().unwrap_or_default();
-    Some(StuckPod { pod_set, message: condition.message.clone().unwrap_or_default() })
 }
 
 const fn verb_of(request: &Request) -> Verb {
@@ -199,14 +169,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
                 .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={}", most.saturating_add(1)))
                 .body(Body::empty());
         }
-        Request::FindStuckPods { label, uid } => {
-            let selector = encoded(&format!("{label}={uid}"));
-            let fields = encoded("spec.nodeName=,status.phase=Pending");
-            let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
-            return http::Request::builder()
-                .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={MOST_STUCK}"))
-                .body(Body::empty());
-        }
+        Request::FindStuckPods { label, uid } => return stuck::list(&key.namespace, label, uid),
         // Nothing that the API server is asked for.
         Request::ListCheckpoints { .. } | Request::DeleteCheckpoints { .. } => {
             return http::Request::builder().uri("").body(Body::empty());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::leadership::State;
-use berth_control::write::{Kind, Purpose, Term, WriteId};
+use berth_control::write::{Kind, Purpose, StuckPod, Term, WriteId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -151,7 +151,7 @@ async fn pods_without_a_node_are_found() {
             Request::FindStuckPods { label: "batch.kubernetes.io/controller-uid", uid: "u-1".into() },
         )
     };
-    let stuck = StuckPod { pod_set: "main".into(), message: "0/3 nodes are available".into() };
+    let stuck = StuckPod { pod_set: "main".into(), message: "0/3 nodes are available".into(), refused: None };
     assert_eq!(finder.perform(&ask()).await, Outcome::Stuck(vec![stuck]));
     let path = "/api/v1/namespaces/ns/pods?labelSelector=batch.kubernetes.io%2Fcontroller-uid%3Du-1\
                 &fieldSelector=spec.nodeName%3D%2Cstatus.phase%3DPending&limit=20";

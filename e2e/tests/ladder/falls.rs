@@ -1,9 +1,10 @@
 //! Down the ladder: without quota at once, without nodes when patience ends.
 
 use anyhow::{Result, ensure};
-use berth_e2e::kinds::{self, QUEUE_POLICY, condition, condition_object, items, text};
+use berth_e2e::kinds::{self, POD, QUEUE_POLICY, condition, condition_object, items, text};
 use berth_e2e::manifest::{cluster_queue, flavor, group, local_queue, merge, quota};
 use berth_e2e::scenario::Stage;
+use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::DeleteParams;
 use serde_json::json;
 
@@ -62,6 +63,35 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
         items(p, "/status/tiers").iter().any(|t| text(t, "/tier") == "on-demand" && t["admittedWorkloads"] == json!(2))
     })
     .await?;
+    s.conclude().await
+}
+
+/// A scripted autoscaler says of a pod what GKE's says when a zone has no machines left.
+pub(crate) async fn autoscaler_gets_no_nodes(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("scale-up-failed").await?;
+    ladder(&s, "nowhere", "8").await?;
+    let tiers = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "40s"}});
+    policy(&s, &json!({"capacityTiers": tiers})).await?;
+    s.create(chips(&s, "first")).await?;
+    s.admitted("first").await?;
+    let pod = wait::until(STEP, "a pod without a node", || async {
+        let pods = POD.list(&s.client, &s.namespace).await?;
+        let stuck = pods.into_iter().find(|pod| condition(pod, "PodScheduled") == "False");
+        Ok(stuck.map_or_else(|| Seen::NotYet("none".to_owned()), Seen::Yes))
+    })
+    .await?;
+    let seconds = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let words = "Node scale up in zones us-east5-b associated with this pod failed: out of resources";
+    s.apply(&json!({"apiVersion": "v1", "kind": "Event",
+        "metadata": {"namespace": s.namespace, "name": "scale-up-failed"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": s.namespace,
+            "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
+        "reason": "FailedScaleUp", "type": "Warning", "message": words, "source": {"component": "cluster-autoscaler"},
+        "firstTimestamp": seconds, "lastTimestamp": seconds, "count": 1}))
+        .await?;
+    lands(&s, "first", "on-demand").await?;
+    let evicted = s.workload("first", "evicted once", |w| !condition(w, "Evicted").is_empty()).await?;
+    ensure!(message(&evicted, "Evicted").contains(words), "{}", evicted["status"]);
     s.conclude().await
 }
 

@@ -57,6 +57,10 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
             json!({"clusterQueues": ["a"], "capacityTiers": {"patience": {"spot": "soon"}}}),
             "spec.capacityTiers.patience.spot",
         ),
+        (
+            json!({"clusterQueues": ["a"], "capacityTiers": {"stockOutOn": ["Slow"]}}),
+            "spec.capacityTiers.stockOutOn[0]",
+        ),
         (json!({"clusterQueues": ["a"], "capacityTiers": {"backoff": {"factor": 0}}}), "greater than or equal to 1"),
         (json!({"clusterQueues": ["a"], "admission": {"maxJobs": -1}}), "greater than or equal to 0"),
         (json!({"clusterQueues": ["a"], "preemption": {"maxEvictedPercent": 50}}), "greater than or equal to 100"),

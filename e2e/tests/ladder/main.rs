@@ -108,6 +108,7 @@ async fn ladder_of_tiers() -> Result<()> {
     let runs: Vec<Run<'_>> = vec![
         ("reserved-full", falls::reserved_is_full(s).boxed()),
         ("stock-out", falls::reserved_has_no_nodes(s).boxed()),
+        ("scale-up-failed", falls::autoscaler_gets_no_nodes(s).boxed()),
         ("pinned-tiers", pinned::by_its_own_selectors(s).boxed()),
         ("overridden", pinned::taken_down_the_ladder(s).boxed()),
         ("reclaimed", falls::nodes_are_taken_back(s).boxed()),

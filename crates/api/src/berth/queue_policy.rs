@@ -91,6 +91,15 @@ pub struct CapacityTiers {
         ]),
     ))]
     pub patience: BTreeMap<String, String>,
+    /// What counts as capacity that did not turn up; all of it when absent. `Unschedulable`: no node takes a pod within the patience.
+    /// `ScaleUpFailed`: an autoscaler says, by an event about a pod, that it gets no node for it. `ProvisioningRequestFailed`: an
+    /// autoscaler that was asked by an admission check did not get it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3), inner(regex(pattern = "^(Unschedulable|ScaleUpFailed|ProvisioningRequestFailed)$")), extend(
+        "x-kubernetes-list-type" = "atomic",
+        "x-kubernetes-validations" = unique(),
+    ))]
+    pub stock_out_on: Vec<String>,
     /// Most of a tier that one ClusterQueue may hold, by tier, in per cent of the nominal quota that all queues and cohorts of its tree
     /// have in the flavors of that tier; no limit when absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

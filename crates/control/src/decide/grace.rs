@@ -6,14 +6,17 @@ use std::collections::BTreeMap;
 use berth_api::labels;
 use jiff::Timestamp;
 
-use crate::core::{Control, after, key};
+use crate::core::{Control, after, after_seconds, key};
 use crate::flight::{Decision, Draft};
+use crate::ladder::watch::CLIMBED_BACK;
 use crate::status::{cut, find_true, seconds};
 use crate::view::WorkloadView;
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
 
 /// Time for a checkpoint of a TrainingJob where no policy sets one.
 const GRACE_MS: i64 = 30_000;
+/// A job that climbs after a checkpoint of so many seconds ago is asked for no other: that would keep it longer than what it loses.
+const FRESH_SECONDS: i64 = 60;
 /// Most bytes of the reason that pods are told.
 const REASON_LIMIT: usize = 512;
 
@@ -24,7 +27,7 @@ pub(crate) struct Grace {
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) until: Timestamp,
-    /// It has saved since it was to stop.
+    /// It has saved since it was to stop, or, where it climbs, shortly before.
     pub(crate) saved: bool,
 }
 
@@ -33,11 +36,13 @@ impl Grace {
     pub(crate) fn of(workload: &WorkloadView, grace_ms: i64, saved: Option<Timestamp>) -> Option<Self> {
         let evicted = find_true(&workload.status.conditions, "Evicted")?;
         let asked = evicted.last_transition_time.0;
+        // Who climbs does so because it has saved.
+        let since = if evicted.reason == CLIMBED_BACK { after_seconds(asked, -FRESH_SECONDS) } else { asked };
         Some(Self {
             reason: evicted.reason.clone(),
             message: evicted.message.clone(),
             until: after(asked, grace_ms),
-            saved: saved.is_some_and(|at| at >= asked),
+            saved: saved.is_some_and(|at| at >= since),
         })
     }
 

@@ -1,4 +1,5 @@
-//! Whether the capacity of pods that are managed themselves turns up: what the scheduler says of them is at hand. Pods that
+//! Whether the capacity of pods that are managed themselves turns up: what the scheduler says of them is at hand, and autoscalers
+//! are not asked. Pods that
 //! leave a tier are deleted; what their owner makes in their place meets the flavor as out of stock.
 
 use berth_jobs::pods::PodState;
@@ -22,7 +23,7 @@ pub(super) fn decide(
 ) -> Decision {
     let rungs = rungs(control, workload);
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
-    if is_up(control, workload) {
+    if !rules.signals.unschedulable || is_up(control, workload) {
         return Decision::Done;
     }
     let due = after(admitted, patience);

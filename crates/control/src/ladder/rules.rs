@@ -44,6 +44,29 @@ pub(crate) struct ClimbRules {
 pub(crate) const USUAL_CLIMB: ClimbRules =
     ClimbRules { when: When::AfterCheckpoint, min_stay_ms: 60 * MINUTE_MS, steady_ms: 5 * MINUTE_MS, max_times: 3 };
 
+/// What counts as capacity that did not turn up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signals {
+    /// No node takes a pod within the patience.
+    pub(crate) unschedulable: bool,
+    /// An autoscaler says of a pod that it gets no node for it.
+    pub(crate) scale_up_failed: bool,
+    /// An autoscaler that was asked did not get it.
+    pub(crate) provisioning_failed: bool,
+}
+
+impl Signals {
+    /// Of the names in a policy; none stand for all.
+    pub(crate) fn of(names: &[String]) -> Self {
+        let counts = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
+        Self {
+            unschedulable: counts("Unschedulable"),
+            scale_up_failed: counts("ScaleUpFailed"),
+            provisioning_failed: counts("ProvisioningRequestFailed"),
+        }
+    }
+}
+
 /// The rules of tiers for a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TierRules {
@@ -51,6 +74,7 @@ pub(crate) struct TierRules {
     pub(crate) default: Vec<Tier>,
     /// How long a started job may lack nodes, in milliseconds, by tier in the usual order.
     pub(crate) patience_ms: [i64; 3],
+    pub(crate) signals: Signals,
     pub(crate) backoff: Backoff,
     /// Selectors of capacity in jobs give way.
     pub(crate) overrides: bool,
@@ -78,6 +102,7 @@ const MINUTE_MS: i64 = 60_000;
 pub(crate) static USUAL: TierRules = TierRules {
     default: Vec::new(),
     patience_ms: [10 * MINUTE_MS; 3],
+    signals: Signals { unschedulable: true, scale_up_failed: true, provisioning_failed: true },
     backoff: Backoff { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
     overrides: false,
     climb: None,

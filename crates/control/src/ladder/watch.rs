@@ -11,9 +11,9 @@ use crate::core::{Control, after, key};
 use crate::decide::workload::evict;
 use crate::deltas::strip_capacity;
 use crate::flight::{Decision, Draft};
-use crate::ladder::{Lack, Pods};
+use crate::ladder::{Answer, Lack, Pods};
 use crate::view::WorkloadView;
-use crate::write::{Kind, Purpose, Request};
+use crate::write::{Kind, Purpose, Request, StuckPod};
 
 /// Reason of the eviction of a workload whose capacity never turned up.
 pub(crate) const STOCK_OUT: &str = "StockOut";
@@ -115,27 +115,37 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
     let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
     let due = after(since, patience);
-    if due > now {
-        return Decision::Wait(due);
-    }
-    let ask = || {
-        Decision::write(Draft {
+    let signals = rules.signals;
+    let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
+    let counts = |answer: &Answer, pod: &StuckPod| {
+        signals.scale_up_failed && pod.refused.is_some() || signals.unschedulable && answer.at >= due
+    };
+    let place = |pod: &StuckPod| rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
+    let stuck = last.and_then(|answer| {
+        let mut pods = answer.stuck.iter().filter(|pod| counts(answer, pod));
+        pods.find_map(|pod| Some((pod, place(pod)?)))
+    });
+    let Some((pod, rung)) = stuck else {
+        let next = match last {
+            // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the job
+            // controller makes before it replaces a pod.
+            Some(answer) if answer.at >= due => after(answer.at, patience.clamp(PAUSE_MS.0, PAUSE_MS.1)),
+            // An autoscaler may say sooner that nothing comes.
+            _ if signals.scale_up_failed => {
+                due.min(after(last.map_or(since, |answer| answer.at), (patience / 8).clamp(PAUSE_MS.0, PAUSE_MS.1)))
+            }
+            _ => due,
+        };
+        if next > now {
+            return Decision::Wait(next);
+        }
+        return Decision::write(Draft {
             purpose: Purpose::FindStuckPods,
             key: key(Kind::Workload, &workload.key()),
             request: Request::FindStuckPods { label, uid: uid.to_owned() },
             based_on: 0,
             notices: Vec::new(),
-        })
-    };
-    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
-        return ask();
-    };
-    let stuck = answer.stuck.iter().find_map(|pod| Some((pod, rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?)));
-    let Some((pod, rung)) = stuck else {
-        // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the job
-        // controller makes before it replaces a pod.
-        let again = after(answer.at, patience.clamp(PAUSE_MS.0, PAUSE_MS.1));
-        return if again > now { Decision::Wait(again) } else { ask() };
+        });
     };
     let waited = now.as_second().saturating_sub(since.as_second()).max(0);
     let what = format!("flavor {} ({} capacity)", rung.flavor, rung.tier);
@@ -143,6 +153,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         false => (STOCK_OUT, format!("{what} had no nodes for all {} pods within {waited}s", rung.pods)),
         true => (RECLAIMED, format!("{what} took nodes back and had no others within {waited}s")),
     };
-    let message = if pod.message.is_empty() { message } else { format!("{message}: {}", pod.message) };
+    let words = pod.refused.as_ref().unwrap_or(&pod.message);
+    let message = if words.is_empty() { message } else { format!("{message}: {words}") };
     Decision::write(evict(workload, now, (reason, ""), &message))
 }

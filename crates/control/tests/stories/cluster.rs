@@ -53,6 +53,8 @@ pub struct Cluster {
     pub pods_left: Vec<String>,
     /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
     pub without_nodes: Vec<&'static str>,
+    /// What an autoscaler says of them that gets none.
+    pub refused_nodes: Option<String>,
     /// What pods were told by annotations: uid of their job, annotations.
     pub told_pods: Vec<(String, BTreeMap<String, String>)>,
     /// What is in the store, by namespace and job.
@@ -88,6 +90,7 @@ impl Cluster {
             conflicts_lie: false,
             pods_left: Vec::new(),
             without_nodes: Vec::new(),
+            refused_nodes: None,
             told_pods: Vec::new(),
             saved: BTreeMap::new(),
             looks: 0,

@@ -188,7 +188,10 @@ fn evictions(cluster: &Cluster, job: &str, reason: &str) -> i64 {
 fn a_running_job_climbs_back_when_it_has_saved_its_work() {
     let mut cluster = ladder("1");
     let climb = json!({"minStay": "10m", "hysteresis": "1m"});
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb})));
+    let mut policy = with_tiers(json!({"climbBack": climb}));
+    // It is asked for no other checkpoint than the one that lets it climb.
+    policy["spec"]["preemption"] = json!({"gracePeriod": "1m"});
+    cluster.put(Kind::QueuePolicy, policy);
     cluster.put(Kind::Job, job("first", "lq", "1", true));
     cluster.settle();
     cluster.put(Kind::Job, job("second", "lq", "1", true));

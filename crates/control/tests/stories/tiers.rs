@@ -133,6 +133,50 @@ fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
 }
 
 #[test]
+fn an_autoscaler_that_gets_no_nodes_ends_the_patience() {
+    let mut cluster = ladder("4");
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, accepting("a", "reserved,on-demand"));
+    cluster.pass(100);
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"), "nobody has said anything");
+    cluster.refused_nodes = Some("Node scale up failed: out of resources".into());
+    cluster.pass(40);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    let message = eviction(&cluster, "a").1;
+    assert!(message.ends_with("s: Node scale up failed: out of resources"), "{message}");
+    cluster.put(Kind::Job, accepting("b", "reserved,on-demand"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "the next job is spared");
+}
+
+#[test]
+fn what_counts_as_a_stock_out_is_in_the_policy() {
+    let refused = || Some("out of resources".to_owned());
+    let told = |on: &[&str], words: Option<String>, seconds: i64| {
+        let mut cluster = ladder("4");
+        let policy = json!({"patience": {"reserved": "10m"}, "stockOutOn": on});
+        cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+        cluster.without_nodes = vec!["reserved"];
+        cluster.refused_nodes = words;
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.pass(seconds);
+        flavor_of(&cluster, "a").as_str().unwrap().to_owned()
+    };
+    for (on, words, seconds, flavor) in [
+        (&["Unschedulable"][..], refused(), 590, "reserved"),
+        (&["Unschedulable"], refused(), 640, "on-demand"),
+        (&["ScaleUpFailed"], None, 3600, "reserved"),
+        (&["ScaleUpFailed"], refused(), 40, "on-demand"),
+        (&["ProvisioningRequestFailed"], refused(), 3600, "reserved"),
+        (&["ProvisioningRequestFailed", "ScaleUpFailed"], refused(), 40, "on-demand"),
+        (&[], refused(), 40, "on-demand"),
+        (&[], None, 590, "reserved"),
+    ] {
+        assert_eq!(told(on, words.clone(), seconds), flavor, "{on:?} {words:?} after {seconds} s");
+    }
+}
+
+#[test]
 fn the_only_tier_is_tried_again_later_and_later() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];

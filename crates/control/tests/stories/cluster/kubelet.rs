@@ -56,7 +56,8 @@ impl Cluster {
                 return None;
             };
             let lacks = self.without_nodes.iter().any(|flavor| is_on(object, flavor));
-            lacks.then(|| StuckPod { pod_set: pod_set.into(), message: "0/9 nodes are available".into() })
+            let refused = self.refused_nodes.clone();
+            lacks.then(|| StuckPod { pod_set: pod_set.into(), message: "0/9 nodes are available".into(), refused })
         });
         stuck.collect()
     }

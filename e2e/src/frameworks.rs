@@ -1,0 +1,132 @@
+//! PyTorch and JAX from PyPI, and the containers of pods as processes of this machine: the pods of kwok execute nothing.
+//!
+//! Only `make night` runs them (`BERTH_FRAMEWORKS=1`): PyTorch's wheels bring 3 GB.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::binaries::{cache_folder, repository};
+use crate::kinds::{items, text};
+
+/// Time for the processes of a training.
+const SECONDS: u64 = 180;
+
+fn sources() -> PathBuf {
+    repository().join("e2e/frameworks")
+}
+
+/// The interpreter of an environment with the frameworks, which is made first when the cache has none.
+///
+/// # Errors
+/// When Python is missing or a package cannot be had.
+pub fn python() -> Result<PathBuf> {
+    let requirements = sources().join("requirements.txt");
+    let digest = Sha256::digest(fs::read(&requirements).context("the list of frameworks")?);
+    let key: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let cache = cache_folder()?;
+    fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+    let (folder, lock) = (cache.join(format!("frameworks-{key}")), cache.join("frameworks.lock"));
+    let (python, complete) = (folder.join("bin/python"), folder.join("complete"));
+    let lock = File::create(lock).context("the lock of the frameworks")?;
+    lock.lock().context("waiting for the lock of the frameworks")?;
+    if complete.is_file() {
+        return Ok(python);
+    }
+    let _ = fs::remove_dir_all(&folder);
+    eprintln!("frameworks: installing PyTorch and JAX into {}, once, 5 GB", folder.display());
+    run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))?;
+    File::create(complete).context("the mark of a complete installation")?;
+    Ok(python)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("starting {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Runs the first container of each pod, all at the same time, and gives back what they wrote. Names that the pods have in the
+/// cluster are those of the loopback of a network of their own.
+///
+/// # Errors
+/// When a process fails or does not end.
+pub fn run_pods(python: &Path, pods: &[Value], hosts: &[String]) -> Result<Vec<String>> {
+    let task =
+        json!({"hosts": hosts, "seconds": SECONDS, "pods": pods.iter().map(process).collect::<Result<Vec<_>>>()?});
+    let mut child = Command::new("unshare")
+        .args(["--map-root-user", "--net", "--mount"])
+        .arg(python)
+        .arg("pods.py")
+        .current_dir(sources())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting unshare, which gives the processes a network of their own")?;
+    let input = child.stdin.take().context("a pipe")?;
+    serde_json::to_writer(input, &task)?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "e2e/frameworks/pods.py: {}", output.status);
+    let ended: Vec<Value> = serde_json::from_slice(&output.stdout).context("answer of e2e/frameworks/pods.py")?;
+    if let Some(failed) = ended.iter().find(|pod| pod["code"] != json!(0)) {
+        bail!("{} ended with {}:\n{}", failed["name"], failed["code"], text(failed, "/output"));
+    }
+    Ok(ended.iter().map(|pod| text(pod, "/output").to_owned()).collect())
+}
+
+/// Command and environment of a pod's first container, as the kubelet gives them to it.
+fn process(pod: &Value) -> Result<Value> {
+    let container = pod.pointer("/spec/containers/0").context("a container")?;
+    let words = ["command", "args"].map(|field| container[field].as_array().cloned().unwrap_or_default()).concat();
+    ensure!(!words.is_empty(), "the container has no command: {container}");
+    let mut known: Vec<(String, String)> = Vec::new();
+    for variable in items(container, "/env") {
+        let value = match variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str) {
+            Some(path) => field(pod, path).with_context(|| format!("{path} of pod {}", pod["metadata"]["name"]))?,
+            None => expanded(text(variable, "/value"), &known),
+        };
+        known.push((text(variable, "/name").to_owned(), value));
+    }
+    let command: Vec<String> = words.iter().map(|word| expanded(word.as_str().unwrap_or_default(), &known)).collect();
+    let env: serde_json::Map<String, Value> = known.into_iter().map(|(name, value)| (name, value.into())).collect();
+    Ok(json!({"name": pod["metadata"]["name"], "command": command, "env": env}))
+}
+
+/// A field of a pod that a variable may name.
+fn field(pod: &Value, path: &str) -> Option<String> {
+    let found = match path.split_once("['") {
+        Some((map, key)) => pod.pointer(&format!("/{}", map.replace('.', "/")))?.get(key.strip_suffix("']")?),
+        None => pod.pointer(&format!("/{}", path.replace('.', "/"))),
+    };
+    found?.as_str().map(str::to_owned)
+}
+
+/// `$(NAME)` is the value of a variable that was named before; what is unknown stays.
+fn expanded(value: &str, known: &[(String, String)]) -> String {
+    known.iter().fold(value.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_gets_what_the_kubelet_gives_it() {
+        let pod = json!({
+            "metadata": {"name": "p", "annotations": {"batch.kubernetes.io/job-completion-index": "3"}},
+            "spec": {"containers": [{"command": ["run"], "args": ["--rank=$(RANK)", "$(NO)"], "env": [
+                {"name": "RANK", "valueFrom": {"fieldRef":
+                    {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}},
+                {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "TASK", "value": "task-$(RANK)"}]}]},
+        });
+        let wanted = json!({"name": "p", "command": ["run", "--rank=3", "$(NO)"],
+            "env": {"RANK": "3", "WHO": "p", "TASK": "task-3"}});
+        assert_eq!(process(&pod).unwrap(), wanted);
+    }
+}
