@@ -76,7 +76,9 @@ impl Stage {
     pub async fn failure(&self, namespace: &str, error: &anyhow::Error) -> String {
         self.plane.keep_files();
         let world = world::dump(&self.client, namespace).await;
-        format!("{error:#}\n{world}berth's log ({}):\n{}", self.manager.log().display(), self.manager.log_tail(25))
+        let (log, tail) = (self.manager.log().display().to_string(), self.manager.log_tail(25));
+        // The cause comes last: who reads the end of a long log sees it.
+        format!("{namespace} failed\n{world}berth's log ({log}):\n{tail}\n{namespace} failed: {error:#}")
     }
 
     /// Stops everything in order.

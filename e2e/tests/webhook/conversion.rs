@@ -108,12 +108,16 @@ async fn stored_in_the_older_form(s: &Scenario<'_>, port: u16) -> Result<()> {
     // Only an object that is written by the handlers of the new definition takes the old form.
     let definition = CRD.get(&s.client, "", QUEUES).await?.context("the definition")?;
     ensure!(items(&definition, "/status/storedVersions").contains(&json!("v1beta1")), "{}", definition["status"]);
-    tokio::time::sleep(Duration::from_secs(2)).await;
     let queue = cluster_queue("old", &[group(&[("gpu-a100", &[quota("cpu", "1")])])], &json!({"cohortName": "c"}));
     kinds::apply(&s.client, &queue).await?;
+    activated(s).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    CLUSTER_QUEUE.patch(&s.client, "", "old", &json!({"metadata": {"labels": {"written": "last"}}})).await?;
     change(s, |spec| store_as(spec, "v1beta2")).await?;
     reads(s, json!("c")).await.context("after the change of the stored version")?;
-    // The proof that it is stored in the old form: without conversion its cohort is not found.
+    // The proof that it is stored in the old form: without conversion its cohort is not found. A write of Berth's in that time
+    // would store the queue without it for good.
+    s.stage.manager.pause()?;
     change(s, |spec| {
         serve(spec, false);
         spec["conversion"] = json!({"strategy": "None", "webhook": null});
@@ -121,6 +125,7 @@ async fn stored_in_the_older_form(s: &Scenario<'_>, port: u16) -> Result<()> {
     .await?;
     reads(s, Value::Null).await.context("without conversion")?;
     berth_e2e::webhooks::convert(&s.client, port).await?;
+    s.stage.manager.resume()?;
     change(s, |spec| serve(spec, false)).await?;
     reads(s, json!("c")).await.context("with v1beta1 switched off")?;
     wait::until(REBUILT, "v1beta1 is not served", || async {
@@ -130,7 +135,11 @@ async fn stored_in_the_older_form(s: &Scenario<'_>, port: u16) -> Result<()> {
         }))
     })
     .await?;
-    wait::until(wait::STEP, "Berth activates the old queue", || async {
+    activated(s).await
+}
+
+async fn activated(s: &Scenario<'_>) -> Result<()> {
+    wait::until(REBUILT, "Berth activates the old queue", || async {
         let queue = CLUSTER_QUEUE.get(&s.client, "", "old").await?.context("the queue")?;
         Ok(Seen::when(condition(&queue, "Active") == "True", || queue["status"].to_string()))
     })
