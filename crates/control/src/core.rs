@@ -223,6 +223,9 @@ impl Control {
                 if flight.purpose == Purpose::ProbeSurplus {
                     self.note_shrunk(&object);
                 }
+                if flight.purpose == Purpose::CreateWorkload {
+                    self.note_creation(&flight.origin, now);
+                }
                 if flight.purpose == Purpose::PrepareTraining {
                     self.prepared(&flight.origin, object.clone());
                 }

@@ -3,6 +3,7 @@
 pub(crate) mod checkpoints;
 pub(crate) mod checks;
 pub(crate) mod explain;
+pub(crate) mod gates;
 pub(crate) mod grace;
 pub(crate) mod job;
 pub(crate) mod orphan;

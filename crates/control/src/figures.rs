@@ -1,6 +1,7 @@
 //! Gauges, computed from the books when somebody asks for them.
 
 mod cohorts;
+mod unadmitted;
 
 use std::collections::BTreeMap;
 
@@ -63,6 +64,9 @@ impl Control {
                     gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], weighted(&share.share));
                 }
             }
+        }
+        if self.settings.unadmitted_metrics {
+            self.unadmitted_gauges(&mut gauges);
         }
         self.training_gauges(&mut gauges);
         gauges.put("berth_sweep_found", Vec::new(), f64::from(u32::try_from(self.sweep_found).unwrap_or(u32::MAX)));

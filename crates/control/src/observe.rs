@@ -110,7 +110,7 @@ impl Control {
                 let known = known(&change, self.view.training.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
             }
-            Observation::Pod(change) => self.observe_pods(change),
+            Observation::Pod(change) => self.observe_pods(change, now),
             Observation::StatefulSet(change) => self.observe_sets(change),
             Observation::RuntimeClass(change) => {
                 let known = known(&change, self.view.overheads.keys().cloned());

@@ -47,6 +47,12 @@ pub struct Settings {
     pub refuse_invalid: bool,
     /// Gate `ConcurrentAdmission`: the annotation that names the allowed flavors counts.
     pub allowed_flavors: bool,
+    /// Gate `AdmissionGatedBy`: the annotation of that name keeps a Workload from being tried.
+    pub admission_gates: bool,
+    /// Gate `UnadmittedWorkloadsObservability`: unadmitted Workloads are counted by reason.
+    pub unadmitted_metrics: bool,
+    /// Gate `MetricForWorkloadCreationLatency`.
+    pub creation_latency_metric: bool,
     /// Gate `PriorityBoost`: the annotation `kueue.x-k8s.io/priority-boost` counts.
     pub priority_boost: bool,
     /// Gate `ReclaimablePods`: pods that will not run again give their quota back.
@@ -82,6 +88,9 @@ impl Default for Settings {
             engine: berth_engine::Options::default(),
             refuse_invalid: true,
             allowed_flavors: false,
+            admission_gates: true,
+            unadmitted_metrics: true,
+            creation_latency_metric: true,
             priority_boost: false,
             reclaimable_pods: true,
             cleanup_provisioning_requests: true,

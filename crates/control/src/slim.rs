@@ -43,6 +43,7 @@ impl Control {
         let annotations = metadata.annotations.unwrap_or_default();
         let allowed = annotations.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS);
         let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
+        let gates = annotations.get(api::labels::ADMISSION_GATED_BY).filter(|_| self.settings.admission_gates).cloned();
         let (namespace, name) = name;
         WorkloadView {
             uid,
@@ -54,7 +55,7 @@ impl Control {
             owner,
             group,
             job_uid: metadata.labels.and_then(|mut labels| labels.remove("kueue.x-k8s.io/job-uid")),
-            gated_by: annotations.get("kueue.x-k8s.io/admission-gated-by").cloned().unwrap_or_default(),
+            gated_by: gates.unwrap_or_default(),
             queue: spec.queue_name.unwrap_or_default(),
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
             tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::berth::{TrainingJob, TrainingJobStatus};
+use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
     Cards, Saved, TrainingFacts, child_job_name, invalid_training_job, own_annotations, role_names, saved_of,
@@ -22,11 +23,15 @@ pub(crate) struct TrainingView {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) generation: i64,
+    /// When it was created, in milliseconds since 1970.
+    pub(crate) created: i64,
     pub(crate) deleting: bool,
     /// Queue, priority and patience.
     pub(crate) facts: TrainingFacts,
     /// What its Workload carries in annotations.
     pub(crate) own_annotations: [(&'static str, Option<String>); 2],
+    /// Who keeps it from being tried.
+    pub(crate) admission_gates: Option<String>,
     /// Its last checkpoint, where it says so.
     pub(crate) saved: Option<Saved>,
     /// Names of its roles, workers first.
@@ -45,6 +50,7 @@ impl TrainingView {
     pub(crate) fn new(object: Box<TrainingJob>, older: Option<&Self>, cards: &Cards) -> Self {
         let TrainingJob { metadata, spec, status } = *object;
         let (uid, version) = (metadata.uid.clone(), metadata.resource_version);
+        let created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond());
         let (generation, deleting) = (metadata.generation.unwrap_or_default(), metadata.deletion_timestamp.is_some());
         let metadata = ObjectMeta {
             name: metadata.name,
@@ -62,9 +68,11 @@ impl TrainingView {
             uid: uid.unwrap_or_default(),
             resource_version: version.unwrap_or_default(),
             generation,
+            created,
             deleting,
             facts: training_facts(&job),
             own_annotations: own_annotations(&job),
+            admission_gates: job.metadata.annotations.as_ref().and_then(|all| all.get(ADMISSION_GATED_BY).cloned()),
             saved: job.metadata.annotations.as_ref().and_then(saved_of),
             roles: role_names(&job),
             pod_priority_class: template.and_then(|spec| spec.priority_class_name.clone()),

@@ -1,12 +1,15 @@
 //! What a change of a Workload means in numbers: Kueue's counters and histograms (kueue.md section 3). Only the leader
 //! counts, so that a sum over replicas counts nothing twice.
 
+use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
-use crate::core::millis_between;
+use crate::core::{Control, millis_between};
 use crate::measure::{Labels, Measure};
+use crate::pods::group_of;
 use crate::status::{find_true, since};
-use crate::view::WorkloadView;
+use crate::view::{Name, WorkloadView};
+use crate::write::{Kind, ObjectKey};
 
 /// Collects the measures of one change.
 struct Tally<'a> {
@@ -155,5 +158,45 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
         if before == 0 {
             tally.count("kueue_evicted_workloads_once", None, &labels, true);
         }
+    }
+}
+
+impl Control {
+    /// A job of ours got its Workload just now. A job whose spec has been changed since it was made may have waited for that.
+    pub(crate) fn note_creation(&mut self, job: &ObjectKey, now: Timestamp) {
+        let name = (job.namespace.clone(), job.name.clone());
+        let (created, generation) = match job.kind {
+            Kind::Pod => self.view.pods.get(&name).map(|pod| (pod.created.saturating_mul(1000), 1)),
+            Kind::TrainingJob => self.view.training.get(&name).map(|view| (view.created, view.generation)),
+            _ => self.view.jobs.get(job).map(|state| (state.created, state.generation)),
+        }
+        .unwrap_or_default();
+        if created == 0 || generation > 1 || !self.settings.creation_latency_metric {
+            return;
+        }
+        let labels = vec![("job_kind", job.kind.name().to_owned())];
+        let millis = now.as_millisecond().saturating_sub(created).max(0);
+        self.measures.push(Measure::Observe { name: "kueue_workload_creation_latency_seconds", labels, millis });
+    }
+
+    /// The gate of a pod was taken away just now.
+    pub(crate) fn note_ungated(&mut self, name: &Name, old: &PodState, now: Timestamp) {
+        let group = group_of(&name.0, old);
+        let workload = match &group {
+            Some(group) => self.view.workloads.get(group),
+            None => self.view.workloads_of(&old.uid).first().copied(),
+        };
+        let admitted = workload.and_then(|workload| {
+            let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
+            Some((queue, since(&workload.status.conditions, "Admitted", "True")?))
+        });
+        let Some((queue, admitted)) = admitted.filter(|_| self.leads()) else { return };
+        let labels = vec![
+            ("name", berth_api::labels::ADMISSION_GATE.to_owned()),
+            ("cluster_queue", queue),
+            ("is_group", group.is_some().to_string()),
+        ];
+        let millis = millis_between(admitted, now);
+        self.measures.push(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis });
     }
 }

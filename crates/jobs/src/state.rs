@@ -64,7 +64,10 @@ pub struct JobState {
     pub unsupported: Option<Box<str>>,
     /// How far the role of a TrainingJob has come that it runs, if one controls it.
     pub role: Option<Box<RoleState>>,
-    generation: i64,
+    /// When it was created, in milliseconds since 1970.
+    pub created: i64,
+    /// `metadata.generation`: 1 until its spec is changed.
+    pub generation: i64,
     annotations: Box<[(Box<str>, Box<str>)]>,
     /// What it asks for, kept where that is asked for often, as it costs a walk over the templates. The inner `None` is a
     /// job that cannot be read.
@@ -101,6 +104,7 @@ impl JobState {
             reclaimable: K::reclaimable_pods(job),
             unsupported: K::unsupported(job).map(Into::into),
             role: K::training_role(job).map(Box::new),
+            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond()),
             generation: metadata.generation.unwrap_or_default(),
             annotations: pairs(metadata),
             asked: None,

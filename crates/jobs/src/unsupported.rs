@@ -23,9 +23,8 @@ fn message(field: &str) -> String {
 /// The first such annotation of a job or Workload.
 #[must_use]
 pub fn unsupported_metadata(metadata: &ObjectMeta) -> Option<String> {
-    let gated = annotation(metadata, labels::ADMISSION_GATED_BY).map(|_| labels::ADMISSION_GATED_BY);
     let elastic = annotation(metadata, labels::ELASTIC_JOB).filter(|value| *value == "true");
-    gated.or(elastic.map(|_| labels::ELASTIC_JOB)).map(|key| message(&format!("annotation {key}")))
+    elastic.map(|_| message(&format!("annotation {}", labels::ELASTIC_JOB)))
 }
 
 /// The first such field of a pod template at `path`.
@@ -83,16 +82,12 @@ mod tests {
         let cases = [
             (json!({}), None),
             (
-                json!({"metadata": {"annotations": {labels::ELASTIC_JOB: "false", labels::ADMISSION_GATED_BY: ""}}}),
+                json!({"metadata": {"annotations": {labels::ELASTIC_JOB: "false", labels::ADMISSION_GATED_BY: "a"}}}),
                 None,
             ),
             (
                 json!({"metadata": {"annotations": {labels::ELASTIC_JOB: "true"}}}),
                 Some("annotation kueue.x-k8s.io/elastic-job"),
-            ),
-            (
-                json!({"metadata": {"annotations": {labels::ADMISSION_GATED_BY: "a"}}}),
-                Some("annotation kueue.x-k8s.io/admission-gated-by"),
             ),
             (
                 json!({"metadata": {"annotations": {labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS: "a"}}}),

@@ -21,7 +21,8 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 14] = [
+const ACTED_ON: [&str; 16] = [
+    "AdmissionGatedBy",
     "CleanupProvisioningRequestsOnEviction",
     "DisableWaitForPodsReady",
     "FairSharingPreemptWithinNominal",
@@ -29,6 +30,7 @@ const ACTED_ON: [&str; 14] = [
     "FlavorFungibility",
     "FlavorFungibilityPreserveScanProgress",
     "LocalQueueMetrics",
+    "MetricForWorkloadCreationLatency",
     "MetricsForCohorts",
     "PartialAdmission",
     "PriorityBoost",

@@ -1,13 +1,48 @@
-//! Jobs: deleted in each phase, unsuspended by hand, arriving unsuspended, failing, created again, and not managed at all.
+//! Jobs: held back by others, deleted in each phase, unsuspended by hand, arriving unsuspended, failing, created again, and not managed at all.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, condition, text};
+use berth_e2e::kinds::{CLUSTER_QUEUE, EVENT, JOB, condition, condition_object, text};
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::json;
+
+/// Whoever is named in the annotation lets the job be tried, with kubectl as any controller might.
+pub(crate) async fn gated(stage: &Stage) -> Result<()> {
+    const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
+    let s = stage.scenario("gated").await?;
+    s.simple_queue("1", &json!({})).await?;
+    s.create(s.job("held").annotation(GATES, "example.com/sizer,example.com/budget")).await?;
+    let waits = |names: &'static str| {
+        move |workload: &serde_json::Value| {
+            let reserved = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
+            text(&reserved, "/reason") == "AdmissionGated"
+                && text(&reserved, "/message") == format!("Admission is gated by: {names}")
+        }
+    };
+    s.workload("held", "gated by both", waits("example.com/sizer,example.com/budget")).await?;
+    s.create(s.job("free")).await?;
+    s.finished("free").await?;
+    let annotate = |change: &'static str| {
+        let change = format!("{GATES}{change}");
+        async move { s.stage.plane.kubectl(&["-n", "gated", "annotate", "--overwrite", "job/held", &change]).await }
+    };
+    annotate("=example.com/budget").await?;
+    s.workload("held", "gated by one", waits("example.com/budget")).await?;
+    s.stays_pending("held").await?;
+    annotate("-").await?;
+    s.finished("held").await?;
+    wait::until(STEP, "the events of both ends of the wait", || async {
+        let events = EVENT.list(&s.client, &s.namespace).await?;
+        let reasons: Vec<&str> = events.iter().map(|event| text(event, "/reason")).collect();
+        let both = ["AdmissionGated", "AdmissionGateCleared"].iter().all(|reason| reasons.contains(reason));
+        Ok(Seen::when(both, || format!("{reasons:?}")))
+    })
+    .await?;
+    s.conclude().await
+}
 
 pub(crate) async fn deleted_in_each_phase(stage: &Stage) -> Result<()> {
     let s = stage.scenario("deleted-phases").await?;
@@ -80,7 +115,7 @@ pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     s.create(s.job("good")).await?;
     s.job_is("bad", "Failed", |j| condition(j, "Failed") == "True").await?;
     let workload = s.workload("bad", "Finished", |w| condition(w, "Finished") == "True").await?;
-    let finished = berth_e2e::kinds::condition_object(&workload, "Finished").cloned().unwrap_or_default();
+    let finished = condition_object(&workload, "Finished").cloned().unwrap_or_default();
     ensure!(text(&finished, "/reason") == "Failed", "{finished}");
     s.finished("good").await?;
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;

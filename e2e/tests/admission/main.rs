@@ -61,6 +61,7 @@ async fn admission() -> Result<()> {
         ("check-ready", checks::ready(s).boxed()),
         ("check-retry", checks::retry(s).boxed()),
         ("check-rejected", checks::rejected(s).boxed()),
+        ("gated", jobs::gated(s).boxed()),
         ("deleted-phases", jobs::deleted_in_each_phase(s).boxed()),
         ("by-hand", jobs::unsuspended_by_hand(s).boxed()),
         ("arrives-running", jobs::arrives_running(s).boxed()),

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {enableClusterQueueResources: true}
+integrations: {frameworks: [batch/job, pod]}
 fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 1m, usageSamplingInterval: 1s}
 ";
@@ -195,6 +196,11 @@ async fn story(stage: &Stage) -> Result<()> {
     let s = stage.scenario("metrics").await?;
     let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()]).await?;
     futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), a_training_gives_way(&s))?;
+    // A pod by itself waits behind its gate.
+    s.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": s.namespace, "name": "alone",
+        "labels": {"kueue.x-k8s.io/queue-name": "a"}}, "spec": {"restartPolicy": "Never", "containers": [
+            {"name": "c", "image": "e2e/none", "resources": {"requests": {"cpu": "100m"}}}]}}))
+        .await?;
     // What waits has amounts, too.
     s.create(Job::new(&s.namespace, "waits", "a").cpu("9")).await?;
     s.pending("waits").await?;
@@ -218,7 +224,10 @@ async fn story(stage: &Stage) -> Result<()> {
     let value = items(&admitted, "/result").first().context("a sum")?["value"][1].clone();
     let jobs = kinds::JOB.list(&s.client, &s.namespace).await?;
     let done = jobs.iter().filter(|job| text(job, "/metadata/name").starts_with("one-")).count();
-    ensure!(value == json!(done.to_string()), "{done} jobs were admitted in queue a, Prometheus says {value}");
+    // And the pod.
+    let done = done + 1;
+    ensure!(value == json!(done.to_string()), "{done} were admitted in queue a, Prometheus says {value}");
+    kinds::POD.delete(&s.client, &s.namespace, "alone").await?;
     s.conclude().await
 }
 

@@ -4,6 +4,7 @@ use berth_api as api;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
+use super::gates;
 use super::workload::{notice, status_write};
 use crate::flight::Draft;
 use crate::view::WorkloadView;
@@ -16,6 +17,7 @@ pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: T
         edit.pending(reason, &verdict.message);
         edit.status.resource_requests = requests_of(workload);
     });
+    draft.notices.extend(gates::lifted(workload));
     draft.notices.push(notice(workload, EventType::Warning, reason, verdict.message.to_string(), SCHEDULER));
     draft
 }

@@ -8,10 +8,12 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
+use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
 use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::gates;
 use super::placement::placements;
 use super::pods_ready;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
@@ -355,14 +357,14 @@ impl Case<'_> {
         }
     }
 
-    /// A pending Workload follows its job to another queue and other capacity tiers; any Workload follows the priority of its job's class.
+    /// A pending Workload follows its job to another queue, other capacity tiers and fewer gates; any Workload follows the priority of its job's class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = self.job.queue_name.as_deref().unwrap_or_default();
         let priority = self.priority();
         let same_priority = priority.as_ref().is_ok_and(|priority| workload.has_priority(priority));
         let same_queue = workload.queue == queue || workload.reserved();
-        let tiers = self.new_tiers(workload);
-        if same_queue && tiers.is_none() && (same_priority || priority.is_err()) {
+        let annotations = self.new_annotations(workload);
+        if same_queue && annotations.is_empty() && (same_priority || priority.is_err()) {
             return Decision::Done;
         }
         let mut spec = if same_queue { json!({}) } else { json!({"queueName": queue}) };
@@ -371,18 +373,26 @@ impl Case<'_> {
             map.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
         }
         let mut body = json!({"spec": spec});
-        if let (Some(tiers), Some(map)) = (tiers, body.as_object_mut()) {
-            map.insert("metadata".into(), json!({"annotations": {(api::labels::CAPACITY_TIERS): tiers}}));
+        if let (false, Some(map)) = (annotations.is_empty(), body.as_object_mut()) {
+            map.insert("metadata".into(), json!({"annotations": annotations}));
         }
         Decision::write(object_write(workload, Purpose::UpdateWorkload, body))
     }
 
-    /// The capacity tiers that the job names, where a pending Workload says something else: null to take them away.
-    fn new_tiers(&self, workload: &WorkloadView) -> Option<Value> {
-        let named = self.job.annotation(api::labels::CAPACITY_TIERS);
+    /// What the job says in annotations and its Workload says otherwise: capacity tiers while it waits, and fewer gates; null takes
+    /// one away.
+    fn new_annotations(&self, workload: &WorkloadView) -> Map<String, Value> {
+        let says = |key: &str| {
+            let named = self.job.annotation(key);
+            // What is made for a job beforehand says for itself what the job leaves open.
+            (named.is_some() || self.job.prebuilt_workload.is_none()).then_some(named)
+        };
         let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
-        let follows = named.is_some() || self.job.prebuilt_workload.is_none();
-        (follows && !workload.reserved() && named != known).then(|| named.map_or(Value::Null, |text| json!(text)))
+        let tiers = says(CAPACITY_TIERS).filter(|named| !workload.reserved() && *named != known);
+        let tiers = tiers.map(|named| (CAPACITY_TIERS, named.map_or(Value::Null, Into::into)));
+        let gates = says(ADMISSION_GATED_BY).and_then(|named| gates::fewer(workload, named));
+        let gates = gates.map(|left| (ADMISSION_GATED_BY, left));
+        tiers.into_iter().chain(gates).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {

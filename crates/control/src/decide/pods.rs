@@ -5,11 +5,13 @@
 pub(crate) mod group;
 mod member;
 
+use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
 use berth_jobs::Priority;
 use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::gates;
 use super::placement::placements;
 use super::pods_ready;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
@@ -58,10 +60,17 @@ fn follow(workload: &WorkloadView, pod: &PodState, priority: Option<Priority>) -
         spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
     }
     let mut body = serde_json::Map::new();
+    let mut annotations = serde_json::Map::new();
     let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
     if !workload.reserved() && pod.capacity_tiers.as_deref() != known {
-        let tiers = json!({(berth_api::labels::CAPACITY_TIERS): pod.capacity_tiers});
-        body.insert("metadata".into(), json!({ "annotations": tiers }));
+        annotations.insert(CAPACITY_TIERS.into(), json!(pod.capacity_tiers));
+    }
+    let fewer = gates::fewer(workload, pod.admission_gates.as_deref());
+    // What is made for a pod beforehand says for itself what the pod leaves open.
+    let fewer = fewer.filter(|left| !left.is_null() || pod.prebuilt_workload.is_none());
+    annotations.extend(fewer.map(|left| (ADMISSION_GATED_BY.to_owned(), left)));
+    if !annotations.is_empty() {
+        body.insert("metadata".into(), json!({ "annotations": annotations }));
     }
     if !spec.is_empty() {
         body.insert("spec".into(), Value::Object(spec));

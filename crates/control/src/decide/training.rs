@@ -16,6 +16,7 @@ use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::gates;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::deltas;
@@ -254,7 +255,10 @@ impl<'a> Case<'a> {
         };
         let says = &self.view.own_annotations;
         let differs = says.iter().filter(|(key, value)| !workload.reserved() && !is(key, value));
-        differs.map(|(key, value)| ((*key).to_owned(), value.clone().into())).collect()
+        let differs = differs.map(|(key, value)| (*key, value.clone().into()));
+        let fewer = gates::fewer(workload, self.view.admission_gates.as_deref());
+        let fewer = fewer.map(|left| (labels::ADMISSION_GATED_BY, left));
+        differs.chain(fewer).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// All pods of this admission have been ready at once: a pod that fails later is the backoff limit's matter.

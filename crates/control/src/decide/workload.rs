@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
+use super::gates::{self, GATED, LIFTED};
 use crate::core::{Control, after, after_seconds, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
@@ -99,11 +100,11 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if let Some(limit) = control.limit_on(workload) {
         return Some(("AdmissionLimit", limit));
     }
-    if !workload.gated_by.is_empty() {
-        return Some(("AdmissionGated", format!("Admission is gated by: {}", workload.gated_by)));
+    if let Some(message) = gates::message(workload) {
+        return Some((GATED, message));
     }
     if workload.preemption_gated {
-        return Some(("AdmissionGated", "spec.preemptionGates is not supported by Berth yet".into()));
+        return Some((GATED, "spec.preemptionGates is not supported by Berth yet".into()));
     }
     if find(&workload.status.conditions, "Requeued").is_some_and(|condition| condition.status == "False") {
         return Some(("PendingEvaluation", String::new()));
@@ -231,6 +232,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
         message.push_str("; Flavors considered: ");
         message.push_str(considered);
     }
+    draft.notices.extend(gates::lifted(workload));
     draft.notices.push(notice(workload, EventType::Normal, "QuotaReserved", message, SCHEDULER));
     if !checks {
         let message = format!("Admitted by ClusterQueue {}, wait time since reservation was 0s", plan.cluster_queue);
@@ -461,7 +463,11 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
             },
         };
     }
-    let Some((reason, message)) = blocked(control, workload) else { return Decision::Done };
+    let lifted = gates::lifted(workload);
+    let free = || lifted.is_some().then(|| ("PendingEvaluation", LIFTED.to_owned()));
+    let blocked = blocked(control, workload);
+    let holds = blocked.is_some();
+    let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
     let current = find(&workload.status.conditions, "QuotaReserved");
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
         return Decision::Done;
@@ -470,6 +476,10 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         edit.pending(reason, &message);
         edit.status.resource_requests = super::explain::requests_of(workload);
     });
-    draft.notices.push(notice(workload, EventType::Warning, reason, message, REPORTER));
+    draft.notices.extend(lifted);
+    draft.notices.extend(holds.then(|| match reason {
+        GATED if !workload.gated_by.is_empty() => gates::closed(workload),
+        _ => notice(workload, EventType::Warning, reason, message, REPORTER),
+    }));
     Decision::write(draft)
 }

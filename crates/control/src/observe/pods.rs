@@ -1,6 +1,7 @@
 //! Pods and StatefulSets as they are seen.
 
 use berth_jobs::pods::{PodState, SetState};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -12,15 +13,15 @@ use crate::view::Name;
 use crate::write::Kind;
 
 impl Control {
-    pub(super) fn observe_pods(&mut self, change: Change<Box<Pod>>) {
+    pub(super) fn observe_pods(&mut self, change: Change<Box<Pod>>, now: Timestamp) {
         let known = known(&change, self.view.pods.keys().cloned());
         self.each_namespaced(change, known, |me, name, object| match object {
-            Some(pod) => me.put_pod(name, PodState::read(&pod)),
+            Some(pod) => me.put_pod(name, PodState::read(&pod), now),
             None => me.drop_pod(&name),
         });
     }
 
-    fn put_pod(&mut self, name: Name, new: PodState) {
+    fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) {
         let object = key(Kind::Pod, &name);
         match self.view.pods.get(&name) {
             Some(old) if old.uid == new.uid && old.version > new.version => return,
@@ -30,6 +31,10 @@ impl Control {
         let version = new.version;
         let group = group_of(&name.0, &new).map(|group| (group, new.role().to_owned()));
         let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
+        let ungated = !new.gated && !new.ended();
+        if let Some(old) = self.view.pods.get(&name).filter(|old| old.gated && ungated).cloned() {
+            self.note_ungated(&name, &old, now);
+        }
         self.view.pods.put(name, new);
         self.flights.seen(&object, version);
         self.touch_related(&object);

@@ -13,7 +13,10 @@ const MAX: i64 = 4;
 
 /// A queue with six cpus in which higher priorities preempt.
 fn cluster() -> Cluster {
-    let mut cluster = Cluster::new();
+    queue_on(Cluster::new())
+}
+
+fn queue_on(mut cluster: Cluster) -> Cluster {
     cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"cloud": "spot"})));
     let mut queue = cluster_queue("cq", None, &[("spot", "6")]);
     queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
@@ -348,4 +351,21 @@ fn another_leader_at_any_moment_changes_nothing() {
         assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "moment {moment}: {:?}", cluster.writes);
         assert_eq!(cluster.slices("a").len(), 1, "moment {moment}");
     }
+}
+
+#[test]
+fn without_partial_admission_it_is_whole_and_says_so() {
+    let mut settings = crate::cluster::settings();
+    settings.engine.partial_admission = false;
+    let mut cluster = with_priorities(queue_on(Cluster::with(settings)));
+    cluster.put(Kind::Job, other("stands", "3", 1));
+    cluster.settle();
+    cluster.put(Kind::TrainingJob, elastic("t", json!({})));
+    cluster.pass(60);
+    assert_eq!(cluster.workers("t"), 0, "three cpus are free, and four are asked for");
+    let told = cluster.told("t", "Elastic");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("PartialAdmissionOff")), "{told}");
+    cluster.complete("stands");
+    cluster.pass(120);
+    assert_eq!(cluster.workers("t"), MAX);
 }

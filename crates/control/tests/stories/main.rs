@@ -8,6 +8,7 @@ mod checks;
 mod cluster;
 mod elastic;
 mod faults;
+mod gates;
 mod groups;
 mod jobsets;
 mod life;

@@ -75,6 +75,8 @@ pub struct PodState {
     pub pod_priority_class: Option<Box<str>>,
     /// Maximum execution time in seconds.
     pub max_execution_seconds: Option<i32>,
+    /// Annotation that names who keeps it from being tried.
+    pub admission_gates: Option<Box<str>>,
     /// Annotation that names the accepted capacity tiers.
     pub capacity_tiers: Option<Box<str>>,
     /// Framework of the kind whose pods are managed through it.
@@ -133,6 +135,7 @@ impl PodState {
             workload_priority_class: workload_priority_class(metadata).map(Into::into),
             pod_priority_class: spec.priority_class_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
             max_execution_seconds: max_execution_seconds(metadata),
+            admission_gates: annotation(metadata, labels::ADMISSION_GATED_BY).map(Into::into),
             capacity_tiers: annotation(metadata, labels::CAPACITY_TIERS).map(Into::into),
             parent: annotation(metadata, labels::POD_SUSPENDING_PARENT).map(Into::into),
             group: membership(pod, spec).map(Box::new),

@@ -9,6 +9,8 @@ pub(super) enum Shape {
     Waits(u16),
     /// Histogram with fifteen buckets that double, the first one in tenths of a second.
     Doubling(u16),
+    /// Histogram with eleven buckets that double, the first one of 10 ms.
+    Creation,
     /// Histogram with the default buckets of the Prometheus clients.
     Short,
     /// Histogram for what takes far less than a millisecond.
@@ -18,7 +20,7 @@ pub(super) enum Shape {
 impl Shape {
     /// Observations fall into buckets.
     pub(super) const fn is_histogram(self) -> bool {
-        matches!(self, Self::Waits(_) | Self::Doubling(_) | Self::Short | Self::Brief)
+        matches!(self, Self::Waits(_) | Self::Doubling(_) | Self::Creation | Self::Short | Self::Brief)
     }
 }
 
@@ -160,6 +162,24 @@ pub(super) const TABLE: &[Definition] = &[
         "Eviction to the release of its quota",
     ),
     metric(
+        "kueue_workload_creation_latency_seconds",
+        Shape::Creation,
+        "job_kind",
+        "Creation of a job that nobody has changed since to the creation of its Workload",
+    ),
+    metric(
+        "kueue_pod_scheduling_gate_removal_seconds",
+        Shape::Short,
+        "name cluster_queue is_group",
+        "Admission to the removal of a pod's scheduling gate",
+    ),
+    metric(
+        "kueue_unadmitted_workloads",
+        Shape::Gauge,
+        "cluster_queue reason underlying_cause",
+        "Workloads that are not admitted, by the reasons of Admitted and QuotaReserved",
+    ),
+    metric(
         "kueue_execution_time_seconds",
         Shape::Waits(16),
         "cluster_queue priority_class",
@@ -255,6 +275,12 @@ pub(super) const TABLE: &[Definition] = &[
         Shape::Gauge,
         "name namespace status",
         "Pending workloads of a LocalQueue",
+    ),
+    metric(
+        "kueue_local_queue_unadmitted_workloads",
+        Shape::Gauge,
+        "name namespace cluster_queue reason underlying_cause",
+        "Workloads of a LocalQueue that are not admitted, by the reasons of Admitted and QuotaReserved",
     ),
     metric(
         "kueue_local_queue_reserving_active_workloads",

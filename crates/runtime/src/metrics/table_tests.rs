@@ -19,7 +19,7 @@ fn rows() -> String {
         let (kind, suffix) = match definition.shape {
             Shape::Counter => ("counter", "_total"),
             Shape::Gauge => ("gauge", ""),
-            Shape::Waits(_) | Shape::Doubling(_) | Shape::Short | Shape::Brief => ("histogram", ""),
+            Shape::Waits(_) | Shape::Doubling(_) | Shape::Creation | Shape::Short | Shape::Brief => ("histogram", ""),
         };
         let name = exposed(definition.name);
         let mut labels: Vec<&str> = definition.labels.split_whitespace().collect();

@@ -218,6 +218,11 @@ impl Case<'_> {
     pub(super) fn elasticity(&self) -> Option<Words> {
         let rules = self.view.facts.elastic?;
         let (min, max) = (rules.min, rules.max);
+        if !self.control.settings.engine.partial_admission {
+            let message =
+                format!("{max} workers: with the gate PartialAdmission off a job is admitted whole or not at all");
+            return Some((false, "PartialAdmissionOff".to_owned(), message));
+        }
         if !rules.rescales {
             let kind = &self.view.facts.job_type;
             let message = format!(

@@ -1,0 +1,57 @@
+//! Workloads that are not admitted, by what keeps them from it: the state of Admitted, and below it that of QuotaReserved.
+
+use std::collections::BTreeMap;
+
+use super::Gauges;
+use crate::core::Control;
+use crate::status::find;
+use crate::view::WorkloadView;
+
+/// State of Admitted and of QuotaReserved, as the labels `reason` and `underlying_cause`.
+fn why(workload: &WorkloadView) -> (&str, &str) {
+    let conditions = &workload.status.conditions;
+    let reason = find(conditions, "Admitted").map_or("NoReservation", |condition| condition.reason.as_str());
+    let cause = match find(conditions, "QuotaReserved") {
+        // Nobody has told it anything yet.
+        None => "PendingEvaluation",
+        Some(condition) if condition.status == "True" => "",
+        Some(condition) => condition.reason.as_str(),
+    };
+    (reason, cause)
+}
+
+impl Control {
+    /// Counts the unadmitted Workloads of each ClusterQueue and LocalQueue. Costs the Workloads.
+    pub(super) fn unadmitted_gauges(&self, gauges: &mut Gauges) {
+        let mut counts: BTreeMap<_, usize> = BTreeMap::new();
+        let live = self.view.workloads.values().filter(|workload| !workload.deleting);
+        for workload in live.filter(|workload| !workload.is("Admitted") && !workload.is("Finished")) {
+            let admission = workload.status.admission.as_ref();
+            let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).or_else(|| {
+                let local = self.view.local_queues.get(&(workload.namespace.clone(), workload.queue.clone()))?;
+                local.spec.cluster_queue.as_deref()
+            });
+            let Some(queue) = queue else { continue };
+            let local = (workload.namespace.as_str(), workload.queue.as_str());
+            let count = counts.entry((queue, why(workload), local)).or_default();
+            *count = count.saturating_add(1);
+        }
+        let mut sums: BTreeMap<_, usize> = BTreeMap::new();
+        for ((queue, why, local), count) in counts {
+            let sum = sums.entry((queue, why)).or_default();
+            *sum = sum.saturating_add(count);
+            if self.settings.local_queue_metrics {
+                let mut labels = vec![("name", local.1.to_owned()), ("namespace", local.0.to_owned())];
+                labels.extend(labels_of(queue, why));
+                gauges.count("kueue_local_queue_unadmitted_workloads", labels, count);
+            }
+        }
+        for ((queue, why), sum) in sums {
+            gauges.count("kueue_unadmitted_workloads", labels_of(queue, why).to_vec(), sum);
+        }
+    }
+}
+
+fn labels_of(queue: &str, (reason, cause): (&str, &str)) -> [(&'static str, String); 3] {
+    [("cluster_queue", queue.to_owned()), ("reason", reason.to_owned()), ("underlying_cause", cause.to_owned())]
+}

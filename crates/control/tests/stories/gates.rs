@@ -1,0 +1,185 @@
+//! Jobs that somebody holds back before they are tried (annotation admission-gated-by), and what is counted of those who wait.
+
+use berth_control::measure::Measure;
+use berth_control::write::{EventType, Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job, settings};
+use crate::{one_queue, with_queue};
+
+const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
+
+fn gated(mut object: Value, names: &str) -> Value {
+    object["metadata"]["annotations"] = json!({ GATES: names });
+    object
+}
+
+fn says(cluster: &Cluster, name: &str) -> (String, String) {
+    let condition = cluster.condition(name, "QuotaReserved").unwrap_or_default();
+    let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+    (text("reason"), text("message"))
+}
+
+fn told(cluster: &Cluster, reason: &str) -> Vec<(EventType, String)> {
+    let notices = cluster.notices.iter().filter(|notice| notice.reason == reason);
+    notices.map(|notice| (notice.event_type, notice.message.clone())).collect()
+}
+
+#[test]
+fn a_gated_job_is_tried_when_nobody_holds_it_any_more() {
+    let mut cluster = one_queue("2");
+    cluster.put(Kind::Job, gated(job("held", "lq", "1", true), "a.io/one,b.io/two"));
+    cluster.put(Kind::Job, job("free", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("free", "Admitted"), "it stands in nobody's way");
+    assert_eq!(says(&cluster, "held"), ("AdmissionGated".into(), "Admission is gated by: a.io/one,b.io/two".into()));
+    let event = "Workload admission is gated by: a.io/one,b.io/two".to_owned();
+    assert_eq!(told(&cluster, "AdmissionGated"), [(EventType::Normal, event)]);
+    let annotated = |names: Value| json!({"metadata": {"annotations": {GATES: names}}});
+    cluster.edit(Kind::Job, "team", "held", &annotated(json!("b.io/two")));
+    cluster.settle();
+    assert_eq!(cluster.workload_of("held").unwrap()["metadata"]["annotations"][GATES], json!("b.io/two"));
+    assert_eq!(says(&cluster, "held").1, "Admission is gated by: b.io/two");
+    cluster.edit(Kind::Job, "team", "held", &annotated(Value::Null));
+    cluster.settle();
+    assert!(cluster.is("held", "Admitted"), "{}", cluster.workload_of("held").unwrap());
+    let event = "Admission gate cleared, workload is now admissible".to_owned();
+    assert_eq!(told(&cluster, "AdmissionGateCleared"), [(EventType::Normal, event)]);
+    let written = cluster.writes.len();
+    cluster.pass(60);
+    assert!(cluster.writes.len() <= written + 4, "queue statuses at most: {:?}", &cluster.writes[written..]);
+}
+
+#[test]
+fn what_is_let_go_without_quota_waits_like_all_others() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, gated(job("held", "lq", "1", true), "a.io/one"));
+    cluster.settle();
+    cluster.edit(Kind::Job, "team", "held", &json!({"metadata": {"annotations": {GATES: ""}}}));
+    cluster.settle();
+    assert_eq!(told(&cluster, "AdmissionGateCleared").len(), 1);
+    cluster.pass(120);
+    assert_eq!(says(&cluster, "held").0, "WaitingForQuota");
+    assert_eq!(told(&cluster, "AdmissionGateCleared").len(), 1);
+    cluster.complete("first");
+    cluster.pass(5);
+    assert!(cluster.is("held", "Admitted"));
+}
+
+#[test]
+fn gates_hold_nobody_where_the_feature_is_off() {
+    let mut settings = settings();
+    settings.admission_gates = false;
+    let mut cluster = with_queue(Cluster::with(settings), "1");
+    cluster.put(Kind::Job, gated(job("a", "lq", "1", true), "a.io/one"));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn a_workload_made_beforehand_keeps_the_gates_of_its_own() {
+    let mut cluster = one_queue("1");
+    let mut workload = json!({"metadata": {"namespace": "team", "name": "before"},
+        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template":
+            job("x", "lq", "1", true)["spec"]["template"]}]}});
+    workload["metadata"]["annotations"] = json!({GATES: "a.io/one"});
+    cluster.put(Kind::Workload, workload);
+    let mut made = job("a", "lq", "1", true);
+    made["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    cluster.put(Kind::Job, made);
+    cluster.settle();
+    assert_eq!(says(&cluster, "a").0, "AdmissionGated");
+    cluster.edit(Kind::Workload, "team", "before", &json!({"metadata": {"annotations": {GATES: null}}}));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
+}
+
+#[test]
+fn pods_and_trainings_are_held_too() {
+    let mut cluster = crate::pod_queue("9");
+    cluster.put(Kind::Pod, gated(crate::pods::pod("p", "1"), "a.io/one"));
+    cluster.put(Kind::TrainingJob, gated(crate::training::training("t", json!({})), "a.io/one,b.io/two"));
+    cluster.settle();
+    let reserved = |cluster: &Cluster| cluster.count(Purpose::ReserveQuota);
+    assert_eq!((reserved(&cluster), told(&cluster, "AdmissionGated").len()), (0, 2), "{:?}", cluster.writes);
+    let free = json!({"metadata": {"annotations": {GATES: null}}});
+    cluster.edit(Kind::Pod, "team", "p", &free);
+    cluster.settle();
+    assert_eq!(reserved(&cluster), 1);
+    cluster.edit(Kind::TrainingJob, "team", "t", &json!({"metadata": {"annotations": {GATES: "a.io/one"}}}));
+    cluster.settle();
+    assert_eq!(reserved(&cluster), 1);
+    cluster.edit(Kind::TrainingJob, "team", "t", &free);
+    cluster.settle();
+    assert_eq!(reserved(&cluster), 2, "{:?}", cluster.writes);
+}
+
+fn unadmitted(cluster: &Cluster, metric: &str) -> Vec<(String, f64)> {
+    let figures = cluster.control.figures();
+    let found = figures.gauges.into_iter().filter(|gauge| gauge.name == metric);
+    let label = |(key, value): &(&str, String)| format!("{key}={value}");
+    found.map(|gauge| (gauge.labels.iter().map(label).collect::<Vec<_>>().join(","), gauge.value)).collect()
+}
+
+#[test]
+fn those_who_wait_are_counted_by_what_they_wait_for() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, gated(job("held", "lq", "1", true), "a.io/one"));
+    cluster.put(Kind::Job, job("large", "lq", "2", true));
+    cluster.pass(5);
+    let queue = |cause: &str| format!("cluster_queue=cq,reason=NoReservation,underlying_cause={cause}");
+    let expected = [(queue("AdmissionGated"), 1.0), (queue("ExceedsMaxQuota"), 1.0)];
+    assert_eq!(unadmitted(&cluster, "kueue_unadmitted_workloads"), expected);
+    let expected = expected.map(|(labels, count)| (format!("name=lq,namespace=team,{labels}"), count));
+    assert_eq!(unadmitted(&cluster, "kueue_local_queue_unadmitted_workloads"), expected);
+    cluster.edit(Kind::Job, "team", "held", &json!({"metadata": {"annotations": {GATES: null}}}));
+    cluster.complete("runs");
+    cluster.pass(5);
+    assert_eq!(unadmitted(&cluster, "kueue_unadmitted_workloads"), [(queue("ExceedsMaxQuota"), 1.0)]);
+}
+
+fn observed(cluster: &mut Cluster, metric: &str) -> Vec<(String, i64)> {
+    let measures = cluster.control.drain_measures().into_iter().filter_map(|measure| match measure {
+        Measure::Observe { name, labels, millis } if name == metric => {
+            let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            Some((labels.join(","), millis))
+        }
+        _ => None,
+    });
+    measures.collect()
+}
+
+#[test]
+fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
+    let metric = "kueue_workload_creation_latency_seconds";
+    let mut cluster = crate::pod_queue("9");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(1500)).unwrap();
+    cluster.settle();
+    assert_eq!(observed(&mut cluster, metric), [("job_kind=Job".to_owned(), 1500)]);
+    // It came running: that it was suspended first is a change, and no part of the time.
+    cluster.put(Kind::Job, job("b", "lq", "1", false));
+    cluster.edit(Kind::Job, "team", "b", &json!({"metadata": {"generation": 2}}));
+    cluster.settle();
+    assert_eq!(observed(&mut cluster, metric), []);
+    cluster.put(Kind::Pod, crate::pods::pod("p", "1"));
+    cluster.settle();
+    // Of a pod only the second is kept.
+    assert_eq!(observed(&mut cluster, metric), [("job_kind=Pod".to_owned(), 500)]);
+}
+
+#[test]
+fn the_time_to_the_removal_of_a_gate_is_measured_per_pod() {
+    let metric = "kueue_pod_scheduling_gate_removal_seconds";
+    let mut cluster = crate::pod_queue("9");
+    cluster.put(Kind::Pod, crate::pods::pod("p", "1"));
+    cluster.settle();
+    let labels = "name=kueue.x-k8s.io/admission,cluster_queue=cq,is_group=false".to_owned();
+    assert_eq!(observed(&mut cluster, metric), [(labels, 0)]);
+    cluster.pass(5);
+    assert_eq!(observed(&mut cluster, metric), []);
+}
