@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::binaries::repository;
-use crate::kinds::{Kind, items, key, text};
+use crate::kinds::{self, Kind, items, key, text};
 
 /// ProvisioningRequest.
 pub const PROVISIONING_REQUEST: Kind = Kind {
@@ -129,4 +129,20 @@ pub async fn say(client: &Client, request: &Value, conditions: &[(&str, &str, &s
         .await
         .with_context(|| format!("status of ProvisioningRequest {}", key(request)))?;
     Ok(())
+}
+
+/// Says of a pod what GKE's autoscaler says when a zone has no machines left.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn gets_no_node(client: &Client, pod: &Value, words: &str) -> Result<Value> {
+    let seconds = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let (namespace, name) = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
+    let event = json!({"apiVersion": "v1", "kind": "Event",
+        "metadata": {"namespace": namespace, "name": format!("{name}.scale-up-failed")},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name,
+            "uid": pod["metadata"]["uid"]},
+        "reason": "FailedScaleUp", "type": "Warning", "message": words, "source": {"component": "cluster-autoscaler"},
+        "firstTimestamp": seconds, "lastTimestamp": seconds, "count": 1});
+    kinds::apply(client, &event).await
 }

@@ -20,6 +20,8 @@ pub(crate) struct Check {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) generation: i64,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) deleting: bool,
 }
 
 impl Check {
@@ -33,6 +35,8 @@ impl Check {
             uid: object.uid().to_owned(),
             resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or_default(),
+            finalizers: object.metadata.finalizers.clone().unwrap_or_default(),
+            deleting: object.metadata.deletion_timestamp.is_some(),
         }
     }
 

@@ -45,7 +45,10 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         Kind::Checkpoints => checkpoints::decide(control, &name, now),
         Kind::Pod => pods::decide(control, &name, now),
         Kind::PodGroup => pods::group::decide(control, &name, now),
-        Kind::AdmissionCheck => provisioning::check(control, key, now),
+        Kind::AdmissionCheck => match queues::finalizer(control, key) {
+            Decision::Done => provisioning::check(control, key, now),
+            decision => decision,
+        },
         Kind::ProvisioningRequest => provisioning::request(control, &name),
         Kind::LocalQueue
         | Kind::QueuePolicy

@@ -279,7 +279,7 @@ impl Offline {
             }
             // No pod ever ran.
             Request::ProbePods { .. } => return Outcome::Applied { resource_version: String::new() },
-            Request::FindStuckPods { .. } => return Outcome::Stuck(Vec::new()),
+            Request::FindStuckPods { .. } | Request::AskAutoscalers { .. } => return Outcome::Stuck(Vec::new()),
             Request::AnnotatePods { .. } | Request::DeleteCheckpoints { .. } => {
                 return Outcome::Applied { resource_version: String::new() };
             }

@@ -59,9 +59,10 @@ impl PodBook {
     }
 
     /// The pods of a group in the order of their names.
-    pub(crate) fn members<'a>(&'a self, group: &'a Name) -> impl Iterator<Item = (&'a str, &'a PodState)> {
+    pub(crate) fn members(&self, group: &Name) -> impl Iterator<Item = (&str, &PodState)> + use<'_> {
+        let namespace = group.0.clone();
         let names = self.groups.get(group).into_iter().flat_map(|group| &group.members);
-        names.filter_map(|name| Some((&**name, self.get(&(group.0.clone(), name.to_string()))?)))
+        names.filter_map(move |name| Some((&**name, self.get(&(namespace.clone(), name.to_string()))?)))
     }
 
     /// Puts a pod in place of its older state.

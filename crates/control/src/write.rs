@@ -262,6 +262,11 @@ pub enum Request<Body = Packed> {
         /// Uid of the job.
         uid: String,
     },
+    /// No write at all: GET of events about pods that are known to be on no node. Answered with [`Outcome::Stuck`].
+    AskAutoscalers {
+        /// The pods with their uids.
+        pods: Vec<(String, StuckPod)>,
+    },
     /// Merge patches of the pods of the job with this uid that have not ended, one by one. `Applied` when all carry the
     /// annotations, `Busy` when that takes more time.
     AnnotatePods {
@@ -299,6 +304,7 @@ impl Request<Value> {
             Self::Merge { manager, subresource, body } => Request::Merge { manager, subresource, body: body.into() },
             Self::ProbePods { label, uid, most } => Request::ProbePods { label, uid, most },
             Self::FindStuckPods { label, uid } => Request::FindStuckPods { label, uid },
+            Self::AskAutoscalers { pods } => Request::AskAutoscalers { pods },
             Self::AnnotatePods { label, uid, annotations } => Request::AnnotatePods { label, uid, annotations },
             Self::ListCheckpoints { place } => Request::ListCheckpoints { place },
             Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },

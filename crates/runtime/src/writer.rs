@@ -72,6 +72,10 @@ impl Writer {
         if let Some(outcome) = self.in_store(&write.request, deadline).await {
             return outcome;
         }
+        if let Request::AskAutoscalers { pods } = &write.request {
+            let asking = stuck::ask(&self.client, &write.key.namespace, pods);
+            return tokio::time::timeout(deadline, asking).await.unwrap_or(Outcome::Busy(1_000));
+        }
         let request = match http_request(&write.key, &write.request, deadline) {
             Ok(request) => request,
             Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
@@ -149,6 +153,7 @@ const fn verb_of(request: &Request) -> Verb {
         | Request::Merge { .. }
         | Request::ProbePods { .. }
         | Request::FindStuckPods { .. }
+        | Request::AskAutoscalers { .. }
         | Request::AnnotatePods { .. }
         | Request::ListCheckpoints { .. }
         | Request::DeleteCheckpoints { .. } => Verb::Patch,
@@ -170,8 +175,8 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
                 .body(Body::empty());
         }
         Request::FindStuckPods { label, uid } => return stuck::list(&key.namespace, label, uid),
-        // Nothing that the API server is asked for.
-        Request::ListCheckpoints { .. } | Request::DeleteCheckpoints { .. } => {
+        // Nothing that the API server is asked for, or more than one thing.
+        Request::ListCheckpoints { .. } | Request::DeleteCheckpoints { .. } | Request::AskAutoscalers { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }
         Request::AnnotatePods { label, uid, .. } => {

@@ -1,6 +1,7 @@
 //! Down the ladder: without quota at once, without nodes when patience ends.
 
 use anyhow::{Result, ensure};
+use berth_e2e::autoscaler;
 use berth_e2e::kinds::{self, POD, QUEUE_POLICY, condition, condition_object, items, text};
 use berth_e2e::manifest::{cluster_queue, flavor, group, local_queue, merge, quota};
 use berth_e2e::scenario::Stage;
@@ -80,15 +81,8 @@ pub(crate) async fn autoscaler_gets_no_nodes(stage: &Stage) -> Result<()> {
         Ok(stuck.map_or_else(|| Seen::NotYet("none".to_owned()), Seen::Yes))
     })
     .await?;
-    let seconds = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let words = "Node scale up in zones us-east5-b associated with this pod failed: out of resources";
-    s.apply(&json!({"apiVersion": "v1", "kind": "Event",
-        "metadata": {"namespace": s.namespace, "name": "scale-up-failed"},
-        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": s.namespace,
-            "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
-        "reason": "FailedScaleUp", "type": "Warning", "message": words, "source": {"component": "cluster-autoscaler"},
-        "firstTimestamp": seconds, "lastTimestamp": seconds, "count": 1}))
-        .await?;
+    autoscaler::gets_no_node(&s.client, &pod, words).await?;
     lands(&s, "first", "on-demand").await?;
     let evicted = s.workload("first", "evicted once", |w| !condition(w, "Evicted").is_empty()).await?;
     ensure!(message(&evicted, "Evicted").contains(words), "{}", evicted["status"]);

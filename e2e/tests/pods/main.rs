@@ -144,10 +144,12 @@ async fn pods() -> Result<()> {
     let options = ManagerOptions { webhooks: Some(port), config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
     let mut spot = Pool::cpu("spot", 1, Tier::Spot);
     spot.labels.push(("e2e/pool".to_owned(), "spot".to_owned()));
-    let mut stage = Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand), spot], options).await?;
+    let mut stage =
+        Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu"), spot], options).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("single", single::admitted_by_tier_and_finished(s).boxed()),
+        ("pod-scale-up-failed", single::autoscaler_gets_no_node(s).boxed()),
         ("untouched", single::without_a_queue_nothing_happens(s).boxed()),
         ("refused-pods", single::refused(s).boxed()),
         ("roles", groups::two_roles_all_or_none(s).boxed()),

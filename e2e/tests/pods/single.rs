@@ -1,9 +1,11 @@
 //! Pods by themselves.
 
 use anyhow::{Result, ensure};
-use berth_e2e::kinds::{POD, condition, text};
+use berth_e2e::autoscaler;
+use berth_e2e::kinds::{EVENT, POD, condition, text};
 use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::json;
 
 use crate::{all_run, all_wait, conclude, gated, held, pod, run_ms};
@@ -43,6 +45,43 @@ pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
         s.object_is(POD, name, "succeeded and let go", |p| text(p, "/status/phase") == "Succeeded" && !held(p)).await?;
         s.workload(name, "Finished", |w| condition(w, "Finished") == "True").await?;
     }
+    conclude(s).await
+}
+
+/// A scripted autoscaler gets no node for a pod: it goes, and what comes in its place meets the next tier.
+pub(crate) async fn autoscaler_gets_no_node(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("pod-scale-up-failed").await?;
+    let (reserved, demand) = (s.name("reserved"), s.name("on-demand"));
+    for (name, tier, pool) in [(&reserved, "reserved", "nowhere"), (&demand, "on-demand", "cpu")] {
+        let mut flavor = manifest::flavor(name, &[("e2e/pool", pool)]);
+        flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+        s.apply(&flavor).await?;
+    }
+    let cpu = [quota("cpu", "2")];
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&[(&*reserved, &cpu[..]), (&*demand, &cpu)])], &json!({})))
+        .await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    let tiers = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "40s"}});
+    s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
+        "spec": {"clusterQueues": [s.name("cq")], "capacityTiers": tiers}}))
+        .await?;
+    s.apply(&pod(&s, "first", "1", &json!({}))).await?;
+    let stuck =
+        s.object_is(POD, "first", "on no node", |p| condition(p, "PodScheduled") == "False" && !gated(p)).await?;
+    let words = "Node scale up in zones us-east5-b associated with this pod failed: out of resources";
+    autoscaler::gets_no_node(&s.client, &stuck, words).await?;
+    wait::until(STEP, "the pod is gone", || async {
+        let left = POD.get(&s.client, &s.namespace, "first").await?;
+        Ok(Seen::when(left.is_none(), || left.unwrap_or_default()["status"].to_string()))
+    })
+    .await?;
+    let events = EVENT.list(&s.client, &s.namespace).await?;
+    let told = events.iter().find(|event| text(event, "/reason") == "EvictedDueToStockOut");
+    ensure!(told.is_some_and(|event| text(event, "/message").contains(words)), "{events:?}");
+    s.apply(&pod(&s, "second", "1", &run_ms(100))).await?;
+    let second = s.object_is(POD, "second", "on its node", |p| !text(p, "/spec/nodeName").is_empty()).await?;
+    ensure!(second["spec"]["nodeSelector"]["e2e/pool"] == json!("cpu"), "{}", second["spec"]["nodeSelector"]);
+    s.object_is(POD, "second", "succeeded", |p| text(p, "/status/phase") == "Succeeded").await?;
     conclude(s).await
 }
 

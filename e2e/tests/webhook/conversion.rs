@@ -148,7 +148,10 @@ async fn activated(s: &Scenario<'_>) -> Result<()> {
 
 async fn reads(s: &Scenario<'_>, cohort: Value) -> Result<()> {
     wait::until(REBUILT, &format!("the cohort of the old queue is {cohort}"), || async {
-        let queue = CLUSTER_QUEUE.get(&s.client, "", "old").await?.context("the queue")?;
+        // A request that met the older definition asks Berth, who may stand still.
+        let asked = CLUSTER_QUEUE.get(&s.client, "", "old");
+        let queue = tokio::time::timeout(Duration::from_secs(2), asked).await.context("no answer")??;
+        let queue = queue.context("the queue")?;
         Ok(Seen::when(queue["spec"]["cohortName"] == cohort, || queue["spec"].to_string()))
     })
     .await

@@ -1,15 +1,18 @@
 //! Jobs: suspended when they are created, defaults, and what is refused.
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{JOB, LOCAL_QUEUE, items, text};
+use berth_e2e::jobset::{self, JOBSET};
+use berth_e2e::kinds::{self, JOB, LOCAL_QUEUE, items, text};
 use berth_e2e::manifest;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks::{MUTATING, NAMES};
 use futures::future::try_join_all;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const CLASS: &str = "kueue.x-k8s.io/priority-class";
 
 /// Jobs that arrive unsuspended are never seen so, and the job controller never starts them before they are admitted.
 pub(crate) async fn suspended_without_a_race(stage: &Stage) -> Result<()> {
@@ -76,15 +79,17 @@ pub(crate) async fn labels_of_a_running_job(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Namespaces that the webhook for jobs without a queue name is asked about.
+/// Namespaces that the webhooks for jobs without a queue name are asked about.
 async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
     wait::until(STEP, &format!("{} opted in: {expected}", s.namespace), || async {
         let configuration = MUTATING.get(&s.client, "", NAMES[0]).await?.context("the configuration")?;
         let webhooks = items(&configuration, "/webhooks");
-        let webhook = webhooks.iter().find(|w| text(w, "/name").contains("-opted-in.")).context("the webhook")?;
-        let names = items(webhook, "/namespaceSelector/matchExpressions/0/values");
-        let there = names.iter().any(|name| name.as_str() == Some(&s.namespace));
-        Ok(Seen::when(there == expected, || format!("{names:?}")))
+        let selectors = webhooks.iter().filter(|w| text(w, "/name").contains("-opted-in."));
+        let names: Vec<_> =
+            selectors.map(|webhook| items(webhook, "/namespaceSelector/matchExpressions/0/values")).collect();
+        let there = |names: &&[Value]| names.iter().any(|name| name.as_str() == Some(&s.namespace));
+        let right = names.len() == 2 && names.iter().all(|names| there(names) == expected);
+        Ok(Seen::when(right, || format!("{names:?}")))
     })
     .await?;
     // The API server hears of its configuration a moment later.
@@ -116,6 +121,66 @@ pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     opted_in(&s, false).await?;
     let after = s.create(plain("after")).await?;
     ensure!(after["spec"]["suspend"] == json!(false), "{}", after["spec"]["suspend"]);
+    s.conclude().await
+}
+
+/// A LocalQueue called `default` takes JobSets, too; one that names its queue in an annotation keeps that.
+pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("default-queue-jobset").await?;
+    for file in std::fs::read_dir(jobset::definitions().await?)? {
+        for object in kinds::parse(&std::fs::read_to_string(file?.path())?)? {
+            s.apply(&object).await?;
+        }
+    }
+    wait::until(STEP, "JobSets are served", || async {
+        JOBSET.list(&s.client, &s.namespace).await?;
+        Ok(Seen::Yes(()))
+    })
+    .await?;
+    s.simple_queue("1", &json!({})).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "default", &s.name("cq"))).await?;
+    opted_in(&s, true).await?;
+    let set = |name: &str, annotations: Value| {
+        json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "metadata": {"namespace": s.namespace, "name": name, "annotations": annotations},
+        "spec": {"replicatedJobs": [{"name": "job", "template": {"spec": {"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "c", "image": "e2e/none"}]}}}}}]}})
+    };
+    let plain = s.apply(&set("plain", json!({}))).await?;
+    ensure!(plain["metadata"]["labels"][QUEUE] == json!("default"), "labels: {}", plain["metadata"]["labels"]);
+    ensure!(plain["spec"]["suspend"] == json!(true), "suspend: {}", plain["spec"]["suspend"]);
+    let named = s.apply(&set("named", json!({QUEUE: "queue"}))).await?;
+    ensure!(named["metadata"]["labels"].get(QUEUE).is_none(), "labels: {}", named["metadata"]["labels"]);
+    ensure!(named["spec"]["suspend"] == json!(true), "suspend: {}", named["spec"]["suspend"]);
+    for name in ["plain", "named"] {
+        JOBSET.delete(&s.client, &s.namespace, name).await?;
+    }
+    LOCAL_QUEUE.delete(&s.client, &s.namespace, "default").await?;
+    opted_in(&s, false).await?;
+    s.conclude().await
+}
+
+/// A WorkloadPriorityClass called `default` is that of the jobs that name none.
+pub(crate) async fn default_priority_class(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("default-class").await?;
+    s.simple_queue("1", &json!({})).await?;
+    s.apply(&manifest::priority_class("default", 7)).await?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let job = || s.job("plain").spec(&json!({"suspend": false})).run_ms(100);
+    wait::until(STEP, "Berth has seen the class", || async {
+        let asked = serde_json::from_value(job().manifest())?;
+        let shown = JOB.api(&s.client, &s.namespace).create(&params, &asked).await?;
+        let labels = shown.metadata.labels.unwrap_or_default();
+        Ok(Seen::when(labels.get(CLASS).is_some_and(|name| name == "default"), || format!("{labels:?}")))
+    })
+    .await?;
+    s.create(job()).await?;
+    let workload = s.workload("plain", "of the class", |w| w["spec"]["priority"] == json!(7)).await?;
+    ensure!(workload["spec"]["priorityClassRef"]["name"] == json!("default"), "{}", workload["spec"]);
+    s.apply(&manifest::priority_class("own", 9)).await?;
+    let own = s.create(s.job("own").label(CLASS, "own")).await?;
+    ensure!(own["metadata"]["labels"][CLASS] == json!("own"), "{}", own["metadata"]["labels"]);
+    s.finished("plain").await?;
     s.conclude().await
 }
 

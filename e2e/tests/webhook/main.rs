@@ -50,11 +50,17 @@ async fn reviews() -> Result<()> {
         ("no-race", jobs::suspended_without_a_race(s).boxed()),
         ("labels-locked", jobs::labels_of_a_running_job(s).boxed()),
         ("default-queue", jobs::default_queue(s).boxed()),
+        ("default-queue-jobset", jobs::default_queue_of_job_sets(s).boxed()),
         ("refused-jobs", jobs::refused(s).boxed()),
         ("refused-kinds", kinds::refused(s).boxed()),
         ("held-workloads", kinds::workloads_that_hold_quota(s).boxed()),
     ];
-    let outcome = run_all(&stage, runs).await;
+    let mut outcome = run_all(&stage, runs).await;
+    if outcome.is_ok() {
+        // By itself: it is for the jobs of all namespaces.
+        let last: Run<'_> = ("default-class", jobs::default_priority_class(&stage).boxed());
+        outcome = run_all(&stage, vec![last]).await;
+    }
     stage.stop().await;
     outcome
 }

@@ -1,4 +1,4 @@
-//! Certificates are exchanged while reviews come in without a pause. Beside the API server, which keeps its connections, a
+//! Certificates of two replicas are exchanged while reviews come in without a pause. Beside the API server, which keeps its connections, a
 //! client of our own makes a new handshake every few milliseconds and trusts what the configuration says at that moment.
 
 use std::collections::BTreeSet;
@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::certificates::Certificates;
 use berth_e2e::kinds::{JOB, items, text};
-use berth_e2e::manager::NAMESPACE;
+use berth_e2e::manager::{self, Manager, ManagerOptions, NAMESPACE};
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, Seen};
-use berth_e2e::webhooks::{NAMES, SECRET, SECRET_NAME, VALIDATING};
+use berth_e2e::webhooks::{self, NAMES, SECRET, SECRET_NAME, VALIDATING};
 use k8s_openapi::ByteString;
 use kube::Client;
 use kube::api::PostParams;
@@ -30,8 +31,13 @@ pub(crate) async fn trust(client: &Client) -> Result<Arc<ClientConfig>> {
     let configuration = VALIDATING.get(client, "", NAMES[1]).await?.context("the configuration")?;
     let webhook = items(&configuration, "/webhooks").first().context("a webhook")?;
     let bundle: ByteString = serde_json::from_value(webhook["clientConfig"]["caBundle"].clone())?;
+    trusting(&bundle.0)
+}
+
+/// Trusts these authorities.
+fn trusting(authorities: &[u8]) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&bundle.0) {
+    for certificate in CertificateDer::pem_slice_iter(authorities) {
         roots.add(certificate?)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -40,8 +46,8 @@ pub(crate) async fn trust(client: &Client) -> Result<Arc<ClientConfig>> {
 }
 
 /// A handshake; the leaf that was shown.
-async fn handshake(client: &Client, port: u16) -> Result<Vec<u8>> {
-    let connector = TlsConnector::from(trust(client).await?);
+async fn handshake(trust: Arc<ClientConfig>, port: u16) -> Result<Vec<u8>> {
+    let connector = TlsConnector::from(trust);
     let tcp = TcpStream::connect(("127.0.0.1", port)).await?;
     let stream = connector.connect(ServerName::try_from("127.0.0.1")?, tcp).await.context("handshake")?;
     let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first().cloned());
@@ -60,6 +66,15 @@ pub(crate) async fn review(client: &Client, namespace: &str, name: &str) -> Resu
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let s = stage.scenario("rotation").await?;
     let client = &s.client;
+    // A second replica serves from the same Secret, and asks for new certificates as the first one does.
+    let second = webhooks::port()?;
+    let options = ManagerOptions {
+        name: "second".to_owned(),
+        webhooks: Some(second),
+        args: vec!["--webhook-ca-margin=1s".to_owned()],
+        ..ManagerOptions::default()
+    };
+    let mut replica = Manager::start(&stage.plane, options).await?;
     let over = AtomicBool::new(false);
     let reviews = AtomicU64::new(0);
     let callers = futures::future::try_join_all((0..CALLERS).map(|caller| {
@@ -73,27 +88,72 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
             anyhow::Ok(())
         }
     }));
-    let leaves = async {
-        let mut leaves = BTreeSet::new();
-        let mut count = 0_u64;
-        while !over.load(Ordering::Relaxed) {
-            leaves.insert(handshake(client, port).await.with_context(|| format!("handshake {count}"))?);
-            count += 1;
-            tokio::time::sleep(Duration::from_millis(15)).await;
+    let leaves = futures::future::try_join_all([port, second].map(|port| {
+        let over = &over;
+        async move {
+            let mut leaves = BTreeSet::new();
+            let mut count = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                let leaf = handshake(trust(client).await?, port).await;
+                leaves.insert(leaf.with_context(|| format!("handshake {count} on {port}"))?);
+                count += 1;
+                tokio::time::sleep(Duration::from_millis(15)).await;
+            }
+            anyhow::Ok((leaves, count))
         }
-        anyhow::Ok((leaves.len(), count))
-    };
+    }));
     let changes = async {
         let done = rotations(client).await;
         over.store(true, Ordering::Relaxed);
         done
     };
-    let (_, (leaves, handshakes), ()) = futures::try_join!(callers, leaves, changes)?;
+    let folder = async { from_a_folder(stage).await.context("certificates in a folder") };
+    let (_, served, (), ()) = futures::try_join!(callers, leaves, changes, folder)?;
+    tokio::task::spawn_blocking(move || replica.kill()).await?;
     let reviews = reviews.load(Ordering::Relaxed);
-    println!("rotation: {reviews} reviews and {handshakes} handshakes, none failed; {leaves} leaves were served");
-    ensure!(leaves >= 4, "the first, two of new authorities, and one in place of rubbish: {leaves}");
+    for (leaves, handshakes) in &served {
+        let leaves = leaves.len();
+        println!("rotation: {reviews} reviews and {handshakes} handshakes, none failed; {leaves} leaves were served");
+        ensure!(leaves >= 4, "the first, two of new authorities, and one in place of rubbish: {leaves}");
+    }
     ensure!(reviews > 200, "{reviews} reviews are no traffic");
     s.conclude().await
+}
+
+/// Certificates that somebody else puts into a folder are served as they are, and exchanged when the files are.
+async fn from_a_folder(stage: &Stage) -> Result<()> {
+    let folder = stage.plane.folder().join("given");
+    let give = |name: &str| -> Result<Arc<ClientConfig>> {
+        let made = Certificates::create(&stage.plane.folder().join(name))?;
+        std::fs::create_dir_all(&folder)?;
+        for (from, to) in [("apiserver.key", "tls.key"), ("apiserver.crt", "tls.crt")] {
+            std::fs::copy(made.file(from), folder.join(to))?;
+        }
+        trusting(&std::fs::read(made.file("ca.crt"))?)
+    };
+    let first = give("first-given")?;
+    let port = webhooks::port()?;
+    let config = format!(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\ninternalCertManagement: {{enable: false}}\n\
+         webhook: {{certDir: {}}}\n",
+        folder.display()
+    );
+    let name = "folder".to_owned();
+    let options = ManagerOptions { name, config: Some(config), webhooks: Some(port), ..ManagerOptions::default() };
+    let path = stage.plane.folder().join("folder.kubeconfig");
+    manager::kubeconfig(&stage.plane, None, &path).await?;
+    // Nobody tells the API server of its authority, so that it never says that it is ready.
+    let mut manager = Manager::launch(stage.plane.folder(), &path, options).await?;
+    let shows = |trust: &Arc<ClientConfig>| {
+        let trust = Arc::clone(trust);
+        async move { handshake(trust, port).await.map(|_| Seen::Yes(())) }
+    };
+    wait::until(wait::STEP, "the first ones are served", || shows(&first)).await?;
+    let second = give("second-given")?;
+    wait::until(Duration::from_secs(90), "the new ones are served", || shows(&second)).await?;
+    ensure!(handshake(first, port).await.is_err(), "the first ones are served on");
+    tokio::task::spawn_blocking(move || manager.kill()).await?;
+    Ok(())
 }
 
 async fn rotations(client: &Client) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Statuses and finalizers of ClusterQueues, LocalQueues and ResourceFlavors.
+//! Statuses and finalizers of ClusterQueues, LocalQueues, ResourceFlavors and AdmissionChecks.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::workload::FINALIZER;
+use crate::checks;
 use crate::core::Control;
 use crate::deltas::quantity;
 use crate::flight::{Decision, Draft};
@@ -23,26 +24,57 @@ pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 
 /// Keeps the finalizer on what is in use, and lets go of what is being deleted and free.
 pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
-    let (metadata, in_use) = match key.kind {
+    match key.kind {
         Kind::ClusterQueue => match control.view.cluster_queues.get(&key.name) {
-            Some(object) => (&object.metadata, control.world.cluster_queue_in_use(&key.name)),
-            None => return Decision::Done,
+            Some(object) => held(key, &Holder::of(&object.metadata), || control.world.cluster_queue_in_use(&key.name)),
+            None => Decision::Done,
+        },
+        // One that no server has stored, as `berth decide` reads them, has nothing to write to.
+        Kind::AdmissionCheck => match control.view.checks.get(&key.name).filter(|check| !check.uid.is_empty()) {
+            Some(check) => {
+                let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
+                let holder = Holder { uid, resource_version, finalizers: &check.finalizers, deleting: check.deleting };
+                held(key, &holder, || control.view.cluster_queues.values().any(|queue| names(&queue.spec, &key.name)))
+            }
+            None => Decision::Done,
         },
         _ => match control.view.flavors.get(&key.name) {
-            Some(object) => (&object.metadata, control.world.flavor_in_use(&key.name)),
-            None => return Decision::Done,
+            Some(object) => held(key, &Holder::of(&object.metadata), || control.world.flavor_in_use(&key.name)),
+            None => Decision::Done,
         },
-    };
-    let empty = Vec::new();
-    let finalizers = metadata.finalizers.as_ref().unwrap_or(&empty);
-    let has = finalizers.iter().any(|name| name == FINALIZER);
-    let deleting = metadata.deletion_timestamp.is_some();
-    let (purpose, wanted): (Purpose, Vec<&str>) = match (deleting, has) {
-        (false, false) => (Purpose::AddFinalizer, finalizers.iter().map(String::as_str).chain([FINALIZER]).collect()),
-        (true, true) if !in_use => (
-            Purpose::RemoveFinalizer,
-            finalizers.iter().map(String::as_str).filter(|name| *name != FINALIZER).collect(),
-        ),
+    }
+}
+
+/// A ClusterQueue asks for that check.
+fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
+    checks::of_queue(queue).iter().any(|(name, _)| name == check)
+}
+
+/// What of an object's metadata says who holds it.
+struct Holder<'a> {
+    uid: &'a str,
+    resource_version: &'a str,
+    finalizers: &'a [String],
+    deleting: bool,
+}
+
+impl<'a> Holder<'a> {
+    fn of(metadata: &'a ObjectMeta) -> Self {
+        Self {
+            uid: metadata.uid.as_deref().unwrap_or_default(),
+            resource_version: metadata.resource_version.as_deref().unwrap_or_default(),
+            finalizers: metadata.finalizers.as_deref().unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> Decision {
+    let named = holder.finalizers.iter().map(String::as_str);
+    let has = named.clone().any(|name| name == FINALIZER);
+    let (purpose, wanted): (Purpose, Vec<&str>) = match (holder.deleting, has) {
+        (false, false) => (Purpose::AddFinalizer, named.chain([FINALIZER]).collect()),
+        (true, true) if !in_use() => (Purpose::RemoveFinalizer, named.filter(|name| *name != FINALIZER).collect()),
         _ => return Decision::Done,
     };
     Decision::write(Draft {
@@ -52,7 +84,7 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
             manager: "kueue",
             subresource: Subresource::None,
             body: json!({"metadata": {
-                "uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": wanted,
+                "uid": holder.uid, "resourceVersion": holder.resource_version, "finalizers": wanted,
             }}),
         },
         based_on: 0,

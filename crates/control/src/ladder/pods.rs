@@ -1,17 +1,27 @@
-//! Whether the capacity of pods that are managed themselves turns up: what the scheduler says of them is at hand, and autoscalers
-//! are not asked. Pods that
-//! leave a tier are deleted; what their owner makes in their place meets the flavor as out of stock.
+//! Whether the capacity of pods that are managed themselves turns up: what the scheduler says of them is at hand, what autoscalers say
+//! is asked for. Pods that leave a tier are deleted; what their owner makes in their place meets the flavor as out of stock.
+
+use std::collections::BTreeMap;
 
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 use super::rules::TierRules;
-use super::watch::{PAUSE_MS, STOCK_OUT, rungs};
-use crate::core::{Control, after};
+use super::watch::{PAUSE_MS, Rung, STOCK_OUT, rungs};
+use crate::core::{Control, after, key};
 use crate::decide::workload::evict;
-use crate::flight::Decision;
+use crate::flight::{Decision, Draft};
 use crate::view::{Name, WorkloadView};
-use crate::write::Kind;
+use crate::write::{Kind, Purpose, Request, StuckPod};
+
+/// A pod that no node takes.
+struct Stuck<'a> {
+    pod: &'a PodState,
+    since: Timestamp,
+    /// The scheduler's words.
+    words: &'a str,
+    rung: &'a Rung,
+}
 
 /// Looks after a workload of pods that was admitted at that time.
 pub(super) fn decide(
@@ -23,25 +33,58 @@ pub(super) fn decide(
 ) -> Decision {
     let rungs = rungs(control, workload);
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
-    if !rules.signals.unschedulable || is_up(control, workload) {
+    let signals = rules.signals;
+    if !(signals.unschedulable || signals.scale_up_failed) || is_up(control, workload) {
         return Decision::Done;
     }
-    let due = after(admitted, patience);
-    if due > now {
-        return Decision::Wait(due);
+    // One of each role: what fails for one of equal pods fails for all.
+    let mut stuck: BTreeMap<&str, Stuck<'_>> = BTreeMap::new();
+    for pod in pods_of(control, workload) {
+        let Some(words) = pod.unschedulable.as_deref().filter(|_| pod.runs() && !pod.bound) else { continue };
+        let Some(rung) = rungs.iter().find(|rung| rung.pod_set == pod.role()) else { continue };
+        let since = Timestamp::from_second(pod.created).unwrap_or(admitted).max(admitted);
+        if stuck.get(pod.role()).is_none_or(|known| since < known.since) {
+            stuck.insert(pod.role(), Stuck { pod, since, words, rung });
+        }
     }
-    let without = |pod: &PodState| {
-        let made = Timestamp::from_second(pod.created).unwrap_or(admitted).max(admitted);
-        let stuck = pod.runs() && !pod.bound && after(made, patience) <= now;
-        let words = pod.unschedulable.as_deref().filter(|_| stuck)?.to_owned();
-        let rung = rungs.iter().find(|rung| rung.pod_set == pod.role())?;
-        Some((made, words, rung))
-    };
-    let Some((since, words, rung)) = pods_of(control, workload, without) else {
-        // An image, a volume, a slow start: no lack of capacity.
-        return Decision::Wait(after(now, patience.clamp(PAUSE_MS.0, PAUSE_MS.1)));
-    };
-    let waited = now.as_second().saturating_sub(since.as_second()).max(0);
+    if let Some(late) = stuck.values().find(|one| signals.unschedulable && after(one.since, patience) <= now) {
+        return leave(workload, late, late.words, now);
+    }
+    let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= admitted);
+    let refused = stuck.iter().filter(|_| signals.scale_up_failed).find_map(|(role, one)| {
+        let said = last.filter(|answer| answer.at >= one.since)?.stuck.iter().find(|pod| pod.pod_set == **role)?;
+        Some((one, said.refused.as_deref()?))
+    });
+    if let Some((one, words)) = refused {
+        return leave(workload, one, words, now);
+    }
+    let first = stuck.values().map(|one| one.since).min();
+    let due = first.map(|since| after(since, patience)).filter(|due| signals.unschedulable && *due > now);
+    // Without a stuck pod it is an image, a volume, a slow start: no lack of capacity.
+    let pause = after(now, patience.clamp(PAUSE_MS.0, PAUSE_MS.1));
+    let ask = first.filter(|_| signals.scale_up_failed).map(|since| {
+        let before = last.map_or(since, |answer| answer.at.max(since));
+        after(before, (patience / 8).clamp(PAUSE_MS.0, PAUSE_MS.1))
+    });
+    if ask.is_some_and(|at| at <= now) {
+        let known = |(role, one): (&&str, &Stuck<'_>)| {
+            let pod = StuckPod { pod_set: (*role).to_owned(), message: one.words.to_owned(), refused: None };
+            (one.pod.uid.to_string(), pod)
+        };
+        return Decision::write(Draft {
+            purpose: Purpose::FindStuckPods,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::AskAutoscalers { pods: stuck.iter().map(known).collect() },
+            based_on: 0,
+            notices: Vec::new(),
+        });
+    }
+    Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
+}
+
+fn leave(workload: &WorkloadView, stuck: &Stuck<'_>, words: &str, now: Timestamp) -> Decision {
+    let waited = now.as_second().saturating_sub(stuck.since.as_second()).max(0);
+    let rung = stuck.rung;
     let what = format!("flavor {} ({} capacity)", rung.flavor, rung.tier);
     let message = format!("{what} had no nodes for all {} pods within {waited}s: {words}", rung.pods);
     Decision::write(evict(workload, now, (STOCK_OUT, ""), &message))
@@ -62,12 +105,12 @@ fn is_up(control: &Control, workload: &WorkloadView) -> bool {
     }
 }
 
-/// The first of a workload's pods about which there is something to say.
-fn pods_of<T>(control: &Control, workload: &WorkloadView, say: impl Fn(&PodState) -> Option<T>) -> Option<T> {
+/// A workload's pods.
+fn pods_of<'a>(control: &'a Control, workload: &WorkloadView) -> Vec<&'a PodState> {
     let pods = &control.view.pods;
-    let (kind, name) = place(workload)?;
-    if kind == Kind::Pod {
-        return say(pods.get(&name)?);
+    match place(workload) {
+        Some((Kind::Pod, name)) => pods.get(&name).into_iter().collect(),
+        Some((_, name)) => pods.members(&name).map(|(_, pod)| pod).collect(),
+        None => Vec::new(),
     }
-    pods.members(&name).find_map(|(_, pod)| say(pod))
 }

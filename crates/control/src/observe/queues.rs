@@ -42,6 +42,9 @@ impl Control {
         for flavor in self.view.flavors.keys().cloned().collect::<Vec<_>>() {
             self.touch(cluster_key(Kind::ResourceFlavor, &flavor));
         }
+        // What is to go waits for the last queue that names it.
+        let leaving = self.view.checks.iter().filter(|(_, check)| check.deleting).map(|(name, _)| name);
+        self.dirty.extend(leaving.map(|name| cluster_key(Kind::AdmissionCheck, name)));
     }
 
     /// A check that comes, goes or changes decides about the ClusterQueues that name it.
@@ -57,6 +60,7 @@ impl Control {
                 self.view.checks.remove(name)
             }
         };
+        self.touch(object_key);
         let new = self.view.checks.get(name);
         if old.iter().chain(new).any(Check::asks_autoscaler) {
             self.touch_check(name);

@@ -7,13 +7,11 @@ use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
 /// A queue with one admission check and a job that holds quota; the second value is the name of its Workload.
 fn checked() -> (Cluster, String) {
-    use berth_control::event::{Change, Observation};
     let mut cluster = Cluster::new();
     let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
         "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
             "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
-    let check = Observation::AdmissionCheck(Change::Apply(serde_json::from_value(check).unwrap()));
-    cluster.control.observe(check, cluster.now);
+    cluster.put(Kind::AdmissionCheck, check);
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
     let mut queue = cluster_queue("cq", None, &[("default", "1")]);
     queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
@@ -101,4 +99,30 @@ fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
         cluster.pass(60);
         assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!(expected), "{controller}");
     }
+}
+
+#[test]
+fn a_check_goes_when_no_queue_names_it_any_more() {
+    let (mut cluster, _) = checked();
+    let key = Cluster::key(Kind::AdmissionCheck, "", "budget");
+    let finalizers = |cluster: &Cluster| cluster.objects[&key]["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers(&cluster), json!(["kueue.x-k8s.io/resource-in-use"]));
+    cluster.delete(&key);
+    cluster.pass(30);
+    assert!(cluster.objects.contains_key(&key), "a queue names it");
+    assert!(cluster.is("a", "QuotaReserved"), "and may rely on it");
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": null}}));
+    cluster.settle();
+    assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());
+}
+
+#[test]
+fn a_check_goes_with_the_last_queue_that_names_it() {
+    let (mut cluster, _) = checked();
+    let key = Cluster::key(Kind::AdmissionCheck, "", "budget");
+    cluster.delete(&key);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.delete(&Cluster::key(Kind::ClusterQueue, "", "cq"));
+    cluster.pass(30);
+    assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());
 }

@@ -280,6 +280,7 @@ impl Cluster {
             Request::FindStuckPods { uid, .. } => {
                 return Outcome::Stuck(self.stuck_pods(uid));
             }
+            Request::AskAutoscalers { pods } => return Outcome::Stuck(self.asked_pods(pods)),
             Request::AnnotatePods { uid, annotations, .. } => {
                 self.told_pods.push((uid.clone(), annotations.clone()));
                 return Outcome::Applied { resource_version: String::new() };

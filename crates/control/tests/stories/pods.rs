@@ -190,6 +190,26 @@ fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
 }
 
 #[test]
+fn an_autoscaler_that_gets_no_node_ends_the_patience_with_a_pod() {
+    let mut settings = crate::cluster::settings();
+    settings.job_kinds.insert(Kind::Pod);
+    let mut cluster = crate::tiers::ladder_on(Cluster::with(settings), "1");
+    cluster.without_nodes.push("reserved");
+    let mut waits = pod("a", "1");
+    waits["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,spot"});
+    cluster.put(Kind::Pod, waits);
+    cluster.pass(100);
+    assert!(cluster.pod("a").is_some(), "nobody has said anything");
+    let asked = cluster.count(Purpose::FindStuckPods);
+    assert!((2..=5).contains(&asked), "every 30 seconds: {asked}");
+    cluster.refused_nodes = Some("Node scale up failed: out of resources".into());
+    cluster.pass(40);
+    assert!(cluster.pod("a").is_none(), "it has left: {:?}", cluster.writes);
+    let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToStockOut").unwrap();
+    assert!(told.message.ends_with("s: Node scale up failed: out of resources"), "{}", told.message);
+}
+
+#[test]
 fn every_write_may_fail_or_be_lost_and_the_pods_end_the_same() {
     let purposes = [
         Purpose::CreateWorkload,

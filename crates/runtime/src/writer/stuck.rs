@@ -55,6 +55,15 @@ pub(super) async fn find(client: &Client, namespace: &str, list: http::Request<B
     Outcome::Stuck(found)
 }
 
+/// What autoscalers say of pods that are known to be on no node.
+pub(super) async fn ask(client: &Client, namespace: &str, pods: &[(String, StuckPod)]) -> Outcome {
+    let mut found = Vec::new();
+    for (uid, pod) in pods.iter().take(MOST_POD_SETS) {
+        found.push(StuckPod { refused: refusal(client, namespace, uid).await, ..pod.clone() });
+    }
+    Outcome::Stuck(found)
+}
+
 /// What the scheduler says of a pod that it found no node for.
 fn stuck(pod: &Pod) -> Option<StuckPod> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;

@@ -62,6 +62,12 @@ impl Cluster {
         stuck.collect()
     }
 
+    /// What an autoscaler says of pods that no node takes.
+    pub(super) fn asked_pods(&self, pods: &[(String, StuckPod)]) -> Vec<StuckPod> {
+        let refused = |pod: &StuckPod| StuckPod { refused: self.refused_nodes.clone(), ..pod.clone() };
+        pods.iter().map(|(_, pod)| refused(pod)).collect()
+    }
+
     /// A pod comes to its end.
     pub fn end_pod(&mut self, name: &str, phase: &str) {
         self.edit(Kind::Pod, "team", name, &json!({"status": {"phase": phase, "conditions": []}}));
