@@ -252,7 +252,7 @@ fn event(notice: &Packed, instance: &str, count: u64) -> Value {
         "reportingController": notice.reporter,
         "reportingInstance": cut_at(instance, REASON_LIMIT),
         "regarding": {
-            "apiVersion": format!("{group}/{version}"),
+            "apiVersion": if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
             "kind": notice.kind.name(),
             "namespace": notice.namespace(),
             "name": notice.name(),
@@ -320,6 +320,9 @@ mod tests {
         let event = super::event(&Packed::new(&cluster, now), "berth_1", 2);
         assert_eq!(event["metadata"]["namespace"], "default");
         assert!(event["metadata"]["name"].as_str().unwrap().len() <= 253);
+        cluster.key.kind = Kind::Pod;
+        let event = super::event(&Packed::new(&cluster, now), "berth_1", 3);
+        assert_eq!(event["regarding"]["apiVersion"], "v1", "the core group has no name");
     }
 
     #[test]

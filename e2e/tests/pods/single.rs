@@ -75,9 +75,13 @@ pub(crate) async fn autoscaler_gets_no_node(stage: &Stage) -> Result<()> {
         Ok(Seen::when(left.is_none(), || left.unwrap_or_default()["status"].to_string()))
     })
     .await?;
-    let events = EVENT.list(&s.client, &s.namespace).await?;
-    let told = events.iter().find(|event| text(event, "/reason") == "EvictedDueToStockOut");
-    ensure!(told.is_some_and(|event| text(event, "/message").contains(words)), "{events:?}");
+    wait::until(STEP, "the event about it", || async {
+        let events = EVENT.list(&s.client, &s.namespace).await?;
+        let told = events.iter().find(|event| text(event, "/reason") == "EvictedDueToStockOut");
+        let said = told.is_some_and(|event| text(event, "/message").contains(words));
+        Ok(Seen::when(said, || format!("{:?}", events.iter().map(|event| text(event, "/reason")).collect::<Vec<_>>())))
+    })
+    .await?;
     s.apply(&pod(&s, "second", "1", &run_ms(100))).await?;
     let second = s.object_is(POD, "second", "on its node", |p| !text(p, "/spec/nodeName").is_empty()).await?;
     ensure!(second["spec"]["nodeSelector"]["e2e/pool"] == json!("cpu"), "{}", second["spec"]["nodeSelector"]);
