@@ -109,13 +109,21 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     };
     let folder = async { from_a_folder(stage).await.context("certificates in a folder") };
     let (_, served, (), ()) = futures::try_join!(callers, leaves, changes, folder)?;
+    wait::until(Duration::from_secs(90), "both replicas serve the same leaf", || async {
+        let leaves = [handshake(trust(client).await?, port).await?, handshake(trust(client).await?, second).await?];
+        Ok(Seen::when(leaves[0] == leaves[1], || "they differ".to_owned()))
+    })
+    .await?;
     tokio::task::spawn_blocking(move || replica.kill()).await?;
     let reviews = reviews.load(Ordering::Relaxed);
     for (leaves, handshakes) in &served {
         let leaves = leaves.len();
         println!("rotation: {reviews} reviews and {handshakes} handshakes, none failed; {leaves} leaves were served");
-        ensure!(leaves >= 4, "the first, two of new authorities, and one in place of rubbish: {leaves}");
+        ensure!(leaves >= 2, "one replica served on what it began with");
     }
+    // Who makes a leaf serves it at once; the other one may come to it when there is a newer one.
+    let all: BTreeSet<&Vec<u8>> = served.iter().flat_map(|(leaves, _)| leaves).collect();
+    ensure!(all.len() >= 4, "the first, two of new authorities, and one in place of rubbish: {}", all.len());
     ensure!(reviews > 200, "{reviews} reviews are no traffic");
     s.conclude().await
 }
@@ -182,6 +190,6 @@ async fn rotations(client: &Client) -> Result<()> {
         Ok(Seen::when(present("tls.crt", &new) != "cnViYmlzaA==", || "still there".to_owned()))
     })
     .await?;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     Ok(())
 }
