@@ -60,6 +60,11 @@ pub(crate) fn of_queue(queue: &api::ClusterQueueSpec) -> Vec<(String, BTreeSet<S
     rules(queue).iter().map(|rule| (rule.name.clone(), rule.on_flavors.iter().cloned().collect())).collect()
 }
 
+/// Whether a ClusterQueue asks for that check.
+pub(crate) fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
+    rules(queue).iter().any(|rule| rule.name == check)
+}
+
 /// What is wrong with the checks of a ClusterQueue, in the order in which Kueue lists it.
 pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, Check>) -> Vec<Problem> {
     let rules = rules(queue);

@@ -179,24 +179,22 @@ impl Control {
         self.measures.push(Measure::Observe { name: "kueue_workload_creation_latency_seconds", labels, millis });
     }
 
-    /// The gate of a pod was taken away just now.
-    pub(crate) fn note_ungated(&mut self, name: &Name, old: &PodState, now: Timestamp) {
+    /// The measure of a pod whose gate was taken away just now.
+    pub(crate) fn ungated(&self, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
         let group = group_of(&name.0, old);
         let workload = match &group {
             Some(group) => self.view.workloads.get(group),
             None => self.view.workloads_of(&old.uid).first().copied(),
         };
-        let admitted = workload.and_then(|workload| {
-            let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
-            Some((queue, since(&workload.status.conditions, "Admitted", "True")?))
-        });
-        let Some((queue, admitted)) = admitted.filter(|_| self.leads()) else { return };
+        let workload = workload.filter(|_| self.leads())?;
+        let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
+        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
         let labels = vec![
             ("name", berth_api::labels::ADMISSION_GATE.to_owned()),
             ("cluster_queue", queue),
             ("is_group", group.is_some().to_string()),
         ];
         let millis = millis_between(admitted, now);
-        self.measures.push(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis });
+        Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
     }
 }

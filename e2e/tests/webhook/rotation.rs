@@ -1,4 +1,4 @@
-//! Certificates of two replicas are exchanged while reviews come in without a pause. Beside the API server, which keeps its connections, a
+//! Certificates are exchanged while reviews come in without a pause. Beside the API server, which keeps its connections, a
 //! client of our own makes a new handshake every few milliseconds and trusts what the configuration says at that moment.
 
 use std::collections::BTreeSet;
@@ -66,15 +66,24 @@ pub(crate) async fn review(client: &Client, namespace: &str, name: &str) -> Resu
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let s = stage.scenario("rotation").await?;
     let client = &s.client;
-    // A second replica serves from the same Secret, and asks for new certificates as the first one does.
-    let second = webhooks::port()?;
-    let options = ManagerOptions {
-        name: "second".to_owned(),
-        webhooks: Some(second),
-        args: vec!["--webhook-ca-margin=1s".to_owned()],
-        ..ManagerOptions::default()
+    let alone = async {
+        let (served, reviews) = under_traffic(client, &[port], rotations(client)).await?;
+        let leaves = served.first().map_or(0, BTreeSet::len);
+        ensure!(leaves >= 4, "the first, two of new authorities, and one in place of rubbish: {leaves}");
+        ensure!(reviews > 200, "{reviews} reviews are no traffic");
+        beside_a_second(stage, port).await.context("with a second replica")
     };
-    let mut replica = Manager::start(&stage.plane, options).await?;
+    let folder = async { from_a_folder(stage).await.context("certificates in a folder") };
+    futures::try_join!(alone, folder)?;
+    s.conclude().await
+}
+
+/// The leaves that were served on each port while reviews came in and `changes` were made, and how many reviews that were.
+async fn under_traffic(
+    client: &Client,
+    ports: &[u16],
+    changes: impl Future<Output = Result<()>>,
+) -> Result<(Vec<BTreeSet<Vec<u8>>>, u64)> {
     let over = AtomicBool::new(false);
     let reviews = AtomicU64::new(0);
     let callers = futures::future::try_join_all((0..CALLERS).map(|caller| {
@@ -88,13 +97,13 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
             anyhow::Ok(())
         }
     }));
-    let leaves = futures::future::try_join_all([port, second].map(|port| {
+    let leaves = futures::future::try_join_all(ports.iter().map(|port| {
         let over = &over;
         async move {
             let mut leaves = BTreeSet::new();
             let mut count = 0_u64;
             while !over.load(Ordering::Relaxed) {
-                let leaf = handshake(trust(client).await?, port).await;
+                let leaf = handshake(trust(client).await?, *port).await;
                 leaves.insert(leaf.with_context(|| format!("handshake {count} on {port}"))?);
                 count += 1;
                 tokio::time::sleep(Duration::from_millis(15)).await;
@@ -103,29 +112,42 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         }
     }));
     let changes = async {
-        let done = rotations(client).await;
+        let done = changes.await;
         over.store(true, Ordering::Relaxed);
         done
     };
-    let folder = async { from_a_folder(stage).await.context("certificates in a folder") };
-    let (_, served, (), ()) = futures::try_join!(callers, leaves, changes, folder)?;
-    wait::until(Duration::from_secs(90), "both replicas serve the same leaf", || async {
-        let leaves = [handshake(trust(client).await?, port).await?, handshake(trust(client).await?, second).await?];
-        Ok(Seen::when(leaves[0] == leaves[1], || "they differ".to_owned()))
-    })
-    .await?;
-    tokio::task::spawn_blocking(move || replica.kill()).await?;
+    let (_, served, ()) = futures::try_join!(callers, leaves, changes)?;
     let reviews = reviews.load(Ordering::Relaxed);
     for (leaves, handshakes) in &served {
         let leaves = leaves.len();
         println!("rotation: {reviews} reviews and {handshakes} handshakes, none failed; {leaves} leaves were served");
-        ensure!(leaves >= 2, "one replica served on what it began with");
     }
-    // Who makes a leaf serves it at once; the other one may come to it when there is a newer one.
-    let all: BTreeSet<&Vec<u8>> = served.iter().flat_map(|(leaves, _)| leaves).collect();
-    ensure!(all.len() >= 4, "the first, two of new authorities, and one in place of rubbish: {}", all.len());
-    ensure!(reviews > 200, "{reviews} reviews are no traffic");
-    s.conclude().await
+    Ok((served.into_iter().map(|(leaves, _)| leaves).collect(), reviews))
+}
+
+/// Two replicas serve from one Secret: both change to what either of them makes.
+async fn beside_a_second(stage: &Stage, port: u16) -> Result<()> {
+    let client = &stage.client;
+    let second = webhooks::port()?;
+    let options = ManagerOptions {
+        name: "second".to_owned(),
+        webhooks: Some(second),
+        args: vec!["--webhook-ca-margin=1s".to_owned()],
+        ..ManagerOptions::default()
+    };
+    let mut replica = Manager::start(&stage.plane, options).await?;
+    let (served, _) = under_traffic(client, &[port, second], async {
+        replace_authority(client, 2).await?;
+        wait::until(Duration::from_secs(90), "both replicas serve the same leaf", || async {
+            let leaves = [handshake(trust(client).await?, port).await?, handshake(trust(client).await?, second).await?];
+            Ok(Seen::when(leaves[0] == leaves[1], || "they differ".to_owned()))
+        })
+        .await
+    })
+    .await?;
+    tokio::task::spawn_blocking(move || replica.kill()).await?;
+    ensure!(served.iter().all(|leaves| leaves.len() >= 2), "one replica served on what it began with");
+    Ok(())
 }
 
 /// Certificates that somebody else puts into a folder are served as they are, and exchanged when the files are.
@@ -164,23 +186,32 @@ async fn from_a_folder(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// What a Secret holds under that key.
+fn present<'a>(key: &str, secret: &'a Value) -> &'a str {
+    text(secret, &format!("/data/{key}"))
+}
+
+/// Asks for a new authority and waits until it is the only one.
+async fn replace_authority(client: &Client, round: u32) -> Result<()> {
+    let old = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
+    let ask = json!({"metadata": {"annotations": {"berth.dev/rotate-ca": "now"}}});
+    SECRET.patch(client, NAMESPACE, SECRET_NAME, &ask).await?;
+    // One second until the new authority signs, ten more until the old one is forgotten.
+    wait::until(Duration::from_secs(40), &format!("authority {round} is replaced"), || async {
+        let new = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
+        let replaced = present("ca.crt", &new) != present("ca.crt", &old)
+            && present("tls.crt", &new) != present("tls.crt", &old)
+            && present("ca-next.crt", &new).is_empty()
+            && present("ca-previous.crt", &new).is_empty();
+        let annotations = new["metadata"]["annotations"].to_string();
+        Ok(Seen::when(replaced && !annotations.contains("rotate-ca"), || annotations))
+    })
+    .await
+}
+
 async fn rotations(client: &Client) -> Result<()> {
-    let present = |key: &str, secret: &Value| text(secret, &format!("/data/{key}")).to_owned();
     for round in 0..2 {
-        let old = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
-        let ask = json!({"metadata": {"annotations": {"berth.dev/rotate-ca": "now"}}});
-        SECRET.patch(client, NAMESPACE, SECRET_NAME, &ask).await?;
-        // One second until the new authority signs, ten more until the old one is forgotten.
-        wait::until(Duration::from_secs(40), &format!("authority {round} is replaced"), || async {
-            let new = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
-            let replaced = present("ca.crt", &new) != present("ca.crt", &old)
-                && present("tls.crt", &new) != present("tls.crt", &old)
-                && present("ca-next.crt", &new).is_empty()
-                && present("ca-previous.crt", &new).is_empty();
-            let annotations = new["metadata"]["annotations"].to_string();
-            Ok(Seen::when(replaced && !annotations.contains("rotate-ca"), || annotations))
-        })
-        .await?;
+        replace_authority(client, round).await?;
     }
     // Rubbish in place of a leaf: what is served is served on until there is a new one.
     let rubbish = json!({"data": {"tls.crt": "cnViYmlzaA=="}});
@@ -190,6 +221,6 @@ async fn rotations(client: &Client) -> Result<()> {
         Ok(Seen::when(present("tls.crt", &new) != "cnViYmlzaA==", || "still there".to_owned()))
     })
     .await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(())
 }

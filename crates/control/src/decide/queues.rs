@@ -34,7 +34,9 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
             Some(check) => {
                 let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
                 let holder = Holder { uid, resource_version, finalizers: &check.finalizers, deleting: check.deleting };
-                held(key, &holder, || control.view.cluster_queues.values().any(|queue| names(&queue.spec, &key.name)))
+                held(key, &holder, || {
+                    control.view.cluster_queues.values().any(|queue| checks::names(&queue.spec, &key.name))
+                })
             }
             None => Decision::Done,
         },
@@ -43,11 +45,6 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
             None => Decision::Done,
         },
     }
-}
-
-/// A ClusterQueue asks for that check.
-fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
-    checks::of_queue(queue).iter().any(|(name, _)| name == check)
 }
 
 /// What of an object's metadata says who holds it.

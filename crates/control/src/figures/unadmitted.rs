@@ -26,18 +26,24 @@ impl Control {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         let live = self.view.workloads.values().filter(|workload| !workload.deleting);
         for workload in live.filter(|workload| !workload.is("Admitted") && !workload.is("Finished")) {
-            let admission = workload.status.admission.as_ref();
-            let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).or_else(|| {
-                let local = self.view.local_queues.get(&(workload.namespace.clone(), workload.queue.clone()))?;
-                local.spec.cluster_queue.as_deref()
-            });
-            let Some(queue) = queue else { continue };
+            let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             let local = (workload.namespace.as_str(), workload.queue.as_str());
-            let count = counts.entry((queue, why(workload), local)).or_default();
+            let count = counts.entry((local, given, why(workload))).or_default();
             *count = count.saturating_add(1);
         }
+        // By LocalQueue, and not by Workload, it is found out where those belong that have no quota.
+        let mut locally: BTreeMap<_, usize> = BTreeMap::new();
+        for ((local, given, why), count) in counts {
+            let named = || {
+                let local = self.view.local_queues.get(&(local.0.to_owned(), local.1.to_owned()))?;
+                local.spec.cluster_queue.as_deref()
+            };
+            let Some(queue) = given.or_else(named) else { continue };
+            let sum = locally.entry((queue, why, local)).or_default();
+            *sum = sum.saturating_add(count);
+        }
         let mut sums: BTreeMap<_, usize> = BTreeMap::new();
-        for ((queue, why, local), count) in counts {
+        for ((queue, why, local), count) in locally {
             let sum = sums.entry((queue, why)).or_default();
             *sum = sum.saturating_add(count);
             if self.settings.local_queue_metrics {

@@ -7,7 +7,7 @@ use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 use super::rules::TierRules;
-use super::watch::{PAUSE_MS, Rung, STOCK_OUT, rungs};
+use super::watch::{Rung, STOCK_OUT, next_look, next_question, rungs, seconds_since};
 use crate::core::{Control, after, key};
 use crate::decide::workload::evict;
 use crate::flight::{Decision, Draft};
@@ -60,12 +60,11 @@ pub(super) fn decide(
     }
     let first = stuck.values().map(|one| one.since).min();
     let due = first.map(|since| after(since, patience)).filter(|due| signals.unschedulable && *due > now);
-    // Without a stuck pod it is an image, a volume, a slow start: no lack of capacity.
-    let pause = after(now, patience.clamp(PAUSE_MS.0, PAUSE_MS.1));
-    let ask = first.filter(|_| signals.scale_up_failed).map(|since| {
-        let before = last.map_or(since, |answer| answer.at.max(since));
-        after(before, (patience / 8).clamp(PAUSE_MS.0, PAUSE_MS.1))
-    });
+    // Without a stuck pod it is an image, a volume, a slow start: no lack of capacity, and a pod that gets stuck brings us back.
+    let pause = next_look(now, patience).max(after(admitted, patience));
+    let ask = first
+        .filter(|_| signals.scale_up_failed)
+        .map(|since| next_question(last.map_or(since, |answer| answer.at.max(since)), patience));
     if ask.is_some_and(|at| at <= now) {
         let known = |(role, one): (&&str, &Stuck<'_>)| {
             let pod = StuckPod { pod_set: (*role).to_owned(), message: one.words.to_owned(), refused: None };
@@ -83,10 +82,7 @@ pub(super) fn decide(
 }
 
 fn leave(workload: &WorkloadView, stuck: &Stuck<'_>, words: &str, now: Timestamp) -> Decision {
-    let waited = now.as_second().saturating_sub(stuck.since.as_second()).max(0);
-    let rung = stuck.rung;
-    let what = format!("flavor {} ({} capacity)", rung.flavor, rung.tier);
-    let message = format!("{what} had no nodes for all {} pods within {waited}s: {words}", rung.pods);
+    let message = format!("{}: {words}", stuck.rung.had_no_nodes(seconds_since(stuck.since, now)));
     Decision::write(evict(workload, now, (STOCK_OUT, ""), &message))
 }
 

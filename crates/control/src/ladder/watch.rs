@@ -30,9 +30,18 @@ pub(crate) fn returns_at_once(reason: &str) -> bool {
     matches!(reason, "Preempted" | "NodeFailures") || LEAVES_TIER.contains(&reason)
 }
 
-/// Shortest and longest pause between two looks at pods that have no fault of capacity, in milliseconds; between them it is
-/// the patience of the tier.
-pub(super) const PAUSE_MS: (i64, i64) = (5_000, 30_000);
+/// Shortest and longest pause between two looks at pods, in milliseconds.
+const PAUSE_MS: (i64, i64) = (5_000, 30_000);
+
+/// When pods that have no fault of capacity are looked at again: after the patience of the tier, within bounds.
+pub(super) fn next_look(last: Timestamp, patience_ms: i64) -> Timestamp {
+    after(last, patience_ms.clamp(PAUSE_MS.0, PAUSE_MS.1))
+}
+
+/// When autoscalers are asked again: after an eighth of the patience, within the same bounds.
+pub(super) fn next_question(last: Timestamp, patience_ms: i64) -> Timestamp {
+    next_look(last, patience_ms / 8)
+}
 
 /// What a pod set was given of tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +51,23 @@ pub(crate) struct Rung {
     pub(crate) tier: Tier,
     pub(crate) shape: Shape,
     pub(crate) pods: i64,
+}
+
+impl Rung {
+    /// Its flavor and tier in a message.
+    fn name(&self) -> String {
+        format!("flavor {} ({} capacity)", self.flavor, self.tier)
+    }
+
+    /// Why it is left whose nodes did not turn up.
+    pub(super) fn had_no_nodes(&self, waited: i64) -> String {
+        format!("{} had no nodes for all {} pods within {waited}s", self.name(), self.pods)
+    }
+}
+
+/// Whole seconds of waiting.
+pub(super) fn seconds_since(since: Timestamp, now: Timestamp) -> i64 {
+    now.as_second().saturating_sub(since.as_second()).max(0)
 }
 
 /// The flavors with a tier that a workload holds, each once per pod set.
@@ -129,11 +155,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         let next = match last {
             // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the job
             // controller makes before it replaces a pod.
-            Some(answer) if answer.at >= due => after(answer.at, patience.clamp(PAUSE_MS.0, PAUSE_MS.1)),
+            Some(answer) if answer.at >= due => next_look(answer.at, patience),
             // An autoscaler may say sooner that nothing comes.
-            _ if signals.scale_up_failed => {
-                due.min(after(last.map_or(since, |answer| answer.at), (patience / 8).clamp(PAUSE_MS.0, PAUSE_MS.1)))
-            }
+            _ if signals.scale_up_failed => due.min(next_question(last.map_or(since, |answer| answer.at), patience)),
             _ => due,
         };
         if next > now {
@@ -147,11 +171,10 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
             notices: Vec::new(),
         });
     };
-    let waited = now.as_second().saturating_sub(since.as_second()).max(0);
-    let what = format!("flavor {} ({} capacity)", rung.flavor, rung.tier);
+    let waited = seconds_since(since, now);
     let (reason, message) = match lack.is_some_and(|lack| lack.had) {
-        false => (STOCK_OUT, format!("{what} had no nodes for all {} pods within {waited}s", rung.pods)),
-        true => (RECLAIMED, format!("{what} took nodes back and had no others within {waited}s")),
+        false => (STOCK_OUT, rung.had_no_nodes(waited)),
+        true => (RECLAIMED, format!("{} took nodes back and had no others within {waited}s", rung.name())),
     };
     let words = pod.refused.as_ref().unwrap_or(&pod.message);
     let message = if words.is_empty() { message } else { format!("{message}: {words}") };

@@ -32,9 +32,8 @@ impl Control {
         let group = group_of(&name.0, &new).map(|group| (group, new.role().to_owned()));
         let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
         let ungated = !new.gated && !new.ended();
-        if let Some(old) = self.view.pods.get(&name).filter(|old| old.gated && ungated).cloned() {
-            self.note_ungated(&name, &old, now);
-        }
+        let gated = self.view.pods.get(&name).filter(|old| old.gated && ungated);
+        self.measures.extend(gated.and_then(|old| self.ungated(&name, old, now)));
         self.view.pods.put(name, new);
         self.flights.seen(&object, version);
         self.touch_related(&object);

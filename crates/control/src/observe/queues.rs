@@ -70,7 +70,7 @@ impl Control {
             return;
         }
         let queues = self.view.cluster_queues.values();
-        let concerned = queues.filter(|object| checks::of_queue(&object.spec).iter().any(|(check, _)| check == name));
+        let concerned = queues.filter(|object| checks::names(&object.spec, name));
         let specs: Vec<_> = concerned.map(|object| self.queue_spec(object)).collect();
         for spec in specs {
             self.engine(engine::Delta::ClusterQueue(spec));

@@ -165,17 +165,24 @@ fn a_pod_may_bring_its_workload_and_move_to_another_queue() {
     assert!(!gated(&cluster, "guest"), "{:?}", cluster.writes);
 }
 
-#[test]
-fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
+/// Pods are managed, and the reserved tier has no nodes.
+fn without_reserved_nodes() -> Cluster {
     let mut settings = crate::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     let mut cluster = crate::tiers::ladder_on(Cluster::with(settings), "1");
     cluster.without_nodes.push("reserved");
-    let accepting = |name: &str| {
-        let mut pod = pod(name, "1");
-        pod["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,spot"});
-        pod
-    };
+    cluster
+}
+
+fn accepting(name: &str) -> Value {
+    let mut pod = pod(name, "1");
+    pod["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,spot"});
+    pod
+}
+
+#[test]
+fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
+    let mut cluster = without_reserved_nodes();
     cluster.put(Kind::Pod, accepting("a"));
     cluster.settle();
     assert_eq!(cluster.pod("a").unwrap()["spec"]["nodeSelector"], json!({"tier": "reserved"}));
@@ -191,13 +198,8 @@ fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
 
 #[test]
 fn an_autoscaler_that_gets_no_node_ends_the_patience_with_a_pod() {
-    let mut settings = crate::cluster::settings();
-    settings.job_kinds.insert(Kind::Pod);
-    let mut cluster = crate::tiers::ladder_on(Cluster::with(settings), "1");
-    cluster.without_nodes.push("reserved");
-    let mut waits = pod("a", "1");
-    waits["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "reserved,spot"});
-    cluster.put(Kind::Pod, waits);
+    let mut cluster = without_reserved_nodes();
+    cluster.put(Kind::Pod, accepting("a"));
     cluster.pass(100);
     assert!(cluster.pod("a").is_some(), "nobody has said anything");
     let asked = cluster.count(Purpose::FindStuckPods);
