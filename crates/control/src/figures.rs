@@ -47,8 +47,13 @@ impl Control {
     pub fn figures(&self) -> Figures {
         let mut gauges = Gauges::default();
         let (finished, finished_locally) = self.finished();
+        let mut feeding: BTreeMap<&str, Vec<&Name>> = BTreeMap::new();
+        for (local, object) in &self.view.local_queues {
+            feeding.entry(object.spec.cluster_queue.as_deref().unwrap_or_default()).or_default().push(local);
+        }
         for name in self.view.cluster_queues.keys() {
-            self.cluster_queue_gauges(&mut gauges, name, &finished);
+            let feeding = feeding.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+            self.cluster_queue_gauges(&mut gauges, name, &finished, feeding);
         }
         if self.settings.cohort_metrics {
             self.cohort_gauges(&mut gauges);
@@ -90,7 +95,13 @@ impl Control {
         (finished, locally)
     }
 
-    fn cluster_queue_gauges(&self, gauges: &mut Gauges, name: &str, finished: &BTreeMap<&str, usize>) {
+    fn cluster_queue_gauges(
+        &self,
+        gauges: &mut Gauges,
+        name: &str,
+        finished: &BTreeMap<&str, usize>,
+        feeding: &[&Name],
+    ) {
         let Some(figures) = self.world.figures(name) else { return };
         let queue = || ("cluster_queue", name.to_owned());
         let status = |text: &str| vec![queue(), ("status", text.to_owned())];
@@ -112,6 +123,7 @@ impl Control {
         }
         if self.settings.queue_resource_metrics {
             self.resource_gauges(gauges, name, &figures, &admitted);
+            self.pending_resources(gauges, name, feeding);
         }
     }
 
@@ -148,10 +160,18 @@ impl Control {
                 }
             }
         }
+        if self.settings.engine.fair_sharing.is_some()
+            && let Some(share) = self.world.share(name, true, &BTreeMap::new())
+        {
+            let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
+            gauges.put("kueue_cluster_queue_weighted_share", at, weighted(&share.share));
+        }
+    }
+
+    /// What the workloads that wait in these LocalQueues ask for.
+    fn pending_resources(&self, gauges: &mut Gauges, name: &str, feeding: &[&Name]) {
         let mut pending: BTreeMap<&str, Amount> = BTreeMap::new();
-        let feeding =
-            self.view.local_queues.iter().filter(|(_, local)| local.spec.cluster_queue.as_deref() == Some(name));
-        for workload in feeding.flat_map(|(local, _)| self.view.workloads.members(local)) {
+        for workload in feeding.iter().flat_map(|local| self.view.workloads.members(local)) {
             if workload.reserved() || !workload.active {
                 continue;
             }
@@ -165,12 +185,6 @@ impl Control {
         for (resource, amount) in pending {
             let at = vec![("cluster_queue", name.to_owned()), ("resource", resource.to_owned())];
             gauges.put("kueue_cluster_queue_resource_pending", at, shown(resource, amount));
-        }
-        if self.settings.engine.fair_sharing.is_some()
-            && let Some(share) = self.world.share(name, true, &BTreeMap::new())
-        {
-            let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
-            gauges.put("kueue_cluster_queue_weighted_share", at, weighted(&share.share));
         }
     }
 

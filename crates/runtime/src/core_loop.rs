@@ -161,6 +161,10 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
             let Ok(more) = ports.seen.try_recv() else { break };
             seen.push(more);
         }
+        // Under load there always is an outcome or an observation to wake up for, and never a turn for questions alone.
+        while let Ok(query) = ports.queries.try_recv() {
+            answer(&brain, query);
+        }
         let now = Timestamp::now();
         due |= !outcomes.is_empty() || !seen.is_empty() || wake.is_some_and(|wake| wake <= now);
         for (id, outcome) in outcomes.drain(..) {

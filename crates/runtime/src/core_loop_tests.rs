@@ -62,6 +62,7 @@ struct World {
     log: Log,
     seen: mpsc::Sender<Seen>,
     outcomes: mpsc::Sender<(WriteId, Outcome)>,
+    queries: mpsc::Sender<Query>,
     writes: mpsc::UnboundedReceiver<Write>,
     epochs: watch::Receiver<u64>,
     state: watch::Sender<State>,
@@ -79,7 +80,7 @@ fn world(elected: bool) -> World {
     let events = EventSink::spawn(Client::new(silent, "x"), "i".into(), bucket, Arc::default(), Arc::clone(&metrics));
     let (seen_in, seen) = mpsc::channel(64);
     let (outcomes_in, outcomes) = mpsc::channel(64);
-    let (_queries, queries) = mpsc::channel(1);
+    let (queries_in, queries) = mpsc::channel(1);
     let (writes, writes_out) = mpsc::unbounded_channel();
     let (epochs, epochs_out) = watch::channel(0);
     let (state, leadership) = Leadership::new(Duration::from_secs(10));
@@ -105,6 +106,7 @@ fn world(elected: bool) -> World {
         log,
         seen: seen_in,
         outcomes: outcomes_in,
+        queries: queries_in,
         writes: writes_out,
         epochs: epochs_out,
         state,
@@ -187,6 +189,25 @@ async fn does_not_decide_while_the_lease_runs_short() {
     assert!(world.writes.try_recv().is_err(), "less than the write deadline is too little");
     world.state.send_replace(state(15_000));
     world.write().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_questions_while_outcomes_never_end() {
+    let mut world = world(false);
+    world.list_all(0).await;
+    world.state.send_replace(State { term: Some(Term(1)), until: None });
+    world.write().await;
+    // The channel is full whenever the loop looks: it rests between steps.
+    let outcomes = world.outcomes.clone();
+    let flood = std::thread::spawn(move || while outcomes.blocking_send((WriteId(1), Outcome::Conflict)).is_ok() {});
+    for _ in 0..5 {
+        let (reply, answer) = oneshot::channel();
+        world.queries.send(Query::Gauges(reply)).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(3), answer).await.expect("an answer in time").unwrap();
+    }
+    world.task.abort();
+    assert!(world.task.await.is_err_and(|end| end.is_cancelled()));
+    flood.join().unwrap();
 }
 
 #[tokio::test]
