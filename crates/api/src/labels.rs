@@ -136,6 +136,10 @@ strings! {
     STOP_AT = "berth.dev/stop-at";
     /// Annotation on pods that are to stop: why.
     STOP_REASON = "berth.dev/stop-reason";
+    /// Annotation on pods of a job that is to lose workers: until when they may save their work first, as RFC 3339.
+    SAVE_BY = "berth.dev/save-by";
+    /// Annotation on such pods: why.
+    SAVE_REASON = "berth.dev/save-reason";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
     /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::core::{Control, after, key};
+use crate::decide::grace::Asked;
 use crate::flight::Flight;
 use crate::status::{find_true, seconds, since};
 use crate::training_view::TrainingView;
@@ -33,6 +34,8 @@ pub(crate) struct Saving {
     pub(crate) begun: BTreeMap<String, Option<String>>,
     /// Workloads whose pods were told that they are to stop, by uid.
     pub(crate) notified: BTreeSet<String>,
+    /// Workloads that are to lose workers, and whose pods were asked to save first, by uid.
+    pub(crate) asked: BTreeMap<String, Asked>,
 }
 
 /// What a look into a store has shown of one job.
@@ -46,6 +49,14 @@ pub(crate) struct Book {
     pub(crate) tried: Timestamp,
     /// Why the last look failed.
     pub(crate) fault: Option<String>,
+}
+
+impl Saving {
+    /// Forgets what a Workload was asked for: it has gone, or has lost its quota.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        self.notified.remove(uid);
+        self.asked.remove(uid);
+    }
 }
 
 impl Control {
@@ -122,15 +133,22 @@ impl Control {
         self.touch(key(Kind::TrainingJob, name));
     }
 
-    /// What writes tell: pods know that they are to stop, a run began, or checkpoints were deleted.
-    pub(crate) fn note_saving(&mut self, object: &ObjectKey, flight: &Flight, outcome: &Outcome) {
-        self.note_notified(object, flight.purpose, outcome);
+    /// What writes tell: pods know that they are to save, a run began or changed, or checkpoints were deleted.
+    pub(crate) fn note_saving(&mut self, object: &ObjectKey, flight: &Flight, outcome: &Outcome, now: Timestamp) {
+        self.note_notified(object, flight.purpose, outcome, now);
         if !matches!(outcome, Outcome::Applied { .. }) {
             return;
         }
         let of = |key: &ObjectKey| (key.namespace.clone(), key.name.clone());
         match flight.purpose {
             Purpose::StartTraining => self.note_start(&of(&flight.origin)),
+            Purpose::ScaleTraining => {
+                let job = self.view.training.get(&of(&flight.origin));
+                let slice = job.and_then(|job| self.view.slice_of(&job.uid)).map(|slice| slice.uid.clone());
+                if let Some(asked) = slice.and_then(|uid| self.saving.asked.get_mut(&uid)) {
+                    asked.end(now);
+                }
+            }
             Purpose::DeleteCheckpoints => {
                 let Some(view) = self.view.training.get(&of(object)) else { return };
                 // The same ids: the book changes by looks alone, and of a job there is one request at a time.
@@ -190,6 +208,9 @@ impl Control {
         let admitted = since(conditions, "Admitted", "True")?;
         if at.is_none_or(|at| at < admitted) {
             return Some(not_before(now));
+        }
+        if self.asked_to_save(workload, now).is_some_and(|grace| grace.lasts(now)) {
+            return Some(paused(LOOK_IN_GRACE_MS));
         }
         let half = view.facts.interval_seconds.map_or(LOOK_MS.1, |interval| interval.saturating_mul(500));
         Some(not_before(paused(half.clamp(LOOK_MS.0, LOOK_MS.1))))

@@ -212,7 +212,7 @@ impl Control {
     }
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
-        self.note_saving(&object, &flight, &outcome);
+        self.note_saving(&object, &flight, &outcome, now);
         match outcome {
             Outcome::Applied { resource_version } => {
                 self.flights.succeeded(&object);

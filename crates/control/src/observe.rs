@@ -271,7 +271,7 @@ impl Control {
             self.growth.shrunk.remove(&old.uid);
             self.growth.gives_up.remove(&old.uid);
             self.note_lost_slice(&old, now);
-            self.saving.notified.remove(&old.uid);
+            self.saving.forget(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);
             self.ladder.better.remove(&old.uid);
@@ -296,7 +296,7 @@ impl Control {
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
             self.growth.shrunk.remove(&new.uid);
-            self.saving.notified.remove(&new.uid);
+            self.saving.forget(&new.uid);
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         self.mark_queues(&new, now);

@@ -40,18 +40,13 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
         condition_object(job, "CheckpointRequested").is_some_and(|condition| text(condition, "/status") == "True")
     })
     .await?;
-    let stop_at = told_pods(s, "saves").await?;
+    let stop_at = told_pods(s, "saves", "berth.dev/stop-at").await?;
     let why = condition_object(&asked, "CheckpointRequested").cloned().unwrap_or_default();
     ensure!(text(&why, "/message").contains(&stop_at), "{why} against {stop_at}");
     ensure!(text(&why, "/reason") == "Preempted", "{why}");
     let job = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
     ensure!(job["metadata"]["deletionTimestamp"].is_null(), "stopped before its time: {job}");
-    let saved = json!({"metadata": {"annotations": {
-        "berth.dev/last-checkpoint-time": Timestamp::now().to_string(),
-        "berth.dev/last-checkpoint-step": "1200",
-        "berth.dev/last-checkpoint-uri": "s3://checkpoints/saves/step-1200",
-    }}});
-    TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &saved).await?;
+    save(s, "saves", 1200).await?;
     // Long before its thirty seconds are over.
     phase(s, "urgent", "Running").await?;
     let told = is(s, "saves", "told that it saved", |job| {
@@ -72,11 +67,64 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Until when all pods of a job were told that they may go on.
-async fn told_pods(s: &Scenario<'_>, name: &str) -> Result<String> {
+/// An elastic job is asked to save before it gives up workers, gives them up as soon as it has, and runs on.
+pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("saves-workers").await?;
+    let s = &scenario;
+    s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
+    s.apply(&manifest::priority_class(&s.name("high"), 100)).await?;
+    let mut elastic = endless();
+    let more = json!({
+        "resources": {"minReplicas": 2, "maxReplicas": 4},
+        "elasticConfig": {"enabled": true},
+        "checkpoint": {"interval": "10m"},
+    });
+    merge(&mut elastic, &more);
+    s.apply(&training(s, "elastic", "PyTorchJob", &elastic)).await?;
+    phase(s, "elastic", "Running").await?;
+    let mut urgent = endless();
+    merge(&mut urgent, &json!({"schedulingConfig": {"priority": s.name("high")}}));
+    s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
+    told_pods(s, "elastic", "berth.dev/save-by").await?;
+    let asked = is(s, "elastic", "asked to save", |job| {
+        condition_object(job, "CheckpointRequested").is_some_and(|condition| text(condition, "/status") == "True")
+    })
+    .await?;
+    let why = condition_object(&asked, "CheckpointRequested").cloned().unwrap_or_default();
+    ensure!(text(&why, "/reason") == "ScalingDown", "{why}");
+    let workers = || async {
+        let job = JOB.get(&s.client, &s.namespace, "elastic-worker").await?.context("its Job")?;
+        anyhow::Ok(job["spec"]["completions"].as_i64().unwrap_or_default())
+    };
+    ensure!(workers().await? == 4, "workers went before their time");
+    save(s, "elastic", 300).await?;
+    // Long before its thirty seconds are over.
+    phase(s, "urgent", "Running").await?;
+    ensure!(workers().await? == 2, "{} workers", workers().await?);
+    let told = is(s, "elastic", "told that it saved", |job| {
+        condition_object(job, "CheckpointRequested").is_some_and(|c| text(c, "/reason") == "CheckpointSaved")
+    })
+    .await?;
+    ensure!(text(&told, "/status/phase") == "Running", "{}", told["status"]);
+    scenario.conclude().await
+}
+
+/// The job tells of a checkpoint.
+async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> {
+    let saved = json!({"metadata": {"annotations": {
+        "berth.dev/last-checkpoint-time": Timestamp::now().to_string(),
+        "berth.dev/last-checkpoint-step": step.to_string(),
+        "berth.dev/last-checkpoint-uri": format!("s3://checkpoints/{name}/step-{step}"),
+    }}});
+    TRAINING_JOB.patch(&s.client, &s.namespace, name, &saved).await?;
+    Ok(())
+}
+
+/// Until when all pods of a job were told, by an annotation of that name, that they may go on.
+async fn told_pods(s: &Scenario<'_>, name: &str, key: &str) -> Result<String> {
     wait::until(LIMIT, &format!("pods of {name} are told"), || async {
         let pods = pods_of(s, name).await?;
-        let annotation = |pod: &Value| pod["metadata"]["annotations"]["berth.dev/stop-at"].as_str().map(str::to_owned);
+        let annotation = |pod: &Value| pod["metadata"]["annotations"][key].as_str().map(str::to_owned);
         let told: Option<Vec<String>> = pods.iter().map(annotation).collect();
         Ok(match told.and_then(|told| told.first().cloned()) {
             Some(first) => Seen::Yes(first),

@@ -84,6 +84,7 @@ async fn training_jobs() -> Result<()> {
         ("preempted", stops::preempted(s).boxed()),
         ("elastic", elastic::grows_and_shrinks(s).boxed()),
         ("saves-first", checkpoints::saves_first(s).boxed()),
+        ("saves-workers", checkpoints::saves_workers(s).boxed()),
         ("checkpoint-store", stores::kept_in_s3(s).boxed()),
         ("bad-stores", stores::refused_or_told(s).boxed()),
         ("suspended", stops::suspended(s).boxed()),

@@ -1,5 +1,5 @@
-//! Before a running job is stopped it is asked to save its work, and given a while for that: its pods are told by an annotation,
-//! and get their signal only when they have saved or the while is over.
+//! Before a running job is stopped, or loses workers, it is asked to save its work, and given a while for that: its pods are told
+//! by an annotation, and get their signal only when they have saved or the while is over.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,41 @@ use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
 
 /// Time for a checkpoint of a TrainingJob where no policy sets one.
 const GRACE_MS: i64 = 30_000;
-/// A job that climbs after a checkpoint of so many seconds ago is asked for no other: that would keep it longer than what it loses.
+/// A job that climbs, or loses workers, after a checkpoint of so many seconds ago is asked for no other: that would keep it longer than
+/// what it loses.
 const FRESH_SECONDS: i64 = 60;
+/// So long after its end a request to save before workers go still stands for one and the same loss of workers.
+const REMEMBERED_SECONDS: i64 = 60;
+/// Why a job that loses workers is asked to save, as a reason and as that of the event of their going.
+pub(crate) const SCALING_DOWN: &str = "ScalingDown";
 /// Most bytes of the reason that pods are told.
 const REASON_LIMIT: usize = 512;
 
-/// The while that a job is given which saves its work and is to stop.
+/// A running job was asked to save its work before workers of it go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    at: Timestamp,
+    until: Timestamp,
+    /// They have gone.
+    over: bool,
+}
+
+impl Asked {
+    /// The workers go: the next ones are asked for anew.
+    pub(crate) fn end(&mut self, now: Timestamp) {
+        self.until = self.until.min(now);
+        self.over = true;
+    }
+}
+
+/// The while that a job is given which saves its work and is to stop, or is to lose workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
-    /// Why it is to stop.
+    /// Why it is to save.
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) until: Timestamp,
-    /// It has saved since it was to stop, or, where it climbs, shortly before.
+    /// It has saved since it was asked to, or, where it does not stop for good, shortly before.
     pub(crate) saved: bool,
 }
 
@@ -67,12 +89,24 @@ impl Grace {
         if control.saving.notified.contains(&workload.uid) {
             return Decision::Wait(self.until);
         }
+        let names = [labels::STOP_AT, labels::STOP_REASON];
+        self.tell(workload, (Purpose::NotifyPods, names), (label, uid), notice)
+    }
+
+    /// Tells the pods until when and why they are to save, by annotations of these names.
+    pub(crate) fn tell(
+        &self,
+        workload: &WorkloadView,
+        (purpose, [until, why]): (Purpose, [&str; 2]),
+        (label, uid): (&'static str, &str),
+        notice: Notice,
+    ) -> Decision {
         let told = BTreeMap::from([
-            (labels::STOP_AT.to_owned(), seconds(self.until).to_string()),
-            (labels::STOP_REASON.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
+            (until.to_owned(), seconds(self.until).to_string()),
+            (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
         Decision::write(Draft {
-            purpose: Purpose::NotifyPods,
+            purpose,
             key: key(Kind::Workload, &workload.key()),
             request: Request::AnnotatePods { label, uid: uid.to_owned(), annotations: told },
             based_on: 0,
@@ -82,10 +116,46 @@ impl Grace {
 }
 
 impl Control {
-    /// Pods were told that they are to stop. Whoever cannot be told is not waited for longer than the others.
-    pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
-        let once = purpose == Purpose::NotifyPods && !matches!(outcome, Outcome::Busy(_) | Outcome::NotSent);
-        self.saving.notified.extend(self.uid_of(object).filter(|_| once));
+    /// Pods were told to save their work. Whoever cannot be told is not waited for longer than the others.
+    pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome, now: Timestamp) {
+        let uid = self.uid_of(object).filter(|_| !matches!(outcome, Outcome::Busy(_) | Outcome::NotSent));
+        match purpose {
+            Purpose::NotifyPods => self.saving.notified.extend(uid),
+            Purpose::AskToSave => {
+                let workload = uid.and_then(|uid| self.view.workloads.by_uid(&uid));
+                let asked = workload.map(|workload| {
+                    let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
+                    (workload.uid.clone(), Asked { at: now, until, over: false })
+                });
+                self.saving.asked.extend(asked);
+            }
+            _ => {}
+        }
+    }
+
+    /// What the TrainingJob of a workload was given to save its work before workers go, `None` when it is not asked.
+    pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<Grace> {
+        let asked = self.saving.asked.get(&workload.uid)?;
+        let stands = !asked.over && now < after_seconds(asked.until, REMEMBERED_SECONDS);
+        stands.then(|| self.last_request(workload)).flatten()
+    }
+
+    /// The same of the last such request, whatever has come of it.
+    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<Grace> {
+        let asked = self.saving.asked.get(&workload.uid)?;
+        Some(self.grace_to_shrink(workload, asked.at, asked.until, "workers are to go"))
+    }
+
+    /// What it is to be given now, `None` where that is nothing: it does not save, has just done so, or gets no time.
+    pub(crate) fn time_to_save(&self, workload: &WorkloadView, now: Timestamp, why: &str) -> Option<Grace> {
+        self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
+        let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
+        Some(self.grace_to_shrink(workload, now, until, why)).filter(|grace| grace.lasts(now))
+    }
+
+    fn grace_to_shrink(&self, workload: &WorkloadView, asked: Timestamp, until: Timestamp, why: &str) -> Grace {
+        let saved = self.saved_at(workload).is_some_and(|at| at >= after_seconds(asked, -FRESH_SECONDS));
+        Grace { reason: SCALING_DOWN.to_owned(), message: why.to_owned(), until, saved }
     }
 
     /// The while that the policy of a workload's queue sets, in milliseconds.

@@ -89,6 +89,8 @@ pub enum Purpose {
     DeleteCheckpoints,
     /// Tell the pods of a job that it is to stop, so that they save their work.
     NotifyPods,
+    /// Ask the pods of a job that is to lose workers to save their work before.
+    AskToSave,
     /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
     FindStuckPods,
     /// Tell a pod that and why it goes.
@@ -119,7 +121,7 @@ pub enum Urgency {
 impl Purpose {
     /// The write is about the pods of a job, and not about the object that it is booked on.
     pub(crate) const fn is_about_pods(self) -> bool {
-        matches!(self, Self::ProbePods | Self::ProbeSurplus | Self::FindStuckPods | Self::NotifyPods)
+        matches!(self, Self::ProbePods | Self::ProbeSurplus | Self::FindStuckPods | Self::NotifyPods | Self::AskToSave)
     }
 
     /// What is deleted is not looked at again before it is gone.
@@ -152,6 +154,7 @@ impl Purpose {
             | Self::LowerCount
             | Self::ClearStartTime
             | Self::NotifyPods
+            | Self::AskToSave
             | Self::Evict
             | Self::CondemnPod
             | Self::DeletePod

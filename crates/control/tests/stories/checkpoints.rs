@@ -33,7 +33,7 @@ fn saving() -> Value {
     of("low", json!({"checkpoint": {"interval": "10m"}}))
 }
 
-fn save(cluster: &mut Cluster, name: &str, step: u32) {
+pub(crate) fn save(cluster: &mut Cluster, name: &str, step: u32) {
     let now = cluster.now.to_string();
     let annotations = json!({
         "berth.dev/last-checkpoint-time": now, "berth.dev/last-checkpoint-step": step.to_string(),

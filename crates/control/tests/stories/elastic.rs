@@ -1,7 +1,7 @@
 //! Elastic TrainingJobs: they grow into what is idle, give up workers before they are preempted whole, and are never below their
 //! minimum, whatever becomes of the writes.
 
-use berth_control::write::{Kind, Purpose};
+use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
@@ -183,6 +183,104 @@ fn it_gives_up_workers_and_takes_them_back() {
     cluster.complete("urgent");
     cluster.pass_judged(40, "idle again");
     assert_eq!(cluster.workers("a"), 4);
+}
+
+/// The same job with checkpoints that it tells of itself.
+fn saving(name: &str) -> Value {
+    let mut job = elastic(name, json!({}));
+    job["spec"]["checkpoint"] = json!({"interval": "10m"});
+    job
+}
+
+#[test]
+fn it_saves_before_it_gives_up_workers() {
+    // Whether it saves when it is asked to, and seconds after which its workers are still there, and gone.
+    for (saves, there, gone) in [(true, 3, 6), (false, 28, 36)] {
+        let mut cluster = with_priorities(cluster());
+        cluster.put(Kind::TrainingJob, saving("a"));
+        cluster.pass(3);
+        cluster.put(Kind::Job, other("urgent", "4", 100));
+        cluster.pass_judged(there, "asked");
+        assert_eq!(cluster.workers("a"), 4, "{:?}", cluster.writes);
+        let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
+        assert!(
+            told["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 2 workers: Workload team/"),
+            "{told:?}"
+        );
+        assert!(!told.contains_key("berth.dev/stop-at"), "it does not stop: {told:?}");
+        let asked = cluster.told("a", "CheckpointRequested");
+        assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("ScalingDown")));
+        assert!(asked["message"].as_str().unwrap().contains(&told["berth.dev/save-by"]), "{asked}");
+        if saves {
+            crate::checkpoints::save(&mut cluster, "a", 700);
+        }
+        cluster.pass_judged(gone - there, "workers go");
+        assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
+        assert!(cluster.is("urgent", "Admitted"));
+        assert_eq!(cluster.told_pods.len(), 1, "told once");
+        let (reason, words) = match saves {
+            true => ("CheckpointSaved", "; saved its checkpoint of step 700"),
+            false => ("NoCheckpointInTime", "; saved no checkpoint after it was asked to"),
+        };
+        assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], reason);
+        let scaled = cluster.notices.iter().find(|notice| notice.reason == "ScalingDown").unwrap();
+        assert!(scaled.message.ends_with(words), "{}", scaled.message);
+        assert_eq!(cluster.count(Purpose::Evict), 0);
+    }
+}
+
+#[test]
+fn who_has_just_saved_or_lacks_pods_is_not_asked() {
+    for unready in [false, true] {
+        let mut cluster = with_priorities(cluster());
+        cluster.pods_stay_unready = unready;
+        cluster.put(Kind::TrainingJob, saving("a"));
+        cluster.pass(30);
+        if !unready {
+            crate::checkpoints::save(&mut cluster, "a", 700);
+            cluster.pass(50);
+        }
+        cluster.put(Kind::Job, other("urgent", "4", 100));
+        cluster.pass_judged(5, "not asked");
+        assert_eq!((cluster.workers("a"), cluster.told_pods.len()), (2, 0), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn each_loss_of_workers_is_asked_for_and_a_request_that_fails_delays_nothing() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, saving("a"));
+    cluster.pass(12);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 3}}}));
+    cluster.pass_judged(15, "asked");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (4, 1));
+    cluster.pass_judged(20, "its time is over");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3));
+    // The next one: busy at first, then refused.
+    cluster.faults.push((Purpose::AskToSave, Outcome::Busy(1_000), false));
+    cluster.faults.push((Purpose::AskToSave, Outcome::Refused("pods is forbidden".into()), false));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
+    cluster.pass_judged(20, "refused");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (3, 3), "it is waited for all the same");
+    cluster.pass_judged(25, "its time is over");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (2, 3), "{:?}", cluster.writes);
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn another_leader_asks_again_and_workers_go_in_the_end() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, saving("a"));
+    cluster.pass(3);
+    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.pass_judged(20, "asked");
+    cluster.restart();
+    cluster = with_priorities(cluster);
+    cluster.pass_judged(25, "asked again");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (4, 2), "{:?}", cluster.writes);
+    cluster.pass_judged(10, "its time is over");
+    assert_eq!(cluster.workers("a"), 2);
+    assert!(cluster.is("urgent", "Admitted"));
 }
 
 #[test]

@@ -83,6 +83,29 @@ fn a_job_goes_on_from_what_its_store_shows() {
 }
 
 #[test]
+fn a_store_is_looked_into_every_second_while_workers_are_to_go() {
+    let mut cluster = with_store();
+    let mut elastic = saving(json!({"interval": "10m"}));
+    elastic["resources"] = json!({"minReplicas": 1, "maxReplicas": 2});
+    elastic["elasticConfig"] = json!({"enabled": true, "scalePolicy": {"scaleDownCooldown": "1s"}});
+    cluster.put(Kind::TrainingJob, training("a", elastic));
+    cluster.pass(10);
+    let looks = cluster.looks;
+    let lower = json!({"spec": {"elasticConfig": {"maxWorkers": 1}}});
+    cluster.edit(Kind::TrainingJob, "team", "a", &lower);
+    cluster.pass(5);
+    assert_eq!(cluster.count(Purpose::AskToSave), 1, "{:?}", cluster.writes);
+    assert!(cluster.looks >= looks + 3, "{} looks", cluster.looks - looks);
+    assert_eq!(cluster.job("a-worker")["spec"]["completions"], 2);
+    save(&mut cluster, "a", 30);
+    cluster.pass(3);
+    assert_eq!(cluster.job("a-worker")["spec"]["completions"], 1, "it has saved");
+    let looks = cluster.looks;
+    cluster.pass(20);
+    assert_eq!(cluster.looks, looks, "back to its own pace");
+}
+
+#[test]
 fn only_the_last_ones_are_kept_and_the_one_it_began_from() {
     let mut cluster = with_store();
     save(&mut cluster, "a", 1);

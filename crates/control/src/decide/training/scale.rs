@@ -7,8 +7,9 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::Case;
-use super::status::Words;
+use super::status::{CHECKPOINT_REQUESTED, Words};
 use crate::core::{after_seconds, key};
+use crate::decide::grace::SCALING_DOWN;
 use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
 use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, grew, is_replaced};
 use crate::flight::{Decision, Draft};
@@ -96,7 +97,7 @@ impl Case<'_> {
                     |whom| format!("Workload {}/{}", whom.namespace, whom.name),
                 );
                 let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
-                return Some(self.resize(workload, &run, keeps, ("ScalingDown", words)));
+                return Some(self.shrink(workload, &run, keeps, words, states));
             }
         }
         let admitted = since(&workload.status.conditions, "Admitted", "True")?;
@@ -107,7 +108,7 @@ impl Case<'_> {
             }
             let keeps = have.saturating_sub(run.rules.down_step).max(run.bounds.1).max(run.bounds.0);
             let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
-            return Some(self.resize(workload, &run, keeps, ("ScalingDown", words)));
+            return Some(self.shrink(workload, &run, keeps, words, states));
         }
         self.late(workload, &run, states).or_else(|| self.grown(workload, &run))
     }
@@ -124,7 +125,7 @@ impl Case<'_> {
         }
         let keeps = role.ready.max(run.bounds.0);
         let words = format!("from {have} to {keeps} workers: the others were not ready within {limit}s");
-        (keeps < have).then(|| self.resize(workload, run, keeps, ("ScalingDown", words)))
+        (keeps < have).then(|| self.resize(workload, run, keeps, (SCALING_DOWN, words)))
     }
 
     /// The new slice, when there is idle quota for one.
@@ -156,6 +157,32 @@ impl Case<'_> {
                 let asked = berth_jobs::PodSetDigest { count, min_count: runs.min_count, ..asked.clone() };
                 asked == *runs
             })
+    }
+
+    /// Takes workers of a run, once it has saved its work: those that stay go on from there. Whoever lacks pods cannot save.
+    fn shrink(
+        &self,
+        workload: &WorkloadView,
+        run: &Run<'_>,
+        workers: i32,
+        words: String,
+        states: &BTreeMap<String, RoleState>,
+    ) -> Decision {
+        let asked = self.control.asked_to_save(workload, self.now);
+        let whole = self.all_ready(states);
+        match &asked {
+            Some(grace) if whole && grace.lasts(self.now) => return Decision::Wait(grace.until),
+            None if whole => {
+                if let Some(grace) = self.control.time_to_save(workload, self.now, &words) {
+                    let notice = self.notice(EventType::Normal, CHECKPOINT_REQUESTED, grace.request());
+                    let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
+                    return grace.tell(workload, how, (labels::TRAINING_JOB_UID, &self.view.uid), notice);
+                }
+            }
+            _ => {}
+        }
+        let words = asked.map_or_else(|| words.clone(), |grace| format!("{words}; {}", self.what_was_saved(&grace)));
+        self.resize(workload, run, workers, (SCALING_DOWN, words))
     }
 
     /// Brings the Job of the workers to their number.

@@ -178,8 +178,11 @@ impl Telling<'_> {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
         let holds = self.workload.is_some_and(WorkloadView::reserved);
-        let told = |workload: &&WorkloadView| asked || self.case.control.saving.notified.contains(&workload.uid);
-        let grace = self.workload.filter(told).and_then(|workload| self.case.control.grace_of(workload));
+        let control = self.case.control;
+        let told = |workload: &&WorkloadView| asked || control.saving.notified.contains(&workload.uid);
+        let to_stop = self.workload.filter(told).and_then(|workload| control.grace_of(workload));
+        let to_shrink = || control.last_request(self.workload?);
+        let grace = to_stop.or_else(to_shrink);
         match (grace, before) {
             (Some(grace), _) if holds && grace.lasts(self.case.now) => (true, grace.reason.clone(), grace.request()),
             (Some(grace), _) => {
@@ -187,6 +190,7 @@ impl Telling<'_> {
                 (false, reason.to_owned(), self.case.what_was_saved(&grace))
             }
             (None, Some(before)) if before.status == "False" => (false, before.reason.clone(), before.message.clone()),
+            (None, _) if holds => (false, "Withdrawn".to_owned(), "The job may go on".to_owned()),
             (None, _) => (false, "Stopped".to_owned(), "The job was stopped".to_owned()),
         }
     }
