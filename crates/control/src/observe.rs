@@ -60,10 +60,9 @@ impl Control {
             Observation::WorkloadPriorityClass(change) => {
                 let known = known(&change, self.view.workload_priorities.keys().cloned());
                 self.each(change, known, |me, name, object| {
-                    match object {
-                        Some(object) => me.view.workload_priorities.insert(name.1, object.value),
-                        None => me.view.workload_priorities.remove(&name.1),
-                    };
+                    for workload in me.view.put_workload_priority(&name.1, object.map(|object| object.value)) {
+                        me.touch(key(Kind::Workload, &workload));
+                    }
                     me.touch_all_jobs();
                 });
             }
@@ -272,6 +271,7 @@ impl Control {
             self.growth.gives_up.remove(&old.uid);
             self.note_lost_slice(&old, now);
             self.saving.forget(&old.uid);
+            self.view.repriced.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);
             self.ladder.better.remove(&old.uid);

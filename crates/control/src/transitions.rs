@@ -101,7 +101,9 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
             reserved.unwrap_or(now),
         );
     }
-    if became("PodsReady") {
+    // Pods that recover were counted when they started.
+    let started = find_true(&new.status.conditions, "PodsReady").is_some_and(|ready| ready.reason != "Recovered");
+    if became("PodsReady") && started {
         tally.observe(
             "kueue_ready_wait_time_seconds",
             Some("kueue_local_queue_ready_wait_time_seconds"),

@@ -2,7 +2,7 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api as api;
@@ -16,6 +16,9 @@ use crate::shape::Shape;
 use crate::training_view::TrainingView;
 use crate::workloads::Workloads;
 use crate::write::{Kind, ObjectKey};
+
+/// Kind of the classes that jobs name for their Workloads.
+const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
 
 /// Namespace and name.
 pub(crate) type Name = (String, String);
@@ -113,9 +116,19 @@ impl WorkloadView {
         crate::status::is_true(&self.status.conditions, kind)
     }
 
-    /// Whether it has the priority and the class that its job asks for; a boost is its own.
-    pub(crate) fn has_priority(&self, wanted: &Priority) -> bool {
-        self.own_priority == wanted.value && self.priority_class == wanted.class
+    /// Whether its job asks for another class than it has, and it may change to that (kueue.md 5.2). The value is its own: it may be
+    /// edited, and follows its class only when that changes.
+    pub(crate) fn changes_class(&self, wanted: &Priority) -> bool {
+        let named = |class: &Option<api::PriorityClassRef>| {
+            class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS).map(|class| class.name.clone())
+        };
+        let new = named(&wanted.class);
+        match &self.priority_class {
+            // The API server lets no class come or go while quota is held.
+            None => !self.reserved() && new.is_some(),
+            Some(class) if class.kind != WORKLOAD_CLASS => false,
+            Some(class) => new.as_ref() != Some(&class.name) && (new.is_some() || !self.reserved()),
+        }
     }
 
     /// Pods of a pod set that may still run, `None` for an unknown name. Reclaimable pods count only where `reclaims`.
@@ -259,6 +272,8 @@ pub(crate) struct View {
     pub(crate) claims: BTreeMap<String, crate::policies::Claim>,
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
+    /// Workloads, by uid, whose class has got another value that they are to take over.
+    pub(crate) repriced: BTreeSet<String>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) checks: BTreeMap<String, crate::checks::Check>,
     pub(crate) provisioning: crate::provisioning::ProvisioningBook,
@@ -313,6 +328,28 @@ impl View {
         }
         let default = self.priorities.iter().find(|(_, (_, default))| *default);
         Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
+    }
+
+    /// A class of workloads has got a value, or is gone. Returns the workloads that are to take the value over: those that had
+    /// another one of it (kueue.md 6.23).
+    pub(crate) fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
+        let old = match value {
+            Some(value) => self.workload_priorities.insert(name.to_owned(), value),
+            None => self.workload_priorities.remove(name),
+        };
+        let Some(value) = value.filter(|value| old.is_some_and(|old| old != *value)) else { return Vec::new() };
+        let named = |class: &api::PriorityClassRef| class.kind == WORKLOAD_CLASS && class.name == name;
+        let all = self.workloads.values().filter(|workload| workload.priority_class.as_ref().is_some_and(named));
+        let all = all.filter(|workload| workload.own_priority != value && !workload.is("Finished"));
+        let (uids, names): (Vec<String>, Vec<Name>) = all.map(|one| (one.uid.clone(), one.key())).unzip();
+        self.repriced.extend(uids);
+        names
+    }
+
+    /// The value that a workload takes over from its class, `None` when it keeps its own.
+    pub(crate) fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
+        let class = workload.priority_class.as_ref().filter(|_| self.repriced.contains(&workload.uid))?;
+        self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
     }
 
     /// Whether Jobs are left of which a job is made. Costs the namespace's jobs.

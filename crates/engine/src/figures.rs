@@ -257,10 +257,7 @@ impl World {
             return Some((PendingReason::Misconfigured, text.into()));
         };
         if spec.stop != StopPolicy::None {
-            return Some((PendingReason::Suspended, format!("LocalQueue {name} is stopped").into()));
-        }
-        if queue.spec.as_ref().is_some_and(|spec| spec.stop != StopPolicy::None) {
-            return Some((PendingReason::Suspended, format!("ClusterQueue {} is stopped", queue.name).into()));
+            return Some((PendingReason::Suspended, format!("LocalQueue {name} is inactive").into()));
         }
         if !queue.active {
             return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive", queue.name).into()));

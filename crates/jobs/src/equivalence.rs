@@ -97,7 +97,29 @@ fn digest<T: Serialize>(value: &T) -> [u8; 16] {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
-/// Drops empty lists and empty maps of resources, and writes quantities in one way.
+/// What the API server fills into the containers of a job, but not into those of a Workload that somebody makes beforehand.
+fn is_filled_in(key: &str, value: &Value, pull_policy: &str) -> bool {
+    match key {
+        "imagePullPolicy" => value == pull_policy,
+        "terminationMessagePath" => value == "/dev/termination-log",
+        "terminationMessagePolicy" => value == "File",
+        "protocol" => value == "TCP",
+        "scheme" => value == "HTTP",
+        "apiVersion" => value == "v1",
+        "timeoutSeconds" | "successThreshold" => *value == 1,
+        "periodSeconds" => *value == 10,
+        "failureThreshold" => *value == 3,
+        _ => false,
+    }
+}
+
+/// The default policy of pulling an image: what may move is looked for again.
+fn default_pull_policy(image: &str) -> &'static str {
+    let tag = image.rsplit('/').next().and_then(|name| name.split_once(':')).map_or("latest", |(_, tag)| tag);
+    if tag == "latest" && !image.contains('@') { "Always" } else { "IfNotPresent" }
+}
+
+/// Drops empty lists, empty maps of resources and what the API server fills in, and writes quantities in one way.
 fn normalise(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(normalise),
@@ -110,10 +132,12 @@ fn normalise(value: &mut Value) {
                     quantities.values_mut().for_each(canonical);
                 }
             }
+            let pull_policy = default_pull_policy(fields.get("image").and_then(Value::as_str).unwrap_or_default());
             fields.retain(|key, field| {
                 let optional = matches!(key.as_str(), "requests" | "limits" | "resources");
                 let empty_map = optional && field.as_object().is_some_and(serde_json::Map::is_empty);
-                !(field.is_null() || empty_map || field.as_array().is_some_and(Vec::is_empty))
+                let empty = field.is_null() || empty_map || field.as_array().is_some_and(Vec::is_empty);
+                !(empty || is_filled_in(key, field, pull_policy))
             });
         }
         _ => {}
@@ -155,12 +179,28 @@ mod tests {
         assert!(changed("/containers/0/resources/requests", json!({"cpu": "1000m"})));
         assert!(changed("/containers/0/resources", json!({"requests": {"cpu": "1"}, "limits": {}})));
         assert!(changed("/containers/0/env", json!([])));
+        assert!(changed("/containers/0/imagePullPolicy", json!("Always")), "the default of an image without a tag");
+        assert!(!changed("/containers/0/imagePullPolicy", json!("Never")));
+        assert!(changed("/containers/0/terminationMessagePath", json!("/dev/termination-log")));
         assert!(changed("/nodeSelector", json!({"a": "b"})));
         assert!(changed("/volumes", json!([{"name": "v"}])));
         assert!(!changed("/containers/0/resources", json!({"requests": {"cpu": "2"}})));
         assert!(!changed("/containers/0/image", json!("j")));
         assert!(!changed("/initContainers", json!([{"name": "i"}])));
         assert!(!changed("/tolerations", json!([{"operator": "Exists"}])));
+    }
+
+    #[test]
+    fn images_are_pulled_as_their_tags_say() {
+        for (image, policy) in [
+            ("a", "Always"),
+            ("a:latest", "Always"),
+            ("host:5000/a", "Always"),
+            ("host:5000/a:1", "IfNotPresent"),
+            ("a@sha256:00", "IfNotPresent"),
+        ] {
+            assert_eq!(default_pull_policy(image), policy, "{image}");
+        }
     }
 
     #[test]

@@ -18,12 +18,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     let name = admission.cluster_queue.as_deref()?;
     let queue = control.view.cluster_queues.get(name)?;
     let states = &workload.status.admission_checks;
-    let in_state = |state: &str| -> Vec<&str> {
-        states.iter().filter(|check| check.state == state).map(|check| check.name.as_str()).collect()
-    };
-    let rejected = in_state("Rejected");
-    if !rejected.is_empty() {
-        let message = format!("Admission check(s): [{}], were rejected", rejected.join(","));
+    if let Some(message) = in_state(states, "Rejected") {
         let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
             edit.set("DeactivationTarget", true, "AdmissionCheck", &message);
         });
@@ -31,13 +26,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         draft.notices.push(notice(workload, EventType::Warning, "AdmissionCheckRejected", told, REPORTER));
         return Some(Decision::write(draft));
     }
-    if !in_state("Retry").is_empty() {
-        return Some(Decision::write(evict(
-            workload,
-            now,
-            ("AdmissionCheck", ""),
-            "At least one admission check is false",
-        )));
+    if let Some(message) = in_state(states, "Retry") {
+        let message = format!("Evicted due to {message}");
+        return Some(Decision::write(evict(workload, now, ("AdmissionCheck", ""), &message)));
     }
     if workload.is("Admitted") {
         return super::provisioning::decide(control, workload, now);
@@ -68,6 +59,19 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
     draft.notices.push(notice(workload, EventType::Normal, "Admitted", message, REPORTER));
     Some(Decision::write(draft))
+}
+
+/// Which checks are in a state, and what they say, in Kueue's words; `None` when none is.
+fn in_state(states: &[api::AdmissionCheckState], state: &str) -> Option<String> {
+    let mut found: Vec<_> = states.iter().filter(|check| check.state == state).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let noun = if found.len() > 1 { "AdmissionChecks" } else { "AdmissionCheck" };
+    let named = found.iter().map(|check| match check.message.as_str() {
+        "" => format!("\"{}\"", check.name),
+        message => format!("\"{}\" ({message})", check.name),
+    });
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| format!("{noun} in {state} state: {}", named.join("; ")))
 }
 
 /// The wanted checks by name: those that are known as they are, the others Pending.

@@ -30,6 +30,9 @@ enum Unbuilt {
     Invalid(String),
 }
 
+/// Message of the end of a Workload that was made beforehand, and not for what its job has become.
+const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
+
 /// A job with what is decided about it.
 #[derive(Clone, Copy)]
 struct Case<'a> {
@@ -128,6 +131,9 @@ impl Case<'_> {
             };
         };
         match &workload.owner {
+            Some(owner) if owner.uid == self.job.uid && !workload.deleting && !self.same(workload) => {
+                self.out_of_sync(workload)
+            }
             Some(owner) if owner.uid == self.job.uid => self.with_workload(workload),
             Some(_) => later,
             None => self.adopt(workload),
@@ -143,6 +149,21 @@ impl Case<'_> {
             }],
         }});
         Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
+    }
+
+    /// What was made beforehand asks for something else than the job: nothing of the job may run on its quota (kueue.md 5.2).
+    fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
+        if !self.job.suspended {
+            return self.suspend(OUT_OF_SYNC);
+        }
+        if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
+            return decision;
+        }
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+            edit.finish("OutOfSync", OUT_OF_SYNC);
+        });
+        draft.notices.push(self.notice(EventType::Warning, "OutOfSync", OUT_OF_SYNC.to_owned()));
+        Decision::write(draft)
     }
 
     fn ordinary(&self, owned: &[&WorkloadView]) -> Decision {
@@ -171,7 +192,8 @@ impl Case<'_> {
         }
         // What cannot be read now keeps the Workload it has.
         let Some(digests) = self.job.asked() else { return true };
-        if self.job.suspended && !workload.reserved() && !workload.is("Evicted") && !self.job.placed {
+        let own = self.job.prebuilt_workload.is_none();
+        if own && self.job.suspended && !workload.reserved() && !workload.is("Evicted") && !self.job.placed {
             // Nothing of ours is in the template: what differs is the user's edit.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
@@ -357,18 +379,19 @@ impl Case<'_> {
         }
     }
 
-    /// A pending Workload follows its job to another queue, other capacity tiers and fewer gates; any Workload follows the priority of its job's class.
+    /// A pending Workload follows its job to another queue, other capacity tiers and fewer gates; any Workload follows its job to another
+    /// priority class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = self.job.queue_name.as_deref().unwrap_or_default();
-        let priority = self.priority();
-        let same_priority = priority.as_ref().is_ok_and(|priority| workload.has_priority(priority));
+        let priority = self.priority().ok().filter(|_| self.job.prebuilt_workload.is_none());
+        let priority = priority.filter(|priority| workload.changes_class(priority));
         let same_queue = workload.queue == queue || workload.reserved();
         let annotations = self.new_annotations(workload);
-        if same_queue && annotations.is_empty() && (same_priority || priority.is_err()) {
+        if same_queue && annotations.is_empty() && priority.is_none() {
             return Decision::Done;
         }
         let mut spec = if same_queue { json!({}) } else { json!({"queueName": queue}) };
-        if let (Ok(priority), Some(map)) = (priority, spec.as_object_mut()) {
+        if let (Some(priority), Some(map)) = (priority, spec.as_object_mut()) {
             map.insert("priority".into(), priority.value.into());
             map.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
         }

@@ -54,7 +54,7 @@ fn follow(workload: &WorkloadView, pod: &PodState, priority: Option<Priority>) -
     if !workload.reserved() && !queue.is_empty() && workload.queue != queue {
         spec.insert("queueName".into(), queue.into());
     }
-    let other = priority.filter(|new| !workload.has_priority(new));
+    let other = priority.filter(|new| workload.changes_class(new) && pod.prebuilt_workload.is_none());
     if let Some(priority) = other {
         spec.insert("priority".into(), priority.value.into());
         spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());

@@ -62,6 +62,12 @@ fn told_to_training_job(
     })
 }
 
+/// What decides who preempts whom, and what it is made of.
+fn priority_of(workload: &WorkloadView) -> String {
+    let (base, effective) = (workload.own_priority, workload.priority);
+    format!("effective priority: {effective} (base: {base}, boost: {})", i64::from(effective) - i64::from(base))
+}
+
 pub(crate) fn preempt(
     control: &Control,
     workload: &WorkloadView,
@@ -81,11 +87,20 @@ pub(crate) fn preempt(
         edit.set("Preempted", true, eviction.reason, &message);
     });
     draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPreempted", message.clone(), REPORTER));
-    draft.notices.push(notice(workload, EventType::Normal, "Preempted", message, SCHEDULER));
+    let priorities = match preemptor {
+        Some(preemptor) => format!("; preemptor {}; preemptee {}", priority_of(preemptor), priority_of(workload)),
+        None => String::new(),
+    };
+    draft.notices.push(notice(workload, EventType::Normal, "Preempted", format!("{message}{priorities}"), SCHEDULER));
     draft.notices.extend(told_to_training_job(control, workload, preemptor, eviction.reason));
     if let Some(preemptor) = preemptor {
-        let victim = workload.job_uid.as_deref().unwrap_or("UNKNOWN");
-        let message = format!("Preempted a workload (UID: {}, JobUID: {victim})", workload.uid);
+        let message = format!(
+            "Preempted workload {}/{} (UID: {}) in ClusterQueue {}{priorities}",
+            workload.namespace,
+            workload.name,
+            workload.uid,
+            workload.holds().unwrap_or_default()
+        );
         draft.notices.push(notice(preemptor, EventType::Normal, "PreemptedWorkload", message, SCHEDULER));
     }
     Decision::write(draft)

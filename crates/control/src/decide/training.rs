@@ -223,7 +223,7 @@ impl<'a> Case<'a> {
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
         let mut spec = serde_json::Map::new();
         if let Ok(priority) = self.priority()
-            && !workload.has_priority(&priority)
+            && workload.changes_class(&priority)
         {
             spec.insert("priority".into(), priority.value.into());
             spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::gates::{self, GATED, LIFTED};
+use super::stops::{missing_queue, queue_stop, take_back};
 use crate::core::{Control, after, after_seconds, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
@@ -159,6 +160,10 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     {
         // It has come to where it has nothing to spare.
         return super::preempt::preempt(control, workload, &asked.eviction, now);
+    }
+    if let Some(value) = control.view.new_value(workload) {
+        let patch = json!({"spec": {"priority": value}});
+        return Decision::write(object_write(workload, Purpose::UpdateWorkload, patch));
     }
     if !workload.active || workload.is("DeactivationTarget") {
         return inactive(control, workload, now);
@@ -344,44 +349,18 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
     Decision::write(draft)
 }
 
-fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
-    let local = control.view.local_queues.get(&(workload.namespace.clone(), workload.queue.clone()));
-    let name = workload
-        .status
-        .admission
-        .as_ref()
-        .and_then(|admission| admission.cluster_queue.clone())
-        .or_else(|| local.and_then(|queue| queue.spec.cluster_queue.clone()))?;
-    let cluster = control.view.cluster_queues.get(&name);
-    match cluster.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
-        Some(engine::StopPolicy::Hold) => {
-            return Some(("ClusterQueueStopped", false, format!("ClusterQueue {name} is stopped")));
-        }
-        Some(engine::StopPolicy::HoldAndDrain) => {
-            return Some(("ClusterQueueStopped", true, "The ClusterQueue is stopped".into()));
-        }
-        _ => {}
-    }
-    match local.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
-        Some(engine::StopPolicy::Hold) => {
-            Some(("LocalQueueStopped", false, format!("LocalQueue {} is stopped", workload.queue)))
-        }
-        Some(engine::StopPolicy::HoldAndDrain) => Some(("LocalQueueStopped", true, "The LocalQueue is stopped".into())),
-        _ => None,
-    }
-}
-
 /// A workload with quota: stop policies, time limits.
 fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     if workload.is("Evicted") {
         return Decision::Done;
     }
     let admitted = since(&workload.status.conditions, "Admitted", "True");
+    if let Some(message) = missing_queue(control, workload).filter(|_| admitted.is_none() && !control.heads_only) {
+        return take_back(workload, ("Misconfigured", &message), now);
+    }
     if let Some((reason, drain, message)) = queue_stop(control, workload) {
         if admitted.is_none() {
-            return Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| {
-                edit.take_back("Suspended", &message);
-            }));
+            return take_back(workload, ("Suspended", &message), now);
         }
         if drain {
             return Decision::write(evict(workload, now, (reason, ""), &message));

@@ -6,6 +6,7 @@
 mod checkpoints;
 mod checks;
 mod cluster;
+mod contract;
 mod elastic;
 mod faults;
 mod gates;

@@ -1,0 +1,59 @@
+//! Queues that stop, or go, and what that means for the quota of their workloads (kueue.md 6.17).
+
+use berth_engine::model as engine;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::workload::status_write;
+use crate::core::Control;
+use crate::deltas;
+use crate::flight::Decision;
+use crate::view::WorkloadView;
+use crate::write::Purpose;
+
+/// A reservation that no admission has followed yet is given back.
+pub(super) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str), now: Timestamp) -> Decision {
+    Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.take_back(reason, message)))
+}
+
+/// Which of the queues of a workload with quota is not there any more, or not for long (kueue.md 6.17).
+pub(super) fn missing_queue(control: &Control, workload: &WorkloadView) -> Option<String> {
+    let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
+    let local = control.view.local_queues.get(&workload.local_queue());
+    // Who names no queue has its quota by somebody else's word.
+    if !workload.queue.is_empty() && !local.is_some_and(|queue| stays(&queue.metadata)) {
+        return Some(format!("LocalQueue {} is terminating or missing", workload.queue));
+    }
+    let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
+    let cluster = control.view.cluster_queues.get(name);
+    (!cluster.is_some_and(|queue| stays(&queue.metadata)))
+        .then(|| format!("ClusterQueue {name} is terminating or missing"))
+}
+
+/// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves when it is admitted, message.
+pub(super) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
+    let local = control.view.local_queues.get(&(workload.namespace.clone(), workload.queue.clone()));
+    let name = workload
+        .status
+        .admission
+        .as_ref()
+        .and_then(|admission| admission.cluster_queue.clone())
+        .or_else(|| local.and_then(|queue| queue.spec.cluster_queue.clone()))?;
+    let cluster = control.view.cluster_queues.get(&name);
+    match cluster.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
+        Some(engine::StopPolicy::Hold) => {
+            return Some(("ClusterQueueStopped", false, format!("ClusterQueue {name} is stopped")));
+        }
+        Some(engine::StopPolicy::HoldAndDrain) => {
+            return Some(("ClusterQueueStopped", true, "The ClusterQueue is stopped".into()));
+        }
+        _ => {}
+    }
+    match local.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
+        Some(engine::StopPolicy::Hold) => {
+            Some(("LocalQueueStopped", false, format!("LocalQueue {} is stopped", workload.queue)))
+        }
+        Some(engine::StopPolicy::HoldAndDrain) => Some(("LocalQueueStopped", true, "The LocalQueue is stopped".into())),
+        _ => None,
+    }
+}

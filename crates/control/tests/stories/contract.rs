@@ -1,0 +1,201 @@
+//! What tools and users of Kueue rely on beside the order of admissions: Workloads made beforehand, priorities, queues that go, and
+//! the words of conditions and events.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, job, local_queue};
+use crate::one_queue;
+
+/// A Workload of one pod that somebody makes before its job.
+fn made_before(template: &Value) -> Value {
+    json!({"metadata": {"namespace": "team", "name": "before"},
+        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}})
+}
+
+/// A job that brings the Workload `before`.
+fn guest(cpus: &str) -> Value {
+    let mut guest = job("guest", "lq", cpus, true);
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    guest
+}
+
+fn end_of(cluster: &Cluster, workload: &str) -> Value {
+    let conditions = &cluster.objects[&Cluster::key(Kind::Workload, "team", workload)]["status"]["conditions"];
+    let end = conditions.as_array().into_iter().flatten().find(|one| one["type"] == "Finished");
+    end.cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_workload_made_for_less_than_its_job_asks_ends_out_of_sync() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Workload, made_before(&guest("1")["spec"]["template"]));
+    cluster.put(Kind::Job, guest("50"));
+    cluster.pass(10);
+    assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    let end = end_of(&cluster, "before");
+    assert_eq!(end["reason"], json!("OutOfSync"));
+    assert_eq!(end["message"], json!("The prebuilt workload is out of sync with its user job"));
+    assert!(cluster.notices.iter().all(|notice| notice.reason != "Started"));
+}
+
+#[test]
+fn a_job_that_outgrows_the_workload_made_for_it_is_stopped_first() {
+    let mut cluster = one_queue("1");
+    let mut template = guest("1")["spec"]["template"].clone();
+    // The API server fills this in for the Job, and not for the Workload.
+    let mut filled = guest("1");
+    filled["spec"]["completions"] = json!(5);
+    filled["spec"]["parallelism"] = json!(1);
+    filled["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
+    template["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
+    cluster.put(Kind::Workload, made_before(&template));
+    cluster.put(Kind::Job, filled);
+    cluster.pass(10);
+    assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+    cluster.edit(Kind::Job, "team", "guest", &json!({"spec": {"parallelism": 5}}));
+    cluster.pass(20);
+    assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    assert_eq!(end_of(&cluster, "before")["reason"], json!("OutOfSync"));
+    cluster.put(Kind::Job, job("next", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("next", "Admitted"), "its quota is free");
+}
+
+fn class(name: &str, value: i32) -> Observation {
+    let object = json!({"metadata": {"name": name}, "value": value});
+    Observation::WorkloadPriorityClass(Change::Apply(serde_json::from_value(object).unwrap()))
+}
+
+fn priority(cluster: &Cluster, job: &str) -> Value {
+    cluster.workload_of(job).unwrap()["spec"]["priority"].clone()
+}
+
+#[test]
+fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
+    let mut cluster = one_queue("2");
+    cluster.control.observe(class("low", 10), cluster.now);
+    let mut named = job("named", "lq", "1", true);
+    named["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("low");
+    cluster.put(Kind::Job, named);
+    cluster.put(Kind::Job, job("plain", "lq", "1", true));
+    cluster.pass(5);
+    for job in ["named", "plain"] {
+        let workload = cluster.workload_of(job).unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"priority": 500}}));
+    }
+    cluster.pass(5);
+    assert_eq!((priority(&cluster, "named"), priority(&cluster, "plain")), (json!(500), json!(500)));
+    cluster.control.observe(class("low", 10), cluster.now);
+    cluster.pass(5);
+    assert_eq!(priority(&cluster, "named"), json!(500), "the same value again");
+    cluster.control.observe(class("low", 20), cluster.now);
+    cluster.pass(5);
+    assert_eq!((priority(&cluster, "named"), priority(&cluster, "plain")), (json!(20), json!(500)));
+}
+
+#[test]
+fn a_workload_with_quota_and_no_class_never_gets_one() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(5);
+    let before = cluster.count(Purpose::UpdateWorkload);
+    // A default class turns up, and then the job is given a class of its own.
+    let default = json!({"metadata": {"name": "all"}, "value": 7, "globalDefault": true});
+    let default = Observation::PriorityClass(Change::Apply(serde_json::from_value(default).unwrap()));
+    cluster.control.observe(default, cluster.now);
+    cluster.control.observe(class("low", 10), cluster.now);
+    let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "low"}}});
+    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.pass(5);
+    assert_eq!(cluster.count(Purpose::UpdateWorkload), before, "the API server would refuse that");
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn who_waits_takes_the_class_that_its_job_takes() {
+    let mut cluster = one_queue("1");
+    for (name, value) in [("low", 10), ("high", 100)] {
+        cluster.control.observe(class(name, value), cluster.now);
+    }
+    for name in ["holds", "waits"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.pass(3);
+    }
+    for (class, value) in [("low", 10), ("high", 100)] {
+        let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": class}}});
+        cluster.edit(Kind::Job, "team", "waits", &label);
+        cluster.pass(3);
+        let spec = cluster.workload_of("waits").unwrap()["spec"].clone();
+        assert_eq!((&spec["priority"], &spec["priorityClassRef"]["name"]), (&json!(value), &json!(class)));
+    }
+}
+
+/// A queue whose check has not answered, and the job that waits for it with its quota.
+fn reserved_only() -> Cluster {
+    let mut cluster = one_queue("1");
+    let mut queue = cluster_queue("cq", None, &[("default", "1")]);
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
+    let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
+        "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
+            "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
+    cluster.put(Kind::AdmissionCheck, check);
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("a", "QuotaReserved") && !cluster.is("a", "Admitted"));
+    cluster
+}
+
+#[test]
+fn a_queue_that_goes_takes_back_what_is_reserved_and_not_admitted() {
+    for (kind, namespace, name) in [(Kind::LocalQueue, "team", "lq"), (Kind::ClusterQueue, "", "cq")] {
+        let mut cluster = reserved_only();
+        let leaves = json!({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}});
+        cluster.edit(kind, namespace, name, &leaves);
+        cluster.pass(5);
+        let told = cluster.condition("a", "QuotaReserved").unwrap();
+        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{told}");
+        let words = format!("{} {name} is terminating or missing", kind.name());
+        assert!(told["message"].as_str().unwrap().contains(&words) || kind == Kind::ClusterQueue, "{told}");
+        assert!(cluster.workload_of("a").unwrap()["status"]["admission"].is_null());
+    }
+}
+
+#[test]
+fn a_check_says_in_its_own_words_why_a_job_goes_back() {
+    let mut cluster = reserved_only();
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let state = json!([{"name": "budget", "state": "Retry", "message": "no money", "lastTransitionTime": cluster.now.to_string(),
+        "requeueAfterSeconds": 30}]);
+    cluster.edit(Kind::Workload, "team", &name, &json!({"status": {"admissionChecks": state}}));
+    cluster.pass(3);
+    let told = cluster.condition("a", "Evicted").unwrap();
+    assert_eq!(told["message"], json!("Evicted due to AdmissionCheck in Retry state: \"budget\" (no money)"));
+}
+
+#[test]
+fn a_preemption_names_the_priorities_of_both_sides() {
+    let mut cluster = one_queue("1");
+    let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.control.observe(class("high", 100), cluster.now);
+    cluster.put(Kind::Job, job("low", "lq", "1", true));
+    cluster.pass(3);
+    let mut urgent = job("urgent", "lq", "1", true);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.put(Kind::Job, urgent);
+    cluster.pass(5);
+    let both = "; preemptor effective priority: 100 (base: 100, boost: 0); preemptee effective priority: 0 (base: 0, boost: 0)";
+    let told = |reason: &str| {
+        let all: Vec<&str> =
+            cluster.notices.iter().filter(|notice| notice.reason == reason).map(|notice| &*notice.message).collect();
+        all.first().map(|text| (*text).to_owned()).unwrap_or_default()
+    };
+    assert!(told("Preempted").starts_with("Preempted to accommodate a workload (UID: "), "{}", told("Preempted"));
+    assert!(told("Preempted").ends_with(both), "{}", told("Preempted"));
+    assert!(told("PreemptedWorkload").starts_with("Preempted workload team/job-low-"), "{}", told("PreemptedWorkload"));
+    assert!(told("PreemptedWorkload").contains(&format!(" in ClusterQueue cq{both}")), "{}", told("PreemptedWorkload"));
+}
