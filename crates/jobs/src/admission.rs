@@ -126,20 +126,25 @@ pub(crate) fn metadata_change_rules(
             errors.push(running(key, read(after)));
         }
     }
-    match (workload_priority_class(before), workload_priority_class(after)) {
-        (Some(_), None) => {
-            let message = "must not be removed; change it to another WorkloadPriorityClass";
-            errors.push(FieldError::new(label_path(labels::PRIORITY_CLASS), "", message));
-        }
-        (None, Some(class)) if !suspended => errors.push(running(labels::PRIORITY_CLASS, Some(class))),
-        _ => {}
-    }
+    errors.extend(priority_class_change(before, after, suspended));
     if annotation(before, labels::ELASTIC_JOB) != annotation(after, labels::ELASTIC_JOB) {
         let value = annotation(after, labels::ELASTIC_JOB).unwrap_or_default();
         errors.push(FieldError::new(annotation_path(labels::ELASTIC_JOB), value, "is immutable"));
     }
     errors.extend(validate_admission_gates_update(before, after));
     errors
+}
+
+/// What is wrong with a change of the priority class: it may become another one, but not come under pods that run, nor go.
+pub(crate) fn priority_class_change(before: &ObjectMeta, after: &ObjectMeta, suspended: bool) -> Option<FieldError> {
+    match (workload_priority_class(before), workload_priority_class(after)) {
+        (Some(_), None) => {
+            let message = "must not be removed; change it to another WorkloadPriorityClass";
+            Some(FieldError::new(label_path(labels::PRIORITY_CLASS), "", message))
+        }
+        (None, Some(class)) if !suspended => Some(running(labels::PRIORITY_CLASS, Some(class))),
+        _ => None,
+    }
 }
 
 fn running(key: &str, value: Option<&str>) -> FieldError {

@@ -190,10 +190,23 @@ fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32)
         return;
     }
     patch.insert("parallelism".to_owned(), json!(count));
-    let follow = annotation(&job.metadata, labels::JOB_COMPLETIONS_EQUAL_PARALLELISM) == Some("true");
     // Completions of a job that is not indexed can not change.
-    if follow && is_indexed(spec) {
+    if completions_follow(&job.metadata) && is_indexed(spec) {
         patch.insert("completions".to_owned(), json!(count));
+    }
+}
+
+/// Whether the completions of a job are to follow its parallelism.
+fn completions_follow(metadata: &ObjectMeta) -> bool {
+    annotation(metadata, labels::JOB_COMPLETIONS_EQUAL_PARALLELISM).and_then(go_bool).unwrap_or(false)
+}
+
+/// A truth value in the forms that Kueue takes, which are those of Go's `strconv.ParseBool`.
+fn go_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
     }
 }
 

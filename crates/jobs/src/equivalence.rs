@@ -90,6 +90,13 @@ pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     digest(&(spec.init_containers.as_deref().unwrap_or_default(), &spec.containers))
 }
 
+/// Whether two values say the same, however their quantities are written, and with or without what the API server fills in.
+pub(crate) fn same(mut a: Value, mut b: Value) -> bool {
+    normalise(&mut a);
+    normalise(&mut b);
+    a == b
+}
+
 fn digest<T: Serialize>(value: &T) -> [u8; 16] {
     let mut value = serde_json::to_value(value).unwrap_or_default();
     normalise(&mut value);

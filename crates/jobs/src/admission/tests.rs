@@ -79,7 +79,9 @@ fn what_a_job_may_say() {
     check(none(), json!({key: "true"}), indexed, &[]);
     check(none(), json!({key: "true"}), json!({"parallelism": 5, "completions": 5}), &[follow]);
     let unequal = json!({"parallelism": 4, "completions": 5, "completionMode": "Indexed"});
-    check(none(), json!({key: "true"}), unequal.clone(), &[follow]);
+    check(none(), json!({key: "true"}), unequal.clone(), &["spec.completions"]);
+    check(none(), json!({key: "True"}), unequal.clone(), &["spec.completions"]);
+    check(none(), json!({key: "0"}), unequal.clone(), &[]);
     check(none(), json!({key: "false"}), unequal, &[]);
     check(none(), json!({key: "perhaps"}), none(), &[follow]);
 }
@@ -173,7 +175,14 @@ fn a_running_job_keeps_its_number_of_pods_where_it_may_get_fewer() {
     let check = |old: &Job, new: &Job| fields(validate_job_update::<BatchJob>(old, new, false));
     assert_eq!(check(&of("2", 5, false), &of("2", 6, false)), ["spec.parallelism"]);
     assert_eq!(check(&of("2", 5, true), &of("2", 6, true)), [""; 0]);
-    let path = "metadata.annotations[kueue.x-k8s.io/job-min-parallelism]";
-    assert_eq!(check(&of("2", 5, false), &of("3", 5, false)), [path]);
+    assert_eq!(check(&of("2", 5, false), &of("3", 5, false)), [""; 0], "as in Kueue");
     assert_eq!(check(&of("2", 5, true), &of("3", 5, true)), [""; 0]);
+    let follows = |suspended: bool, text: &str| {
+        let spec = json!({"suspend": suspended, "parallelism": 5, "completions": 5, "completionMode": "Indexed"});
+        job(json!({}), json!({labels::JOB_COMPLETIONS_EQUAL_PARALLELISM: text}), spec)
+    };
+    let path = "metadata.annotations[kueue.x-k8s.io/job-completions-equal-parallelism]";
+    assert_eq!(check(&follows(false, "true"), &follows(false, "false")), [path]);
+    assert_eq!(check(&follows(false, "true"), &follows(false, "T")), [""; 0], "that is true, too");
+    assert_eq!(check(&follows(true, "true"), &follows(true, "false")), [""; 0]);
 }

@@ -1,6 +1,6 @@
 //! What is refused of a batch Job when it is created or changed.
 
-use super::{BatchJob, is_indexed, pod_count};
+use super::{BatchJob, completions_follow, go_bool, is_indexed, pod_count};
 use crate::admission::{annotation_path, topology_rules};
 use crate::kind::{JobKind, annotation};
 use berth_api::labels;
@@ -29,16 +29,17 @@ fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     let key = labels::JOB_COMPLETIONS_EQUAL_PARALLELISM;
     let text = annotation(&job.metadata, key)?;
     let refuse = |message: String| Some(FieldError::new(annotation_path(key), text, message));
-    match text.parse::<bool>() {
-        Err(_) => refuse("must be true or false".to_owned()),
-        Ok(false) => None,
-        Ok(true) if !is_indexed(spec) => refuse("needs spec.completionMode Indexed".to_owned()),
-        Ok(true) => {
+    match go_bool(text) {
+        None => refuse("must be true or false".to_owned()),
+        Some(false) => None,
+        Some(true) if !is_indexed(spec) => refuse("needs spec.completionMode Indexed".to_owned()),
+        Some(true) => {
             let (parallelism, completions) = (spec.parallelism.unwrap_or(1), spec.completions.unwrap_or(1));
             if parallelism == completions {
                 return None;
             }
-            refuse(format!("needs spec.completions, {completions}, equal to spec.parallelism, {parallelism}"))
+            let message = format!("must be equal to spec.parallelism, {parallelism}, with the annotation {key}");
+            Some(FieldError::new("spec.completions", completions.to_string(), message))
         }
     }
 }
@@ -51,13 +52,14 @@ pub(super) fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
     }
     let parallelism = |job: &Job| job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1);
     let key = labels::JOB_MIN_PARALLELISM;
-    let (was, is) = (annotation(&old.metadata, key), annotation(&new.metadata, key));
-    if was.is_some() && parallelism(old) != parallelism(new) {
+    if annotation(&old.metadata, key).is_some() && parallelism(old) != parallelism(new) {
         let message = format!("must not change while the job runs and has the annotation {key}");
         errors.push(FieldError::new("spec.parallelism", parallelism(new).to_string(), message));
     }
-    if was != is && !BatchJob::is_suspended(new) {
-        let value = is.unwrap_or_default();
+    let follows = |job: &Job| completions_follow(&job.metadata);
+    if follows(old) != follows(new) && !BatchJob::is_suspended(new) {
+        let key = labels::JOB_COMPLETIONS_EQUAL_PARALLELISM;
+        let value = annotation(&new.metadata, key).unwrap_or_default();
         errors.push(FieldError::new(annotation_path(key), value, "is immutable while the job is not suspended"));
     }
     errors

@@ -3,16 +3,19 @@
 //! Pods of a Deployment are admitted one by one, which lets an autoscaler add and take away replicas as it likes. Pods of a
 //! StatefulSet are one group, as large as the set.
 
+use super::role::shape;
 use super::rules::keep_lacking;
 use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
-use crate::admission::{DEFAULT_NAME, Facts, label_path, metadata_rules};
+use crate::admission::{DEFAULT_NAME, Facts, label_path, metadata_rules, priority_class_change};
+use crate::equivalence::same;
 use crate::kind::{controller, queue_name, workload_priority_class};
 use crate::names::workload_name;
 use berth_api::labels;
-use berth_api::validation::{FieldError, newly_broken};
+use berth_api::validation::{FieldError, newly_broken, validate_admission_gates_update};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What the pod template of such an object gets.
@@ -78,8 +81,8 @@ pub fn validate_deployment(object: &Deployment) -> Vec<FieldError> {
 #[must_use]
 pub fn validate_deployment_update(old: &Deployment, new: &Deployment) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_deployment(new), &validate_deployment(old));
-    let available = old.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
-    errors.extend(moved(&old.metadata, &new.metadata, available, "available"));
+    let ready = old.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
+    errors.extend(changed(&old.metadata, &new.metadata, ready));
     errors
 }
 
@@ -94,7 +97,10 @@ pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
 pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_stateful_set(new), &validate_stateful_set(old));
     let ready = old.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
-    errors.extend(moved(&old.metadata, &new.metadata, ready, "ready"));
+    errors.extend(changed(&old.metadata, &new.metadata, ready));
+    if queue_name(&new.metadata).is_some() {
+        errors.extend(reshaped(old, new));
+    }
     let replicas = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let (was, is) = (replicas(old), replicas(new));
     let refuse = |message: String| FieldError::new("spec.replicas", is.to_string(), message);
@@ -108,11 +114,28 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
     errors
 }
 
-/// A queue is not changed under pods that run.
-fn moved(old: &ObjectMeta, new: &ObjectMeta, running: i32, word: &str) -> Option<FieldError> {
+/// Its Workload stays through its updates, so that what decides about the quota of its pods must stay, too.
+fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
+    let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape);
+    let (Some(Value::Object(was)), Some(Value::Object(is))) = (of(old), of(new)) else { return Vec::new() };
+    let differs =
+        is.into_iter().filter(|(field, value)| !same(was.get(field).cloned().unwrap_or_default(), value.clone()));
+    let refuse = |(field, value): (String, Value)| {
+        let message = "is immutable while a queue manages the StatefulSet: its quota is reserved for these pods";
+        FieldError::new(format!("spec.template.spec.{field}"), value.to_string(), message)
+    };
+    differs.map(refuse).collect()
+}
+
+/// What must not change of a parent's metadata, with or without pods that are ready.
+fn changed(old: &ObjectMeta, new: &ObjectMeta, ready: i32) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     let (was, is) = (queue_name(old), queue_name(new));
-    (running > 0 && was.is_some() && was != is).then(|| {
-        let message = format!("is immutable while replicas are {word}");
-        FieldError::new(label_path(labels::QUEUE_NAME), is.unwrap_or_default(), message)
-    })
+    if was.is_some() && was != is && (ready > 0 || is.is_none()) {
+        let message = if is.is_none() { "must not be removed" } else { "is immutable while replicas are ready" };
+        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), is.unwrap_or_default(), message));
+    }
+    errors.extend(priority_class_change(old, new, ready == 0));
+    errors.extend(validate_admission_gates_update(old, new));
+    errors
 }

@@ -12,7 +12,18 @@ const DIGITS: usize = 8;
 /// images and commands play no part.
 #[must_use]
 pub fn role_hash(spec: &PodSpec) -> String {
-    let shape = json!({
+    let digest = Sha256::digest(shape(spec).to_string());
+    let mut name = String::with_capacity(DIGITS);
+    for byte in digest.iter().take(DIGITS / 2) {
+        // Writing into a String cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// What of a pod decides about its admission, by field.
+pub(super) fn shape(spec: &PodSpec) -> Value {
+    json!({
         "initContainers": containers(spec.init_containers.as_deref().unwrap_or_default()),
         "containers": containers(&spec.containers),
         "nodeSelector": spec.node_selector,
@@ -23,14 +34,7 @@ pub fn role_hash(spec: &PodSpec) -> String {
         "topologySpreadConstraints": spec.topology_spread_constraints,
         "overhead": spec.overhead,
         "resourceClaims": spec.resource_claims,
-    });
-    let digest = Sha256::digest(shape.to_string());
-    let mut name = String::with_capacity(DIGITS);
-    for byte in digest.iter().take(DIGITS / 2) {
-        // Writing into a String cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    })
 }
 
 fn containers(list: &[Container]) -> Vec<Value> {

@@ -124,16 +124,6 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
         }
         Some(_) => {}
     }
-    for (key, allowed) in [
-        (labels::POD_GROUP_FAST_ADMISSION, &["true"][..]),
-        (labels::POD_GROUP_SERVING, &["true"]),
-        (labels::RETRIABLE_IN_GROUP, &["true", "false"]),
-    ] {
-        if let Some(text) = given(key).filter(|text| !allowed.contains(text)) {
-            let message = format!("must be {}", allowed.join(" or "));
-            errors.push(FieldError::new(annotation_path(key), text, message));
-        }
-    }
     errors
 }
 

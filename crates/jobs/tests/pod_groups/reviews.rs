@@ -109,10 +109,10 @@ fn what_a_pod_may_say() {
         (pod(json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}}})), vec![total]),
         (pod(annotated("pod-group-total-count", "2")), vec![group.clone()]),
         (member("2", json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "A_b"}}})), vec![group]),
-        (member("2", annotated("pod-group-fast-admission", "yes")), vec![note("pod-group-fast-admission")]),
+        (member("2", annotated("pod-group-fast-admission", "yes")), vec![]),
         (member("2", annotated("pod-group-fast-admission", "true")), vec![]),
-        (member("2", annotated("pod-group-serving", "1")), vec![note("pod-group-serving")]),
-        (member("2", annotated("retriable-in-group", "never")), vec![note("retriable-in-group")]),
+        (member("2", annotated("pod-group-serving", "1")), vec![]),
+        (member("2", annotated("retriable-in-group", "never")), vec![]),
         (member("2", annotated("retriable-in-group", "false")), vec![]),
         (pod(annotated("admission-gated-by", "plain")), vec![note("admission-gated-by")]),
         (
@@ -205,8 +205,15 @@ fn what_may_change_of_parents() {
         let errors = validate_deployment_update(&parent::<Deployment>(old), &parent::<Deployment>(new));
         errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
     };
-    assert_eq!(check(json!({"status": {"availableReplicas": 1}}), moved()), [queue]);
-    assert_eq!(check(json!({"status": {"availableReplicas": 0}}), moved()), [""; 0]);
+    assert_eq!(check(json!({"status": {"readyReplicas": 1}}), moved()), [queue]);
+    assert_eq!(check(json!({"status": {"readyReplicas": 0}}), moved()), [""; 0]);
+    let without = |key: &str| json!({"metadata": {"labels": {key: null}}});
+    assert_eq!(check(json!({}), without("kueue.x-k8s.io/queue-name")), [queue], "its pods would lose their queue");
+    let class = "metadata.labels[kueue.x-k8s.io/priority-class]";
+    assert_eq!(check(json!({}), without("kueue.x-k8s.io/priority-class")), [class]);
+    let gated = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "example.com/a"}}});
+    let gates = "metadata.annotations[kueue.x-k8s.io/admission-gated-by]";
+    assert_eq!(check(json!({}), gated), [gates], "added later");
     assert_eq!(check(json!({}), json!({"spec": {"replicas": 9}})), [""; 0], "an autoscaler does as it likes");
 
     let check = |old: Value, new: Value| {
@@ -221,4 +228,23 @@ fn what_may_change_of_parents() {
     assert_eq!(check(scaled(0, 1), scaled(3, 1)), ["spec.replicas"], "the last scale is not over");
     assert_eq!(check(scaled(0, 0), scaled(3, 0)), [""; 0]);
     assert_eq!(check(scaled(2, 2), scaled(2, 2)), [""; 0]);
+
+    let with = |container: Value, more: Value| {
+        let mut template = json!({"containers": [{"name": "c"}]});
+        merge(&mut template["containers"][0], &container);
+        merge(&mut template, &more);
+        json!({"spec": {"template": {"spec": template}}})
+    };
+    let cpu = |text: &str| json!({"resources": {"requests": {"cpu": text}}});
+    let shape = |field: &str| format!("spec.template.spec.{field}");
+    assert_eq!(check(with(cpu("1"), json!({})), with(cpu("2"), json!({}))), [shape("containers")]);
+    assert_eq!(check(with(cpu("1"), json!({})), with(cpu("1000m"), json!({}))), [""; 0], "the same amount");
+    assert_eq!(check(json!({}), with(json!({"image": "new"}), json!({}))), [""; 0], "an update like any other");
+    assert_eq!(check(json!({}), with(json!({}), json!({"nodeSelector": {"a": "b"}}))), [shape("nodeSelector")]);
+    let unmanaged = |container: Value| {
+        let mut object = with(container, json!({}));
+        object["metadata"] = json!({"labels": {"kueue.x-k8s.io/queue-name": null}});
+        object
+    };
+    assert_eq!(check(unmanaged(cpu("1")), unmanaged(cpu("2"))), [""; 0]);
 }
