@@ -104,6 +104,18 @@ impl View {
         let ours = |job: &&JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
         self.jobs.get(&child).filter(ours)
     }
+
+    /// The Jobs that run any role of a TrainingJob with that uid, also one that its spec does not have any more.
+    pub(crate) fn children_of<'a>(&'a self, name: &Name, uid: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
+        let first = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, "")));
+        let prefix = first.clone();
+        let below = move |key: &ObjectKey| {
+            key.kind == prefix.kind && key.namespace == prefix.namespace && key.name.starts_with(&prefix.name)
+        };
+        let ours = |job: &JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
+        let found = self.jobs.range(first..).take_while(move |(key, _)| below(key));
+        found.filter(move |(_, job)| ours(job)).map(|(key, _)| key)
+    }
 }
 
 impl Control {

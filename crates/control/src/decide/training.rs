@@ -102,13 +102,21 @@ impl<'a> Case<'a> {
         job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.view.uid)
     }
 
+    /// The roles that its Workload stands for: an edit of the spec takes effect with the next start.
+    fn roles(&self) -> Vec<String> {
+        match self.control.view.slice_of(&self.view.uid) {
+            Some(workload) => workload.shape.digests.iter().map(|set| set.name.clone()).collect(),
+            None => self.view.roles.clone(),
+        }
+    }
+
     /// States of all roles; one that has no Job yet, or no more, has nothing to say.
     fn states(&self) -> BTreeMap<String, RoleState> {
-        let state = |role: &String| {
-            let state = self.child(role).and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
-            (role.clone(), state)
+        let state = |role: String| {
+            let state = self.child(&role).and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
+            (role, state)
         };
-        self.view.roles.iter().map(state).collect()
+        self.roles().into_iter().map(state).collect()
     }
 
     fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
@@ -275,16 +283,21 @@ impl<'a> Case<'a> {
     }
 
     fn all_ready(&self, states: &BTreeMap<String, RoleState>) -> bool {
-        self.view.roles.iter().all(|role| self.child(role).is_some() && states.get(role).is_some_and(RoleState::is_up))
+        states.iter().all(|(role, state)| self.child(role).is_some() && state.is_up())
     }
 
-    /// Its end is its Workload's: what still runs goes first, so that its quota is free when it is freed.
-    fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
+    /// What still runs of it goes before its quota is freed, `None` when nothing is left.
+    fn clear(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.delete_unfinished("The training has ended") {
-            return decision;
+            return Some(decision);
         }
-        let gone = self.view.roles.iter().any(|role| self.child(role).is_none());
-        if let Some(decision) = self.probe(workload).filter(|_| gone && workload.reserved()) {
+        let gone = self.roles().iter().any(|role| self.child(role).is_none());
+        self.probe(workload).filter(|_| gone && workload.reserved())
+    }
+
+    /// Its end is its Workload's.
+    fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
+        if let Some(decision) = self.clear(workload) {
             return decision;
         }
         let reason = if success { "Succeeded" } else { "Failed" };

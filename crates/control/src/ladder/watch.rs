@@ -20,6 +20,8 @@ pub(crate) const STOCK_OUT: &str = "StockOut";
 /// Reason of the eviction of a workload that lost nodes and gets no others.
 pub(crate) const RECLAIMED: &str = "CapacityReclaimed";
 
+/// Reason of the eviction of a workload whose job asks for other pods than those for which it holds quota.
+pub(crate) const SPEC_CHANGED: &str = "SpecChanged";
 /// Reason of the eviction of a workload that goes to a better tier.
 pub(crate) const CLIMBED_BACK: &str = "ClimbedBack";
 /// Reasons of evictions by which a workload leaves its tier.
@@ -27,7 +29,7 @@ pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
 
 /// Whether a workload that was evicted for a reason is back in its queue as soon as it has stopped.
 pub(crate) fn returns_at_once(reason: &str) -> bool {
-    matches!(reason, "Preempted" | "NodeFailures") || LEAVES_TIER.contains(&reason)
+    matches!(reason, "Preempted" | "NodeFailures" | SPEC_CHANGED) || LEAVES_TIER.contains(&reason)
 }
 
 /// Shortest and longest pause between two looks at pods, in milliseconds.
@@ -119,7 +121,8 @@ fn lacking<'a>(control: &'a Control, workload: &WorkloadView) -> Option<Lacking<
     let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
     if let Some(name) = workload.training_job() {
         let view = control.view.training.get(&name)?;
-        let jobs = view.roles.iter().filter_map(|role| control.view.child_of(&name, &view.uid, role));
+        let roles = workload.shape.digests.iter();
+        let jobs = roles.filter_map(|set| control.view.child_of(&name, &view.uid, &set.name));
         let lacking: Vec<&JobState> = jobs.filter(lacks).collect();
         let first = |a: Lack, b: Lack| Lack { since: a.since.min(b.since), had: a.had || b.had };
         let lack = lacking.iter().filter_map(|job| known(job)).reduce(first);

@@ -221,7 +221,7 @@ impl Telling<'_> {
     }
 
     fn running(&self) -> Words {
-        let taken = self.case.view.roles.iter().map(|role| self.case.child_key(role)).find(|name| {
+        let taken = self.case.roles().into_iter().map(|role| self.case.child_key(&role)).find(|name| {
             let job = self.case.control.view.jobs.get(name);
             job.is_some_and(|job| !self.case.is_ours(job))
         });

@@ -9,9 +9,10 @@ use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose, Request};
+use crate::write::{EventType, ObjectKey, Purpose, Request};
 use berth_api::labels;
 use berth_jobs::JobState;
+use std::collections::BTreeSet;
 
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
@@ -72,16 +73,21 @@ impl Case<'_> {
     }
 
     fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
-        for role in &self.view.roles {
-            let object = self.child_key(role);
+        let children = self.control.view.children_of(self.name, &self.view.uid);
+        let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
+        // Also those of roles that its spec does not have any more.
+        let objects: BTreeSet<ObjectKey> = known.chain(children.cloned()).collect();
+        for object in objects {
             if self.control.flights.busy(&object) {
                 // It may be on its way into the world.
                 return Some(Decision::Done);
             }
-            let Some(job) = self.child(role).filter(|job| wanted(job)) else { continue };
+            let ours = self.control.view.jobs.get(&object).filter(|job| self.is_ours(job));
+            let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             if job.deleting {
                 return Some(Decision::Done);
             }
+            let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
             let notice = self.notice(EventType::Normal, "Stopped", format!("{role}: {why}"));
             return Some(Decision::write(Draft {
                 purpose: Purpose::StopTraining,
