@@ -7,6 +7,7 @@ mod checkpoints;
 mod checks;
 mod cluster;
 mod contract;
+mod edits;
 mod elastic;
 mod faults;
 mod gates;

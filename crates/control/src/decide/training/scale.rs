@@ -148,8 +148,9 @@ impl Case<'_> {
         Some(create(&new, |message| self.notice(EventType::Normal, "CreatedWorkload", message)))
     }
 
-    /// The pods that would be added are those that run: its spec may have changed since.
-    fn asks_as(&self, workload: &WorkloadView) -> bool {
+    /// The pods that would be made are those for which there is quota: its spec may have changed since. How many workers there
+    /// are the admission says.
+    pub(super) fn asks_as(&self, workload: &WorkloadView) -> bool {
         let Ok(asked) = &self.view.asked else { return false };
         asked.len() == workload.shape.digests.len()
             && asked.iter().zip(&workload.shape.digests).all(|(asked, runs)| {

@@ -6,9 +6,10 @@ use super::{Case, status};
 use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
-use crate::decide::workload::{evict_for_seconds, status_write};
+use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
+use crate::ladder::watch::SPEC_CHANGED;
 use crate::status::since;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
@@ -25,7 +26,7 @@ const NAME_TAKEN_SECONDS: i64 = 10;
 impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
-        if self.view.roles.iter().any(|role| self.child(role).is_none()) {
+        if self.roles().iter().any(|role| self.child(role).is_none()) {
             return self.start(workload);
         }
         if let Some(decision) = self.follow(workload) {
@@ -51,6 +52,11 @@ impl Case<'_> {
 
     /// The next object to create.
     fn start(&self, workload: &WorkloadView) -> Decision {
+        match &self.view.asked {
+            Err(fault) => return self.never_starts(workload, fault),
+            Ok(_) if !self.asks_as(workload) => return self.spec_changed(workload),
+            Ok(_) => {}
+        }
         if let Some(decision) = self.look_first(workload) {
             return decision;
         }
@@ -63,11 +69,7 @@ impl Case<'_> {
             .and_then(|placements| children(&self.view.whole(), cards, &placements, told));
         let all = match made {
             Ok(all) => all,
-            Err(error) => {
-                return Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                    edit.finish("FailedToStart", &error.to_string());
-                }));
-            }
+            Err(error) => return self.never_starts(workload, &error.to_string()),
         };
         let prepared = self.control.prepared.get(&self.view.uid);
         for child in all {
@@ -90,6 +92,23 @@ impl Case<'_> {
             }
         }
         Decision::Done
+    }
+
+    /// Nothing can be made of its spec: its end, once nothing of it runs.
+    fn never_starts(&self, workload: &WorkloadView, fault: &str) -> Decision {
+        self.clear(workload).unwrap_or_else(|| {
+            Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+                edit.finish("FailedToStart", fault);
+            }))
+        })
+    }
+
+    /// Quota was reserved for other pods than would be made now: it goes back, and the job is queued as it is.
+    fn spec_changed(&self, workload: &WorkloadView) -> Decision {
+        let message = "spec was changed after quota was reserved; the job is queued again with what it asks for now";
+        let mut draft = evict(workload, self.now, (SPEC_CHANGED, ""), message);
+        draft.notices.push(self.notice(EventType::Normal, SPEC_CHANGED, message.to_owned()));
+        Decision::write(draft)
     }
 
     /// Its status says so; see there.

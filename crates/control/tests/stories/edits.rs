@@ -1,0 +1,142 @@
+//! Edits of a TrainingJob that holds quota: what runs is what was admitted, role by role.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::training::{cluster, training};
+
+/// Cpus that a Workload asks for with each pod.
+fn charged(cluster: &Cluster, name: &str) -> Value {
+    let workload = cluster.workload_of_training(name).unwrap();
+    workload["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone()
+}
+
+/// Cpus that the pods of a Job ask for.
+fn runs_with(cluster: &Cluster, job: &str) -> Value {
+    cluster.job(job)["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone()
+}
+
+fn wants(cpu: &str) -> Value {
+    json!({"spec": {"resources": {"replicaResources": {"cpu": cpu}}}})
+}
+
+fn job_key(name: &str) -> berth_control::write::ObjectKey {
+    Cluster::key(Kind::Job, "team", name)
+}
+
+/// A TFJob of one worker and one ps with one cpu each.
+fn with_ps(name: &str) -> Value {
+    let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
+        "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
+    training(name, more)
+}
+
+/// Reasons of the evictions of a Workload.
+fn evictions(cluster: &Cluster, name: &str) -> Value {
+    cluster.workload_of_training(name).unwrap()["status"]["schedulingStats"]["evictions"].clone()
+}
+
+#[test]
+fn a_job_that_is_made_again_asks_for_what_is_charged() {
+    let mut cluster = cluster("8");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    cluster.edit(Kind::TrainingJob, "team", "a", &wants("4"));
+    cluster.pass(5);
+    assert_eq!(runs_with(&cluster, "a-worker"), "1", "an edit takes effect with the next start");
+    assert_eq!(evictions(&cluster, "a"), Value::Null);
+    cluster.delete(&job_key("a-worker"));
+    cluster.pass(10);
+    assert_eq!((runs_with(&cluster, "a-worker"), charged(&cluster, "a")), (json!("4"), json!("4")));
+    assert_eq!(evictions(&cluster, "a")[0]["reason"], "SpecChanged");
+    assert_eq!(cluster.training("a")["status"]["allocatedResources"]["cpu"], "8");
+    assert_eq!(cluster.phase("a"), "Running");
+    assert_eq!(cluster.notices.iter().filter(|notice| notice.reason == "SpecChanged").count(), 1);
+}
+
+#[test]
+fn an_edit_between_quota_and_start_does_not_bypass_the_queue() {
+    let mut cluster = cluster("2");
+    // Somebody else has the name: the start waits.
+    let mut other = crate::cluster::job("a-worker", "lq", "1", false);
+    other["metadata"].as_object_mut().unwrap().remove("labels");
+    cluster.put(Kind::Job, other);
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    cluster.edit(Kind::TrainingJob, "team", "a", &wants("4"));
+    cluster.delete(&job_key("a-worker"));
+    cluster.pass(30);
+    assert!(!cluster.has_job("a-worker"), "two cpus are not eight");
+    assert_eq!((charged(&cluster, "a"), cluster.phase("a")), (json!("4"), "Queued"));
+    cluster.edit(Kind::TrainingJob, "team", "a", &wants("1"));
+    cluster.pass(10);
+    assert_eq!((runs_with(&cluster, "a-worker"), cluster.phase("a")), (json!("1"), "Running"));
+}
+
+#[test]
+fn an_invalid_edit_before_the_start_ends_the_job_when_nothing_of_it_runs() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, with_ps("a"));
+    cluster.pass(5);
+    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.pods_left.push(uid);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"jobType": "Nonsense"}}));
+    cluster.delete(&job_key("a-worker"));
+    cluster.pass(10);
+    assert!(!cluster.has_job("a-ps"));
+    assert_eq!(cluster.count(Purpose::FinishWorkload), 0, "its pods are still there");
+    cluster.pods_left.clear();
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Failed");
+}
+
+#[test]
+fn a_role_that_is_removed_runs_to_the_end_of_its_run() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, with_ps("a"));
+    cluster.pass(5);
+    assert!(cluster.has_job("a-worker") && cluster.has_job("a-ps"));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"roles": []}}));
+    cluster.pass(5);
+    assert!(cluster.has_job("a-ps"), "the change takes effect with the next start");
+    assert_eq!(cluster.phase("a"), "Running");
+    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.pods_left.push(uid);
+    cluster.complete("a-worker");
+    cluster.pass(10);
+    assert!(!cluster.has_job("a-ps"), "it goes with the workers");
+    assert_eq!(cluster.count(Purpose::FinishWorkload), 0, "its quota is free when its pods are gone");
+    cluster.pods_left.clear();
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Succeeded");
+}
+
+#[test]
+fn a_role_that_is_added_starts_with_the_next_run() {
+    let mut cluster = cluster("4");
+    cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "TFJob"})));
+    cluster.pass(5);
+    let roles = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"roles": roles}}));
+    cluster.pass(10);
+    assert_eq!((cluster.phase("a"), cluster.has_job("a-ps")), ("Running", false));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(10);
+    assert_eq!((cluster.phase("a"), cluster.has_job("a-worker")), ("Suspended", false));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.pass(10);
+    assert_eq!((cluster.phase("a"), cluster.has_job("a-ps")), ("Running", true));
+    assert_eq!(cluster.training("a")["status"]["allocatedResources"]["cpu"], "3");
+}
+
+#[test]
+fn a_suspended_job_keeps_no_role_that_was_removed() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, with_ps("a"));
+    cluster.pass(5);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"roles": [], "suspend": true}}));
+    cluster.pass(10);
+    assert!(!cluster.has_job("a-ps") && !cluster.has_job("a-worker"));
+    assert_eq!(cluster.phase("a"), "Suspended");
+}
