@@ -168,6 +168,7 @@ impl Control {
             waits_since: millis(crate::status::since(conditions, "Evicted", "True").unwrap_or(workload.created)),
             replaces,
             refused: workload.shape.refused.clone(),
+            checks_failed: crate::checks::have_failed(&workload.status.admission_checks),
             state,
             revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,
         }

@@ -55,6 +55,11 @@ fn rules(queue: &api::ClusterQueueSpec) -> &[api::AdmissionCheckStrategyRule] {
     queue.admission_checks_strategy.as_ref().map(|strategy| strategy.admission_checks.as_slice()).unwrap_or_default()
 }
 
+/// Whether one of them wants its workload tried later or not at all.
+pub(crate) fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
+    states.iter().any(|check| ["Retry", "Rejected"].contains(&check.state.as_str()))
+}
+
 /// The checks of a ClusterQueue with the flavors they are for; no flavor means all.
 pub(crate) fn of_queue(queue: &api::ClusterQueueSpec) -> Vec<(String, BTreeSet<String>)> {
     rules(queue).iter().map(|rule| (rule.name.clone(), rule.on_flavors.iter().cloned().collect())).collect()

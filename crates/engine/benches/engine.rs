@@ -61,6 +61,7 @@ fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> Wor
         waits_since: Millis(at),
         replaces: None,
         refused: None,
+        checks_failed: false,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
     }

@@ -13,7 +13,7 @@ use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment}
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
 use crate::preempt::{Target, spare};
-use crate::store::{Phase, Place, PodSet, Progress, Workload};
+use crate::store::{Phase, Place, PodSet, Progress};
 use crate::tree::Trial;
 use crate::why::{Finding, Said};
 use crate::world::World;
@@ -236,38 +236,6 @@ impl World {
             .map(|(lane, key, id, is_sticky)| (self.usage_of_lane(lane), !is_sticky, key, id))
             .min_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))))
             .map(|(.., id)| id)
-    }
-
-    /// Whether the queue takes workloads of that namespace.
-    fn is_selected(&self, queue: QueueId, workload: &Workload) -> bool {
-        let Some(spec) = &self.store.queues[queue].spec else { return true };
-        let Some(selector) = &spec.namespace_selector else { return false };
-        match self.store.namespaces.get(self.store.namespace_of(workload)) {
-            Some(labels) => crate::matching::selects(selector, labels),
-            None => crate::matching::selects(selector, &BTreeMap::new()),
-        }
-    }
-
-    /// Why a head can not even be nominated.
-    fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, Finding)> {
-        let workload = self.store.workload(id)?;
-        if !self.is_selected(queue, workload) {
-            let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
-            return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
-        }
-        // Who takes the place of another takes no further one.
-        if self.store.queues[queue].is_full() && self.store.grows_from(workload, queue).is_none() {
-            let most = self.store.queues[queue].held.len();
-            let text = format!("maxJobs of the ClusterQueue's policy is reached: {most} workloads hold quota");
-            return Some((Requeue::NoRoom, (PendingReason::AdmissionLimit, Said::AtLength(text))));
-        }
-        if let Some(text) = &workload.refused {
-            return Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text.to_string()))));
-        }
-        let pod_sets = &self.store.classes[workload.class].pod_sets;
-        let asks_topology = pod_sets.iter().find(|pod_set| pod_set.spec.topology_request)?;
-        let text = format!("pod set {}: topologyRequest is not supported yet", asks_topology.spec.name);
-        Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text))))
     }
 
     fn nominate(&mut self, queue: QueueId, id: WorkloadId) -> Option<Entry> {

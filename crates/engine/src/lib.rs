@@ -33,6 +33,7 @@ mod partial;
 mod pending;
 mod plan;
 mod preempt;
+mod refusal;
 mod share;
 mod slices;
 mod standing;

@@ -418,6 +418,8 @@ pub struct WorkloadSpec {
     pub replaces: Option<Replaced>,
     /// Why its requests are out of bounds: it is refused when it comes to the head of its queue.
     pub refused: Option<String>,
+    /// An admission check wants it tried later or not at all: it is refused when it comes to the head of its queue.
+    pub checks_failed: bool,
     /// State.
     pub state: WorkloadState,
     /// Changes when something that decides changed (spec generation, gates, reclaimable pods): a parked workload is then

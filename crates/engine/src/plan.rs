@@ -164,7 +164,7 @@ impl World {
     }
 
     fn is_refused(&self, id: WorkloadId) -> bool {
-        self.store.workload(id).is_some_and(|workload| workload.refused.is_some())
+        self.store.workload(id).is_some_and(|workload| workload.refused.is_some() || workload.checks_failed)
     }
 
     fn asks_topology(&self, id: WorkloadId) -> bool {

@@ -158,6 +158,8 @@ pub(crate) struct Workload {
     pub(crate) revision: u64,
     pub(crate) not_before: Option<Millis>,
     pub(crate) blocked: bool,
+    /// An admission check wants it tried later or not at all.
+    pub(crate) checks_failed: bool,
     /// Why its requests are out of bounds.
     pub(crate) refused: Option<Box<str>>,
     pub(crate) class: ClassId,

@@ -24,6 +24,7 @@ impl World {
                 revision: spec.revision,
                 not_before: None,
                 blocked: false,
+                checks_failed: spec.checks_failed,
                 refused: spec.refused.map(String::into_boxed_str),
                 class,
                 phase: Phase::Pending(Place::Nowhere),
@@ -41,6 +42,7 @@ impl World {
             && old.queued_at == spec.queued_at
             && old.points_per_hour == spec.points_per_hour
             && (old.points_per_hour == 0 || old.waits_since == spec.waits_since)
+            && old.checks_failed == spec.checks_failed
             && old.refused.as_deref() == spec.refused.as_deref();
         let (old_class, was_queue) = (old.class, old.local_queue);
         let class = self.store.class(&spec);
@@ -64,6 +66,7 @@ impl World {
             workload.revision = spec.revision;
             workload.class = class;
             workload.refused = spec.refused.map(String::into_boxed_str);
+            workload.checks_failed = spec.checks_failed;
             if class != old_class {
                 workload.progress = None;
             }

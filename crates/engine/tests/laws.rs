@@ -193,6 +193,7 @@ impl Observer {
                     waits_since: Millis(0),
                     replaces: None,
                     refused: None,
+                    checks_failed: false,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,
                 };

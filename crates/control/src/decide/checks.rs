@@ -16,7 +16,6 @@ use crate::write::{EventType, Purpose};
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let admission = workload.status.admission.as_ref()?;
     let name = admission.cluster_queue.as_deref()?;
-    let queue = control.view.cluster_queues.get(name)?;
     let states = &workload.status.admission_checks;
     if let Some(message) = in_state(states, "Rejected") {
         let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
@@ -33,6 +32,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if workload.is("Admitted") {
         return super::provisioning::decide(control, workload, now);
     }
+    let queue = control.view.cluster_queues.get(name)?;
     let mut wanted = concerning(&queue.spec, Some(admission));
     wanted.sort_unstable();
     if wanted.is_empty() && states.is_empty() || control.heads_only {

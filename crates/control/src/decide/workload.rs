@@ -355,11 +355,13 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         return Decision::Done;
     }
     let admitted = since(&workload.status.conditions, "Admitted", "True");
-    if let Some(message) = missing_queue(control, workload).filter(|_| admitted.is_none() && !control.heads_only) {
+    // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.
+    let only_reserved = admitted.is_none() && !crate::checks::have_failed(&workload.status.admission_checks);
+    if let Some(message) = missing_queue(control, workload).filter(|_| only_reserved && !control.heads_only) {
         return take_back(workload, ("Misconfigured", &message), now);
     }
     if let Some((reason, drain, message)) = queue_stop(control, workload) {
-        if admitted.is_none() {
+        if only_reserved {
             return take_back(workload, ("Suspended", &message), now);
         }
         if drain {

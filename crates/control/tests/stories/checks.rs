@@ -78,6 +78,41 @@ fn a_check_that_rejects_deactivates_the_workload() {
 }
 
 #[test]
+fn a_waiting_workload_with_a_failed_check_is_not_tried_until_it_is_reset() {
+    let (mut cluster, _) = checked();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(5);
+    let name = cluster.workload_of("b").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    for state in ["Retry", "Rejected"] {
+        answer(&mut cluster, &name, state);
+        cluster.complete("a");
+        cluster.pass(60);
+        let reserved = cluster.condition("b", "QuotaReserved").unwrap();
+        let said = (&reserved["status"], &reserved["reason"], &reserved["message"]);
+        let message = json!("The workload has failed admission checks");
+        assert_eq!(said, (&json!("False"), &json!("PendingEvaluation"), &message), "{state}");
+    }
+    answer(&mut cluster, &name, "Pending");
+    cluster.pass(5);
+    assert!(cluster.is("b", "QuotaReserved"), "{:?}", cluster.workload_of("b"));
+}
+
+#[test]
+fn a_check_that_failed_in_a_held_queue_is_reset() {
+    let (mut cluster, name) = checked();
+    let stop = |cluster: &mut Cluster, policy: &str| {
+        cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+    };
+    stop(&mut cluster, "Hold");
+    answer(&mut cluster, &name, "Retry");
+    cluster.pass(60);
+    assert!(!cluster.is("a", "QuotaReserved"));
+    stop(&mut cluster, "None");
+    cluster.pass(60);
+    assert!(cluster.is("a", "QuotaReserved"), "{:?}", cluster.workload_of("a"));
+}
+
+#[test]
 fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
     use berth_control::event::{Change, Observation};
     for (controller, expected) in

@@ -78,6 +78,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, req
         waits_since: Millis(queued_at),
         replaces: None,
         refused: None,
+        checks_failed: false,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
     }
