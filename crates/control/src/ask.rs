@@ -1,10 +1,12 @@
 //! What control answers without being changed, and what it tells the engine of a Workload.
 
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 
 use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
+use rustc_hash::FxHasher;
 
 use crate::core::{Control, key, millis};
 use crate::deltas;
@@ -170,7 +172,7 @@ impl Control {
             refused: workload.shape.refused.clone(),
             checks_failed: crate::checks::have_failed(&workload.status.admission_checks),
             state,
-            revision: u64::try_from(workload.generation).unwrap_or_default() | u64::from(workload.reshaped) << 40,
+            revision: revision(workload),
         }
     }
 
@@ -185,4 +187,17 @@ impl Control {
         let failed = self.flights.backing_off(&key(Kind::Workload, &workload.key()), workload.created).map(millis);
         requeue.max(failed)
     }
+}
+
+/// Changes with what has a parked workload looked at again (kueue.md 6.2). Why it waits is no part of it: that is told after
+/// each look.
+fn revision(workload: &WorkloadView) -> u64 {
+    let mut hasher = FxHasher::default();
+    (workload.generation, workload.reshaped).hash(&mut hasher);
+    for kind in ["Evicted", "Requeued"] {
+        let condition = crate::status::find(&workload.status.conditions, kind);
+        let said = condition.map(|said| (&said.status, &said.reason, &said.message, said.last_transition_time.0));
+        said.hash(&mut hasher);
+    }
+    hasher.finish()
 }

@@ -156,3 +156,30 @@ fn an_illegal_queue_stays_inactive_when_its_check_changes() {
         assert!(status["message"].as_str().unwrap().contains("nominalQuota"), "{status}");
     }
 }
+
+#[test]
+fn a_parked_workload_is_looked_at_again_when_its_eviction_or_requeueing_changes() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "2", true));
+    cluster.pass(5);
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let revision = |cluster: &Cluster| cluster.control.told("team", &name).unwrap().revision;
+    let say = |cluster: &mut Cluster, kind: &str, status: &str, message: &str| {
+        let mut conditions = cluster.workload_of("a").unwrap()["status"]["conditions"].as_array().unwrap().clone();
+        conditions.retain(|condition| condition["type"] != kind);
+        conditions.push(json!({"type": kind, "status": status, "reason": "Preempted", "message": message,
+            "lastTransitionTime": "2026-11-21T12:00:00Z"}));
+        cluster.edit(Kind::Workload, "team", &name, &json!({"status": {"conditions": conditions}}));
+    };
+    let mut seen = vec![revision(&cluster)];
+    say(&mut cluster, "QuotaReserved", "False", "something else");
+    assert_eq!(revision(&cluster), seen[0], "why it waits is told after each look");
+    for (kind, status, message) in
+        [("Evicted", "True", "by one"), ("Evicted", "True", "by two"), ("Requeued", "True", "at last")]
+    {
+        say(&mut cluster, kind, status, message);
+        let now = revision(&cluster);
+        assert!(!seen.contains(&now), "{kind} {message}");
+        seen.push(now);
+    }
+}
