@@ -61,11 +61,24 @@ pub(crate) struct Cell {
     pub(crate) subtree: Units,
     /// Own usage (queue) or what the children take from here (cohort).
     pub(crate) usage: Units,
+    /// The node itself says a quota, be it zero.
+    pub(crate) own: bool,
+    /// The node or one below it does: elsewhere usage is a remnant, and no share of anything.
+    pub(crate) has_quota: bool,
 }
 
 impl Cell {
     pub(crate) const fn empty(key: CellId) -> Self {
-        Self { key, nominal: 0, borrowing_limit: INF, lending_limit: INF, subtree: 0, usage: 0 }
+        Self {
+            key,
+            nominal: 0,
+            borrowing_limit: INF,
+            lending_limit: INF,
+            subtree: 0,
+            usage: 0,
+            own: false,
+            has_quota: false,
+        }
     }
 
     /// Quota that the parent never sees.

@@ -94,7 +94,7 @@ pub(crate) fn share_of(
     let mut share = Share { ratio: 0.0, weight: weight.max(0) as f64 / NANO, borrowing: false };
     let Some(parent) = tree.nodes[node].parent else { return (share, None) };
     let mut borrowed: Vec<(ResourceId, Units)> = Vec::new();
-    for cell in &tree.nodes[node].cells {
+    for cell in tree.nodes[node].cells.iter().filter(|cell| cell.has_quota) {
         let over = if cell.subtree >= INF { 0 } else { cell.usage + in_usage(extra, cell.key) - cell.subtree };
         if over > 0 {
             share.borrowing = true;
@@ -146,7 +146,8 @@ impl World {
         }
         let (share, dominant) = share_of(&self.store, &self.tree, node, &on_top);
         let has_parent = self.tree.nodes[node].parent.is_some();
-        let over = self.tree.nodes[node].cells.iter().filter(|cell| cell.exceeds_with(in_usage(&on_top, cell.key)));
+        let cells = self.tree.nodes[node].cells.iter().filter(|cell| cell.has_quota);
+        let over = cells.filter(|cell| cell.exceeds_with(in_usage(&on_top, cell.key)));
         let mut borrowed: Vec<FlavorResource> =
             over.filter(|_| has_parent).map(|cell| self.store.named(cell.key)).collect();
         borrowed.sort();

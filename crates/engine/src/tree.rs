@@ -166,6 +166,8 @@ impl Tree {
                     lending_limit: lending,
                     subtree: nominal,
                     usage: cell.usage,
+                    own: true,
+                    has_quota: true,
                 };
             });
         }
@@ -183,6 +185,7 @@ impl Tree {
             for cell in &mut self.nodes[node].cells {
                 cell.subtree = cell.nominal;
                 cell.usage = 0;
+                cell.has_quota = cell.own;
             }
             for child in children {
                 if !self.nodes[child].is_queue {
@@ -192,6 +195,7 @@ impl Tree {
                     self.nodes[node].update(cell.key, |own| {
                         own.subtree = plus(own.subtree, cell.lent());
                         own.usage += cell.used_in_parent();
+                        own.has_quota |= cell.has_quota;
                     });
                 }
             }

@@ -88,6 +88,14 @@ impl Books {
         (0, None, None)
     }
 
+    /// Whether the node or one below it says a quota, be it zero.
+    fn has_quota(&self, node: &Node, fr: &Fr) -> bool {
+        let says = |group: &ResourceGroup| {
+            group.covered.contains(&fr.1) && group.flavors.iter().any(|flavor| flavor.flavor == fr.0)
+        };
+        self.groups(node).iter().any(says) || self.children(node).iter().any(|child| self.has_quota(child, fr))
+    }
+
     pub(crate) fn nominal(&self, node: &Node, fr: &Fr) -> i128 {
         self.limits(node, fr).0
     }
@@ -196,7 +204,7 @@ impl Books {
         for resource in ["cpu", "memory"] {
             let of = |fr: &&Fr| fr.1 == resource;
             let over = |fr: &Fr| (self.usage(node, fr) - self.subtree(node, fr)).max(0);
-            let borrowed: i128 = frs.iter().filter(of).map(over).sum();
+            let borrowed: i128 = frs.iter().filter(of).filter(|fr| self.has_quota(node, fr)).map(over).sum();
             let lendable: i128 = frs.iter().filter(of).map(|fr| self.potential(&parent, fr).min(BOUNDLESS)).sum();
             share.borrowing |= borrowed > 0;
             if lendable > 0 {
