@@ -133,7 +133,7 @@ impl Control {
                 let at = crate::status::since(conditions, "QuotaReserved", "True").unwrap_or(workload.created);
                 engine::WorkloadState::Reserved(deltas::reservation(
                     admission,
-                    |name| workload.remaining(name, self.settings.reclaimable_pods),
+                    |name| workload.pods(name, self.settings.reclaimable_pods),
                     (millis(at), self.saved_at(workload).map(millis)),
                     workload.is("Evicted"),
                     self.surplus_of(workload),

@@ -366,11 +366,11 @@ pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
 }
 
 /// The reservation of a workload's status, in the engine's words; amounts that cannot be read count as zero because the
-/// server has checked them against the schema. `remaining` says how many pods of a pod set may still run: what was given for
-/// more is given back.
+/// server has checked them against the schema. `pods` says how many pods a pod set has and how many of them may still run:
+/// what was given for more is given back.
 pub(crate) fn reservation(
     admission: &api::Admission,
-    remaining: impl Fn(&str) -> Option<i64>,
+    pods: impl Fn(&str) -> Option<(i64, i64)>,
     (at, saved): (engine::Millis, Option<engine::Millis>),
     evicted: bool,
     surplus: Option<engine::Surplus>,
@@ -380,9 +380,9 @@ pub(crate) fn reservation(
         .iter()
         .map(|assignment| {
             let name = assignment.name.clone().unwrap_or_else(|| "main".into());
-            let runs = remaining(&name);
-            let given = assignment.count.map(i64::from).or(runs).unwrap_or_default();
-            let count = runs.map_or(given, |runs| runs.min(given));
+            let known = pods(&name);
+            let given = assignment.count.map(i64::from).or(known.map(|(all, _)| all)).unwrap_or_default();
+            let count = known.map_or(given, |(_, runs)| runs.min(given));
             let usage = assignment
                 .resource_usage
                 .iter()

@@ -155,8 +155,8 @@ impl Control {
 
     fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
         let Some(admission) = &workload.status.admission else { return Vec::new() };
-        let remaining = |name: &str| workload.remaining(name, self.settings.reclaimable_pods);
-        deltas::reservation(admission, remaining, (engine::Millis(0), None), false, None).pod_sets
+        let pods = |name: &str| workload.pods(name, self.settings.reclaimable_pods);
+        deltas::reservation(admission, pods, (engine::Millis(0), None), false, None).pod_sets
     }
 
     /// Slices that are to replace a Workload are told what it holds now.

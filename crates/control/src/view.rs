@@ -138,6 +138,12 @@ impl WorkloadView {
         Some(set.count.saturating_sub(over.map_or(0, |pods| i64::from(pods.count))).max(0))
     }
 
+    /// The pods of a pod set, and how many of them may still run.
+    pub(crate) fn pods(&self, pod_set: &str, reclaims: bool) -> Option<(i64, i64)> {
+        let all = self.shape.pod_sets.iter().find(|set| set.name == pod_set)?.count;
+        Some((all, self.remaining(pod_set, reclaims)?))
+    }
+
     pub(crate) fn key(&self) -> Name {
         (self.namespace.clone(), self.name.clone())
     }

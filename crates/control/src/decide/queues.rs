@@ -181,8 +181,8 @@ pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
 
 fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
     let Some(admission) = &workload.status.admission else { return };
-    let remaining = |name: &str| workload.remaining(name, reclaims);
-    let held = crate::deltas::reservation(admission, remaining, (engine::Millis(0), None), false, None);
+    let pods = |name: &str| workload.pods(name, reclaims);
+    let held = crate::deltas::reservation(admission, pods, (engine::Millis(0), None), false, None);
     for set in held.pod_sets {
         for (resource, amount) in set.usage {
             if let Some(flavor) = set.flavors.get(&resource) {

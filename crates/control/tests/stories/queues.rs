@@ -1,6 +1,7 @@
 //! Queues and what is wrong with them.
 
 use berth_control::write::Kind;
+use berth_engine::model::WorkloadState;
 use serde_json::json;
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
@@ -182,4 +183,23 @@ fn a_parked_workload_is_looked_at_again_when_its_eviction_or_requeueing_changes(
         assert!(!seen.contains(&now), "{kind} {message}");
         seen.push(now);
     }
+}
+
+#[test]
+fn a_reservation_without_a_count_is_for_all_pods_of_the_spec() {
+    let mut cluster = one_queue("3");
+    let mut wide = job("a", "lq", "1", true);
+    wide["spec"]["parallelism"] = json!(3);
+    wide["spec"]["completions"] = json!(3);
+    cluster.put(Kind::Job, wide);
+    cluster.pass(5);
+    let workload = cluster.workload_of("a").unwrap();
+    let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
+    let mut given = workload["status"]["admission"]["podSetAssignments"].clone();
+    given[0].as_object_mut().unwrap().remove("count");
+    let status = json!({"admission": {"podSetAssignments": given}, "reclaimablePods": [{"name": "main", "count": 1}]});
+    cluster.edit(Kind::Workload, "team", &name, &json!({"status": status}));
+    let told = cluster.control.told("team", &name).unwrap();
+    let WorkloadState::Reserved(held) = told.state else { panic!("{told:?}") };
+    assert_eq!((held.pod_sets[0].count, held.pod_sets[0].usage["cpu"].get()), (2, 2000));
 }
