@@ -316,12 +316,13 @@ pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> 
     Some(engine::LedgerFigures { consumed, at: engine::Millis(status.last_update.0.as_millisecond()) })
 }
 
-/// Required node affinity as alternatives of requirements; an operator the server does not know cannot be stored.
+/// Required node affinity as alternatives of requirements.
 fn affinity(terms: &[Vec<core::NodeSelectorRequirement>]) -> Vec<Vec<engine::Requirement>> {
-    terms.iter().map(|term| term.iter().filter_map(requirement).collect()).collect()
+    terms.iter().map(|term| term.iter().map(requirement).collect()).collect()
 }
 
-fn requirement(expression: &core::NodeSelectorRequirement) -> Option<engine::Requirement> {
+fn requirement(expression: &core::NodeSelectorRequirement) -> engine::Requirement {
+    let values = expression.values.clone().unwrap_or_default();
     let op = match expression.operator.as_str() {
         "In" => engine::SelectorOp::In,
         "NotIn" => engine::SelectorOp::NotIn,
@@ -329,10 +330,12 @@ fn requirement(expression: &core::NodeSelectorRequirement) -> Option<engine::Req
         "DoesNotExist" => engine::SelectorOp::DoesNotExist,
         "Gt" => engine::SelectorOp::Gt,
         "Lt" => engine::SelectorOp::Lt,
-        _ => return None,
+        // Without it the pods would match more flavors than were meant: what nobody understands holds nowhere.
+        _ => {
+            return engine::Requirement { key: expression.key.clone(), op: engine::SelectorOp::In, values: Vec::new() };
+        }
     };
-    let values = expression.values.clone().unwrap_or_default();
-    Some(engine::Requirement { key: expression.key.clone(), op, values })
+    engine::Requirement { key: expression.key.clone(), op, values }
 }
 
 /// A pod set's needs in the engine's words.

@@ -203,3 +203,24 @@ fn a_reservation_without_a_count_is_for_all_pods_of_the_spec() {
     let WorkloadState::Reserved(held) = told.state else { panic!("{told:?}") };
     assert_eq!((held.pod_sets[0].count, held.pod_sets[0].usage["cpu"].get()), (2, 2000));
 }
+
+#[test]
+fn a_node_affinity_that_nobody_understands_matches_no_flavor() {
+    let mut cluster = one_queue("1");
+    let wish = |operator: &str| {
+        let mut wish = job("a", "lq", "1", true);
+        let term = json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": ["reserved"]}]});
+        wish["spec"]["template"]["spec"]["affinity"] =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+        wish
+    };
+    cluster.put(Kind::Job, wish("Sometimes"));
+    cluster.pass(5);
+    let reserved = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!((&reserved["status"], &reserved["reason"]), (&json!("False"), &json!("NoMatchingFlavor")), "{reserved}");
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.pass(5);
+    cluster.put(Kind::Job, wish("In"));
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
+}
