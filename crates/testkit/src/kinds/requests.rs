@@ -55,8 +55,9 @@ pub fn quantity(case: &Case) -> Result<Diff, String> {
     }
     let mut diff = Diff::default();
     if let Some(text) = &input.quantity {
-        // A quota may be unlimited, a request is clamped.
-        let read = if unlimited.is_some() { berth_quantity::quota } else { berth_quantity::value };
+        // A quota may be unlimited, a request is clamped; our readers of quotas refuse what is negative, the conversion does not.
+        let is_quota = unlimited.is_some() && !text.starts_with('-');
+        let read = if is_quota { berth_quantity::quota } else { berth_quantity::value };
         let got = read(&input.resource, text).map_err(|error| error.to_string());
         diff.eq_if("value", value.map(Ok).as_ref(), || got.clone().map(Amount::get));
         diff.eq_if("unlimited", unlimited.map(Ok).as_ref(), || got.map(Amount::is_unlimited));
