@@ -236,7 +236,7 @@ impl Place<'_> {
             (_, "NoFit") => Outcome::NoFit,
             (_, "PreemptionNoCandidates") => Outcome::PreemptionNoCandidates,
             (_, "NamespaceMismatch") => Outcome::NamespaceMismatch,
-            (_, "PendingPreemption") => Outcome::PendingPreemption,
+            (_, "PendingPreemption" | "PendingMigration") => Outcome::PendingPreemption,
             (_, "PreemptionFailed") => Outcome::PreemptionFailed,
             (_, "PreemptionGated") => Outcome::PreemptionGated,
             (_, other) => return Err(format!("input.steps: unknown reason {other:?}")),
@@ -450,7 +450,7 @@ pub fn requeue(case: &Case) -> Result<Diff, String> {
         ("preemptionGated", "") => Outcome::PreemptionGated,
         ("", "" | "NoFit") => Outcome::NoFit,
         (_, "NoFit") => Outcome::NoFit,
-        (_, "PendingPreemption") => Outcome::PendingPreemption,
+        (_, "PendingPreemption" | "PendingMigration") => Outcome::PendingPreemption,
         (_, "PreemptionNoCandidates") => Outcome::PreemptionNoCandidates,
         (_, "NamespaceMismatch") => Outcome::NamespaceMismatch,
         (_, "" | "FailedAfterNomination" | "PreemptionFailed") => Outcome::FailedAfterNomination,
@@ -469,6 +469,7 @@ pub fn requeue(case: &Case) -> Result<Diff, String> {
         PendingReason::Suspended,
         PendingReason::WaitingForPreemptedWorkloads,
         PendingReason::TopologyPlacementFailed,
+        PendingReason::WaitingForPodsReady,
         PendingReason::PendingEvaluation,
     ];
     let mut diff = Diff::default();
