@@ -22,7 +22,7 @@ use crate::world::World;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requeue {
     Admitted,
-    /// Parked with its class.
+    /// Parked with its class, or by itself where the gate for that is off.
     NoRoom,
     /// Back at once.
     Retry,
@@ -426,7 +426,7 @@ impl World {
                     report.scanning.insert(root, flavors.unwrap_or(0) + 1);
                 }
             }
-            Requeue::NoRoom => {
+            Requeue::NoRoom if self.options.gates.park_equals => {
                 self.stay(queue, id);
                 let reason = verdict.as_ref().map_or(PendingReason::WaitingForQuota, |(reason, _)| *reason);
                 // One by one: appending a whole set would rebuild all notices, whoever they are for.

@@ -69,6 +69,8 @@ pub struct Gates {
     pub fair_preempt_within_nominal: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
     pub recompute_overlap: bool,
+    /// `SchedulingEquivalenceHashing`: equals of a workload without room are parked with it.
+    pub park_equals: bool,
 }
 
 impl Gates {
@@ -84,6 +86,7 @@ impl Gates {
             ("FairSharingPrioritizeNonBorrowing", &mut gates.fair_prefer_non_borrowing),
             ("FairSharingPreemptWithinNominal", &mut gates.fair_preempt_within_nominal),
             ("RecomputeAssignmentUponPreemptionTargetsOverlap", &mut gates.recompute_overlap),
+            ("SchedulingEquivalenceHashing", &mut gates.park_equals),
         ] {
             *gate = value(name).unwrap_or(*gate);
         }
@@ -101,6 +104,7 @@ impl Default for Gates {
             fair_prefer_non_borrowing: true,
             fair_preempt_within_nominal: true,
             recompute_overlap: true,
+            park_equals: true,
         }
     }
 }

@@ -218,6 +218,8 @@ fn what_changes_decisions_reaches_the_engine() {
     let strategies = loaded.settings.engine.fair_sharing.unwrap().strategies;
     assert_eq!(strategies, [berth_engine::ShareStrategy::LessThanInitialShare]);
     assert!(!loaded.settings.engine.partial_admission);
+    let alone = body("featureGates: {SchedulingEquivalenceHashing: false}\n").unwrap();
+    assert!(alone.warnings.is_empty() && !alone.settings.engine.gates.park_equals, "{:?}", alone.warnings);
     refused("fairSharing:\n  preemptionStrategies: [Most]\n", &["Most", "LessThanInitialShare"]);
     refused(
         "fairSharing:\n  preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]\n",

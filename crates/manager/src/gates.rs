@@ -21,7 +21,7 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 16] = [
+const ACTED_ON: [&str; 17] = [
     "AdmissionGatedBy",
     "CleanupProvisioningRequestsOnEviction",
     "DisableWaitForPodsReady",
@@ -38,6 +38,7 @@ const ACTED_ON: [&str; 16] = [
     "QuotaCheckStrategy",
     "ReclaimablePods",
     "RecomputeAssignmentUponPreemptionTargetsOverlap",
+    "SchedulingEquivalenceHashing",
 ];
 
 const GATES: &[Gate] = &[
