@@ -272,8 +272,11 @@ impl Control {
                 });
                 self.drop_plan(&object);
                 let until = self.flights.failed(&object, now, 5_000);
-                let told = if flight.purpose.asks_for_capacity() { &flight.origin } else { &object };
-                self.refused(told, flight.purpose, &text);
+                let absent = flight.purpose.makes_anew();
+                if absent {
+                    self.flights.refused(&flight.origin, &object, &text);
+                }
+                self.refused(if absent { &flight.origin } else { &object }, flight.purpose, &text);
                 self.wait(object, until);
             }
             Outcome::Busy(after) if flight.purpose.is_about_pods() => {
@@ -310,7 +313,7 @@ impl Control {
             key: object.clone(),
             uid,
             event_type: crate::write::EventType::Warning,
-            reason: if purpose.asks_for_capacity() { "FailedCreate" } else { "WriteRefused" }.into(),
+            reason: if purpose.makes_anew() { "FailedCreate" } else { "WriteRefused" }.into(),
             message: format!("the API server refused a change by Berth: {text}"),
             reporter: "kueue-workload-controller",
         });

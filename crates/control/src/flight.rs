@@ -77,6 +77,8 @@ pub(crate) struct Flights {
     /// The watch must show at least this version before the object is judged again.
     awaited: BTreeMap<ObjectKey, Awaited>,
     backoffs: BTreeMap<ObjectKey, Backoff>,
+    /// What the API server said last of an object that was to be made, by the one for which it is.
+    refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Objects whose decision was to write to a busy one, or to wait for one.
     blocked: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
@@ -213,6 +215,7 @@ impl Flights {
 
     /// The object is gone: nothing is awaited of it.
     pub(crate) fn vanished(&mut self, key: &ObjectKey) {
+        self.refusals.remove(key);
         self.awaited.remove(key);
         self.backoffs.remove(key);
         if let Some(flight) = self.flying.get_mut(key) {
@@ -222,6 +225,17 @@ impl Flights {
 
     pub(crate) fn succeeded(&mut self, key: &ObjectKey) {
         self.backoffs.remove(key);
+        self.refusals.retain(|_, (object, _)| object != key);
+    }
+
+    /// The API server refused to make an object for another one.
+    pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
+        self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
+    }
+
+    /// What it said, and of which object.
+    pub(crate) fn refusal(&self, origin: &ObjectKey) -> Option<&(ObjectKey, String)> {
+        self.refusals.get(origin)
     }
 
     /// A failed write: doubles the object's delay and says until when it holds.

@@ -214,7 +214,15 @@ impl<'a> Case<'a> {
         };
         let conditions = &workload.status.conditions;
         let returned = find(conditions, "Evicted").and_then(|_| since(conditions, "QuotaReserved", "False"));
-        let begun = returned.unwrap_or(workload.created);
+        let requeued = find(conditions, "Requeued");
+        if requeued.is_some_and(|condition| condition.status == "False" && condition.reason.starts_with("Deactivated"))
+        {
+            // Just resumed: it is not in its queue again yet.
+            return Decision::Done;
+        }
+        // Time for which it was suspended it did not wait.
+        let resumed = since(conditions, "Requeued", "True");
+        let begun = [returned, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
         let due = after_seconds(begun, limit);
         if due > self.now {
             return Decision::Wait(due);

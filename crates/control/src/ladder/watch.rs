@@ -7,7 +7,7 @@ use berth_engine::model::{Shape, Tier};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::core::{Control, after, key};
+use crate::core::{Control, after, after_seconds, key};
 use crate::decide::workload::evict;
 use crate::deltas::strip_capacity;
 use crate::flight::{Decision, Draft};
@@ -166,16 +166,57 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         if next > now {
             return Decision::Wait(next);
         }
-        return Decision::write(Draft {
-            purpose: Purpose::FindStuckPods,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::FindStuckPods { label, uid: uid.to_owned() },
-            based_on: 0,
-            notices: Vec::new(),
-        });
+        return find_stuck(workload, label, uid);
     };
+    leave(workload, (rung, pod), (lack.is_some_and(|lack| lack.had), since), now)
+}
+
+/// Asks which pods no node takes.
+fn find_stuck(workload: &WorkloadView, label: &'static str, uid: &str) -> Decision {
+    Decision::write(Draft {
+        purpose: Purpose::FindStuckPods,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::FindStuckPods { label, uid: uid.to_owned() },
+        based_on: 0,
+        notices: Vec::new(),
+    })
+}
+
+/// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.
+const LAST_QUESTION_SECONDS: i64 = 30;
+
+/// A TrainingJob's own time-out is over: before it counts, its pods are asked about, `None` when they lack no nodes. Else one that
+/// is not longer than the patience of the tier would come before that each time, and lead to the same tier again.
+pub(crate) fn at_timeout(
+    control: &Control,
+    workload: &WorkloadView,
+    (admitted, due): (Timestamp, Timestamp),
+    now: Timestamp,
+) -> Option<Decision> {
+    let signals = control.tier_rules(workload)?.signals;
+    let Lacking { label, uid, lack } = lacking(control, workload)?;
+    let rungs = rungs(control, workload);
+    if rungs.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
+        return None;
+    }
+    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        // Who cannot be asked is not waited for.
+        return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(workload, label, uid));
+    };
+    let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
+    let found = stuck.filter_map(|pod| Some((rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?, pod))).next()?;
+    Some(leave(workload, found, (lack.is_some_and(|lack| lack.had), admitted), now))
+}
+
+/// Leaves a tier where that pod gets no node; `had` says whether all pods had some before.
+fn leave(
+    workload: &WorkloadView,
+    (rung, pod): (&Rung, &StuckPod),
+    (had, since): (bool, Timestamp),
+    now: Timestamp,
+) -> Decision {
     let waited = seconds_since(since, now);
-    let (reason, message) = match lack.is_some_and(|lack| lack.had) {
+    let (reason, message) = match had {
         false => (STOCK_OUT, rung.had_no_nodes(waited)),
         true => (RECLAIMED, format!("{} took nodes back and had no others within {waited}s", rung.name())),
     };

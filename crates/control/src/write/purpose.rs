@@ -130,8 +130,8 @@ impl Purpose {
     }
 
     /// The object is not there yet: what is told of a refusal is told of the one that wanted it.
-    pub(crate) const fn asks_for_capacity(self) -> bool {
-        matches!(self, Self::PreparePodTemplate | Self::RequestCapacity)
+    pub(crate) const fn makes_anew(self) -> bool {
+        matches!(self, Self::PreparePodTemplate | Self::RequestCapacity | Self::PrepareTraining | Self::StartTraining)
     }
 
     /// How urgent writes of this purpose are.

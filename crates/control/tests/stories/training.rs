@@ -353,3 +353,51 @@ fn nodes_taken_back_send_a_training_to_its_next_tier() {
     let workload = cluster.workload_of_training("a").unwrap();
     assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "CapacityReclaimed");
 }
+
+#[test]
+fn its_timeout_leaves_a_tier_without_nodes_like_the_ladder_does() {
+    let mut cluster = ladder("8");
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["reserved", "on-demand"]})));
+    cluster.pass(660);
+    let status = &cluster.training("a")["status"];
+    assert_eq!((&status["capacityTier"], &status["phase"]), (&json!("on-demand"), &json!("Running")), "{status}");
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "StockOut");
+}
+
+#[test]
+fn a_job_that_the_api_server_refuses_is_told_and_given_up_in_time() {
+    let mut cluster = cluster("2");
+    for _ in 0..100 {
+        cluster.faults.push((Purpose::StartTraining, Outcome::Refused("exceeded quota".into()), false));
+    }
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "5m"}})));
+    cluster.pass(100);
+    let running = cluster.told("a", "Running");
+    assert_eq!(running["reason"], "FailedCreate", "{running}");
+    assert!(running["message"].as_str().unwrap().contains("a-worker: exceeded quota"), "{running}");
+    let told = |notice: &&berth_control::write::Notice| notice.key.kind == Kind::TrainingJob;
+    assert!(cluster.notices.iter().filter(told).any(|notice| notice.reason == "FailedCreate"));
+    cluster.pass(220);
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "SchedulingTimeout");
+    assert!(cluster.told("a", "SchedulingTimeout")["message"].as_str().unwrap().contains("exceeded quota"));
+    cluster.faults.clear();
+    cluster.pass(200);
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn time_for_which_a_job_was_suspended_is_no_waiting() {
+    let mut cluster = cluster("1");
+    let limits = json!({"schedulingConfig": {"maxWaitTime": "1m"}, "suspend": true});
+    cluster.put(Kind::TrainingJob, training("a", limits));
+    cluster.pass(120);
+    assert_eq!(cluster.phase("a"), "Suspended");
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.pass(50);
+    assert_eq!(cluster.phase("a"), "Queued");
+    cluster.pass(20);
+    assert_eq!(cluster.phase("a"), "Failed");
+}

@@ -2,14 +2,14 @@
 
 use berth_jobs::training::{Child, ChildKind, Continuation, children};
 
-use super::{Case, status};
+use super::{Case, earlier, status};
 use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::SPEC_CHANGED;
+use crate::ladder::watch::{SPEC_CHANGED, at_timeout};
 use crate::status::since;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
@@ -27,7 +27,12 @@ impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
         if self.roles().iter().any(|role| self.child(role).is_none()) {
-            return self.start(workload);
+            let up = self.is_up(workload, &self.states());
+            return match if up { Decision::Done } else { self.within_time(workload) } {
+                Decision::Done => self.start(workload),
+                Decision::Wait(until) => earlier(self.start(workload), until),
+                over => over,
+            };
         }
         if let Some(decision) = self.follow(workload) {
             return decision;
@@ -94,6 +99,13 @@ impl Case<'_> {
         Decision::Done
     }
 
+    /// What the API server said of the last try to create something that it needs, as reason and message.
+    pub(super) fn refusal(&self) -> Option<(String, String)> {
+        let (object, text) = self.control.flights.refusal(&key(Kind::TrainingJob, self.name))?;
+        let what = format!("{} {}", object.kind.name(), object.name);
+        Some(("FailedCreate".to_owned(), format!("the API server refused {what}: {text}")))
+    }
+
     /// Nothing can be made of its spec: its end, once nothing of it runs.
     fn never_starts(&self, workload: &WorkloadView, fault: &str) -> Decision {
         self.clear(workload).unwrap_or_else(|| {
@@ -148,10 +160,16 @@ impl Case<'_> {
         if due > self.now {
             return Decision::Wait(due);
         }
+        if let Some(decision) = at_timeout(self.control, workload, (admitted, due), self.now) {
+            return decision;
+        }
         let state = workload.status.requeue_state.as_ref();
         let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
         let delay = self.backoff_seconds(count);
-        let message = format!("not all pods were ready {limit}s after the admission; tried again after {delay}s");
+        let mut message = format!("not all pods were ready {limit}s after the admission; tried again after {delay}s");
+        if let Some(obstacle) = self.refusal().map(|(_, text)| text).or_else(|| self.missing_store()) {
+            message = format!("{message}: {obstacle}");
+        }
         let why = (status::SCHEDULING_TIMEOUT, "");
         let mut draft = evict_for_seconds(workload, self.now, why, &message, (count, delay));
         draft.notices.push(self.notice(EventType::Warning, status::SCHEDULING_TIMEOUT, message));

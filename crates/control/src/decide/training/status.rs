@@ -235,7 +235,10 @@ impl Telling<'_> {
                 (false, "NameTaken".to_owned(), message)
             }
             (Some(_), None) if self.is_up() => (true, "PodsReady".to_owned(), "All pods have been ready".to_owned()),
-            (Some(_), None) => (false, "PodsStarting".to_owned(), format!("{ready} of {wanted} pods are ready")),
+            (Some(_), None) => match self.case.refusal() {
+                Some((reason, message)) => (false, reason, message),
+                None => (false, "PodsStarting".to_owned(), format!("{ready} of {wanted} pods are ready")),
+            },
         }
     }
 
