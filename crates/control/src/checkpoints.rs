@@ -209,7 +209,7 @@ impl Control {
         if at.is_none_or(|at| at < admitted) {
             return Some(not_before(now));
         }
-        if self.asked_to_save(workload, now).is_some_and(|grace| grace.lasts(now)) {
+        if self.asked_to_save(workload, now).is_some_and(|(grace, _)| grace.lasts(now)) {
             return Some(paused(LOOK_IN_GRACE_MS));
         }
         let half = view.facts.interval_seconds.map_or(LOOK_MS.1, |interval| interval.saturating_mul(500));

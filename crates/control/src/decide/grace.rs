@@ -10,7 +10,7 @@ use crate::core::{Control, after, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::CLIMBED_BACK;
 use crate::status::{cut, find_true, seconds};
-use crate::view::WorkloadView;
+use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
 
 /// Time for a checkpoint of a TrainingJob where no policy sets one.
@@ -30,6 +30,8 @@ const REASON_LIMIT: usize = 512;
 pub(crate) struct Asked {
     at: Timestamp,
     until: Timestamp,
+    /// The pods know of it, or can not be told.
+    told: bool,
     /// They have gone.
     over: bool,
 }
@@ -118,32 +120,40 @@ impl Grace {
 impl Control {
     /// Pods were told to save their work. Whoever cannot be told is not waited for longer than the others.
     pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome, now: Timestamp) {
-        let uid = self.uid_of(object).filter(|_| !matches!(outcome, Outcome::Busy(_) | Outcome::NotSent));
+        let told = !matches!(outcome, Outcome::Busy(_) | Outcome::NotSent);
         match purpose {
-            Purpose::NotifyPods => self.saving.notified.extend(uid),
-            Purpose::AskToSave => {
-                let workload = uid.and_then(|uid| self.view.workloads.by_uid(&uid));
-                let asked = workload.map(|workload| {
-                    let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
-                    (workload.uid.clone(), Asked { at: now, until, over: false })
-                });
-                self.saving.asked.extend(asked);
-            }
+            Purpose::NotifyPods => self.saving.notified.extend(self.uid_of(object).filter(|_| told)),
+            Purpose::AskToSave => self.note_asked(&(object.namespace.clone(), object.name.clone()), told, now),
             _ => {}
         }
     }
 
-    /// What the TrainingJob of a workload was given to save its work before workers go, `None` when it is not asked.
-    pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<Grace> {
-        let asked = self.saving.asked.get(&workload.uid)?;
-        let stands = !asked.over && now < after_seconds(asked.until, REMEMBERED_SECONDS);
-        stands.then(|| self.last_request(workload)).flatten()
+    /// The while begins with the first try: whoever is asked again gets no longer one.
+    fn note_asked(&mut self, name: &Name, told: bool, now: Timestamp) {
+        let Some(workload) = self.view.workloads.get(name) else { return };
+        let begun = self.asked(workload, now).copied();
+        let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
+        let asked = begun.unwrap_or(Asked { at: now, until, told, over: false });
+        self.saving.asked.insert(workload.uid.clone(), Asked { told, ..asked });
     }
 
-    /// The same of the last such request, whatever has come of it.
-    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<Grace> {
+    /// The request that stands.
+    fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&Asked> {
         let asked = self.saving.asked.get(&workload.uid)?;
-        Some(self.grace_to_shrink(workload, asked.at, asked.until, "workers are to go"))
+        (!asked.over && now < after_seconds(asked.until, REMEMBERED_SECONDS)).then_some(asked)
+    }
+
+    /// What the TrainingJob of a workload was given to save its work before workers go, and whether its pods know; `None` when it is
+    /// not asked.
+    pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<(Grace, bool)> {
+        let told = self.asked(workload, now)?.told;
+        Some((self.last_request(workload)?.0, told))
+    }
+
+    /// The same of the last such request, and whether the workers have gone.
+    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, bool)> {
+        let asked = self.saving.asked.get(&workload.uid)?;
+        Some((self.grace_to_shrink(workload, asked.at, asked.until, "workers are to go"), asked.over))
     }
 
     /// What it is to be given now, `None` where that is nothing: it does not save, has just done so, or gets no time.

@@ -37,6 +37,13 @@ pub fn preemption_message(
     )
 }
 
+/// Who takes quota, for those who lose it: its queue, and nothing of another tenant's names.
+pub(crate) fn preemptor_words(control: &Control, preemptor: Option<&WorkloadView>) -> String {
+    let queue = preemptor
+        .and_then(|preemptor| control.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
+    queue.map_or_else(|| "a Workload that is gone".to_owned(), |queue| format!("a Workload of ClusterQueue {queue}"))
+}
+
 /// Tells a TrainingJob which queue took its quota, from which, and why.
 fn told_to_training_job(
     control: &Control,
@@ -46,11 +53,7 @@ fn told_to_training_job(
 ) -> Option<Notice> {
     let name = workload.training_job()?;
     let uid = workload.owner.as_ref()?.uid.clone();
-    let of = preemptor.and_then(|preemptor| {
-        let queue = control.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref()?;
-        Some(format!("Workload {}/{} of ClusterQueue {queue}", preemptor.namespace, preemptor.name))
-    });
-    let by = of.unwrap_or_else(|| "a Workload that is gone".to_owned());
+    let by = preemptor_words(control, preemptor);
     let from = workload.holds().unwrap_or_default();
     Some(Notice {
         key: key(Kind::TrainingJob, &name),

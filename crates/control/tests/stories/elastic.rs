@@ -204,7 +204,8 @@ fn it_saves_before_it_gives_up_workers() {
         assert_eq!(cluster.workers("a"), 4, "{:?}", cluster.writes);
         let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
         assert!(
-            told["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 2 workers: Workload team/"),
+            told["berth.dev/save-reason"]
+                .starts_with("ScalingDown: from 4 to 2 workers: a Workload of ClusterQueue cq "),
             "{told:?}"
         );
         assert!(!told.contains_key("berth.dev/stop-at"), "it does not stop: {told:?}");
@@ -257,6 +258,10 @@ fn each_loss_of_workers_is_asked_for_and_a_request_that_fails_delays_nothing() {
     cluster.pass_judged(20, "its time is over");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3));
     // The next one: busy at first, then refused.
+    assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime");
+    crate::checkpoints::save(&mut cluster, "a", 900);
+    cluster.pass(90);
+    assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime", "that is over");
     cluster.faults.push((Purpose::AskToSave, Outcome::Busy(1_000), false));
     cluster.faults.push((Purpose::AskToSave, Outcome::Refused("pods is forbidden".into()), false));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
@@ -265,6 +270,20 @@ fn each_loss_of_workers_is_asked_for_and_a_request_that_fails_delays_nothing() {
     cluster.pass_judged(25, "its time is over");
     assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (2, 3), "{:?}", cluster.writes);
     assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn pods_that_can_never_be_asked_delay_nothing_for_long() {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, saving("a"));
+    cluster.pass(3);
+    for _ in 0..200 {
+        cluster.faults.push((Purpose::AskToSave, Outcome::Busy(1_000), false));
+    }
+    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.pass_judged(40, "busy all the time");
+    assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
+    assert!(cluster.is("urgent", "Admitted"));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::Case;
 use super::status::{CHECKPOINT_REQUESTED, Words};
 use crate::core::{after_seconds, key};
 use crate::decide::grace::SCALING_DOWN;
+use crate::decide::preempt::preemptor_words;
 use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
 use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, grew, is_replaced};
 use crate::flight::{Decision, Draft};
@@ -92,10 +93,7 @@ impl Case<'_> {
             let keeps = asked.keeps.max(run.bounds.0);
             if keeps < have {
                 let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
-                let whom = whom.map_or_else(
-                    || "a Workload that is gone".to_owned(),
-                    |whom| format!("Workload {}/{}", whom.namespace, whom.name),
-                );
+                let whom = preemptor_words(self.control, whom);
                 let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
                 return Some(self.shrink(workload, &run, keeps, words, states));
             }
@@ -170,19 +168,22 @@ impl Case<'_> {
         states: &BTreeMap<String, RoleState>,
     ) -> Decision {
         let asked = self.control.asked_to_save(workload, self.now);
-        let whole = self.all_ready(states);
-        match &asked {
-            Some(grace) if whole && grace.lasts(self.now) => return Decision::Wait(grace.until),
-            None if whole => {
-                if let Some(grace) = self.control.time_to_save(workload, self.now, &words) {
-                    let notice = self.notice(EventType::Normal, CHECKPOINT_REQUESTED, grace.request());
-                    let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
-                    return grace.tell(workload, how, (labels::TRAINING_JOB_UID, &self.view.uid), notice);
-                }
+        let (grace, told) = match asked {
+            Some((grace, told)) => (Some(grace), told),
+            None => (self.control.time_to_save(workload, self.now, &words), false),
+        };
+        if let Some(grace) = grace.as_ref().filter(|grace| self.all_ready(states) && grace.lasts(self.now)) {
+            if told {
+                return Decision::Wait(grace.until);
             }
-            _ => {}
+            let notice = self.notice(EventType::Normal, CHECKPOINT_REQUESTED, grace.request());
+            let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
+            return grace.tell(workload, how, (labels::TRAINING_JOB_UID, &self.view.uid), notice);
         }
-        let words = asked.map_or_else(|| words.clone(), |grace| format!("{words}; {}", self.what_was_saved(&grace)));
+        let words = match grace.filter(|_| told) {
+            Some(grace) => format!("{words}; {}", self.what_was_saved(&grace)),
+            None => words,
+        };
         self.resize(workload, run, workers, (SCALING_DOWN, words))
     }
 

@@ -181,8 +181,14 @@ impl Telling<'_> {
         let control = self.case.control;
         let told = |workload: &&WorkloadView| asked || control.saving.notified.contains(&workload.uid);
         let to_stop = self.workload.filter(told).and_then(|workload| control.grace_of(workload));
-        let to_shrink = || control.last_request(self.workload?);
-        let grace = to_stop.or_else(to_shrink);
+        let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| control.last_request(workload));
+        if let (Some((_, true)), Some(before)) = (&to_shrink, before)
+            && before.status == "False"
+        {
+            // What came of it is known: later checkpoints do not change that.
+            return (false, before.reason.clone(), before.message.clone());
+        }
+        let grace = to_stop.or(to_shrink.map(|(grace, _)| grace));
         match (grace, before) {
             (Some(grace), _) if holds && grace.lasts(self.case.now) => (true, grace.reason.clone(), grace.request()),
             (Some(grace), _) => {
