@@ -56,7 +56,7 @@ pub(crate) struct Report {
     pub(crate) leading: Vec<WorkloadId>,
     /// How many heads were looked at.
     pub(crate) heads: u64,
-    /// Roots where something moved in the last cycle.
+    /// Roots where something moved in the last cycle, or a head had no turn.
     pub(crate) moved: BTreeSet<NodeId>,
     /// Roots where a head goes on with the next flavor, and how many flavors it has.
     pub(crate) scanning: BTreeMap<NodeId, usize>,
@@ -277,8 +277,9 @@ impl World {
 
     fn process(&mut self, entry: &mut Entry, now: Millis, run: &mut Run, report: &mut Report) {
         if report.admissions.len() >= run.room {
-            // The plan is full: the head stays where it is, untouched.
+            // The plan is full: the head stays where it is, untouched, and its tree has its turn with the next plan.
             entry.assignment = Assignment::default();
+            report.moved.insert(self.tree.root(self.store.queues[entry.queue].node));
             return;
         }
         let fits = self.refresh(entry, run, report);
