@@ -290,6 +290,10 @@ pub(crate) struct View {
 impl View {
     /// Puts a workload in place of its older state; returns the old one.
     pub(crate) fn put_workload(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
+        if self.new_value(&new).is_none() {
+            // It has taken the value over: what is edited from here on stays.
+            self.repriced.remove(&new.uid);
+        }
         let job = new.job().filter(|_| new.is("Finished"));
         let old = self.workloads.put(new);
         if let Some(job) = job {

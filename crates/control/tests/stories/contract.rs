@@ -93,6 +93,10 @@ fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
     cluster.control.observe(class("low", 20), cluster.now);
     cluster.pass(5);
     assert_eq!((priority(&cluster, "named"), priority(&cluster, "plain")), (json!(20), json!(500)));
+    let workload = cluster.workload_of("named").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"priority": 300}}));
+    cluster.pass(5);
+    assert_eq!(priority(&cluster, "named"), json!(300), "edited again");
 }
 
 #[test]
