@@ -61,7 +61,7 @@ async fn jobs_cost_few_writes_each() -> Result<()> {
     let events = figure(&part, "events per job by Berth")?;
     ensure!(events <= 5.5, "{events} events per job");
     let peak = figure(&part, "peak memory of the operator")?;
-    // The goal of 50 MB is the release build's; `make bench` judges it.
-    ensure!(peak <= 80.0, "{peak} MB");
+    // The goal of 50 MB for ten times the jobs is the release build's; `make bench` judges it. Huge pages alone were 12 MB.
+    ensure!(peak <= 50.0, "{peak} MB");
     Ok(())
 }

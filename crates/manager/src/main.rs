@@ -34,6 +34,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 fn main() -> ExitCode {
+    keep_to_small_pages();
     // Two providers may be linked one day; rustls must not have to guess.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         eprintln!("a crypto provider was installed before main");
@@ -91,6 +92,17 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
         Ok(())
     })
 }
+
+/// Does without pages of two megabytes, which the allocator asks for: a heap of ten megabytes took twenty by them. First of all,
+/// since a page that is there stays.
+#[cfg(target_os = "linux")]
+fn keep_to_small_pages() {
+    // A kernel that cannot do without them is no reason to stop.
+    let _done = rustix::thread::disable_transparent_huge_pages(true);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_to_small_pages() {}
 
 fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
     let text = match &flags.config {

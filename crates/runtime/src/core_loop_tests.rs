@@ -77,7 +77,8 @@ fn world(elected: bool) -> World {
     let silent =
         tower::service_fn(|_: http::Request<Body>| async { Ok::<_, kube::Error>(http::Response::new(Body::empty())) });
     let bucket = Bucket::new(None, 1.0, Instant::now());
-    let events = EventSink::spawn(Client::new(silent, "x"), "i".into(), bucket, Arc::default(), Arc::clone(&metrics));
+    let load = Arc::new(crate::load::Load::new(Instant::now()));
+    let events = EventSink::spawn(Client::new(silent, "x"), "i".into(), bucket, load, Arc::clone(&metrics));
     let (seen_in, seen) = mpsc::channel(64);
     let (outcomes_in, outcomes) = mpsc::channel(64);
     let (queries_in, queries) = mpsc::channel(1);

@@ -1,14 +1,16 @@
 //! Kubernetes events: a bounded queue, one worker, a rate; what does not fit is dropped and counted, never waited for. They
-//! give way to writes: as long as writes keep coming, the rate is a fraction, and an event carries the time of what it
+//! give way to writes: on a server that is busy with these the rate is a fraction, and an event carries the time of what it
 //! tells all the same. They go out a few together, since each waking up costs as much as an event.
 
 mod packed;
 
+use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::rate::Bucket;
+use crate::writer::METADATA_ONLY;
 use berth_control::write::{EventType, Notice};
 use futures::future::join_all;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use jiff::Timestamp;
 use kube::client::{Body, Client};
 use packed::Packed;
@@ -16,7 +18,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -36,8 +37,8 @@ const REPEAT: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 8192;
 /// Events that go out together.
 const BATCH: usize = 16;
-/// What an event costs, in tokens of the rate, when writes have begun since the batch before.
-const BUSY_COST: u32 = 5;
+/// What an event costs more, in tokens of the rate, while writes that move jobs take all of the server's time.
+const BUSY_COST: f64 = 9.0;
 /// Time-out of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -50,22 +51,16 @@ pub struct EventSink {
 
 impl EventSink {
     /// Starts the worker. It ends when every sink is gone and the rest is sent, or with the runtime, whose end drops that
-    /// rest. `writes` says how many writes have begun so far.
+    /// rest. `load` is that of the writes that move jobs.
     #[must_use]
-    pub fn spawn(
-        client: Client,
-        instance: String,
-        bucket: Bucket,
-        writes: Arc<AtomicU64>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub fn spawn(client: Client, instance: String, bucket: Bucket, load: Arc<Load>, metrics: Arc<Metrics>) -> Self {
         let (queue, notices) = mpsc::channel(QUEUE);
         let recent = Recent::default();
         metrics.count("berth_events_published", &[], 0);
         for cause in ["queue_full", "repeated", "superseded", "refused"] {
             metrics.count("berth_events_dropped", &[("cause", cause)], 0);
         }
-        let worker = Worker { client, instance, metrics: Arc::clone(&metrics), writes, recent, count: 0, seen: 0 };
+        let worker = Worker { client, instance, metrics: Arc::clone(&metrics), load, recent, count: 0 };
         tokio::spawn(worker.run(notices, bucket));
         Self { queue, metrics }
     }
@@ -82,9 +77,7 @@ struct Worker {
     client: Client,
     instance: String,
     metrics: Arc<Metrics>,
-    writes: Arc<AtomicU64>,
-    /// Writes that had begun when it last looked.
-    seen: u64,
+    load: Arc<Load>,
     recent: Recent,
     count: u64,
 }
@@ -121,11 +114,11 @@ impl Worker {
         (notice, body)
     }
 
-    /// Takes that many tokens, more of them while writes keep coming; false after having waited for them a while.
-    async fn wait(&mut self, bucket: &mut Bucket, count: u32) -> bool {
-        let begun = self.writes.load(Ordering::Relaxed);
-        let cost = if begun == std::mem::replace(&mut self.seen, begun) { 1 } else { BUSY_COST };
-        let Err(pause) = bucket.take_many(count.saturating_mul(cost), Instant::now()) else { return true };
+    /// Takes the tokens of that many, more of them while the server is busy; false after having waited for them a while.
+    async fn wait(&self, bucket: &mut Bucket, count: u32) -> bool {
+        let now = Instant::now();
+        let cost = 1.0 + BUSY_COST * self.load.yielding(now);
+        let Err(pause) = bucket.take_many(f64::from(count) * cost, now) else { return true };
         tokio::time::sleep(pause).await;
         false
     }
@@ -152,6 +145,7 @@ impl Worker {
             .method(http::Method::POST)
             .uri(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"))
             .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, METADATA_ONLY)
             .body(Body::from(body.to_string().into_bytes()))
             .map_err(|error| error.to_string())?;
         match tokio::time::timeout(DEADLINE, self.client.send(request)).await {

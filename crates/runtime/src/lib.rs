@@ -18,6 +18,7 @@ pub mod events;
 pub mod leadership;
 pub mod lean;
 pub mod lease;
+pub mod load;
 pub mod metrics;
 pub mod options;
 pub mod outcome;

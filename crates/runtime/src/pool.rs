@@ -1,21 +1,24 @@
 //! The writer pool: the important writes first, and only as many in flight as keep a server busy.
 //!
 //! What is in flight can no longer be overtaken, so a queue belongs here and not in the server. What nobody waits for goes
-//! by a lane of its own, a few at a time: a busy server then spends its time on what moves jobs.
+//! by a lane of its own, a few at a time, and rarely while the server is busy: it then spends its time on what moves jobs.
 
+use crate::load::Load;
 use crate::rate::Bucket;
 use crate::writer::Writer;
 use berth_control::write::{Outcome, Urgency, Write, WriteId};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::time::Instant;
 
 /// Writes in flight that nobody waits for: enough for hundreds a second on a server that is not busy.
 const BACKGROUND: usize = 2;
-/// What such a write takes of the rate while others wait.
-const BACKGROUND_COST: u32 = 4;
+/// Pause before each of them on a server that is busy all the time.
+const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
+/// So many of them do not wait any longer: each holds memory.
+const BACKGROUND_MOST: usize = 4096;
 /// Number of priority classes in a lane.
 const CLASSES: usize = 2;
 
@@ -40,6 +43,14 @@ impl Waiting {
     fn is_empty(&self) -> bool {
         self.classes.iter().all(VecDeque::is_empty)
     }
+
+    fn has_urgent(&self) -> bool {
+        self.classes.first().is_some_and(|first| !first.is_empty())
+    }
+
+    fn len(&self) -> usize {
+        self.classes.iter().map(VecDeque::len).sum()
+    }
 }
 
 /// What the lanes share.
@@ -48,28 +59,28 @@ struct Shared {
     writer: Arc<Writer>,
     outcomes: mpsc::Sender<(WriteId, Outcome)>,
     bucket: Arc<Mutex<Bucket>>,
-    /// Writes of the first lane that have not ended.
-    pressing: Arc<AtomicUsize>,
+    /// Of the first lane.
+    load: Arc<Load>,
 }
 
 /// Performs what arrives until the sender is gone and the last write has ended. At most `in_flight` at once and a few in the
-/// background, at most as fast as the bucket allows; outcomes go to `outcomes`.
+/// background, at most as fast as the bucket allows; outcomes go to `outcomes`. `load` is told of what moves jobs.
 pub async fn run(
     writer: Arc<Writer>,
     mut writes: mpsc::UnboundedReceiver<Write>,
     outcomes: mpsc::Sender<(WriteId, Outcome)>,
     bucket: Bucket,
     in_flight: usize,
+    load: Arc<Load>,
 ) {
-    let pressing = Arc::new(AtomicUsize::new(0));
-    let shared = Shared { writer, outcomes, bucket: Arc::new(Mutex::new(bucket)), pressing: Arc::clone(&pressing) };
+    let shared = Shared { writer, outcomes, bucket: Arc::new(Mutex::new(bucket)), load: Arc::clone(&load) };
     let (first_in, first_out) = mpsc::unbounded_channel();
     let (second_in, second_out) = mpsc::unbounded_channel();
     let sort = async move {
         while let Some(write) = writes.recv().await {
             let background = matches!(write.purpose.urgency(), Urgency::Told | Urgency::Whenever);
             if !background {
-                pressing.fetch_add(1, Ordering::Relaxed);
+                load.begin(Instant::now());
             }
             // A lane ends only when its sender is gone.
             let _sent = if background { second_in.send(write) } else { first_in.send(write) };
@@ -95,7 +106,10 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        take(&shared, background).await;
+        if background && !waiting.has_urgent() {
+            tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
+        }
+        take(&shared).await;
         // Taken as late as possible, so that an admission overtakes what was waiting for a slot.
         while let Ok(write) = writes.try_recv() {
             waiting.push(write);
@@ -106,7 +120,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             let outcome = shared.writer.perform(&write).await;
             drop(slot);
             if !background {
-                shared.pressing.fetch_sub(1, Ordering::Relaxed);
+                shared.load.end(Instant::now());
             }
             if shared.outcomes.send((write.id, outcome)).await.is_err() {
                 tracing::debug!(object = %write.key, "outcome has no reader any more");
@@ -118,12 +132,15 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
     let _drained = slots.acquire_many(all).await;
 }
 
+/// Pause before a write that changes nothing for anybody, the longer the busier the server is with others.
+fn pause(load: &Load, waiting: usize, now: Instant) -> Duration {
+    if waiting < BACKGROUND_MOST { BACKGROUND_PAUSE.mul_f64(load.yielding(now)) } else { Duration::ZERO }
+}
+
 /// Waits for the rate to allow one more write.
-async fn take(shared: &Shared, background: bool) {
+async fn take(shared: &Shared) {
     loop {
-        let pressed = background && shared.pressing.load(Ordering::Relaxed) > 0;
-        let cost = if pressed { BACKGROUND_COST } else { 1 };
-        let Err(pause) = shared.bucket.lock().await.take_many(cost, Instant::now()) else { return };
+        let Err(pause) = shared.bucket.lock().await.take(Instant::now()) else { return };
         tokio::time::sleep(pause).await;
     }
 }
@@ -141,6 +158,19 @@ mod tests {
             key: ObjectKey { kind: Kind::Workload, namespace: "a".into(), name: id.to_string() },
             request: Request::Delete { uid: "u".into() },
         }
+    }
+
+    #[test]
+    fn the_rest_gives_way_to_a_busy_server_unless_it_piles_up() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let load = Load::new(begin);
+        load.begin(begin);
+        assert_eq!(pause(&load, 1, begin), Duration::ZERO, "the first moments of a burst");
+        assert!(pause(&load, 1, at(20)) >= BACKGROUND_PAUSE.mul_f64(0.9));
+        assert_eq!(pause(&load, BACKGROUND_MOST, at(20)), Duration::ZERO);
+        load.end(at(20));
+        assert_eq!(pause(&load, 1, at(40)), Duration::ZERO);
     }
 
     #[test]

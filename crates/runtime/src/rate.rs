@@ -25,16 +25,16 @@ impl Bucket {
     /// # Errors
     /// The time to wait before asking again.
     pub fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        self.take_many(1, now)
+        self.take_many(1.0, now)
     }
 
     /// Takes that many tokens together, a full bucket at most, or says how long until they are there.
     ///
     /// # Errors
     /// The time to wait before asking again.
-    pub fn take_many(&mut self, count: u32, now: Instant) -> Result<(), Duration> {
+    pub fn take_many(&mut self, count: f64, now: Instant) -> Result<(), Duration> {
         let Some(rate) = self.rate else { return Ok(()) };
-        let wanted = f64::from(count).min(self.burst);
+        let wanted = count.min(self.burst);
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.filled = now;
         self.tokens = (self.tokens + passed * rate).min(self.burst);
@@ -61,9 +61,12 @@ mod tests {
         assert!((pause.as_secs_f64() - 0.1).abs() < 1e-9, "{pause:?}");
         assert!(bucket.take(start + Duration::from_millis(101)).is_ok());
         assert!(bucket.take(start + Duration::from_millis(102)).is_err());
-        assert!(bucket.take_many(2, start + Duration::from_millis(250)).is_err());
-        assert!(bucket.take_many(2, start + Duration::from_millis(350)).is_ok());
-        assert!(bucket.take_many(9, start + Duration::from_secs(9)).is_ok(), "a full bucket is enough for any number");
+        assert!(bucket.take_many(2.0, start + Duration::from_millis(250)).is_err());
+        assert!(bucket.take_many(2.0, start + Duration::from_millis(350)).is_ok());
+        assert!(
+            bucket.take_many(9.0, start + Duration::from_secs(9)).is_ok(),
+            "a full bucket is enough for any number"
+        );
         let mut endless = Bucket::new(None, 1.0, start);
         assert!((0..1000).all(|_| endless.take(start).is_ok()));
     }

@@ -7,6 +7,7 @@ use crate::core_loop::{self, Ports, Pulse};
 use crate::elector::{self, Elector};
 use crate::events::EventSink;
 use crate::leadership::{Leadership, State};
+use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::rate::Bucket;
@@ -112,10 +113,11 @@ pub async fn run<B: Brain>(
     }
     let stores = Stores::new(clients.rpc.clone(), options.namespace.clone());
     let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), stores, Arc::clone(&metrics)));
-    let (rpc, begun) = (clients.rpc.clone(), writer.begun());
-    let events = EventSink::spawn(rpc, identity.clone(), event_bucket, begun, Arc::clone(&metrics));
+    let load = Arc::new(Load::new(Instant::now()));
+    let rpc = clients.rpc.clone();
+    let events = EventSink::spawn(rpc, identity.clone(), event_bucket, Arc::clone(&load), Arc::clone(&metrics));
     let write_bucket = Bucket::new(options.write_rate, options.write_burst, Instant::now());
-    let pool = tokio::spawn(pool::run(writer, writes_out, outcomes_in, write_bucket, options.writes_in_flight));
+    let pool = tokio::spawn(pool::run(writer, writes_out, outcomes_in, write_bucket, options.writes_in_flight, load));
     let ports = Ports {
         seen,
         outcomes,

@@ -8,17 +8,19 @@ use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
 use berth_control::write::{ObjectKey, Outcome, Request, Subresource, Write};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use kube::client::{Body, Client};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Field manager of creates, the one that Kueue's client has by its user agent.
 const CREATE_MANAGER: &str = "kueue";
+
+/// What is read of an answer is the version: a server that can leaves the rest of the object away.
+pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Longest time for a look into a store.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
@@ -29,26 +31,18 @@ pub struct Writer {
     leadership: Leadership,
     stores: Stores,
     metrics: Arc<Metrics>,
-    begun: Arc<AtomicU64>,
 }
 
 impl Writer {
     /// A writer on a client without retries.
     #[must_use]
     pub fn new(client: Client, leadership: Leadership, stores: Stores, metrics: Arc<Metrics>) -> Self {
-        Self { client, leadership, stores, metrics, begun: Arc::default() }
-    }
-
-    /// How many writes have begun so far, at any moment.
-    #[must_use]
-    pub fn begun(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.begun)
+        Self { client, leadership, stores, metrics }
     }
 
     /// Performs one write and says what became of it. Refuses (`NotSent`) when its term is over or when too little of
     /// the lease is left for it to end in time.
     pub async fn perform(&self, write: &Write) -> Outcome {
-        self.begun.fetch_add(1, Ordering::Relaxed);
         let outcome = self.send(write).await;
         self.metrics.count(
             "berth_writes",
@@ -223,6 +217,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
         .method(method)
         .uri(format!("{path}{query}"))
         .header(CONTENT_TYPE, content_type)
+        .header(ACCEPT, METADATA_ONLY)
         .body(Body::from(body.into_bytes()))
 }
 
