@@ -103,7 +103,7 @@ impl Control {
 
     /// Takes over what a look has shown.
     pub(crate) fn note_look(&mut self, object: &ObjectKey, found: Result<Vec<Checkpoint>, String>, now: Timestamp) {
-        self.flights.succeeded(object);
+        self.flights.succeeded(object, object);
         let name = &(object.namespace.clone(), object.name.clone());
         let Some(uid) = self.view.training.get(name).map(|view| view.uid.clone()) else { return };
         let book = self.saving.books.entry(uid.clone()).or_insert_with(|| Book {

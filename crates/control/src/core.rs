@@ -215,7 +215,7 @@ impl Control {
         self.note_saving(&object, &flight, &outcome, now);
         match outcome {
             Outcome::Applied { resource_version } => {
-                self.flights.succeeded(&object);
+                self.flights.succeeded(&object, &flight.origin);
                 self.notices.extend(flight.notices);
                 if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
                     self.pods_gone.insert(uid);
@@ -241,7 +241,7 @@ impl Control {
             }
             Outcome::Checkpoints(found) => self.note_look(&object, found, now),
             Outcome::Stuck(stuck) => {
-                self.flights.succeeded(&object);
+                self.flights.succeeded(&object, &flight.origin);
                 if let Some(uid) = self.uid_of(&object) {
                     self.ladder.answers.insert(uid, Answer { at: now, stuck });
                 }
@@ -259,7 +259,7 @@ impl Control {
                 }
             }
             Outcome::Gone => {
-                self.flights.succeeded(&object);
+                self.flights.succeeded(&object, &flight.origin);
                 self.drop_plan(&object);
                 let until = self.flights.failed(&object, now, 0);
                 self.wait(object, until);

@@ -322,20 +322,18 @@ fn affinity(terms: &[Vec<core::NodeSelectorRequirement>]) -> Vec<Vec<engine::Req
 }
 
 fn requirement(expression: &core::NodeSelectorRequirement) -> engine::Requirement {
-    let values = expression.values.clone().unwrap_or_default();
     let op = match expression.operator.as_str() {
-        "In" => engine::SelectorOp::In,
-        "NotIn" => engine::SelectorOp::NotIn,
-        "Exists" => engine::SelectorOp::Exists,
-        "DoesNotExist" => engine::SelectorOp::DoesNotExist,
-        "Gt" => engine::SelectorOp::Gt,
-        "Lt" => engine::SelectorOp::Lt,
-        // Without it the pods would match more flavors than were meant: what nobody understands holds nowhere.
-        _ => {
-            return engine::Requirement { key: expression.key.clone(), op: engine::SelectorOp::In, values: Vec::new() };
-        }
+        "In" => Some(engine::SelectorOp::In),
+        "NotIn" => Some(engine::SelectorOp::NotIn),
+        "Exists" => Some(engine::SelectorOp::Exists),
+        "DoesNotExist" => Some(engine::SelectorOp::DoesNotExist),
+        "Gt" => Some(engine::SelectorOp::Gt),
+        "Lt" => Some(engine::SelectorOp::Lt),
+        _ => None,
     };
-    engine::Requirement { key: expression.key.clone(), op, values }
+    // Without it the pods would match more flavors than were meant: what nobody understands holds nowhere.
+    let values = op.and(expression.values.clone()).unwrap_or_default();
+    engine::Requirement { key: expression.key.clone(), op: op.unwrap_or(engine::SelectorOp::In), values }
 }
 
 /// A pod set's needs in the engine's words.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::core::after;
-use crate::write::{Notice, ObjectKey, Purpose, WriteId};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, WriteId};
 
 /// A decision to write, before it has an identity.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub(crate) struct Flights {
     /// The watch must show at least this version before the object is judged again.
     awaited: BTreeMap<ObjectKey, Awaited>,
     backoffs: BTreeMap<ObjectKey, Backoff>,
-    /// What the API server said last of an object that was to be made, by the one for which it is.
+    /// What the API server said last of an object that was to be made, by the TrainingJob for which it is.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Objects whose decision was to write to a busy one, or to wait for one.
     blocked: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
@@ -223,14 +223,18 @@ impl Flights {
         }
     }
 
-    pub(crate) fn succeeded(&mut self, key: &ObjectKey) {
+    pub(crate) fn succeeded(&mut self, key: &ObjectKey, origin: &ObjectKey) {
         self.backoffs.remove(key);
-        self.refusals.retain(|_, (object, _)| object != key);
+        if self.refusal(origin).is_some_and(|(object, _)| object == key) {
+            self.refusals.remove(origin);
+        }
     }
 
-    /// The API server refused to make an object for another one.
+    /// The API server refused to make an object for another one. Only TrainingJobs tell that later.
     pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
-        self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
+        if origin.kind == Kind::TrainingJob {
+            self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
+        }
     }
 
     /// What it said, and of which object.

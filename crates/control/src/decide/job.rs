@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::gates;
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::view::WorkloadView;
@@ -384,16 +384,13 @@ impl Case<'_> {
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = self.job.queue_name.as_deref().unwrap_or_default();
         let priority = self.priority().ok().filter(|_| self.job.prebuilt_workload.is_none());
-        let priority = priority.filter(|priority| workload.changes_class(priority));
-        let same_queue = workload.queue == queue || workload.reserved();
-        let annotations = self.new_annotations(workload);
-        if same_queue && annotations.is_empty() && priority.is_none() {
-            return Decision::Done;
+        let mut spec = class_change(workload, priority);
+        if workload.queue != queue && !workload.reserved() {
+            spec.insert("queueName".into(), queue.into());
         }
-        let mut spec = if same_queue { json!({}) } else { json!({"queueName": queue}) };
-        if let (Some(priority), Some(map)) = (priority, spec.as_object_mut()) {
-            map.insert("priority".into(), priority.value.into());
-            map.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
+        let annotations = self.new_annotations(workload);
+        if spec.is_empty() && annotations.is_empty() {
+            return Decision::Done;
         }
         let mut body = json!({"spec": spec});
         if let (false, Some(map)) = (annotations.is_empty(), body.as_object_mut()) {

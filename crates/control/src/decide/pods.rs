@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::gates;
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
@@ -49,15 +49,10 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 
 /// What a Workload without quota takes over from its pod: queue, tiers, and with quota too the priority.
 fn follow(workload: &WorkloadView, pod: &PodState, priority: Option<Priority>) -> Option<Decision> {
-    let mut spec = serde_json::Map::new();
+    let mut spec = class_change(workload, priority.filter(|_| pod.prebuilt_workload.is_none()));
     let queue = pod.queue_name.as_deref().unwrap_or_default();
     if !workload.reserved() && !queue.is_empty() && workload.queue != queue {
         spec.insert("queueName".into(), queue.into());
-    }
-    let other = priority.filter(|new| workload.changes_class(new) && pod.prebuilt_workload.is_none());
-    if let Some(priority) = other {
-        spec.insert("priority".into(), priority.value.into());
-        spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
     }
     let mut body = serde_json::Map::new();
     let mut annotations = serde_json::Map::new();

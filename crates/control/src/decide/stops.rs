@@ -32,7 +32,7 @@ pub(super) fn missing_queue(control: &Control, workload: &WorkloadView) -> Optio
 
 /// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves when it is admitted, message.
 pub(super) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
-    let local = control.view.local_queues.get(&(workload.namespace.clone(), workload.queue.clone()));
+    let local = control.view.local_queues.get(&workload.local_queue());
     let name = workload
         .status
         .admission

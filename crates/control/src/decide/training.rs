@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::gates;
-use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::deltas;
 use crate::elastic::grew;
@@ -237,13 +237,7 @@ impl<'a> Case<'a> {
 
     /// A Workload without quota follows its TrainingJob's pods, queue and priority; one with quota its priority.
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
-        let mut spec = serde_json::Map::new();
-        if let Ok(priority) = self.priority()
-            && workload.changes_class(&priority)
-        {
-            spec.insert("priority".into(), priority.value.into());
-            spec.insert("priorityClassRef".into(), serde_json::to_value(priority.class).unwrap_or_default());
-        }
+        let mut spec = class_change(workload, self.priority().ok());
         if !workload.reserved() {
             if workload.queue != self.view.facts.queue {
                 spec.insert("queueName".into(), self.view.facts.queue.clone().into());

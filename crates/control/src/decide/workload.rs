@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_engine::model as engine;
+use berth_jobs::Priority;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::gates::{self, GATED, LIFTED};
 use super::stops::{missing_queue, queue_stop, take_back};
@@ -63,7 +64,7 @@ pub(crate) fn status_write(
 }
 
 /// A merge patch of the Workload itself.
-pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: serde_json::Value) -> Draft {
+pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: Value) -> Draft {
     let mut body = patch;
     if let Some(map) = body.as_object_mut() {
         let metadata = map.entry("metadata").or_insert_with(|| json!({}));
@@ -79,6 +80,13 @@ pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: ser
         based_on: workload.version(),
         notices: Vec::new(),
     }
+}
+
+/// The fields of `spec` by which a Workload takes over another class than it has, none where it stays (kueue.md 5.2).
+pub(crate) fn class_change(workload: &WorkloadView, wanted: Option<Priority>) -> Map<String, Value> {
+    let Some(wanted) = wanted.filter(|wanted| workload.changes_class(wanted)) else { return Map::new() };
+    let class = serde_json::to_value(wanted.class).unwrap_or_default();
+    [("priority".to_owned(), wanted.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
 }
 
 /// Removes Berth's finalizer from a Workload.

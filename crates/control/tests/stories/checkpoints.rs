@@ -1,6 +1,5 @@
 //! Jobs that save their work: asked for it before they are stopped, and told where to go on.
 
-use berth_control::event::{Change, Observation};
 use berth_control::write::{EventType, Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
@@ -17,8 +16,7 @@ fn preempting(quota: &str) -> Cluster {
         &json!({"spec": {"preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"}}}),
     );
     for (name, value) in [("low", 1), ("high", 10)] {
-        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
-        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+        cluster.set_class(name, value);
     }
     cluster
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
 /// A queue with one admission check and a job that holds quota; the second value is the name of its Workload.
-fn checked() -> (Cluster, String) {
+pub fn checked() -> (Cluster, String) {
     let mut cluster = Cluster::new();
     let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
         "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
@@ -29,7 +29,7 @@ fn checked() -> (Cluster, String) {
 }
 
 /// What the check's controller answers.
-fn answer(cluster: &mut Cluster, workload: &str, state: &str) {
+pub fn answer(cluster: &mut Cluster, workload: &str, state: &str) {
     let time = cluster.now.to_string();
     let state = json!([{"name": "budget", "state": state, "message": "said so", "lastTransitionTime": time,
         "requeueAfterSeconds": 30}]);

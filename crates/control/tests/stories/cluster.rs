@@ -16,7 +16,7 @@ use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-pub use objects::{cluster_queue, flavor, job, local_queue};
+pub use objects::{cluster_queue, flavor, job, local_queue, made_before};
 
 pub fn settings() -> Settings {
     Settings {

@@ -5,14 +5,9 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, job, local_queue};
+use crate::checks::{answer, checked};
+use crate::cluster::{Cluster, job, local_queue, made_before};
 use crate::one_queue;
-
-/// A Workload of one pod that somebody makes before its job.
-fn made_before(template: &Value) -> Value {
-    json!({"metadata": {"namespace": "team", "name": "before"},
-        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}})
-}
 
 /// A job that brings the Workload `before`.
 fn guest(cpus: &str) -> Value {
@@ -63,11 +58,6 @@ fn a_job_that_outgrows_the_workload_made_for_it_is_stopped_first() {
     assert!(cluster.is("next", "Admitted"), "its quota is free");
 }
 
-fn class(name: &str, value: i32) -> Observation {
-    let object = json!({"metadata": {"name": name}, "value": value});
-    Observation::WorkloadPriorityClass(Change::Apply(serde_json::from_value(object).unwrap()))
-}
-
 fn priority(cluster: &Cluster, job: &str) -> Value {
     cluster.workload_of(job).unwrap()["spec"]["priority"].clone()
 }
@@ -75,7 +65,7 @@ fn priority(cluster: &Cluster, job: &str) -> Value {
 #[test]
 fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
     let mut cluster = one_queue("2");
-    cluster.control.observe(class("low", 10), cluster.now);
+    cluster.set_class("low", 10);
     let mut named = job("named", "lq", "1", true);
     named["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("low");
     cluster.put(Kind::Job, named);
@@ -87,10 +77,10 @@ fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
     }
     cluster.pass(5);
     assert_eq!((priority(&cluster, "named"), priority(&cluster, "plain")), (json!(500), json!(500)));
-    cluster.control.observe(class("low", 10), cluster.now);
+    cluster.set_class("low", 10);
     cluster.pass(5);
     assert_eq!(priority(&cluster, "named"), json!(500), "the same value again");
-    cluster.control.observe(class("low", 20), cluster.now);
+    cluster.set_class("low", 20);
     cluster.pass(5);
     assert_eq!((priority(&cluster, "named"), priority(&cluster, "plain")), (json!(20), json!(500)));
     let workload = cluster.workload_of("named").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
@@ -109,7 +99,7 @@ fn a_workload_with_quota_and_no_class_never_gets_one() {
     let default = json!({"metadata": {"name": "all"}, "value": 7, "globalDefault": true});
     let default = Observation::PriorityClass(Change::Apply(serde_json::from_value(default).unwrap()));
     cluster.control.observe(default, cluster.now);
-    cluster.control.observe(class("low", 10), cluster.now);
+    cluster.set_class("low", 10);
     let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "low"}}});
     cluster.edit(Kind::Job, "team", "a", &label);
     cluster.pass(5);
@@ -121,7 +111,7 @@ fn a_workload_with_quota_and_no_class_never_gets_one() {
 fn who_waits_takes_the_class_that_its_job_takes() {
     let mut cluster = one_queue("1");
     for (name, value) in [("low", 10), ("high", 100)] {
-        cluster.control.observe(class(name, value), cluster.now);
+        cluster.set_class(name, value);
     }
     for name in ["holds", "waits"] {
         cluster.put(Kind::Job, job(name, "lq", "1", true));
@@ -136,47 +126,30 @@ fn who_waits_takes_the_class_that_its_job_takes() {
     }
 }
 
-/// A queue whose check has not answered, and the job that waits for it with its quota.
-fn reserved_only() -> Cluster {
-    let mut cluster = one_queue("1");
-    let mut queue = cluster_queue("cq", None, &[("default", "1")]);
-    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
-    let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
-        "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
-            "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
-    cluster.put(Kind::AdmissionCheck, check);
-    cluster.put(Kind::ClusterQueue, queue);
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
-    cluster.pass(5);
-    assert!(cluster.is("a", "QuotaReserved") && !cluster.is("a", "Admitted"));
-    cluster
-}
-
 #[test]
 fn a_queue_that_goes_takes_back_what_is_reserved_and_not_admitted() {
-    for (kind, namespace, name) in [(Kind::LocalQueue, "team", "lq"), (Kind::ClusterQueue, "", "cq")] {
-        let mut cluster = reserved_only();
+    // A ClusterQueue is held by what is reserved in it, and is gone when that was given back.
+    let words = ["LocalQueue lq is terminating or missing", "ClusterQueue cq doesn't exist"];
+    let queues = [(Kind::LocalQueue, "team", "lq"), (Kind::ClusterQueue, "", "cq")];
+    for ((kind, namespace, name), words) in queues.into_iter().zip(words) {
+        let (mut cluster, _) = checked();
         let leaves = json!({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}});
         cluster.edit(kind, namespace, name, &leaves);
         cluster.pass(5);
         let told = cluster.condition("a", "QuotaReserved").unwrap();
         assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{told}");
-        let words = format!("{} {name} is terminating or missing", kind.name());
-        assert!(told["message"].as_str().unwrap().contains(&words) || kind == Kind::ClusterQueue, "{told}");
+        assert_eq!(told["message"], json!(words));
         assert!(cluster.workload_of("a").unwrap()["status"]["admission"].is_null());
     }
 }
 
 #[test]
 fn a_check_says_in_its_own_words_why_a_job_goes_back() {
-    let mut cluster = reserved_only();
-    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-    let state = json!([{"name": "budget", "state": "Retry", "message": "no money", "lastTransitionTime": cluster.now.to_string(),
-        "requeueAfterSeconds": 30}]);
-    cluster.edit(Kind::Workload, "team", &name, &json!({"status": {"admissionChecks": state}}));
+    let (mut cluster, name) = checked();
+    answer(&mut cluster, &name, "Retry");
     cluster.pass(3);
     let told = cluster.condition("a", "Evicted").unwrap();
-    assert_eq!(told["message"], json!("Evicted due to AdmissionCheck in Retry state: \"budget\" (no money)"));
+    assert_eq!(told["message"], json!("Evicted due to AdmissionCheck in Retry state: \"budget\" (said so)"));
 }
 
 #[test]
@@ -185,7 +158,7 @@ fn a_preemption_names_the_priorities_of_both_sides() {
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
-    cluster.control.observe(class("high", 100), cluster.now);
+    cluster.set_class("high", 100);
     cluster.put(Kind::Job, job("low", "lq", "1", true));
     cluster.pass(3);
     let mut urgent = job("urgent", "lq", "1", true);

@@ -79,8 +79,7 @@ fn an_invalid_edit_before_the_start_ends_the_job_when_nothing_of_it_runs() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, with_ps("a"));
     cluster.pass(5);
-    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
-    cluster.pods_left.push(uid);
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"jobType": "Nonsense"}}));
     cluster.delete(&job_key("a-worker"));
     cluster.pass(10);
@@ -101,8 +100,7 @@ fn a_role_that_is_removed_runs_to_the_end_of_its_run() {
     cluster.pass(5);
     assert!(cluster.has_job("a-ps"), "the change takes effect with the next start");
     assert_eq!(cluster.phase("a"), "Running");
-    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
-    cluster.pods_left.push(uid);
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.complete("a-worker");
     cluster.pass(10);
     assert!(!cluster.has_job("a-ps"), "it goes with the workers");

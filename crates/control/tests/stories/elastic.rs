@@ -47,10 +47,7 @@ fn other(name: &str, cpus: &str, priority: i64) -> Value {
 
 fn with_priorities(mut cluster: Cluster) -> Cluster {
     for value in [1, 100] {
-        let class = json!({"metadata": {"name": format!("p{value}")}, "value": value});
-        let class = serde_json::from_value(class).unwrap();
-        let change = berth_control::event::Change::Apply(class);
-        cluster.control.observe(berth_control::event::Observation::WorkloadPriorityClass(change), cluster.now);
+        cluster.set_class(&format!("p{value}"), value);
     }
     cluster
 }
@@ -320,8 +317,7 @@ fn pods_go_first_and_quota_follows() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, elastic("a", json!({})));
     cluster.pass(3);
-    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
-    cluster.pods_left.push(uid);
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.put(Kind::Job, other("urgent", "4", 100));
     cluster.pass_judged(10, "pods are left");
     assert_eq!(cluster.workers("a"), 2);

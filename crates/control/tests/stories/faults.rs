@@ -3,7 +3,7 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
-use crate::cluster::{Cluster, Fault, job};
+use crate::cluster::{Cluster, Fault, job, made_before};
 use crate::one_queue;
 
 /// Every way in which a write of each of these purposes may fail or be lost, with its name.
@@ -108,10 +108,8 @@ fn a_workload_that_is_deleted_by_hand_comes_again() {
 fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
     let mut cluster = one_queue("1");
     let mut guest = job("guest", "lq", "1", true);
-    let sets = json!([{"name": "main", "count": 1, "template": guest["spec"]["template"]}]);
+    let workload = made_before(&guest["spec"]["template"]);
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
-    let workload = json!({"metadata": {"namespace": "team", "name": "before"},
-        "spec": {"queueName": "lq", "active": true, "podSets": sets}});
     cluster.settle();
     cluster.put(Kind::Workload, workload);
     // Its reservation is on its way when the job arrives.
@@ -124,12 +122,6 @@ fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
     cluster.take(under_way);
     cluster.settle();
     assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
-}
-
-/// A Workload of one cpu that somebody makes before its job.
-fn made_before(template: &serde_json::Value) -> serde_json::Value {
-    json!({"metadata": {"namespace": "team", "name": "before"},
-        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}})
 }
 
 #[test]

@@ -153,8 +153,7 @@ fn a_deleted_jobs_quota_is_in_use_until_its_pods_are_gone() {
     cluster.put(Kind::Job, job("a", "lq", "1", true));
     cluster.put(Kind::Job, job("b", "lq", "1", true));
     cluster.settle();
-    let uid = cluster.job("a")["metadata"]["uid"].as_str().unwrap().to_owned();
-    cluster.pods_left.push(uid);
+    cluster.keep_pods_of(Kind::Job, "a");
     cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
     cluster.pass(30);
     assert!(!cluster.is("b", "QuotaReserved"), "the pods of a still hold the quota");
@@ -286,11 +285,6 @@ fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays()
 
 #[test]
 fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
-    use berth_control::event::{Change, Observation};
-    let class = |value: i32| {
-        let object = json!({"metadata": {"name": "high"}, "value": value});
-        Observation::WorkloadPriorityClass(Change::Apply(serde_json::from_value(object).unwrap()))
-    };
     let mut cluster = one_queue("1");
     let mut object = job("a", "lq", "1", true);
     object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
@@ -298,11 +292,11 @@ fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
     cluster.pass(20);
     let told = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound").count();
     assert_eq!((told, cluster.workload_of("a").is_none()), (1, true));
-    cluster.control.observe(class(7), cluster.now);
+    cluster.set_class("high", 7);
     cluster.settle();
     assert!(cluster.is("a", "Admitted"));
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(7));
-    cluster.control.observe(class(9), cluster.now);
+    cluster.set_class("high", 9);
     cluster.settle();
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(9));
     assert!(cluster.is("a", "Admitted"));

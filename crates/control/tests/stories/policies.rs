@@ -1,6 +1,5 @@
 //! QueuePolicies: whom they govern, and what they keep out.
 
-use berth_control::event::{Change, Observation};
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
@@ -104,8 +103,7 @@ fn limits_keep_out_and_name_themselves() {
         job
     };
     for (name, value) in [("high", 101), ("low", -6)] {
-        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
-        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+        cluster.set_class(name, value);
     }
     for (name, gpus, class, expected) in [
         ("big", "3", None, "QueuePolicy p: spec.admission.maxGPUsPerJob is 8, and the workload asks for 9"),
@@ -266,8 +264,7 @@ fn who_has_waited_long_enough_goes_first() {
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
     cluster.put(Kind::ClusterQueue, cluster_queue("mine", None, &[("f", "1")]));
     cluster.put(Kind::LocalQueue, local_queue("lq", "mine"));
-    let class = serde_json::from_value(json!({"metadata": {"name": "high"}, "value": 100})).unwrap();
-    cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    cluster.set_class("high", 100);
     let high = |name: &str| {
         let mut job = job(name, "lq", "1", true);
         job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
@@ -363,8 +360,7 @@ fn a_policy_bounds_preemption() {
     let bounds = json!({"minPriorityDifference": 10, "protectedRunningTime": "1m"});
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "preemption": bounds})));
     for (name, value) in [("near", 9), ("far", 10)] {
-        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
-        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+        cluster.set_class(name, value);
     }
     let with = |name: &str| {
         let mut job = job(name, "lq", "1", true);

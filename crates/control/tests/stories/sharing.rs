@@ -39,8 +39,6 @@ fn a_victim_is_evicted_once_and_comes_back() {
 fn the_quota_of_a_job_stopped_right_after_its_start_waits_for_the_job_controller() {
     let mut cluster = lent_out();
     // The controller has made pods and has not said so yet.
-    let key = Cluster::key(Kind::Job, "team", "borrower");
-    let uid = cluster.objects[&key]["metadata"]["uid"].as_str().unwrap().to_owned();
     cluster.controller_sleeps = true;
     cluster.edit(
         Kind::Job,
@@ -48,7 +46,7 @@ fn the_quota_of_a_job_stopped_right_after_its_start_waits_for_the_job_controller
         "borrower",
         &json!({"status": {"startTime": null, "active": null, "ready": null, "conditions": [{"type": "Suspended", "status": "True"}]}}),
     );
-    cluster.pods_left.push(uid);
+    cluster.keep_pods_of(Kind::Job, "borrower");
     cluster.put(Kind::Job, job("mine", "owner", "2", true));
     cluster.pass(20);
     assert!(cluster.is("borrower", "Evicted"));

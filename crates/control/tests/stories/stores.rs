@@ -226,8 +226,7 @@ fn of_equals_the_one_goes_whose_store_shows_the_last_checkpoint() {
     declare(&mut cluster, "main");
     let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
-    let class = serde_json::from_value(json!({"metadata": {"name": "high"}, "value": 9})).unwrap();
-    cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+    cluster.set_class("high", 9);
     for name in ["first", "second"] {
         cluster.put(Kind::TrainingJob, training(name, saving(json!({}))));
         cluster.pass(30);

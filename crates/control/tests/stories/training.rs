@@ -148,9 +148,8 @@ fn suspended_it_gives_everything_back_and_resumes() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(3);
-    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
     let before = cluster.workload_of_training("a").unwrap()["metadata"]["uid"].clone();
-    cluster.pods_left.push(uid);
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
     cluster.pass(5);
     assert!(!cluster.has_job("a-worker"));
@@ -213,8 +212,7 @@ fn the_launcher_decides_and_its_workers_go_first() {
     cluster.pass(3);
     assert!(cluster.has_job("a-launcher") && cluster.has_job("a-worker"));
     assert_eq!(cluster.count(Purpose::PrepareTraining), 2, "a Service and a host file");
-    let uid = cluster.training("a")["metadata"]["uid"].as_str().unwrap().to_owned();
-    cluster.pods_left.push(uid);
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.complete("a-launcher");
     cluster.pass(3);
     assert!(!cluster.has_job("a-worker"));

@@ -1,6 +1,5 @@
 //! The figures of trainings.
 
-use berth_control::event::{Change, Observation};
 use berth_control::measure::Measure;
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -19,8 +18,7 @@ fn prioritised(quota: &str) -> Cluster {
     let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
     for (name, value) in [("low", 1), ("high", 10)] {
-        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
-        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), cluster.now);
+        cluster.set_class(name, value);
     }
     cluster
 }

@@ -27,8 +27,10 @@ impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
         if self.roles().iter().any(|role| self.child(role).is_none()) {
-            let up = self.is_up(workload, &self.states());
-            return match if up { Decision::Done } else { self.within_time(workload) } {
+            if self.is_up(workload, &self.states()) {
+                return self.start(workload);
+            }
+            return match self.within_time(workload) {
                 Decision::Done => self.start(workload),
                 Decision::Wait(until) => earlier(self.start(workload), until),
                 over => over,

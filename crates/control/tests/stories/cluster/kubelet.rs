@@ -68,6 +68,12 @@ impl Cluster {
         pods.iter().map(|(_, pod)| refused(pod)).collect()
     }
 
+    /// Pods of a job go on after it is gone, until `pods_left` is cleared.
+    pub fn keep_pods_of(&mut self, kind: Kind, name: &str) {
+        let uid = &self.objects[&Self::key(kind, "team", name)]["metadata"]["uid"];
+        self.pods_left.push(uid.as_str().unwrap().to_owned());
+    }
+
     /// A pod comes to its end.
     pub fn end_pod(&mut self, name: &str, phase: &str) {
         self.edit(Kind::Pod, "team", name, &json!({"status": {"phase": phase, "conditions": []}}));

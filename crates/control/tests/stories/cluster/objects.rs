@@ -1,6 +1,17 @@
 //! Objects as users write them.
 
+use berth_control::event::{Change, Observation};
 use serde_json::{Value, json};
+
+use super::Cluster;
+
+impl Cluster {
+    /// A WorkloadPriorityClass, new or with another value.
+    pub fn set_class(&mut self, name: &str, value: i32) {
+        let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
+        self.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), self.now);
+    }
+}
 
 pub fn flavor(name: &str, labels: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {"nodeLabels": labels}})
@@ -40,6 +51,12 @@ pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
             },
         },
     })
+}
+
+/// A Workload of one pod that somebody makes before its job.
+pub fn made_before(template: &Value) -> Value {
+    json!({"metadata": {"namespace": "team", "name": "before"},
+        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}})
 }
 
 /// Server-side apply of the counts of pod sets.
