@@ -1,7 +1,8 @@
 //! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
-//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, and what is done about
-//! the Jobs that a JobSet is made of in `parts`.
+//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, what is done about
+//! the Jobs that a JobSet is made of in `parts`, and who decides for a job that another one owns in `owners`.
 
+mod owners;
 mod parts;
 mod stop;
 
@@ -21,6 +22,7 @@ use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use owners::Governor;
 
 /// Why no Workload can be made of a job.
 enum Unbuilt {
@@ -50,8 +52,14 @@ fn object(workload: &WorkloadView) -> ObjectKey {
 pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
     let Some(job) = control.view.jobs.get(key) else { return Decision::Done };
     let case = Case { control, key, job, now };
-    if job.deleting || !case.managed() {
+    if job.deleting || !control.settings.job_kinds.contains(&key.kind) || !control.manages(&key.namespace) {
         return Decision::Done;
+    }
+    match case.governor() {
+        Governor::Itself if case.is_managed(key.kind, job) => {}
+        Governor::Itself | Governor::TrainingJob => return Decision::Done,
+        Governor::Job(above) => return case.below(above),
+        Governor::TooFar => return case.too_far(),
     }
     let owned = control.view.workloads_of(&job.uid);
     if owned.iter().any(|workload| control.flights.busy(&object(workload))) {
@@ -69,27 +77,6 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
 }
 
 impl Case<'_> {
-    fn managed(&self) -> bool {
-        let settings = &self.control.settings;
-        self.control.manages(&self.key.namespace)
-            && settings.job_kinds.contains(&self.key.kind)
-            && (self.job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
-            && !self.governed()
-    }
-
-    /// Part of a job that is managed itself, and that decides when its parts run.
-    fn governed(&self) -> bool {
-        let Some(owner) = &self.job.owner else { return false };
-        let Some(kind) = Kind::of_whole(&owner.kind) else { return false };
-        let name = (self.key.namespace.clone(), owner.name.to_string());
-        if kind == Kind::TrainingJob {
-            return self.control.view.training.get(&name).is_some_and(|whole| *whole.uid == *owner.uid);
-        }
-        let whole = key(kind, &name);
-        let found = self.control.view.jobs.get(&whole).filter(|job| job.uid == *owner.uid);
-        found.is_some_and(|job| Case { key: &whole, job, ..*self }.managed())
-    }
-
     fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
         Notice {
             key: self.key.clone(),

@@ -94,6 +94,23 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
     assert_eq!(jobset(&cluster)["metadata"]["annotations"]["kueue.x-k8s.io/queue-name"], json!("lq"));
 }
 
+#[test]
+fn a_job_of_a_jobset_without_admission_does_not_run() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JobSet, slices());
+    cluster.settle();
+    stopped(&mut cluster);
+    child(&mut cluster);
+    cluster.settle();
+    assert!(!is(&cluster, "Admitted"));
+    cluster.edit(Kind::Job, "team", "a-job-0", &json!({"spec": {"suspend": false}}));
+    cluster.settle();
+    assert_eq!(cluster.job("a-job-0")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    let told = cluster.notices.iter().find(|notice| notice.reason == "Suspended").expect("told");
+    assert_eq!(told.key, Cluster::key(Kind::Job, "team", "a-job-0"));
+    assert_eq!(told.message, "Kueue managed child job suspended");
+}
+
 /// What its Jobs are at the moment: the selectors of each.
 fn selectors(cluster: &Cluster) -> Vec<Value> {
     let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Job);

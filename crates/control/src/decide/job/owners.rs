@@ -1,0 +1,70 @@
+//! Jobs that other jobs own: the highest one that is managed decides for all below it (kueue.md 5.2).
+
+use berth_jobs::JobState;
+
+use super::Case;
+use crate::core::key;
+use crate::flight::Decision;
+use crate::write::{EventType, Kind, Purpose, Subresource};
+
+/// Owners above a job that are looked at, as in Kueue.
+const OWNERS: usize = 10;
+
+/// Who decides when a job runs.
+pub(super) enum Governor<'a> {
+    /// The job itself.
+    Itself,
+    /// A TrainingJob: it starts and stops its Jobs in its own decision.
+    TrainingJob,
+    /// The highest job above it that is managed.
+    Job(&'a JobState),
+    /// There are more owners than are looked at; such as own each other have no end.
+    TooFar,
+}
+
+impl<'a> Case<'a> {
+    /// Costs its owners.
+    pub(super) fn governor(&self) -> Governor<'a> {
+        let view = &self.control.view;
+        let mut governor = Governor::Itself;
+        let mut job = self.job;
+        for _ in 0..=OWNERS {
+            let Some(owner) = &job.owner else { return governor };
+            let Some(kind) = Kind::of_whole(&owner.kind) else { return governor };
+            let name = (self.key.namespace.clone(), owner.name.to_string());
+            if kind == Kind::TrainingJob {
+                let there = view.training.get(&name).is_some_and(|whole| *whole.uid == *owner.uid);
+                return if there { Governor::TrainingJob } else { governor };
+            }
+            let above = view.jobs.get(&key(kind, &name)).filter(|above| *above.uid == *owner.uid);
+            let Some(above) = above else { return governor };
+            if self.is_managed(kind, above) {
+                governor = Governor::Job(above);
+            }
+            job = above;
+        }
+        Governor::TooFar
+    }
+
+    /// Whether a job of that kind is managed as far as it depends on itself.
+    pub(super) fn is_managed(&self, kind: Kind, job: &JobState) -> bool {
+        let settings = &self.control.settings;
+        settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
+    }
+
+    /// It runs only while the job above it is admitted.
+    pub(super) fn below(&self, above: &JobState) -> Decision {
+        let owned = self.control.view.workloads_of(&above.uid);
+        let newest = owned.iter().rev().find(|workload| !workload.is("Finished"));
+        let may_run = newest.is_some_and(|workload| workload.is("Admitted") || workload.unreadable);
+        let runs = !self.job.suspended && self.job.finished.is_none();
+        let Some(job) = self.job.whole().filter(|_| runs && !may_run) else { return Decision::Done };
+        let notice = self.notice(EventType::Normal, "Suspended", "Kueue managed child job suspended".to_owned());
+        self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
+    }
+
+    pub(super) fn too_far(&self) -> Decision {
+        let text = format!("Terminated search for Kueue-managed Job because ancestor depth exceeded limit of {OWNERS}");
+        Decision::Tell(self.notice(EventType::Warning, "JobNestingTooDeep", text))
+    }
+}
