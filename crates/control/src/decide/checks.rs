@@ -3,14 +3,18 @@
 use berth_api as api;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
 
 use super::workload::{REPORTER, evict, notice, status_write};
 use crate::checks::concerning;
-use crate::core::Control;
-use crate::flight::Decision;
+use crate::core::{Control, key};
+use crate::flight::{Decision, Draft};
 use crate::status::{seconds, since};
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose};
+use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+
+/// Reason of the event by which a job is told what its checks say.
+pub(crate) const UPDATED: &str = "UpdatedAdmissionCheck";
 
 /// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
@@ -33,17 +37,12 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return super::provisioning::decide(control, workload, now);
     }
     let queue = control.view.cluster_queues.get(name)?;
-    let mut wanted = concerning(&queue.spec, Some(admission));
-    wanted.sort_unstable();
-    if wanted.is_empty() && states.is_empty() || control.heads_only {
-        // What is reserved without checks was admitted with the same write; and where only the heads' decisions are asked
-        // for, what follows from them is not.
+    if control.heads_only {
+        // Where only the heads' decisions are asked for, what follows from them is not.
         return None;
     }
-    if !states.iter().map(|check| &check.name).eq(wanted.iter()) {
-        return Some(Decision::write(status_write(workload, Purpose::SyncAdmissionChecks, now, |edit| {
-            edit.status.admission_checks = synced(states, &wanted, now);
-        })));
+    if let Some(draft) = sync(workload, &queue.spec, now) {
+        return Some(Decision::write(draft));
     }
     if let Some(decision) = super::provisioning::decide(control, workload, now) {
         return Some(decision);
@@ -59,6 +58,45 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
     draft.notices.push(notice(workload, EventType::Normal, "Admitted", message, REPORTER));
     Some(Decision::write(draft))
+}
+
+/// A workload without quota lists the checks that it will have to pass with whatever flavors it gets.
+pub(crate) fn list(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.heads_only)?;
+    let queue = control.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
+    sync(workload, &queue.spec, now).map(Decision::write)
+}
+
+/// Lists the checks that concern a workload; `None` when they are listed.
+fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) -> Option<Draft> {
+    let states = &workload.status.admission_checks;
+    if states.is_empty() && queue.admission_checks_strategy.is_none() {
+        return None;
+    }
+    let mut wanted = concerning(queue, workload.status.admission.as_ref());
+    wanted.sort_unstable();
+    if states.iter().map(|check| &check.name).eq(wanted.iter()) {
+        return None;
+    }
+    let metadata = json!({"uid": workload.uid, "resourceVersion": workload.resource_version});
+    // Who answers a check owns its entry, too: it goes only where the list is written as a whole.
+    let body = json!({"metadata": metadata, "status": {"admissionChecks": synced(states, &wanted, now)}});
+    Some(Draft {
+        purpose: Purpose::SyncAdmissionChecks,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Merge { manager: "kueue", subresource: Subresource::Status, body },
+        based_on: workload.version(),
+        notices: Vec::new(),
+    })
+}
+
+/// Tells a job that waits with its quota what its pending checks say; `notice` makes the event.
+pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(String) -> Notice) -> Decision {
+    let waits = workload.reserved() && !workload.is("Admitted");
+    let speak = |check: &&api::AdmissionCheckState| waits && check.state == "Pending" && !check.message.is_empty();
+    let said = workload.status.admission_checks.iter().filter(speak);
+    let said: Vec<String> = said.map(|check| format!("{}: {}", check.name, check.message)).collect();
+    if said.is_empty() { Decision::Done } else { Decision::Tell(notice(said.join("; "))) }
 }
 
 /// Which checks are in a state, and what they say, in Kueue's words; `None` when none is.

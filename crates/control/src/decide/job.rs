@@ -14,6 +14,7 @@ use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::checks::{self, UPDATED};
 use super::gates;
 use super::placement::placements;
 use super::pods_ready;
@@ -339,7 +340,10 @@ impl Case<'_> {
     /// Suspended and not evicted: start it when it is admitted.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
         if !(workload.is("Admitted") && workload.reserved()) {
-            return self.restore(workload).unwrap_or_else(|| self.follow_queue(workload));
+            return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
+                Decision::Done => checks::tell(workload, |text| self.notice(EventType::Normal, UPDATED, text)),
+                decision => decision,
+            };
         }
         if !self.job.is_suspended() {
             // A stop is under way: it is brought to its end first.

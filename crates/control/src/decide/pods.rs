@@ -11,6 +11,7 @@ use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::checks::{self, UPDATED};
 use super::gates;
 use super::placement::placements;
 use super::pods_ready;
@@ -180,7 +181,8 @@ impl Case<'_> {
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
-        follow(workload, self.pod, self.priority().ok()).unwrap_or(Decision::Done)
+        let told = || checks::tell(workload, |text| self.notice(EventType::Normal, UPDATED, text));
+        follow(workload, self.pod, self.priority().ok()).unwrap_or_else(told)
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {

@@ -176,7 +176,10 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if !workload.active || workload.is("DeactivationTarget") {
         return inactive(control, workload, now);
     }
-    if workload.reserved() { holding(control, workload, now) } else { waiting(control, workload, now) }
+    if workload.reserved() {
+        return holding(control, workload, now);
+    }
+    super::checks::list(control, workload, now).unwrap_or_else(|| waiting(control, workload, now))
 }
 
 /// Creates the Workload of a job; `tell` makes the event about it.

@@ -1,21 +1,29 @@
 //! Admission checks between reservation and start.
 
-use berth_control::write::Kind;
-use serde_json::json;
+use berth_control::write::{Kind, Notice};
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
-/// A queue with one admission check and a job that holds quota; the second value is the name of its Workload.
-pub fn checked() -> (Cluster, String) {
-    let mut cluster = Cluster::new();
+/// The ClusterQueue with these flavors, and the check `budget` for some of them, or for all.
+fn rely_on_budget(cluster: &mut Cluster, flavors: &[(&str, &str)], on: Value) {
     let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
         "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
             "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
     cluster.put(Kind::AdmissionCheck, check);
+    let mut queue = cluster_queue("cq", None, flavors);
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget", "onFlavors": on}]});
+    match cluster.objects.contains_key(&Cluster::key(Kind::ClusterQueue, "", "cq")) {
+        true => cluster.edit(Kind::ClusterQueue, "", "cq", &queue),
+        false => cluster.put(Kind::ClusterQueue, queue),
+    }
+}
+
+/// A queue with one admission check and a job that holds quota; the second value is the name of its Workload.
+pub fn checked() -> (Cluster, String) {
+    let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
-    let mut queue = cluster_queue("cq", None, &[("default", "1")]);
-    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
-    cluster.put(Kind::ClusterQueue, queue);
+    rely_on_budget(&mut cluster, &[("default", "1")], json!([]));
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
     cluster.put(Kind::Job, job("a", "lq", "1", true));
     cluster.pass(5);
@@ -46,6 +54,72 @@ fn a_job_starts_when_its_check_is_ready() {
     cluster.complete("a");
     cluster.pass(5);
     assert!(cluster.is("a", "Finished"));
+}
+
+/// What a job or pod was told of its checks.
+fn told_of_checks(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
+    let about = |notice: &&Notice| notice.reason == "UpdatedAdmissionCheck" && notice.key.kind == kind;
+    let about = cluster.notices.iter().filter(|notice| about(notice) && notice.key.name == name);
+    about.map(|notice| notice.message.clone()).collect()
+}
+
+#[test]
+fn a_job_that_waits_for_a_check_is_told_once_what_it_says() {
+    let (mut cluster, name) = checked();
+    assert_eq!(told_of_checks(&cluster, Kind::Job, "a"), [""; 0], "it has not said anything");
+    answer(&mut cluster, &name, "Pending");
+    cluster.pass(60);
+    assert_eq!(told_of_checks(&cluster, Kind::Job, "a"), ["budget: said so"]);
+    answer(&mut cluster, &name, "Ready");
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+    assert_eq!(told_of_checks(&cluster, Kind::Job, "a").len(), 1);
+}
+
+#[test]
+fn pods_that_wait_for_a_check_are_told_what_it_says() {
+    let mut cluster = crate::pod_queue("2");
+    rely_on_budget(&mut cluster, &[("default", "2")], json!([]));
+    cluster.put(Kind::Pod, crate::pods::pod("single", "1"));
+    cluster.put(Kind::Pod, crate::groups::member("one-of-all", "1", 1, &[]));
+    cluster.pass(5);
+    let all = cluster.objects.keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone());
+    let all: Vec<String> = all.collect();
+    for name in &all {
+        assert!(cluster.workload_is(name, "QuotaReserved") && !cluster.workload_is(name, "Admitted"));
+        answer(&mut cluster, name, "Pending");
+    }
+    cluster.pass(5);
+    assert_eq!(all.len(), 2);
+    for name in ["single", "one-of-all"] {
+        assert_eq!(told_of_checks(&cluster, Kind::Pod, name), ["budget: said so"], "{name}");
+    }
+}
+
+#[test]
+fn who_waits_lists_the_checks_that_whatever_it_gets_asks_for() {
+    let (mut cluster, _) = checked();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(5);
+    let listed = |cluster: &Cluster, job: &str| -> Vec<(Value, Value)> {
+        let checks = cluster.workload_of(job).unwrap()["status"]["admissionChecks"].as_array().cloned();
+        checks.into_iter().flatten().map(|check| (check["name"].clone(), check["state"].clone())).collect()
+    };
+    let budget = (json!("budget"), json!("Pending"));
+    assert!(!cluster.is("b", "QuotaReserved"));
+    assert_eq!(listed(&cluster, "b"), std::slice::from_ref(&budget));
+    // Of two flavors it is for one: it may not concern who has not got a flavor yet.
+    cluster.put(Kind::ResourceFlavor, flavor("other", json!({})));
+    rely_on_budget(&mut cluster, &[("default", "1"), ("other", "0")], json!(["default"]));
+    cluster.pass(5);
+    assert_eq!((listed(&cluster, "a"), listed(&cluster, "b")), (vec![budget.clone()], Vec::new()));
+    rely_on_budget(&mut cluster, &[("default", "1"), ("other", "0")], json!(["default", "other"]));
+    cluster.pass(5);
+    assert_eq!(listed(&cluster, "b"), [budget]);
+    cluster.pass(120);
+    let writes = cluster.writes.len();
+    cluster.pass(120);
+    assert_eq!(cluster.writes.len(), writes, "quiet at rest: {:?}", &cluster.writes[writes..]);
 }
 
 #[test]
@@ -149,6 +223,7 @@ fn a_check_goes_when_no_queue_names_it_any_more() {
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": null}}));
     cluster.settle();
     assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());
+    assert!(cluster.is("a", "Admitted"), "nothing is left to wait for: {:?}", cluster.workload_of("a"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::pods::pod;
 const TOTAL: &str = "kueue.x-k8s.io/pod-group-total-count";
 
 /// A pod of group `g` with that many pods.
-fn member(name: &str, cpu: &str, total: i32, more: &[(&str, &str)]) -> Value {
+pub fn member(name: &str, cpu: &str, total: i32, more: &[(&str, &str)]) -> Value {
     let mut pod = pod(name, cpu);
     pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("g");
     pod["metadata"]["annotations"] = json!({TOTAL: total.to_string()});

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::{follow, notice};
 use crate::core::{Control, key};
+use crate::decide::checks::{self, UPDATED};
 use crate::decide::pods_ready;
 use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 use crate::flight::{Decision, Draft};
@@ -129,12 +130,13 @@ impl<'a> Case<'a> {
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
-        let Some((_, pod)) = self.first() else { return Decision::Done };
+        let Some((name, pod)) = self.first() else { return Decision::Done };
         if let Some(decision) = follow(workload, pod, self.priority(pod).ok()) {
             return decision;
         }
         if !(workload.is("Admitted") && workload.reserved()) {
-            return Decision::Done;
+            // The others need not be told the same.
+            return checks::tell(workload, |text| self.notice(name, pod, EventType::Normal, UPDATED, text));
         }
         let ready = self.tally().is_ready(workload.sizes());
         pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
