@@ -315,7 +315,7 @@ impl Control {
             event_type: crate::write::EventType::Warning,
             reason: if purpose.makes_anew() { "FailedCreate" } else { "WriteRefused" }.into(),
             message: format!("the API server refused a change by Berth: {text}"),
-            reporter: "kueue-workload-controller",
+            reporter: crate::write::WORKLOADS,
         });
     }
 

@@ -4,7 +4,7 @@ mod checkpoint;
 mod purpose;
 
 use berth_api::labels;
-use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
+use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, POD_REPORTER, STATEFUL_SET_FRAMEWORK};
 use berth_jobs::{BatchJob, JobKind, JobSet};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,6 +15,10 @@ pub use purpose::{Purpose, Urgency};
 
 /// Reporter of events about admission.
 pub(crate) const SCHEDULER: &str = "kueue-admission";
+/// Reporter of what else happens to Workloads.
+pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
+/// Reporter of events about TrainingJobs.
+pub(crate) const TRAINING_REPORTER: &str = "berth-training-job-controller";
 
 /// Identity of a write, unique in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,6 +146,17 @@ impl Kind {
             Self::Pod | Self::PodGroup => ("", "v1", "pods"),
             Self::Deployment => ("apps", "v1", "deployments"),
             Self::StatefulSet => ("apps", "v1", "statefulsets"),
+        }
+    }
+
+    /// Reporter of events about a job of that kind.
+    pub(crate) const fn reporter(self) -> &'static str {
+        match self {
+            Self::Job => BatchJob::REPORTER,
+            Self::JobSet => JobSet::REPORTER,
+            Self::TrainingJob => TRAINING_REPORTER,
+            Self::Pod | Self::PodGroup => POD_REPORTER,
+            _ => WORKLOADS,
         }
     }
 

@@ -25,9 +25,8 @@ use crate::flight::Decision;
 use crate::status::{find, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
+pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
-
-pub(crate) const REPORTER: &str = "berth-training-job-controller";
 
 /// A TrainingJob with what is decided about it.
 pub(crate) struct Case<'a> {

@@ -16,13 +16,13 @@ use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, find_true, seconds, since};
 use crate::view::{Name, WorkloadView};
+pub(crate) use crate::write::WORKLOADS as REPORTER;
 use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
 /// Why a workload waits whose owner wants nothing to run at present.
 pub(crate) const ON_HOLD: &str = "OnHold";
-pub(crate) const REPORTER: &str = "kueue-workload-controller";
 
 pub(crate) fn notice(
     workload: &WorkloadView,
@@ -311,20 +311,22 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
     if due > now {
         return Decision::Wait(due);
     }
-    let message = "Deleted deactivated workload due to elapsed retention".to_owned();
+    let tell = |message: &str| notice(workload, EventType::Normal, "Deleted", message.to_owned(), REPORTER);
     // A group is no object: its pods go with its Workload.
     let job = workload.whole().filter(|whole| whole.kind != Kind::PodGroup);
-    let (purpose, object, uid) = match job.zip(workload.owner.as_ref()) {
-        Some((job, owner)) => (Purpose::DeleteJob, job, owner.uid.clone()),
-        None => (Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), workload.uid.clone()),
+    let (purpose, key, uid, told) = match job.zip(workload.owner.as_ref()) {
+        Some((job, owner)) => {
+            let (key, uid, reporter) = (job.clone(), owner.uid.clone(), job.kind.reporter());
+            let told = tell("Deleted job: deactivation retention period expired");
+            (Purpose::DeleteJob, job, owner.uid.clone(), Notice { key, uid, reporter, ..told })
+        }
+        None => {
+            let key = key(Kind::Workload, &workload.key());
+            let told = tell("Deleted deactivated workload due to elapsed retention");
+            (Purpose::DeleteWorkload, key, workload.uid.clone(), told)
+        }
     };
-    Decision::write(Draft {
-        purpose,
-        key: object,
-        request: Request::Delete { uid },
-        based_on: 0,
-        notices: vec![notice(workload, EventType::Normal, "Deleted", message, REPORTER)],
-    })
+    Decision::write(Draft { purpose, key, request: Request::Delete { uid }, based_on: 0, notices: vec![told] })
 }
 
 fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
@@ -345,19 +347,16 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         Some(target) => (target.reason.clone(), format!("The workload is deactivated due to {}", target.message)),
         None => (String::new(), "The workload is deactivated".to_owned()),
     };
-    let mut draft = evict(workload, now, ("Deactivated", &cause), &message);
-    if !workload.reserved() {
-        // Nothing has to stop: what waits is told at once why it waits.
-        let notices = std::mem::take(&mut draft.notices);
-        draft = status_write(workload, Purpose::Evict, now, |edit| {
-            edit.evict("Deactivated", &cause, &message);
-            edit.pending("Deactivated", &message);
-            let reason = if cause.is_empty() { "Deactivated".to_owned() } else { format!("DeactivatedDueTo{cause}") };
-            edit.set("Requeued", false, &reason, &message);
-        });
-        draft.notices = notices;
+    if workload.reserved() {
+        return Decision::write(evict(workload, now, ("Deactivated", &cause), &message));
     }
-    Decision::write(draft)
+    // Nothing has to stop: what waits is told at once why it waits. It loses nothing, so that there is no event, as in Kueue.
+    Decision::write(status_write(workload, Purpose::Evict, now, |edit| {
+        edit.evict("Deactivated", &cause, &message);
+        edit.pending("Deactivated", &message);
+        let reason = if cause.is_empty() { "Deactivated".to_owned() } else { format!("DeactivatedDueTo{cause}") };
+        edit.set("Requeued", false, &reason, &message);
+    }))
 }
 
 /// A workload with quota: stop policies, time limits.

@@ -281,6 +281,30 @@ fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays()
     cluster.pass(90);
     assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "limited")));
     assert!(cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "by-user")));
+    let told: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "Deleted").collect();
+    let about = told.iter().map(|notice| (&notice.key, notice.reporter, &*notice.message)).collect::<Vec<_>>();
+    let job = Cluster::key(Kind::Job, "team", "limited");
+    let words = "Deleted job: deactivation retention period expired";
+    assert_eq!(about, [(&job, "batch/job-kueue-controller", words)]);
+}
+
+#[test]
+fn only_who_holds_quota_is_told_to_be_evicted() {
+    let mut cluster = one_queue("1");
+    for name in ["holds", "waits"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.pass(3);
+    }
+    for name in ["waits", "holds"] {
+        let workload = cluster.workload_of(name).unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
+        cluster.pass(5);
+        assert_eq!(cluster.condition(name, "Evicted").unwrap()["reason"], json!("Deactivated"), "{name}");
+        let told = cluster.notices.iter().filter(|notice| notice.reason == "EvictedDueToDeactivated");
+        let told: Vec<&str> = told.map(|notice| &*notice.key.name).collect();
+        let expected = if name == "holds" { vec![workload.as_str()] } else { Vec::new() };
+        assert_eq!(told, expected);
+    }
 }
 
 #[test]
