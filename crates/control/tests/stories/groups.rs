@@ -321,6 +321,34 @@ fn replica(cluster: &mut Cluster, index: i32) {
 }
 
 #[test]
+fn a_stateful_set_that_returns_before_its_quota_is_free_asks_for_what_it_is_now() {
+    let mut cluster = pod_queue("5");
+    cluster.put(Kind::StatefulSet, set(2));
+    cluster.settle();
+    let name = set_workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    for index in [0, 1] {
+        replica(&mut cluster, index);
+        cluster.settle();
+    }
+    // To zero and back, before anybody could look.
+    for index in [0, 1] {
+        cluster.delete(&Cluster::key(Kind::Pod, "team", &format!("web-{index}")));
+    }
+    cluster.put(Kind::StatefulSet, set(0));
+    cluster.put(Kind::StatefulSet, set(3));
+    cluster.pass(10);
+    for index in [0, 1, 2] {
+        replica(&mut cluster, index);
+        cluster.settle();
+    }
+    assert_eq!(set_workload(&cluster)["spec"]["podSets"][0]["count"], json!(3), "{:?}", cluster.writes);
+    assert!(cluster.workload_is(&name, "Admitted"), "{:?}", set_workload(&cluster));
+    for index in [0, 1, 2] {
+        assert!(!gated(&cluster, &format!("web-{index}")), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
 fn a_stateful_set_is_one_workload_through_updates_and_scales() {
     let mut cluster = pod_queue("3");
     cluster.put(Kind::StatefulSet, set(2));

@@ -58,11 +58,16 @@ impl Case<'_> {
                 edit.take_back(ON_HOLD, message);
             })));
         }
-        let sizes: Vec<(&str, i32)> = workload.sizes().collect();
+        let rescaled = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas;
+        if rescaled && workload.reserved() && !workload.is("Evicted") && self.tally().running == 0 {
+            // It was at zero, and is back before anybody could take its quota.
+            let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
+            return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+                edit.take_back("PendingEvaluation", &message);
+            })));
+        }
         let queue = set.queue_name.as_deref().unwrap_or_default();
-        if !workload.reserved()
-            && (sizes.iter().map(|(_, count)| count).sum::<i32>() != set.replicas || workload.queue != queue)
-        {
+        if !workload.reserved() && (rescaled || workload.queue != queue) {
             let made = stateful_set_workload(
                 &set.whole()?,
                 set.replicas,
