@@ -1,6 +1,8 @@
 //! From API objects to the engine's words. Nothing is decided here; what cannot be read becomes `inactive` with a text
 //! that names the field.
 
+mod affinity;
+
 use std::collections::BTreeMap;
 
 use berth_api as api;
@@ -193,7 +195,7 @@ pub(crate) fn matches(selector: &engine::Selector, labels: &BTreeMap<String, Str
             engine::SelectorOp::NotIn => value.is_none_or(|value| !requirement.values.contains(value)),
             engine::SelectorOp::Exists => value.is_some(),
             engine::SelectorOp::DoesNotExist => value.is_none(),
-            engine::SelectorOp::Gt | engine::SelectorOp::Lt => false,
+            engine::SelectorOp::Gt | engine::SelectorOp::Lt | engine::SelectorOp::Illegal => false,
         }
     })
 }
@@ -316,32 +318,12 @@ pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> 
     Some(engine::LedgerFigures { consumed, at: engine::Millis(status.last_update.0.as_millisecond()) })
 }
 
-/// Required node affinity as alternatives of requirements.
-fn affinity(terms: &[Vec<core::NodeSelectorRequirement>]) -> Vec<Vec<engine::Requirement>> {
-    terms.iter().map(|term| term.iter().map(requirement).collect()).collect()
-}
-
-fn requirement(expression: &core::NodeSelectorRequirement) -> engine::Requirement {
-    let op = match expression.operator.as_str() {
-        "In" => Some(engine::SelectorOp::In),
-        "NotIn" => Some(engine::SelectorOp::NotIn),
-        "Exists" => Some(engine::SelectorOp::Exists),
-        "DoesNotExist" => Some(engine::SelectorOp::DoesNotExist),
-        "Gt" => Some(engine::SelectorOp::Gt),
-        "Lt" => Some(engine::SelectorOp::Lt),
-        _ => None,
-    };
-    // Without it the pods would match more flavors than were meant: what nobody understands holds nowhere.
-    let values = op.and(expression.values.clone()).unwrap_or_default();
-    engine::Requirement { key: expression.key.clone(), op: op.unwrap_or(engine::SelectorOp::In), values }
-}
-
 /// A pod set's needs in the engine's words.
 pub(crate) fn pod_set(needs: berth_jobs::PodSetNeeds) -> engine::PodSetSpec {
     engine::PodSetSpec {
         count: i64::from(needs.count),
         min_count: needs.min_count.map(i64::from),
-        affinity: affinity(&needs.affinity),
+        affinity: affinity::affinity(&needs.affinity),
         tolerations: needs.tolerations.iter().map(toleration).collect(),
         name: needs.name,
         requests: needs.requests,

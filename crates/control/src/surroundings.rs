@@ -170,7 +170,7 @@ impl Surroundings {
                     SelectorOp::Exists => "Exists",
                     SelectorOp::DoesNotExist => "DoesNotExist",
                     // A label selector cannot say it, and the configuration cannot either.
-                    SelectorOp::Gt | SelectorOp::Lt => {
+                    SelectorOp::Gt | SelectorOp::Lt | SelectorOp::Illegal => {
                         return json!({"key": NAME, "operator": "In", "values": [NOWHERE]});
                     }
                 };

@@ -1,12 +1,13 @@
 //! Flavor assignment (kueue.md 6.5): which flavor each resource of a workload could have, and how.
 
+mod mismatch;
+
 use std::collections::BTreeSet;
 
 use crate::assignment::{Assignment, Attempt, Choice, Granular, Mode, PodSetResult, PreemptionPossibility};
 use crate::balance::{INF, Units, accumulate, in_usage};
 use crate::ids::{CellId, FlavorId, QueueId, ResourceId};
-use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
-use crate::model::{FlavorFungibility, FlavorSpec, Fungibility, PendingReason, PreemptionPolicy, Tier};
+use crate::model::{FlavorFungibility, Fungibility, PendingReason, PreemptionPolicy, Tier};
 use crate::options::Options;
 use crate::slices::Older;
 use crate::store::{Group, PodSet, Progress, Queue, Store, Workload};
@@ -204,7 +205,7 @@ pub(crate) fn why_not(
     let resource = group.covered.first().copied()?;
     let count = pod_set.spec.count;
     let scan = Scan { store, request, pod_set, index, count, group, resource, start: 0, assumed: &[] };
-    request.not_accepted(store, pod_set, group, flavor).or_else(|| scan.mismatch(flavor))
+    request.not_accepted(store, pod_set, group, flavor).or_else(|| Some(scan.mismatch(flavor)?.text(store)))
 }
 
 /// The scan over the flavors of one resource group.
@@ -259,7 +260,13 @@ impl Scan<'_> {
                 continue;
             }
             if let Some(reason) = self.mismatch(flavor) {
-                found.rule_out(flavor, Why::Mismatch(reason.into_boxed_str()), PendingReason::NoMatchingFlavor);
+                let illegal = matches!(reason, Why::Illegal(_));
+                found.rule_out(flavor, reason, PendingReason::NoMatchingFlavor);
+                if illegal {
+                    // Pods that cannot be understood get nothing, not even a flavor before this one.
+                    found.choices.clear();
+                    return found;
+                }
                 continue;
             }
             if let Some(reason) = self.out_of_stock(flavor) {
@@ -304,42 +311,6 @@ impl Scan<'_> {
     fn out_of_stock(&self, flavor: FlavorId) -> Option<Why> {
         let text = self.store.stock_outs.find(self.store, flavor, self.pod_set, self.count)?;
         Some(Why::OutOfStock(flavor, text.into()))
-    }
-
-    fn mismatch(&self, flavor: FlavorId) -> Option<String> {
-        let name = self.store.flavor(flavor);
-        let Some(spec) = self.store.flavors.get(&flavor) else {
-            return Some(format!("flavor {name} not found"));
-        };
-        if let Some(problem) = &spec.unusable {
-            return Some(format!("flavor {name}: {problem}"));
-        }
-        let pods = &self.pod_set.spec;
-        if let Some((key, value)) = selects_forbidden(&spec.forbidden, &pods.node_selector) {
-            return Some(format!("flavor {name} forbids nodes with {key}={value}, which the pods select"));
-        }
-        if let Some((key, value)) = self.other_tier(spec) {
-            return Some(format!("flavor {name} is not the capacity that the pods select with {key}={value}"));
-        }
-        if let Some(taint) = untolerated(spec, &pods.tolerations) {
-            return Some(format!("untolerated taint {taint} in flavor {name}"));
-        }
-        (!affinity_matches(&spec.node_labels, &pods.node_selector, &pods.affinity))
-            .then(|| format!("flavor {name} doesn't match node affinity"))
-    }
-
-    /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the group
-    /// offer and this one does not: such pods are pinned, since no node could satisfy both.
-    fn other_tier(&self, spec: &FlavorSpec) -> Option<(&str, &str)> {
-        let offered = |key: &str| {
-            let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
-            flavors.any(|flavor| flavor.node_labels.contains_key(key))
-        };
-        let selector = &self.pod_set.spec.node_selector;
-        CAPACITY_LABELS.iter().find_map(|key| {
-            let (key, value) = selector.get_key_value(*key)?;
-            (spec.node_labels.get(key) != Some(value) && offered(key)).then_some((key.as_str(), value.as_str()))
-        })
     }
 
     fn try_flavor(

@@ -55,19 +55,44 @@ pub(crate) fn untolerated(flavor: &FlavorSpec, tolerations: &[Toleration]) -> Op
 
 /// Whether a pod's node selector and required affinity, both restricted to the flavor's own label keys, match the
 /// flavor's labels.
-pub(crate) fn affinity_matches(labels: &Labels, node_selector: &Labels, affinity: &[Vec<Requirement>]) -> bool {
+///
+/// # Errors
+/// What is illegal about the affinity, where no alternative of it matches.
+pub(crate) fn affinity_matches(
+    labels: &Labels,
+    node_selector: &Labels,
+    affinity: &[Vec<Requirement>],
+) -> Result<bool, String> {
     let selector_matches = node_selector.iter().all(|(key, value)| labels.get(key).is_none_or(|label| label == value));
     if !selector_matches {
-        return false;
+        return Ok(false);
     }
-    let relevant = |term: &[Requirement]| -> Vec<Requirement> {
-        term.iter().filter(|r| labels.contains_key(&r.key)).cloned().collect()
-    };
-    let terms: Vec<Vec<Requirement>> = affinity.iter().map(|term| relevant(term)).collect();
+    let relevant =
+        |term: &Vec<Requirement>| -> Vec<_> { term.iter().filter(|r| labels.contains_key(&r.key)).cloned().collect() };
+    let terms: Vec<Vec<Requirement>> = affinity.iter().map(relevant).collect();
     // A term that says nothing about this flavor matches it, and terms are alternatives.
-    terms.is_empty()
-        || terms.iter().any(Vec::is_empty)
-        || terms.iter().any(|term| term.iter().all(|requirement| holds(requirement, labels)))
+    if terms.is_empty() || terms.iter().any(Vec::is_empty) {
+        return Ok(true);
+    }
+    let mut all = Vec::new();
+    for (index, term) in terms.iter().enumerate() {
+        let faults = faults(index, term);
+        if faults.is_empty() && term.iter().all(|requirement| holds(requirement, labels)) {
+            return Ok(true);
+        }
+        all.extend(faults);
+    }
+    match all.as_slice() {
+        [] => Ok(false),
+        [one] => Err(one.clone()),
+        several => Err(format!("[{}]", several.join(", "))),
+    }
+}
+
+fn faults(term: usize, requirements: &[Requirement]) -> Vec<String> {
+    let illegal = requirements.iter().enumerate().filter(|(_, requirement)| requirement.op == SelectorOp::Illegal);
+    let faults = illegal.flat_map(|(at, requirement)| requirement.values.iter().map(move |fault| (at, fault)));
+    faults.map(|(at, fault)| format!("nodeSelectorTerms[{term}].matchExpressions[{at}].{fault}")).collect()
 }
 
 fn holds(requirement: &Requirement, labels: &Labels) -> bool {
@@ -80,6 +105,7 @@ fn holds(requirement: &Requirement, labels: &Labels) -> bool {
         SelectorOp::DoesNotExist => label.is_none(),
         SelectorOp::Gt => compare(requirement, label, |label, bound| label > bound),
         SelectorOp::Lt => compare(requirement, label, |label, bound| label < bound),
+        SelectorOp::Illegal => false,
     }
 }
 

@@ -76,6 +76,8 @@ pub enum SelectorOp {
     Gt,
     /// Integer value less than (node affinity only).
     Lt,
+    /// None at all: the values say in Kubernetes' words what is wrong, each beginning with its field.
+    Illegal,
 }
 
 /// One requirement on labels.

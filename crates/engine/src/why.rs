@@ -25,6 +25,8 @@ pub(crate) enum Why {
     TierShare(FlavorId, ResourceId, [Units; 3]),
     /// The pods can not run on the flavor.
     Mismatch(Box<str>),
+    /// What the pods say about nodes is not legal.
+    Illegal(Box<str>),
 }
 
 /// How much a reason says against a flavor.
@@ -91,7 +93,7 @@ impl Why {
                     tier.map_or("no", Tier::as_str),
                 )
             }
-            Self::Mismatch(text) => text.to_string(),
+            Self::Mismatch(text) | Self::Illegal(text) => text.to_string(),
         }
     }
 }
@@ -143,6 +145,10 @@ impl Said {
 pub(crate) fn unfit<'s>(store: &Store, pod_sets: impl Iterator<Item = (&'s str, &'s [Why])>) -> String {
     let mut all = String::new();
     for (name, reasons) in pod_sets.filter(|(_, reasons)| !reasons.is_empty()) {
+        let illegal = reasons.iter().find_map(|why| if let Why::Illegal(fault) = why { Some(fault) } else { None });
+        if let Some(fault) = illegal {
+            return format!("failed to assign flavors to pod set {name}: {fault}");
+        }
         if !all.is_empty() {
             all.push_str("; ");
         }

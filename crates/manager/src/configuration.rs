@@ -490,7 +490,7 @@ fn matches_namespace(selector: &Selector, name: &str) -> bool {
             SelectorOp::NotIn => !among,
             SelectorOp::Exists => value.is_some(),
             SelectorOp::DoesNotExist => value.is_none(),
-            SelectorOp::Gt | SelectorOp::Lt => false,
+            SelectorOp::Gt | SelectorOp::Lt | SelectorOp::Illegal => false,
         }
     })
 }

@@ -152,6 +152,43 @@ fn a_check_says_in_its_own_words_why_a_job_goes_back() {
     assert_eq!(told["message"], json!("Evicted due to AdmissionCheck in Retry state: \"budget\" (said so)"));
 }
 
+#[test]
+fn an_affinity_that_is_not_legal_is_told_as_such() {
+    let mut cluster = one_queue("9");
+    let term = |expression: Value| json!({"matchExpressions": [expression]});
+    let near = json!({"key": "tier", "operator": "Near", "values": ["x"]});
+    let operators = "\"In\", \"NotIn\", \"Exists\", \"DoesNotExist\", \"Gt\", \"Lt\"";
+    let unknown = |term: usize| {
+        format!(
+            "nodeSelectorTerms[{term}].matchExpressions[0].operator: Unsupported value: \"Near\": supported values: {operators}"
+        )
+    };
+    let empty = "nodeSelectorTerms[0].matchExpressions[0].values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty";
+    let word = "nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer";
+    for (name, terms, expected) in [
+        ("unknown", vec![near.clone()], Some(unknown(0))),
+        ("empty", vec![json!({"key": "tier", "operator": "In"})], Some(empty.to_owned())),
+        ("word", vec![json!({"key": "tier", "operator": "Gt", "values": ["x"]})], Some(word.to_owned())),
+        ("both", vec![near.clone(), near.clone()], Some(format!("[{}, {}]", unknown(0), unknown(1)))),
+        ("other", vec![json!({"key": "zone", "operator": "Near"})], None),
+        ("beside", vec![near, json!({"key": "tier", "operator": "Exists"})], None),
+    ] {
+        let terms: Vec<Value> = terms.into_iter().map(term).collect();
+        let mut workload = made_before(&job("a", "lq", "1", true)["spec"]["template"]);
+        workload["metadata"]["name"] = json!(name);
+        workload["spec"]["podSets"][0]["template"]["spec"]["affinity"] = json!({"nodeAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+        cluster.put(Kind::Workload, workload);
+        cluster.pass(5);
+        assert_eq!(cluster.workload_is(name, "Admitted"), expected.is_none(), "{name}");
+        let Some(expected) = expected else { continue };
+        let status = &cluster.objects[&Cluster::key(Kind::Workload, "team", name)]["status"];
+        let told = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "QuotaReserved").unwrap();
+        let words = format!("failed to assign flavors to pod set main: {expected}");
+        assert_eq!((&told["reason"], &told["message"]), (&json!("NoMatchingFlavor"), &json!(words)));
+    }
+}
+
 /// A Job that another one controls.
 fn owned(cluster: &Cluster, name: &str, owner: &str) -> Value {
     let mut owned = job(name, "lq", "1", true);

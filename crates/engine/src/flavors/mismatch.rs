@@ -1,0 +1,49 @@
+//! Why pods can not run on a flavor, whatever the quota.
+
+use super::Scan;
+use crate::ids::FlavorId;
+use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
+use crate::model::FlavorSpec;
+use crate::why::Why;
+
+impl Scan<'_> {
+    pub(super) fn mismatch(&self, flavor: FlavorId) -> Option<Why> {
+        let name = self.store.flavor(flavor);
+        let because = |text: String| Some(Why::Mismatch(text.into_boxed_str()));
+        let Some(spec) = self.store.flavors.get(&flavor) else {
+            return because(format!("flavor {name} not found"));
+        };
+        if let Some(problem) = &spec.unusable {
+            return because(format!("flavor {name}: {problem}"));
+        }
+        let pods = &self.pod_set.spec;
+        if let Some((key, value)) = selects_forbidden(&spec.forbidden, &pods.node_selector) {
+            return because(format!("flavor {name} forbids nodes with {key}={value}, which the pods select"));
+        }
+        if let Some((key, value)) = self.other_tier(spec) {
+            return because(format!("flavor {name} is not the capacity that the pods select with {key}={value}"));
+        }
+        if let Some(taint) = untolerated(spec, &pods.tolerations) {
+            return because(format!("untolerated taint {taint} in flavor {name}"));
+        }
+        match affinity_matches(&spec.node_labels, &pods.node_selector, &pods.affinity) {
+            Ok(true) => None,
+            Ok(false) => because(format!("flavor {name} doesn't match node affinity")),
+            Err(fault) => Some(Why::Illegal(fault.into_boxed_str())),
+        }
+    }
+
+    /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the group
+    /// offer and this one does not: such pods are pinned, since no node could satisfy both.
+    fn other_tier(&self, spec: &FlavorSpec) -> Option<(&str, &str)> {
+        let offered = |key: &str| {
+            let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
+            flavors.any(|flavor| flavor.node_labels.contains_key(key))
+        };
+        let selector = &self.pod_set.spec.node_selector;
+        CAPACITY_LABELS.iter().find_map(|key| {
+            let (key, value) = selector.get_key_value(*key)?;
+            (spec.node_labels.get(key) != Some(value) && offered(key)).then_some((key.as_str(), value.as_str()))
+        })
+    }
+}
