@@ -5,7 +5,7 @@
 
 mod topology;
 
-pub(crate) use topology::topology_rules;
+pub(crate) use topology::{Place, topology_rules};
 
 use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class};
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};

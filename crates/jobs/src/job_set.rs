@@ -5,6 +5,7 @@
 //! changed template into Jobs that exist, which would keep the node selectors of another flavor: control deletes the Jobs of a
 //! stopped JobSet, and its controller makes them anew.
 
+use crate::admission::{Place, topology_rules};
 use crate::kind::{Finish, JobKind, annotation, is_stopping, label};
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
@@ -151,7 +152,16 @@ impl JobKind for JobSet {
     }
 
     fn invalid(job: &Object) -> Vec<FieldError> {
-        replicated(job).err().map(|problem| FieldError::new("spec.replicatedJobs", "", problem)).into_iter().collect()
+        let jobs = match replicated(job) {
+            Ok(jobs) => jobs,
+            Err(problem) => return vec![FieldError::new("spec.replicatedJobs", "", problem)],
+        };
+        let places = jobs.iter().enumerate().map(|(index, jobs)| Place {
+            path: format!("spec.replicatedJobs[{index}].template.spec.template.metadata"),
+            metadata: jobs.template.metadata.as_ref(),
+            count: Some(jobs.count()),
+        });
+        topology_rules(&places.collect::<Vec<_>>())
     }
 
     fn suspend_patch(job: &Object) -> Value {

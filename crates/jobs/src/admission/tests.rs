@@ -114,11 +114,14 @@ fn topology_annotations() {
         r#"[{"topology":"a","size":8},{"topology":"b","size":3}]"#,
         r#"[{"topology":"a","size":0}]"#,
         r#"[{"topology":"a b","size":1}]"#,
+        r#"[{"topology":"a","size":8},{"topology":"a","size":4}]"#,
+        r#"[{"topology":"a","size":16},{"topology":"b","size":4}]"#,
         r#"[{"topology":"a","size":8},{"topology":"a","size":8},{"topology":"a","size":8},{"topology":"a","size":8}]"#,
     ] {
         check(json!({layers: bad}), &[layers]);
     }
-    check(json!({labels::POD_SET_GROUP_NAME: "g"}), &[labels::POD_SET_GROUP_NAME]);
+    check(json!({layers: r#"[{"topology":"a","size":8}]"#, slice: "rack", size: "4"}), &[layers]);
+    check(json!({labels::POD_SET_GROUP_NAME: "g", required: "rack"}), &[labels::POD_SET_GROUP_NAME]);
 }
 
 #[test]

@@ -1,42 +1,82 @@
-//! Rules about the topology annotations of a pod template.
+//! Rules about the topology annotations of pod templates.
 
 use crate::kind::annotation;
 use berth_api::PodSetSliceRequiredTopologyConstraint;
 use berth_api::labels;
 use berth_api::validation::{FieldError, qualified_name};
-use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
 
 /// Layers of nested slices that may be asked for.
 const LAYERS: usize = 3;
 
-/// What is wrong with the topology annotations of the only pod set of a job: `path` is that of the template, `count` the
-/// number of its pods.
-pub(crate) fn topology_rules(path: &str, template: &PodTemplateSpec, count: i32) -> Vec<FieldError> {
-    let Some(metadata) = &template.metadata else { return Vec::new() };
-    let rules = Rules { path, metadata };
-    let mut errors = rules.levels();
-    errors.extend(rules.slices(count));
-    errors.extend(rules.layers());
-    if let Some(name) = annotation(metadata, labels::POD_SET_GROUP_NAME) {
-        let message = "needs a job of exactly two pod sets";
-        errors.push(rules.error(labels::POD_SET_GROUP_NAME, name, message));
+/// A pod template that may ask for a place.
+pub(crate) struct Place<'a> {
+    /// Path of its metadata.
+    pub(crate) path: String,
+    pub(crate) metadata: Option<&'a ObjectMeta>,
+    /// Its pods, where it is known how many there are.
+    pub(crate) count: Option<i32>,
+}
+
+/// What is wrong with the topology annotations of all pod sets of a job.
+pub(crate) fn topology_rules(sets: &[Place<'_>]) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = sets.iter().flat_map(Place::rules).collect();
+    let mut groups: BTreeMap<&str, Vec<&Place<'_>>> = BTreeMap::new();
+    for set in sets {
+        if let Some(name) = set.get(labels::POD_SET_GROUP_NAME) {
+            groups.entry(name).or_default().push(set);
+        }
+    }
+    errors.extend(groups.values().flat_map(|members| grouped(members)));
+    errors
+}
+
+/// Pod sets that name one group are two, of which one is a single pod, and want the same.
+fn grouped(members: &[&Place<'_>]) -> Vec<FieldError> {
+    let key = labels::POD_SET_GROUP_NAME;
+    let refuse = |message: String| {
+        let error = |set: &&Place<'_>| set.error(key, set.get(key).unwrap_or_default(), message.clone());
+        members.iter().map(error).collect::<Vec<_>>()
+    };
+    let [one, other] = members else {
+        return refuse(format!("must be the group of exactly 2 pod sets of the job, not of {}", members.len()));
+    };
+    let mut errors = Vec::new();
+    if let (Some(first), Some(second)) = (one.count, other.count)
+        && first != 1
+        && second != 1
+    {
+        errors.extend(refuse(format!("needs a pod set of 1 pod beside the other: they have {first} and {second}")));
+    }
+    for key in [labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_PREFERRED_TOPOLOGY] {
+        if one.get(key) != other.get(key) {
+            let differ = |set: &Place<'_>, from: &Place<'_>| {
+                let message = format!("must be the same as in {}, which is of its group", from.path);
+                set.error(key, set.get(key).unwrap_or_default(), message)
+            };
+            errors.extend([differ(one, other), differ(other, one)]);
+        }
     }
     errors
 }
 
-struct Rules<'a> {
-    path: &'a str,
-    metadata: &'a ObjectMeta,
-}
+impl Place<'_> {
+    /// What is wrong with it, whatever other pod sets its job has.
+    pub(crate) fn rules(&self) -> Vec<FieldError> {
+        let mut errors = self.levels();
+        errors.extend(self.slices());
+        errors.extend(self.layers());
+        errors.extend(self.group());
+        errors
+    }
 
-impl Rules<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        annotation(self.metadata, key)
+        annotation(self.metadata?, key)
     }
 
     fn error(&self, key: &str, value: &str, message: impl Into<String>) -> FieldError {
-        FieldError::new(format!("{}.metadata.annotations[{key}]", self.path), value, message)
+        FieldError::new(format!("{}.annotations[{key}]", self.path), value, message)
     }
 
     /// At most one wish about the level, and each a label key.
@@ -63,7 +103,7 @@ impl Rules<'_> {
     }
 
     /// Slices have a level and a size, and a size that the pods can fill.
-    fn slices(&self, count: i32) -> Option<FieldError> {
+    fn slices(&self) -> Option<FieldError> {
         let key = labels::POD_SET_SLICE_SIZE;
         match (self.get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY), self.get(key)) {
             (None, None) => None,
@@ -76,8 +116,9 @@ impl Rules<'_> {
                 Some(self.error(key, size, format!("must not be set without {without}")))
             }
             (Some(_), Some(size)) => {
-                let fits = size.trim().parse::<i32>().is_ok_and(|size| (1..=count).contains(&size));
-                (!fits).then(|| self.error(key, size, format!("must be a whole number from 1 to {count}")))
+                let most = self.count.unwrap_or(i32::MAX);
+                let fits = size.trim().parse::<i32>().is_ok_and(|size| (1..=most).contains(&size));
+                (!fits).then(|| self.error(key, size, format!("must be a whole number from 1 to {most}")))
             }
         }
     }
@@ -86,6 +127,10 @@ impl Rules<'_> {
     fn layers(&self) -> Option<FieldError> {
         let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
         let text = self.get(key)?;
+        let plain = [labels::POD_SET_SLICE_REQUIRED_TOPOLOGY, labels::POD_SET_SLICE_SIZE];
+        if let Some(other) = plain.into_iter().find(|other| self.get(other).is_some()) {
+            return Some(self.error(key, text, format!("must not be set together with {other}")));
+        }
         let layers: Vec<PodSetSliceRequiredTopologyConstraint> = match serde_json::from_str(text) {
             Ok(layers) => layers,
             Err(error) => return Some(self.error(key, text, format!("must be a JSON list of slices: {error}"))),
@@ -99,10 +144,43 @@ impl Rules<'_> {
         if let Some((level, wrong)) = layers.iter().find_map(|l| Some((&l.topology, qualified_name(&l.topology)?))) {
             return Some(self.error(key, text, format!("topology {level:?}: {wrong}")));
         }
+        if let Some(most) = self.count
+            && let Some(outer) = layers.first().filter(|outer| outer.size > most)
+        {
+            return Some(self.error(key, text, format!("size {} must not be greater than {most}", outer.size)));
+        }
+        let again = layers
+            .iter()
+            .enumerate()
+            .find(|(at, layer)| layers.iter().take(*at).any(|before| before.topology == layer.topology));
+        if let Some((_, layer)) = again {
+            return Some(self.error(key, text, format!("topology {:?} must be in one entry only", layer.topology)));
+        }
         let uneven = layers.windows(2).find_map(|pair| match pair {
             [outer, inner] if outer.size % inner.size != 0 => Some((outer.size, inner.size)),
             _ => None,
         });
         uneven.map(|(outer, inner)| self.error(key, text, format!("size {inner} must divide the size before, {outer}")))
+    }
+
+    /// A group is of pod sets without slices that want a level.
+    fn group(&self) -> Option<FieldError> {
+        let key = labels::POD_SET_GROUP_NAME;
+        let name = self.get(key)?;
+        if name.parse::<u64>().is_ok() {
+            return Some(self.error(key, name, "must not be a number"));
+        }
+        let slices = [
+            labels::POD_SET_SLICE_SIZE,
+            labels::POD_SET_SLICE_REQUIRED_TOPOLOGY,
+            labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
+        ];
+        if let Some(other) = slices.into_iter().find(|other| self.get(other).is_some()) {
+            return Some(self.error(key, name, format!("must not be set together with {other}")));
+        }
+        let levels = [labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_PREFERRED_TOPOLOGY];
+        let [required, preferred] = levels;
+        let placed = levels.into_iter().any(|level| self.get(level).is_some());
+        (!placed).then(|| self.error(key, name, format!("must be set together with {required} or {preferred}")))
     }
 }

@@ -1,7 +1,7 @@
 //! What is refused of a batch Job when it is created or changed.
 
 use super::{BatchJob, completions_follow, go_bool, is_indexed, pod_count};
-use crate::admission::{annotation_path, topology_rules};
+use crate::admission::{Place, annotation_path, topology_rules};
 use crate::kind::{JobKind, annotation};
 use berth_api::labels;
 use berth_api::validation::FieldError;
@@ -20,7 +20,8 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
         errors.push(FieldError::new(annotation_path(key), text, message));
     }
     errors.extend(following_completions(job, spec));
-    errors.extend(topology_rules("spec.template", &spec.template, count));
+    let path = "spec.template.metadata".to_owned();
+    errors.extend(topology_rules(&[Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }]));
     errors
 }
 

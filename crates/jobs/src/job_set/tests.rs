@@ -130,3 +130,37 @@ fn what_cannot_be_read_is_named() {
     let elsewhere = pathways(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), Value::Null);
     assert!(JobSet::unsupported(&elsewhere).is_some_and(|text| text.starts_with("spec.managedBy")));
 }
+
+#[test]
+fn places_that_cannot_be_had_are_refused_by_field() {
+    let (required, group) = (labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_GROUP_NAME);
+    let (slice, size) = (labels::POD_SET_SLICE_REQUIRED_TOPOLOGY, labels::POD_SET_SLICE_SIZE);
+    // A head of one pod, and workers: three times four.
+    let check = |head: Value, workers: Value, replicas: i32, expected: &[(usize, &str)]| {
+        let entry = |name: &str, replicas: i32, pods: i32, annotations: Value| {
+            json!({"name": name, "replicas": replicas, "template": {"spec": {"parallelism": pods, "completions": pods,
+                "template": {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}}}}})
+        };
+        let jobs = json!([entry("head", replicas, 1, head), entry("workers", 3, 4, workers)]);
+        let object = json!({"apiVersion": jobset::API_VERSION, "kind": "JobSet", "metadata": {"name": "a"},
+            "spec": {"replicatedJobs": jobs}});
+        let job: Object = serde_json::from_value(object).expect("JobSet");
+        let found: Vec<String> = JobSet::invalid(&job).into_iter().map(|error| error.field).collect();
+        let path = |(index, key): &(usize, &str)| {
+            format!("spec.replicatedJobs[{index}].template.spec.template.metadata.annotations[{key}]")
+        };
+        assert_eq!(found, expected.iter().map(path).collect::<Vec<_>>());
+    };
+    check(json!({required: "rack"}), json!({slice: "rack", size: "12"}), 1, &[]);
+    check(json!({required: "a b"}), json!({slice: "rack", size: "13"}), 1, &[(0, required), (1, size)]);
+    let grouped = |level: &str| json!({required: level, group: "g"});
+    check(grouped("rack"), grouped("rack"), 1, &[]);
+    check(grouped("rack"), json!({}), 1, &[(0, group)]);
+    check(grouped("rack"), grouped("rack"), 2, &[(0, group), (1, group)]);
+    check(grouped("rack"), grouped("block"), 1, &[(0, required), (1, required)]);
+    check(json!({group: "g"}), json!({group: "g"}), 1, &[(0, group), (1, group)]);
+    let number = json!({required: "rack", group: "7"});
+    check(number.clone(), number, 1, &[(0, group), (1, group)]);
+    let sliced = json!({required: "rack", group: "g", slice: "host", size: "1"});
+    check(grouped("rack"), sliced, 1, &[(1, group)]);
+}

@@ -2,7 +2,9 @@
 
 use super::role::role_hash;
 use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
-use crate::admission::{DEFAULT_NAME, Facts, annotation_path, label_path, metadata_change_rules, metadata_rules};
+use crate::admission::{
+    DEFAULT_NAME, Facts, Place, annotation_path, label_path, metadata_change_rules, metadata_rules,
+};
 use crate::kind::{annotation, controller, queue_name, workload_priority_class};
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
@@ -93,6 +95,10 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
         errors.push(FieldError::new(label_path(labels::MANAGED), value, "must be true or absent"));
     }
     errors.extend(group_rules(metadata));
+    if !is_admitted_with_owner(metadata) {
+        // How many pods there are like it, it does not know.
+        errors.extend(Place { path: "metadata".to_owned(), metadata: Some(metadata), count: None }.rules());
+    }
     errors
 }
 

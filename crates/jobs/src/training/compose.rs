@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
 
 use super::roles::{Cards, LAUNCHER};
+use crate::admission::Place;
 
 const SHARED_MEMORY_PATH: &str = "/dev/shm";
 const SHARED_MEMORY_VOLUME: &str = "berth-shared-memory";
@@ -29,7 +30,8 @@ pub(super) fn compose(
 ) -> Result<PodTemplateSpec, Vec<FieldError>> {
     let mut composed = template.clone();
     let spec = composed.spec.get_or_insert_default();
-    let mut errors = Vec::new();
+    let metadata = template.metadata.as_ref();
+    let mut errors = Place { path: format!("{path}.metadata"), metadata, count: None }.rules();
     let Some((main, _)) = spec.containers.split_first_mut() else {
         let message = "must have a container; the first one runs the training";
         return Err(vec![FieldError::new(format!("{path}.spec.containers"), "", message)]);

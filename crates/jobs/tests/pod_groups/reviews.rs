@@ -38,6 +38,23 @@ fn note(key: &str) -> String {
 }
 
 #[test]
+fn a_pod_asks_for_a_place_that_can_be_had() {
+    let asks = |more: Value| {
+        let annotations =
+            json!({"kueue.x-k8s.io/podset-required-topology": "rack", "kueue.x-k8s.io/podset-slice-size": "2"});
+        let mut asking = json!({"metadata": {"annotations": annotations}});
+        merge(&mut asking, &more);
+        validate_pod(&fresh(asking))
+    };
+    assert_eq!(fields(&asks(json!({}))), [note("podset-slice-size")]);
+    let slices = json!({"metadata": {"annotations": {"kueue.x-k8s.io/podset-slice-required-topology": "host"}}});
+    assert_eq!(asks(slices), []);
+    // What its Job says was looked at there.
+    let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u", "controller": true}]);
+    assert_eq!(asks(json!({"metadata": {"ownerReferences": owner}})), []);
+}
+
+#[test]
 fn what_a_pod_gets() {
     let plain = pod_defaults(&fresh(json!({})), HERE);
     assert!(plain.finalizer && plain.gate && plain.annotations.is_empty());

@@ -28,6 +28,13 @@ fn every_field_is_named_with_value_and_choice() {
         ("PyTorchJob", resources(json!({"gpu": -1})), "spec.resources.replicaResources.gpu", "-1", "0 or more"),
         ("PyTorchJob", resources(json!({"cpu": "many"})), "spec.resources.replicaResources.cpu", "many", "500m"),
         ("PyTorchJob", resources(json!({"memory": "-1"})), "spec.resources.replicaResources.memory", "-1", "0 or more"),
+        (
+            "PyTorchJob",
+            json!({"template": {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "a b"}}}}),
+            "spec.template.metadata.annotations[kueue.x-k8s.io/podset-required-topology]",
+            "a b",
+            "alphanumeric",
+        ),
         ("PyTorchJob", json!({"sharedMemory": "0"}), "spec.sharedMemory", "0", "greater than 0"),
         ("PyTorchJob", json!({"sharedMemory": "big"}), "spec.sharedMemory", "big", "64Gi"),
         (
