@@ -10,7 +10,7 @@ use berth_control::write::Kind;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::Path;
@@ -48,6 +48,9 @@ struct PodSet {
 #[derive(Debug, Serialize)]
 struct Answer {
     decisions: Vec<Decision>,
+    /// What the manifests leave out and is taken to be there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    assumed: Vec<String>,
     /// Objects that take no part, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ignored: Vec<String>,
@@ -124,6 +127,18 @@ const CLUSTER_WIDE: [&str; 9] = [
     "Topology",
 ];
 
+/// The label that every namespace has.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// Namespaces of objects that are no objects themselves.
+fn unnamed(objects: &[Value]) -> BTreeSet<String> {
+    let is_namespace = |object: &&Value| text(object, "/kind") == "Namespace";
+    let given: BTreeSet<String> =
+        objects.iter().filter(is_namespace).map(|object| text(object, "/metadata/name")).collect();
+    let used = objects.iter().map(|object| text(&placed(object.clone()), "/metadata/namespace"));
+    used.filter(|namespace| !namespace.is_empty() && !given.contains(namespace)).collect()
+}
+
 /// An object in a namespace, where its kind has one.
 fn placed(mut object: Value) -> Value {
     let namespaced = !CLUSTER_WIDE.contains(&text(&object, "/kind").as_str());
@@ -141,6 +156,14 @@ fn answer(objects: &[Value], config: &str, now: Timestamp, output: Output) -> an
     settings.max_unacknowledged = usize::MAX;
     let mut offline = Offline::new(settings, now);
     let mut ignored = Vec::new();
+    let mut assumed = Vec::new();
+    for namespace in unnamed(objects) {
+        // Without it its jobs are not managed, and it matches no selector: in no cluster could they be stored.
+        let labels = json!({ NAME_LABEL: namespace });
+        let object = json!({"kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
+        offline.put(&object).map_err(|error| anyhow!("Namespace {namespace}: {error}"))?;
+        assumed.push(format!("Namespace {namespace}: it is not in the manifests, so it has no label but {NAME_LABEL}"));
+    }
     // What is decided on comes after what it is decided by.
     for late in [false, true] {
         for object in objects {
@@ -165,7 +188,7 @@ fn answer(objects: &[Value], config: &str, now: Timestamp, output: Output) -> an
             ignored.push(format!("Job {name}: it has no Workload (no queue name, or not suspended yet)"));
         }
     }
-    let answer = Answer { decisions, ignored };
+    let answer = Answer { decisions, assumed, ignored };
     match output {
         Output::Text => Ok(as_text(&answer)),
         Output::Yaml => serde_saphyr::to_string(&answer).map_err(|error| anyhow!("{error}")),
@@ -256,6 +279,9 @@ fn as_text(answer: &Answer) -> String {
             let held = found.pod_sets.iter().map(|set| (set.name.clone(), set.flavors.clone())).collect();
             account.lines(&held, &mut out);
         }
+    }
+    for line in &answer.assumed {
+        let _ = writeln!(out, "assumed: {line}");
     }
     for line in &answer.ignored {
         let _ = writeln!(out, "ignored: {line}");
