@@ -13,6 +13,7 @@ use berth_runtime::watches::Tap;
 use berth_webhook::certs::keeper::{Keeper, Source};
 use berth_webhook::certs::rotate::Policy;
 use berth_webhook::certs::served::Served;
+use berth_webhook::routes::Gates;
 use berth_webhook::server::Handler;
 use berth_webhook::{Meter, Surroundings};
 use jiff::SignedDuration;
@@ -80,8 +81,11 @@ impl Webhooks {
             changed: Arc::clone(&changed),
             converted: berth_webhook::routes::CONVERTED.map(str::to_owned).to_vec(),
         };
-        let partial = loaded.settings.engine.partial_admission;
-        let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, partial));
+        let gates = Gates {
+            partial_admission: loaded.settings.engine.partial_admission,
+            priority_boost: loaded.settings.priority_boost,
+        };
+        let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, gates));
         let (stop, stopped) = watch::channel(false);
         let tls = served.tls().context("webhooks: TLS")?;
         let thread = berth_webhook::server::spawn(listener, tls, handler, stopped).context("webhooks")?;

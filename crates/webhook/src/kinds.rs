@@ -3,8 +3,8 @@
 use crate::review::{Answer, Request, Unreadable};
 use berth_api::berth::TrainingJob;
 use berth_api::validation::{
-    FieldError, newly_broken, validate_cluster_queue, validate_cohort, validate_resource_flavor, validate_workload,
-    validate_workload_update,
+    FieldError, newly_broken, validate_cluster_queue, validate_cohort, validate_priority_boost,
+    validate_resource_flavor, validate_workload, validate_workload_update,
 };
 use berth_api::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 use berth_jobs::training::{Cards, invalid_training_job};
@@ -27,8 +27,13 @@ pub(crate) fn training_job(request: &Request) -> Result<Answer, Unreadable> {
     validate::<TrainingJob>(request, |job| invalid_training_job(job, &Cards::default()), |_, _| Vec::new())
 }
 
-pub(crate) fn workload(request: &Request) -> Result<Answer, Unreadable> {
-    validate::<Workload>(request, validate_workload, validate_workload_update)
+pub(crate) fn workload(request: &Request, priority_boost: bool) -> Result<Answer, Unreadable> {
+    let alone = |workload: &Workload| {
+        let mut errors = validate_workload(workload);
+        errors.extend(validate_priority_boost(workload).filter(|_| priority_boost));
+        errors
+    };
+    validate::<Workload>(request, alone, validate_workload_update)
 }
 
 /// Without partial admission, the fewest pods with which a workload could run mean nothing and are dropped.
@@ -48,8 +53,8 @@ pub(crate) fn drop_min_counts(request: &Request, partial_admission: bool) -> Res
 /// An object by itself and, of an update, the change. An error that the stored object has already is no reason to refuse.
 fn validate<T: DeserializeOwned>(
     request: &Request,
-    alone: fn(&T) -> Vec<FieldError>,
-    change: fn(&T, &T) -> Vec<FieldError>,
+    alone: impl Fn(&T) -> Vec<FieldError>,
+    change: impl Fn(&T, &T) -> Vec<FieldError>,
 ) -> Result<Answer, Unreadable> {
     let object: T = request.object()?;
     // What is stored and does not decode any more may only get better.

@@ -8,8 +8,17 @@ use berth_jobs::{BatchJob, JobSet};
 pub struct Around<'a> {
     /// The cluster.
     pub surroundings: &'a dyn Surroundings,
-    /// Gate `PartialAdmission`.
+    /// What is switched on.
+    pub gates: Gates,
+}
+
+/// The feature gates that decide about reviews, by Kueue's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gates {
+    /// `PartialAdmission`.
     pub partial_admission: bool,
+    /// `PriorityBoost`.
+    pub priority_boost: bool,
 }
 
 type Rule = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
@@ -85,12 +94,12 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/mutate-kueue-x-k8s-io-v1beta2-workload",
         name: "mutate-workload",
-        handle: Handle::Admission(|request, around| kinds::drop_min_counts(request, around.partial_admission)),
+        handle: Handle::Admission(|request, around| kinds::drop_min_counts(request, around.gates.partial_admission)),
     },
     Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-workload",
         name: "validate-workload",
-        handle: Handle::Admission(|request, _| kinds::workload(request)),
+        handle: Handle::Admission(|request, around| kinds::workload(request, around.gates.priority_boost)),
     },
     Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-clusterqueue",

@@ -1,7 +1,7 @@
 //! The server: TLS, limits, and from a request to a route. It has a thread of its own, so that neither a decision nor a flood
 //! of anything else delays a review.
 
-use crate::routes::{Around, route};
+use crate::routes::{Around, Gates, route};
 use crate::{Meter, Surroundings};
 use http::{Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -41,16 +41,16 @@ pub struct Handler {
     pub surroundings: Arc<dyn Surroundings>,
     /// Figures.
     pub meter: Arc<dyn Meter>,
-    /// Gate `PartialAdmission`.
-    pub partial_admission: bool,
+    /// What is switched on.
+    pub gates: Gates,
     room: Semaphore,
 }
 
 impl Handler {
     /// A handler.
     #[must_use]
-    pub fn new(surroundings: Arc<dyn Surroundings>, meter: Arc<dyn Meter>, partial_admission: bool) -> Self {
-        Self { surroundings, meter, partial_admission, room: Semaphore::new(BODIES as usize) }
+    pub fn new(surroundings: Arc<dyn Surroundings>, meter: Arc<dyn Meter>, gates: Gates) -> Self {
+        Self { surroundings, meter, gates, room: Semaphore::new(BODIES as usize) }
     }
 
     async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
@@ -94,7 +94,7 @@ impl Handler {
             Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned())),
         };
         let begun = Instant::now();
-        let around = Around { surroundings: &*self.surroundings, partial_admission: self.partial_admission };
+        let around = Around { surroundings: &*self.surroundings, gates: self.gates };
         let (answer, outcome) =
             route.answer(&bytes, &around).map_err(|error| (StatusCode::BAD_REQUEST, "malformed", error.to_string()))?;
         self.meter.answered(route.name, outcome, begun.elapsed().as_secs_f64());

@@ -2,7 +2,7 @@
 //!
 //! What they are for: the operator has to live with objects that no webhook saw, so it asks here before it uses one
 //! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind
-//! feature gates that are off by default (priority boost, concurrent admission) are not checked.
+//! feature gates that are off by default are not checked (concurrent admission) or by themselves (priority boost).
 
 mod cluster_queue;
 mod metadata;
@@ -17,7 +17,7 @@ pub use cluster_queue::{validate_cluster_queue, validate_cohort};
 pub use metadata::admission_gates;
 pub use names::{label_value, qualified_name, subdomain};
 pub use resource_flavor::validate_resource_flavor;
-pub use workload::{validate_beside_pod_sets, validate_pod_sets, validate_workload};
+pub use workload::{validate_beside_pod_sets, validate_pod_sets, validate_priority_boost, validate_workload};
 pub use workload_update::{validate_admission_gates_update, validate_workload_update};
 
 /// One broken rule.

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::{FieldError, metadata, supported};
 use crate::conditions::{is_true, types};
-use crate::labels::ELASTIC_JOB;
+use crate::labels::{ELASTIC_JOB, PRIORITY_BOOST};
 use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
 
 /// Pod sets, admission, checks and annotations of a Workload are consistent with each other.
@@ -37,6 +37,14 @@ pub fn validate_beside_pod_sets(workload: &Workload) -> Vec<FieldError> {
         validate_status(sets, status, &mut errors);
     }
     errors
+}
+
+/// The boost of its priority is a number; asked for where the gate `PriorityBoost` is on.
+pub fn validate_priority_boost(workload: &Workload) -> Option<FieldError> {
+    let boost = workload.metadata.annotations.as_ref()?.get(PRIORITY_BOOST)?;
+    let message = format!("must be a whole number from {} to {}", i32::MIN, i32::MAX);
+    let path = format!("metadata.annotations[{PRIORITY_BOOST}]");
+    boost.parse::<i32>().is_err().then(|| FieldError::new(path, boost, message))
 }
 
 /// Pod sets by themselves: what they ask for can be counted, and each can be told from the others.

@@ -15,13 +15,17 @@ impl Surroundings for World {
 }
 
 fn ask_in(path: &str, request: Value, facts: Facts) -> Value {
+    ask_with(path, request, facts, Gates::default())
+}
+
+fn ask_with(path: &str, request: Value, facts: Facts, gates: Gates) -> Value {
     let mut whole = json!({"uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns",
         "kind": {"group": "g", "version": "v", "kind": "K"}});
     for (key, value) in request.as_object().unwrap() {
         whole[key] = value.clone();
     }
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole});
-    let around = Around { surroundings: &World(facts), partial_admission: false };
+    let around = Around { surroundings: &World(facts), gates };
     let (answer, _) = route(path).unwrap().answer(review.to_string().as_bytes(), &around).unwrap();
     serde_json::from_slice::<Value>(&answer).unwrap()["response"].clone()
 }
@@ -119,6 +123,26 @@ fn workloads_lose_what_is_switched_off_and_keep_what_holds_quota() {
 }
 
 #[test]
+fn a_priority_boost_is_a_number_where_it_counts() {
+    let path = "/validate-kueue-x-k8s-io-v1beta2-workload";
+    let workload = |boost: &str| {
+        json!({"metadata": {"name": "w", "annotations": {"kueue.x-k8s.io/priority-boost": boost}},
+            "spec": {"podSets": [{"name": "a", "count": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}]}})
+    };
+    let denied = |boost: &str, priority_boost: bool| {
+        let gates = Gates { priority_boost, ..Gates::default() };
+        denied_fields(&ask_with(path, json!({"object": workload(boost)}), Facts::default(), gates))
+    };
+    for good in ["10", "-5", "0", "2147483647"] {
+        assert_eq!(denied(good, true), [""; 0], "{good}");
+    }
+    for bad in ["", "high", "1.5", "2147483648"] {
+        assert_eq!(denied(bad, true), ["metadata.annotations[kueue.x-k8s.io/priority-boost]"], "{bad:?}");
+        assert_eq!(denied(bad, false), [""; 0], "{bad:?} with the gate off");
+    }
+}
+
+#[test]
 fn paths_and_names_are_unique() {
     for (index, one) in ROUTES.iter().enumerate() {
         assert!(!ROUTES[..index].iter().any(|other| other.path == one.path || other.name == one.name));
@@ -128,7 +152,7 @@ fn paths_and_names_are_unique() {
 
 #[test]
 fn versions_are_converted() {
-    let around = Around { surroundings: &World(Facts::default()), partial_admission: false };
+    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default() };
     let ask = |kind: &str| {
         let queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": "q"},
             "spec": {"cohort": "c"}});
@@ -146,7 +170,7 @@ fn versions_are_converted() {
 
 #[test]
 fn nothing_that_a_body_holds_makes_a_route_panic() {
-    let around = Around { surroundings: &World(Facts::default()), partial_admission: false };
+    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default() };
     let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": "UPDATE", "object": job("q", false), "oldObject": job("q", true)}})
     .to_string();

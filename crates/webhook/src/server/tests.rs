@@ -59,7 +59,7 @@ fn start() -> Running {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let counted = Arc::new(Counted::default());
-    let handler = Handler::new(Arc::new(Nothing), Arc::clone(&counted) as Arc<dyn Meter>, true);
+    let handler = Handler::new(Arc::new(Nothing), Arc::clone(&counted) as Arc<dyn Meter>, Gates::default());
     let (stop, stopped) = watch::channel(false);
     let thread = spawn(listener, served.tls().unwrap(), Arc::new(handler), stopped).unwrap();
     let mut roots = RootCertStore::empty();
