@@ -9,7 +9,7 @@ use super::workload::{REPORTER, evict, notice, status_write};
 use crate::checks::concerning;
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
-use crate::status::{seconds, since};
+use crate::status::{find, seconds, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
@@ -37,6 +37,11 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return super::provisioning::decide(control, workload, now);
     }
     let queue = control.view.cluster_queues.get(name)?;
+    let silent = states.is_empty() && find(&workload.status.conditions, "Admitted").is_none();
+    if silent && concerning(&queue.spec, Some(admission)).is_empty() {
+        // Whoever reserved this quota without checks said nothing of an admission: it is left at that.
+        return None;
+    }
     if control.heads_only {
         // Where only the heads' decisions are asked for, what follows from them is not.
         return None;
