@@ -10,7 +10,7 @@ use crate::checkpoints::Saving;
 use crate::decide;
 use crate::elastic::Growth;
 use crate::flight::{Decision, Draft, Flight, Flights};
-use crate::ladder::{Answer, Ladder};
+use crate::ladder::Ladder;
 use crate::measure::Measure;
 pub(crate) use crate::moments::{after, after_seconds, millis_between};
 use crate::ration::Ration;
@@ -242,9 +242,7 @@ impl Control {
             Outcome::Checkpoints(found) => self.note_look(&object, found, now),
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
-                if let Some(uid) = self.uid_of(&object) {
-                    self.ladder.answers.insert(uid, Answer { at: now, stuck });
-                }
+                self.note_stuck(&object, stuck, now);
             }
             Outcome::Conflict | Outcome::AlreadyExists => {
                 let until = self.flights.failed(&object, now, 0);

@@ -14,7 +14,7 @@ pub(crate) mod policies;
 pub(crate) mod preempt;
 pub(crate) mod provisioning;
 pub(crate) mod queues;
-mod stops;
+pub(crate) mod stops;
 pub(crate) mod training;
 pub(crate) mod usage;
 pub(crate) mod workload;

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::model as engine;
 use berth_jobs::JobState;
-use berth_jobs::training::{Elastic, Scale, WORKER};
+use berth_jobs::training::{Elastic, RoleState, Scale, WORKER};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::core::{Control, after_seconds, key};
+use crate::decide::stops::{missing_queue, queue_stop};
 use crate::deltas;
 use crate::status::{find, find_true, since};
 use crate::training_view::TrainingView;
@@ -36,6 +37,8 @@ pub(crate) struct Growth {
     pub(crate) gives_up: BTreeMap<String, GiveUp>,
     /// With how many workers a Workload (by uid) was seen to have no pods beyond.
     pub(crate) shrunk: BTreeMap<String, i32>,
+    /// After which change of their number (when it was, `None` for none) all workers of a Job (by uid) were ready at once.
+    pub(crate) settled: BTreeMap<String, Option<Timestamp>>,
 }
 
 /// Somebody needs workers of an elastic job.
@@ -81,6 +84,26 @@ pub(crate) struct Run<'a> {
     pub(crate) workers: i32,
     /// The last change.
     pub(crate) last: Option<Scale>,
+}
+
+/// Workers that were added to a run, as long as not all of them have been ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Added {
+    /// Since when it lacks workers after they were added, as far as that was seen.
+    pub(crate) since: Timestamp,
+    /// How many workers there are to be.
+    pub(crate) workers: i32,
+    /// How many are ready.
+    pub(crate) ready: i32,
+    /// Fewest workers.
+    pub(crate) least: i32,
+}
+
+impl Added {
+    /// How many workers stay when those that are not ready are given up, `None` where that is no way out: too few would run.
+    pub(crate) fn keeps(&self) -> Option<i32> {
+        (self.ready >= self.least && self.ready < self.workers).then_some(self.ready)
+    }
 }
 
 impl Run<'_> {
@@ -130,6 +153,27 @@ impl Control {
         let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
         run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
         Some(run)
+    }
+
+    /// What was added last to the run of a Workload and has not been ready yet. A worker that fails later is the backoff limit's
+    /// matter; another leader, which cannot tell the two apart, gives it the same time.
+    pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
+        let run = self.run_under(workload).filter(|_| grew(workload))?;
+        let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
+        let settled = self.growth.settled.get(&run.job.uid) == Some(&Some(last.at));
+        let role = run.job.role.as_deref().filter(|role| !settled && !role.is_up())?;
+        let lack = self.ladder.lacking.get(&run.job.uid);
+        let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
+        Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
+    }
+
+    /// Takes note of a Job whose workers are all ready.
+    pub(crate) fn note_settled(&mut self, job: &JobState) {
+        let elastic = job.annotation(berth_api::labels::ELASTIC_WORKERS).is_some();
+        if elastic && job.role.as_deref().is_some_and(RoleState::is_up) {
+            let last = job.annotation(berth_api::labels::LAST_SCALE).and_then(Scale::parse);
+            self.growth.settled.insert(job.uid.clone(), last.map(|last| last.at));
+        }
     }
 
     /// The workers that a Workload may do without.
@@ -213,11 +257,26 @@ impl Control {
         let due = run.due(admitted, run.rules.up_cooldown_seconds);
         let waits = self.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
         let alone = self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is("Finished"));
-        let all_up = run.workers == have && run.job.role.as_deref().is_some_and(berth_jobs::training::RoleState::is_up);
+        let all_up = run.workers == have && run.job.role.as_deref().is_some_and(RoleState::is_up);
         let may = have < most && due <= now && !waits && alone && all_up;
         let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
         let workers = have.saturating_add(run.rules.up_step).min(most);
-        (may && !asked).then(|| (-workload.priority, due, name.clone(), workload.key(), workers))
+        let may = may && !asked && self.slice_may_be_tried(view, workload, workers);
+        may.then(|| (-workload.priority, due, name.clone(), workload.key(), workers))
+    }
+
+    /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job
+    /// that runs, and neither a queue, a gate nor a limit would keep it out.
+    fn slice_may_be_tried(&self, view: &TrainingView, workload: &WorkloadView, workers: i32) -> bool {
+        let gates = view.admission_gates.as_deref().filter(|gates| self.settings.admission_gates && !gates.is_empty());
+        let stopped = missing_queue(self, workload).is_some() || queue_stop(self, workload).is_some();
+        view.asks_as(workload)
+            && view.facts.queue == workload.queue
+            && gates.is_none()
+            && !stopped
+            && self
+                .limit_with(workload, |set| if set.name == WORKER { i64::from(workers) } else { set.count })
+                .is_none()
     }
 
     /// A slice that never took anybody's place is gone: the next one is not made at once.

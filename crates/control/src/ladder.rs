@@ -25,7 +25,7 @@ use crate::core::{Control, cluster_key};
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{Kind, ObjectKey, StuckPod};
-use rules::TierRules;
+use rules::{Backoff, TierRules};
 use stock::StockBook;
 
 /// What the ladder remembers beside the objects.
@@ -132,8 +132,10 @@ impl Control {
             |rung: &watch::Rung| training.is_none_or(|owner| child_job_name(&owner.name, &rung.pod_set) == object.name);
         let started = self.view.workloads.owned_by(whole).find(|workload| workload.is("Admitted"));
         let rungs = started.map(|workload| watch::rungs(self, workload)).unwrap_or_default();
+        // One that gives workers up is whole again without them, before its Workload says so.
+        let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
         for rung in rungs.into_iter().filter(concerned) {
-            if self.ladder.stock.turned_up(&rung.flavor, &rung.shape, rung.pods, now) {
+            if self.ladder.stock.turned_up(&rung.flavor, &rung.shape, rung.pods.min(wanted), now) {
                 self.engine(engine::Delta::InStock(rung.flavor, rung.shape));
                 self.mark_policies(now);
             }
@@ -156,11 +158,15 @@ impl Control {
             stuck.iter().any(|pod| pod.pod_set == rung.pod_set && (pod.refused.is_some() || !refused))
         });
         for rung in concerned.collect::<Vec<_>>() {
-            let found = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, (started, at), backoff);
-            if let Some(out) = found {
-                self.engine(engine::Delta::StockOut(out));
-                self.mark_policies(now);
-            }
+            self.book_stock_out(rung, (started, at), backoff, now);
+        }
+    }
+
+    /// What was given to a pod set did not turn up between these times.
+    fn book_stock_out(&mut self, rung: watch::Rung, times: (Timestamp, Timestamp), backoff: Backoff, now: Timestamp) {
+        if let Some(out) = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, times, backoff) {
+            self.engine(engine::Delta::StockOut(out));
+            self.mark_policies(now);
         }
     }
 

@@ -201,6 +201,7 @@ impl Control {
         if let Some(old) = self.view.jobs.remove(object) {
             self.at_rest.remove(&old.uid);
             self.ladder.lacking.remove(&old.uid);
+            self.growth.settled.remove(&old.uid);
         }
     }
 
@@ -230,6 +231,7 @@ impl Control {
         let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
         let before = self.view.jobs.get(&object).filter(|old| old.uid == job.uid).map(Pods::of);
         self.note_capacity(&object, &job, before, now);
+        self.note_settled(&job);
         let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(object.clone(), job);
         self.view.shed_job(&object);

@@ -161,11 +161,12 @@ fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
 }
 
 impl Limits {
-    /// Why a workload may never hold quota under these limits: the field, its value, and what the workload asks for.
-    fn broken_by(&self, workload: &WorkloadView) -> Option<String> {
+    /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, its value, and what
+    /// the workload asks for.
+    fn broken_by(&self, workload: &WorkloadView, pods: impl Fn(&engine::PodSetSpec) -> i64) -> Option<String> {
         let gpus = |set: &engine::PodSetSpec| {
             let devices = set.requests.iter().filter(|(resource, _)| resource.ends_with("/gpu"));
-            devices.fold(0_i64, |sum, (_, one)| sum.saturating_add(one.mul(set.count).get()))
+            devices.fold(0_i64, |sum, (_, one)| sum.saturating_add(one.mul(pods(set)).get()))
         };
         let asked = workload.shape.pod_sets.iter().map(gpus).fold(0_i64, i64::saturating_add);
         if let Some(most) = self.max_gpus.filter(|most| asked > *most) {
@@ -203,8 +204,17 @@ impl Control {
 
     /// The limit that keeps a waiting workload out for good.
     pub(crate) fn limit_on(&self, workload: &WorkloadView) -> Option<String> {
+        self.limit_with(workload, |set| set.count)
+    }
+
+    /// The limit that would keep it out if it had so many pods in its pod sets.
+    pub(crate) fn limit_with(
+        &self,
+        workload: &WorkloadView,
+        pods: impl Fn(&engine::PodSetSpec) -> i64,
+    ) -> Option<String> {
         let rules = self.rules_for(workload)?;
-        rules.limits.broken_by(workload).map(|text| format!("QueuePolicy {}: {text}", rules.policy))
+        rules.limits.broken_by(workload, pods).map(|text| format!("QueuePolicy {}: {text}", rules.policy))
     }
 
     /// Whether what a workload's pods select of capacity gives way to the tiers of its queue.

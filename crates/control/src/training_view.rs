@@ -6,7 +6,7 @@ use berth_api::berth::{TrainingJob, TrainingJobStatus};
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
-    Cards, Saved, TrainingFacts, child_job_name, invalid_training_job, own_annotations, role_names, saved_of,
+    Cards, Saved, TrainingFacts, WORKER, child_job_name, invalid_training_job, own_annotations, role_names, saved_of,
     training_facts, training_pod_sets,
 };
 use berth_jobs::{JobState, PodSetDigest};
@@ -90,6 +90,18 @@ impl TrainingView {
     /// It has ended, whatever is left of what ran it.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// The pods that would be made are those for which a Workload has quota: its spec may have changed since. How many workers
+    /// there are the admission says.
+    pub(crate) fn asks_as(&self, workload: &WorkloadView) -> bool {
+        let Ok(asked) = &self.asked else { return false };
+        asked.len() == workload.shape.digests.len()
+            && asked.iter().zip(&workload.shape.digests).all(|(asked, runs)| {
+                let count = if asked.name == WORKER { runs.count } else { asked.count };
+                let asked = PodSetDigest { count, min_count: runs.min_count, ..asked.clone() };
+                asked == *runs
+            })
     }
 
     pub(crate) fn version(&self) -> u64 {

@@ -17,7 +17,7 @@ pub(super) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str)
 }
 
 /// Which of the queues of a workload with quota is not there any more, or not for long (kueue.md 6.17).
-pub(super) fn missing_queue(control: &Control, workload: &WorkloadView) -> Option<String> {
+pub(crate) fn missing_queue(control: &Control, workload: &WorkloadView) -> Option<String> {
     let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
     let local = control.view.local_queues.get(&workload.local_queue());
     // Who names no queue has its quota by somebody else's word.
@@ -31,7 +31,7 @@ pub(super) fn missing_queue(control: &Control, workload: &WorkloadView) -> Optio
 }
 
 /// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves when it is admitted, message.
-pub(super) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
+pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
     let local = control.view.local_queues.get(&workload.local_queue());
     let name = workload
         .status

@@ -10,10 +10,13 @@ use jiff::Timestamp;
 use crate::core::{Control, after, after_seconds, key};
 use crate::decide::workload::evict;
 use crate::deltas::strip_capacity;
+use crate::elastic::Added;
 use crate::flight::{Decision, Draft};
+use crate::ladder::rules::TierRules;
 use crate::ladder::{Answer, Lack, Pods};
+use crate::status::since;
 use crate::view::WorkloadView;
-use crate::write::{Kind, Purpose, Request, StuckPod};
+use crate::write::{Kind, ObjectKey, Purpose, Request, StuckPod};
 
 /// Reason of the eviction of a workload whose capacity never turned up.
 pub(crate) const STOCK_OUT: &str = "StockOut";
@@ -91,7 +94,8 @@ pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
                 flavor: flavor.clone(),
                 tier,
                 shape: Shape::of(&set),
-                pods: assignment.count.map_or(set.count, i64::from),
+                // Of an elastic job the count may have gone down since.
+                pods: assignment.count.map_or(set.count, |count| i64::from(count).min(set.count)),
             });
         }
     }
@@ -132,6 +136,41 @@ fn lacking<'a>(control: &'a Control, workload: &WorkloadView) -> Option<Lacking<
     Some(Lacking { label: job.info.uid_label, uid: &job.uid, lack: known(job) })
 }
 
+/// What is known of the pods that a started workload lacks.
+struct Look<'a> {
+    lacking: Lacking<'a>,
+    rungs: Vec<Rung>,
+    rules: &'a TierRules,
+    patience: i64,
+    since: Timestamp,
+    due: Timestamp,
+    last: Option<&'a Answer>,
+}
+
+impl<'a> Look<'a> {
+    /// At a workload that was admitted at that time, `None` where nothing is lacking, or no tier has patience with it.
+    fn at(control: &'a Control, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
+        let rules = control.tier_rules(workload)?;
+        let lacking = lacking(control, workload)?;
+        let rungs = rungs(control, workload);
+        let patience = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min()?;
+        let since = lacking.lack.map_or(admitted, |lack| lack.since.max(admitted));
+        let since = control.added_to(workload).map_or(since, |added| added.since.max(since));
+        let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
+        Some(Self { lacking, rungs, rules, patience, since, due: after(since, patience), last })
+    }
+
+    /// The first pod that is known to get no node, and what its pod set was given.
+    fn stuck(&self) -> Option<(&Rung, &'a StuckPod)> {
+        let (signals, answer) = (self.rules.signals, self.last?);
+        let counts = |pod: &&StuckPod| {
+            signals.scale_up_failed && pod.refused.is_some() || signals.unschedulable && answer.at >= self.due
+        };
+        let place = |pod: &StuckPod| self.rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
+        answer.stuck.iter().filter(counts).find_map(|pod| Some((place(pod)?, pod)))
+    }
+}
+
 /// Looks after a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
@@ -139,36 +178,61 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         return super::pods::decide(control, workload, rules, admitted, now);
     }
     // Where nothing is lacking, the job's next change brings us back.
-    let Some(Lacking { label, uid, lack }) = lacking(control, workload) else { return Decision::Done };
-    let rungs = rungs(control, workload);
-    let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
-    let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
-    let due = after(since, patience);
-    let signals = rules.signals;
-    let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
-    let counts = |answer: &Answer, pod: &StuckPod| {
-        signals.scale_up_failed && pod.refused.is_some() || signals.unschedulable && answer.at >= due
-    };
-    let place = |pod: &StuckPod| rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
-    let stuck = last.and_then(|answer| {
-        let mut pods = answer.stuck.iter().filter(|pod| counts(answer, pod));
-        pods.find_map(|pod| Some((pod, place(pod)?)))
-    });
-    let Some((pod, rung)) = stuck else {
-        let next = match last {
+    let Some(look) = Look::at(control, workload, admitted) else { return Decision::Done };
+    let Some((rung, pod)) = look.stuck() else {
+        let next = match look.last {
             // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the job
             // controller makes before it replaces a pod.
-            Some(answer) if answer.at >= due => next_look(answer.at, patience),
+            Some(answer) if answer.at >= look.due => next_look(answer.at, look.patience),
             // An autoscaler may say sooner that nothing comes.
-            _ if signals.scale_up_failed => due.min(next_question(last.map_or(since, |answer| answer.at), patience)),
-            _ => due,
+            _ if rules.signals.scale_up_failed => {
+                look.due.min(next_question(look.last.map_or(look.since, |answer| answer.at), look.patience))
+            }
+            _ => look.due,
         };
         if next > now {
             return Decision::Wait(next);
         }
-        return find_stuck(workload, label, uid);
+        return find_stuck(workload, look.lacking.label, look.lacking.uid);
     };
-    leave(workload, (rung, pod), (lack.is_some_and(|lack| lack.had), since), now)
+    if control.added_to(workload).is_some_and(|added| added.keeps().is_some()) {
+        // The others train on: its TrainingJob gives up what was added.
+        return Decision::Done;
+    }
+    leave(workload, (rung, pod), (look.lacking.lack.is_some_and(|lack| lack.had), look.since), now)
+}
+
+/// Why workers that were added to a TrainingJob are given up again: no node takes them.
+pub(crate) fn no_nodes_for_added(control: &Control, workload: &WorkloadView) -> Option<String> {
+    control.added_to(workload)?;
+    let look = Look::at(control, workload, started(workload)?)?;
+    let (rung, pod) = look.stuck()?;
+    let waited = seconds_since(look.since, look.last?.at);
+    Some(in_words(rung.had_no_nodes(waited), pod))
+}
+
+impl Control {
+    /// Takes an answer about the pods of a workload. What was added to a TrainingJob and gets no nodes is a stock-out, although
+    /// nothing is evicted for it.
+    pub(crate) fn note_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let Some(workload) = self.view.workloads.get(&name) else { return };
+        self.ladder.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
+        let since = |added: Added| Some(added.since).filter(|_| added.keeps().is_some());
+        let Some(since) = self.added_to(workload).and_then(since) else { return };
+        let found = started(workload).and_then(|admitted| {
+            let look = Look::at(self, workload, admitted)?;
+            Some((look.stuck()?.0.clone(), look.rules.backoff))
+        });
+        if let Some((rung, backoff)) = found {
+            self.book_stock_out(rung, (since, now), backoff, now);
+        }
+    }
+}
+
+/// When a workload was admitted.
+fn started(workload: &WorkloadView) -> Option<Timestamp> {
+    since(&workload.status.conditions, "Admitted", "True")
 }
 
 /// Asks which pods no node takes.
@@ -220,7 +284,11 @@ fn leave(
         false => (STOCK_OUT, rung.had_no_nodes(waited)),
         true => (RECLAIMED, format!("{} took nodes back and had no others within {waited}s", rung.name())),
     };
+    Decision::write(evict(workload, now, (reason, ""), &in_words(message, pod)))
+}
+
+/// With what an autoscaler says of the pod, else the scheduler.
+fn in_words(message: String, pod: &StuckPod) -> String {
     let words = pod.refused.as_ref().unwrap_or(&pod.message);
-    let message = if words.is_empty() { message } else { format!("{message}: {words}") };
-    Decision::write(evict(workload, now, (reason, ""), &message))
+    if words.is_empty() { message } else { format!("{message}: {words}") }
 }

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod job_controller;
 mod kubelet;
 mod objects;
 
@@ -65,6 +66,8 @@ pub struct Cluster {
     pub store_fault: Option<String>,
     /// Pods run but do not become ready.
     pub pods_stay_unready: bool,
+    /// So many pods of an elastic Job get nodes.
+    pub nodes: Option<i64>,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
     settings: Settings,
@@ -96,6 +99,7 @@ impl Cluster {
             looks: 0,
             store_fault: None,
             pods_stay_unready: false,
+            nodes: None,
             controller_sleeps: false,
             settings,
             version: 100,
@@ -343,55 +347,6 @@ impl Cluster {
             self.store(&write.key.clone(), new);
         }
         Outcome::Applied { resource_version: self.version.to_string() }
-    }
-
-    /// The job controller and its pods: running jobs have active pods, suspended ones have none.
-    fn job_controller(&mut self) -> bool {
-        if self.controller_sleeps {
-            return false;
-        }
-        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Job).cloned().collect();
-        let mut moved = false;
-        for key in keys {
-            let old = self.objects[&key].clone();
-            let mut new = old.clone();
-            if !new["status"].is_object() {
-                new["status"] = json!({});
-            }
-            let over = new["status"]["conditions"].as_array().is_some_and(|list| {
-                list.iter().any(|condition| ["Complete", "Failed"].contains(&condition["type"].as_str().unwrap_or("")))
-            });
-            let suspended = new["spec"]["suspend"] == json!(true);
-            let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
-            if !over && !suspended && new["status"]["startTime"].is_null() {
-                new["status"]["startTime"] = json!(self.now.to_string());
-                new["status"]["active"] = json!(parallelism);
-            }
-            if !over && !suspended && new["metadata"]["annotations"]["berth.dev/elastic-workers"].is_string() {
-                // The pods of an elastic Job follow its size.
-                new["status"]["active"] = json!(parallelism);
-                let ready = new["status"]["ready"].as_i64().unwrap_or(0);
-                new["status"]["ready"] = json!(ready.min(parallelism));
-            }
-            let active = new["status"]["active"].as_i64().unwrap_or(0);
-            let lacks = self.without_nodes.iter().any(|flavor| is_on(&new, flavor));
-            if active > 0 && !self.pods_stay_unready {
-                new["status"]["ready"] = json!(if lacks { 0 } else { active });
-            }
-            if suspended && new["status"]["active"].as_i64().unwrap_or(0) > 0 {
-                new["status"]["active"] = json!(0);
-                new["status"]["ready"] = json!(0);
-            }
-            if !over && (suspended || new["status"]["conditions"].is_array()) {
-                let status = if suspended { "True" } else { "False" };
-                new["status"]["conditions"] = json!([{"type": "Suspended", "status": status}]);
-            }
-            if new != old && (new["status"] != json!({}) || !old["status"].is_null()) {
-                moved = true;
-                self.store(&key, new);
-            }
-        }
-        moved
     }
 
     /// All pods of a job succeed.

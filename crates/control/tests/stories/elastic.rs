@@ -12,7 +12,7 @@ const MIN: i64 = 2;
 const MAX: i64 = 4;
 
 /// A queue with six cpus in which higher priorities preempt.
-fn cluster() -> Cluster {
+pub fn cluster() -> Cluster {
     queue_on(Cluster::new())
 }
 
@@ -26,7 +26,7 @@ fn queue_on(mut cluster: Cluster) -> Cluster {
 }
 
 /// Two to four workers with one cpu each; `policy` is merged into the scale policy.
-fn elastic(name: &str, policy: Value) -> Value {
+pub fn elastic(name: &str, policy: Value) -> Value {
     let mut scale = json!({"scaleUpCooldown": "10s", "scaleDownCooldown": "10s"});
     crate::cluster::merge(&mut scale, &policy);
     training(
@@ -39,13 +39,13 @@ fn elastic(name: &str, policy: Value) -> Value {
 }
 
 /// A Job of that many cpus and that priority.
-fn other(name: &str, cpus: &str, priority: i64) -> Value {
+pub fn other(name: &str, cpus: &str, priority: i64) -> Value {
     let mut other = job(name, "lq", cpus, true);
     other["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(format!("p{priority}"));
     other
 }
 
-fn with_priorities(mut cluster: Cluster) -> Cluster {
+pub fn with_priorities(mut cluster: Cluster) -> Cluster {
     for value in [1, 100] {
         cluster.set_class(&format!("p{value}"), value);
     }
@@ -54,13 +54,13 @@ fn with_priorities(mut cluster: Cluster) -> Cluster {
 
 impl Cluster {
     /// Workers for which the Job of a TrainingJob makes pods; 0 without one.
-    fn workers(&self, name: &str) -> i64 {
+    pub fn workers(&self, name: &str) -> i64 {
         let key = Self::key(Kind::Job, "team", &format!("{name}-worker"));
         self.objects.get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
     }
 
     /// Live Workloads of a TrainingJob: reserved cpus, and the Workload that each replaces.
-    fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
+    pub fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
         let uid = &self.training(name)["metadata"]["uid"];
         let owned = self.objects.iter().filter(|(key, object)| {
             key.kind == Kind::Workload && &object["metadata"]["ownerReferences"][0]["uid"] == uid
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// What the observer of end-to-end tests judges, at any moment.
-    fn judge(&self, what: &str) {
+    pub fn judge(&self, what: &str) {
         let mut total = 0;
         for (key, object) in self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload) {
             if is(object, "Finished") {
@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     /// Lets time pass, and judges after every second.
-    fn pass_judged(&mut self, seconds: i64, what: &str) {
+    pub fn pass_judged(&mut self, seconds: i64, what: &str) {
         for _ in 0..seconds {
             self.pass(1);
             self.judge(what);

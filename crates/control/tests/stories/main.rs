@@ -12,6 +12,7 @@ mod elastic;
 mod faults;
 mod gates;
 mod groups;
+mod growth;
 mod jobsets;
 mod life;
 mod pods;

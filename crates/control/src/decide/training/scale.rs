@@ -12,8 +12,9 @@ use crate::core::{after_seconds, key};
 use crate::decide::grace::SCALING_DOWN;
 use crate::decide::preempt::preemptor_words;
 use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
-use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, grew, is_replaced};
+use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced};
 use crate::flight::{Decision, Draft};
+use crate::ladder::watch::no_nodes_for_added;
 use crate::status::since;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
@@ -108,22 +109,27 @@ impl Case<'_> {
             let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
             return Some(self.shrink(workload, &run, keeps, words, states));
         }
-        self.late(workload, &run, states).or_else(|| self.grown(workload, &run))
+        self.late(workload, &run).or_else(|| self.grown(workload, &run))
     }
 
-    /// Workers that were added and are not ready in time are given up again.
-    fn late(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
-        let limit = self.view.facts.scheduling_timeout_seconds.filter(|_| grew(workload))?;
-        let added = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
-        let role = states.get(WORKER).filter(|role| !role.is_up())?;
+    /// Workers that were added are given up again when they get no nodes, or are not ready in time.
+    fn late(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
+        let added = self.control.added_to(workload)?;
         let have = granted(workload);
-        let due = after_seconds(added.at, limit);
+        let give_up = |keeps: i32, why: String| {
+            let words = format!("from {have} to {keeps} workers: {why}");
+            self.resize(workload, run, keeps, (SCALING_DOWN, words))
+        };
+        if let Some((keeps, why)) = added.keeps().zip(no_nodes_for_added(self.control, workload)) {
+            return Some(give_up(keeps, why));
+        }
+        let limit = self.view.facts.scheduling_timeout_seconds?;
+        let due = after_seconds(added.since, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        let keeps = role.ready.max(run.bounds.0);
-        let words = format!("from {have} to {keeps} workers: the others were not ready within {limit}s");
-        (keeps < have).then(|| self.resize(workload, run, keeps, (SCALING_DOWN, words)))
+        let keeps = added.ready.max(added.least);
+        (keeps < have).then(|| give_up(keeps, format!("the others were not ready within {limit}s")))
     }
 
     /// The new slice, when there is idle quota for one.
@@ -131,7 +137,7 @@ impl Case<'_> {
         let workers = *self.control.growth.wanted.get(&self.view.uid)?;
         let alone = self.control.view.workloads_of(&self.view.uid);
         let alone = alone.iter().all(|one| one.uid == workload.uid || one.is("Finished"));
-        if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.asks_as(workload) {
+        if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
             return None;
         }
         if self.control.flights.creations_full() {
@@ -144,18 +150,6 @@ impl Case<'_> {
         let first = workload.slice.clone().unwrap_or_else(|| workload.name.clone());
         let new = slice_workload(whole, (&workload.name, &workload.uid), &first, workers)?;
         Some(create(&new, |message| self.notice(EventType::Normal, "CreatedWorkload", message)))
-    }
-
-    /// The pods that would be made are those for which there is quota: its spec may have changed since. How many workers there
-    /// are the admission says.
-    pub(super) fn asks_as(&self, workload: &WorkloadView) -> bool {
-        let Ok(asked) = &self.view.asked else { return false };
-        asked.len() == workload.shape.digests.len()
-            && asked.iter().zip(&workload.shape.digests).all(|(asked, runs)| {
-                let count = if asked.name == WORKER { runs.count } else { asked.count };
-                let asked = berth_jobs::PodSetDigest { count, min_count: runs.min_count, ..asked.clone() };
-                asked == *runs
-            })
     }
 
     /// Takes workers of a run, once it has saved its work: those that stay go on from there. Whoever lacks pods cannot save.

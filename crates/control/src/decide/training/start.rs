@@ -61,7 +61,7 @@ impl Case<'_> {
     fn start(&self, workload: &WorkloadView) -> Decision {
         match &self.view.asked {
             Err(fault) => return self.never_starts(workload, fault),
-            Ok(_) if !self.asks_as(workload) => return self.spec_changed(workload),
+            Ok(_) if !self.view.asks_as(workload) => return self.spec_changed(workload),
             Ok(_) => {}
         }
         if let Some(decision) = self.look_first(workload) {

@@ -3,6 +3,7 @@
 use berth_control::write::{Kind, ObjectKey, StuckPod};
 use serde_json::{Value, json};
 
+use super::job_controller::is_elastic;
 use super::{Cluster, is_on, merge};
 
 impl Cluster {
@@ -55,7 +56,9 @@ impl Cluster {
             } else {
                 return None;
             };
-            let lacks = self.without_nodes.iter().any(|flavor| is_on(object, flavor));
+            let wanted = object["spec"]["parallelism"].as_i64().unwrap_or(1);
+            let few = is_elastic(object) && self.nodes.is_some_and(|nodes| nodes < wanted);
+            let lacks = few || self.without_nodes.iter().any(|flavor| is_on(object, flavor));
             let refused = self.refused_nodes.clone();
             lacks.then(|| StuckPod { pod_set: pod_set.into(), message: "0/9 nodes are available".into(), refused })
         });

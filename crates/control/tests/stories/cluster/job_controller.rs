@@ -1,0 +1,64 @@
+//! The job controller: running jobs have active pods, suspended ones have none.
+
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use super::{Cluster, is_on};
+
+/// Whether its workers may change in number.
+pub(super) fn is_elastic(job: &Value) -> bool {
+    job["metadata"]["annotations"]["berth.dev/elastic-workers"].is_string()
+}
+
+impl Cluster {
+    /// The job controller and its pods: running jobs have active pods, suspended ones have none.
+    pub(super) fn job_controller(&mut self) -> bool {
+        if self.controller_sleeps {
+            return false;
+        }
+        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Job).cloned().collect();
+        let mut moved = false;
+        for key in keys {
+            let old = self.objects[&key].clone();
+            let mut new = old.clone();
+            if !new["status"].is_object() {
+                new["status"] = json!({});
+            }
+            let over = new["status"]["conditions"].as_array().is_some_and(|list| {
+                list.iter().any(|condition| ["Complete", "Failed"].contains(&condition["type"].as_str().unwrap_or("")))
+            });
+            let suspended = new["spec"]["suspend"] == json!(true);
+            let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
+            if !over && !suspended && new["status"]["startTime"].is_null() {
+                new["status"]["startTime"] = json!(self.now.to_string());
+                new["status"]["active"] = json!(parallelism);
+            }
+            if !over && !suspended && is_elastic(&new) {
+                // The pods of an elastic Job follow its size.
+                new["status"]["active"] = json!(parallelism);
+                let ready = new["status"]["ready"].as_i64().unwrap_or(0);
+                new["status"]["ready"] = json!(ready.min(parallelism));
+            }
+            let active = new["status"]["active"].as_i64().unwrap_or(0);
+            let lacks = self.without_nodes.iter().any(|flavor| is_on(&new, flavor));
+            if active > 0 && !self.pods_stay_unready {
+                let elastic = is_elastic(&new);
+                let fit = self.nodes.filter(|_| elastic).unwrap_or(active);
+                new["status"]["ready"] = json!(if lacks { 0 } else { active.min(fit) });
+            }
+            if suspended && new["status"]["active"].as_i64().unwrap_or(0) > 0 {
+                new["status"]["active"] = json!(0);
+                new["status"]["ready"] = json!(0);
+            }
+            if !over && (suspended || new["status"]["conditions"].is_array()) {
+                let status = if suspended { "True" } else { "False" };
+                new["status"]["conditions"] = json!([{"type": "Suspended", "status": status}]);
+            }
+            if new != old && (new["status"] != json!({}) || !old["status"].is_null()) {
+                moved = true;
+                self.store(&key, new);
+            }
+        }
+        moved
+    }
+}

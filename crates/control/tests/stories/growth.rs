@@ -1,0 +1,218 @@
+//! Growths of elastic TrainingJobs that come to nothing: without nodes, too late, or where something forbids them.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, flavor, merge};
+use crate::elastic::{cluster, elastic, other, with_priorities};
+use crate::policies::with_tiers;
+
+/// A job that runs with two workers, as four of six cpus are in use until `first` completes.
+fn held_small(mut cluster: Cluster, more: Value) -> Cluster {
+    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.pass(3);
+    let mut job = elastic("a", json!({"scaleUpStep": 2}));
+    merge(&mut job["spec"], &more);
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass_judged(15, "two");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"));
+    cluster
+}
+
+fn short() -> Value {
+    json!({"schedulingConfig": {"schedulingTimeout": "15s"}})
+}
+
+#[test]
+fn a_worker_that_fails_long_after_a_growth_is_not_given_up() {
+    let mut cluster = held_small(with_priorities(cluster()), short());
+    cluster.complete("first");
+    cluster.pass_judged(60, "grown");
+    assert_eq!(cluster.workers("a"), 4);
+    let scalings = cluster.count(Purpose::ScaleTraining);
+    cluster.nodes = Some(3);
+    let uid = cluster.job("a-worker")["metadata"]["uid"].clone();
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 3}}));
+    cluster.pass_judged(120, "a worker has failed");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
+    assert_eq!((cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::Evict)), (scalings, 0));
+    assert_eq!(cluster.job("a-worker")["metadata"]["uid"], uid);
+    // Another leader does not know that they all were ready once, and gives it the whole time again.
+    cluster.restart();
+    cluster = with_priorities(cluster);
+    cluster.pass_judged(12, "another leader");
+    assert_eq!(cluster.workers("a"), 4);
+    cluster.nodes = None;
+    cluster.pass_judged(30, "replaced");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::ScaleTraining)), (4, scalings));
+}
+
+#[test]
+fn each_growth_has_its_own_time() {
+    let mut cluster = held_small(with_priorities(cluster()), short());
+    cluster.nodes = Some(3);
+    cluster.complete("first");
+    cluster.pass_judged(12, "grows");
+    assert_eq!(cluster.workers("a"), 4);
+    cluster.pass_judged(10, "too late");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3), "the ready one stays");
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+    cluster.nodes = None;
+    cluster.pass_judged(40, "again");
+    assert_eq!(cluster.workers("a"), 4);
+}
+
+/// The queue's flavor is spot capacity, which may lack nodes for twenty seconds.
+fn on_spot(more: Value) -> Cluster {
+    let mut cluster = with_priorities(cluster());
+    let mut spot = flavor("spot", json!({"cloud": "spot"}));
+    spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
+    cluster.put(Kind::ResourceFlavor, spot);
+    let tiers = json!({"default": ["spot"], "patience": {"spot": "20s"}, "backoff": {"initial": "2m"}});
+    cluster.put(Kind::QueuePolicy, with_tiers(tiers));
+    held_small(cluster, more)
+}
+
+#[test]
+fn a_growth_that_gets_no_nodes_is_taken_back() {
+    // Also of what is no gang: there is no other time after which that is given up.
+    for more in [json!({}), json!({"schedulingConfig": {"gangScheduling": false}})] {
+        let mut cluster = on_spot(more);
+        cluster.nodes = Some(2);
+        cluster.complete("first");
+        cluster.pass_judged(15, "grows");
+        assert_eq!(cluster.workers("a"), 4);
+        cluster.pass_judged(20, "no nodes");
+        assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
+        assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+        let told = cluster.notices.iter().filter(|notice| notice.reason == "ScalingDown").last().unwrap();
+        let words = "from 4 to 2 workers: flavor spot (spot capacity) had no nodes for all 4 pods within 20s: 0/9";
+        assert!(told.message.starts_with(words), "{}", told.message);
+        // What was learnt of the flavor keeps it from being tried in vain again and again, and ends.
+        let slices = cluster.count(Purpose::CreateWorkload);
+        cluster.pass_judged(60, "out of stock");
+        assert_eq!((cluster.count(Purpose::CreateWorkload), cluster.workers("a")), (slices, 2));
+        let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
+        assert_eq!((&shown["pods"], &shown["failures"]), (&json!(4), &json!(1)), "{shown}");
+        cluster.nodes = None;
+        cluster.pass_judged(90, "in stock again");
+        assert_eq!(cluster.workers("a"), 4);
+        assert_eq!(cluster.count(Purpose::Evict), 0);
+    }
+}
+
+#[test]
+fn an_autoscaler_that_has_no_nodes_for_a_growth_ends_it_sooner() {
+    let mut cluster = on_spot(json!({}));
+    cluster.nodes = Some(3);
+    cluster.refused_nodes = Some("out of resources".into());
+    cluster.complete("first");
+    cluster.pass_judged(20, "refused");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3), "{:?}", cluster.writes);
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+}
+
+#[test]
+fn with_too_few_left_a_growth_without_nodes_leaves_the_tier_whole() {
+    let mut cluster = on_spot(json!({}));
+    cluster.nodes = Some(1);
+    cluster.complete("first");
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 2}}));
+    cluster.pass_judged(60, "no nodes, not even for those before");
+    assert!(cluster.count(Purpose::Evict) > 0, "{:?}", cluster.writes);
+}
+
+#[test]
+fn who_lost_a_node_after_a_growth_was_up_leaves_its_tier_as_ever() {
+    let mut cluster = on_spot(json!({}));
+    cluster.complete("first");
+    cluster.pass_judged(40, "grown");
+    assert_eq!(cluster.workers("a"), 4);
+    cluster.nodes = Some(3);
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 3}}));
+    cluster.pass_judged(30, "a node was taken back");
+    assert_eq!(cluster.count(Purpose::Evict), 1);
+    assert!(cluster.notices.iter().any(|notice| notice.reason == "EvictedDueToCapacityReclaimed"));
+}
+
+/// Nothing is tried for a minute while something forbids to grow, and then it grows.
+fn forbidden(mut cluster: Cluster, forbid: impl FnOnce(&mut Cluster), allow: impl FnOnce(&mut Cluster)) {
+    forbid(&mut cluster);
+    let slices = cluster.count(Purpose::CreateWorkload);
+    cluster.complete("first");
+    cluster.pass_judged(60, "forbidden");
+    assert_eq!((cluster.count(Purpose::CreateWorkload), cluster.workers("a")), (slices, 2), "{:?}", cluster.writes);
+    assert_eq!(cluster.phase("a"), "Running");
+    allow(&mut cluster);
+    cluster.pass_judged(30, "allowed");
+    assert_eq!(cluster.workers("a"), 4, "{:?}", cluster.writes);
+}
+
+#[test]
+fn who_may_not_be_admitted_does_not_try_to_grow() {
+    for (kind, namespace, name) in [(Kind::ClusterQueue, "", "cq"), (Kind::LocalQueue, "team", "lq")] {
+        let stop = |policy: &'static str| {
+            move |cluster: &mut Cluster| cluster.edit(kind, namespace, name, &json!({"spec": {"stopPolicy": policy}}))
+        };
+        forbidden(held_small(with_priorities(cluster()), json!({})), stop("Hold"), stop("None"));
+    }
+    let gated = |by: Value| {
+        let patch = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": by}}});
+        move |cluster: &mut Cluster| cluster.edit(Kind::TrainingJob, "team", "a", &patch)
+    };
+    forbidden(
+        held_small(with_priorities(cluster()), json!({})),
+        gated(json!("example.com/budget")),
+        gated(json!(null)),
+    );
+    let queue = |queue: &'static str| {
+        let patch = json!({"spec": {"schedulingConfig": {"queue": queue}}});
+        move |cluster: &mut Cluster| cluster.edit(Kind::TrainingJob, "team", "a", &patch)
+    };
+    forbidden(held_small(with_priorities(cluster()), json!({})), queue("elsewhere"), queue("lq"));
+}
+
+#[test]
+fn nobody_grows_beyond_a_limit_of_its_policy() {
+    let limit = |gpus: i64| {
+        let patch = json!({"spec": {"admission": {"maxGPUsPerJob": gpus}}});
+        move |cluster: &mut Cluster| cluster.edit(Kind::QueuePolicy, "", "p", &patch)
+    };
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::QueuePolicy, json!({"metadata": {"name": "p"}, "spec": {"clusterQueues": ["cq"]}}));
+    cluster.edit(
+        Kind::ClusterQueue,
+        "",
+        "cq",
+        &json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [
+            {"name": "spot", "resources": [{"name": "cpu", "nominalQuota": "6"},
+                {"name": "nvidia.com/gpu", "nominalQuota": "8"}]}]}]}}),
+    );
+    let cards = json!({"resources": {"replicaResources": {"cpu": "1", "gpu": 1}}});
+    forbidden(held_small(cluster, cards), limit(3), limit(4));
+}
+
+#[test]
+fn who_may_not_grow_keeps_nobody_else_from_it() {
+    let quota = |cpus: &str| {
+        let resources = json!([{"name": "cpu", "nominalQuota": cpus}]);
+        let flavors = json!([{"name": "spot", "resources": resources}]);
+        json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]}})
+    };
+    let mut cluster = with_priorities(cluster());
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"preemption": {"withinClusterQueue": "Never"}}}));
+    cluster.edit(Kind::ClusterQueue, "", "cq", &quota("2"));
+    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
+    cluster.pass_judged(3, "alone");
+    cluster.edit(Kind::ClusterQueue, "", "cq", &quota("4"));
+    let mut before = elastic("b", json!({}));
+    before["spec"]["schedulingConfig"]["priority"] = json!("p100");
+    cluster.put(Kind::TrainingJob, before);
+    cluster.pass_judged(5, "a half each");
+    assert_eq!((cluster.workers("a"), cluster.workers("b")), (2, 2));
+    let other_pods = json!({"spec": {"resources": {"replicaResources": {"cpu": "2"}}}});
+    cluster.edit(Kind::TrainingJob, "team", "b", &other_pods);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &quota("6"));
+    cluster.pass_judged(60, "the other one grows");
+    assert_eq!((cluster.workers("a"), cluster.workers("b")), (4, 2));
+}
