@@ -85,7 +85,7 @@ fn a_growth_that_gets_no_nodes_is_taken_back() {
         cluster.pass_judged(20, "no nodes");
         assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
         assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
-        let told = cluster.notices.iter().filter(|notice| notice.reason == "ScalingDown").last().unwrap();
+        let told = cluster.notices.iter().rfind(|notice| notice.reason == "ScalingDown").unwrap();
         let words = "from 4 to 2 workers: flavor spot (spot capacity) had no nodes for all 4 pods within 20s: 0/9";
         assert!(told.message.starts_with(words), "{}", told.message);
         // What was learnt of the flavor keeps it from being tried in vain again and again, and ends.
