@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::File;
 use super::marker::{MARKER, MOST_MARKER_BYTES};
 
-/// Folders below one another that are looked at.
+/// So many folders below one another are looked at.
 const MOST_DEPTH: usize = 16;
 
 /// A folder.
@@ -22,12 +22,14 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// All files of a job; none when it has no folder yet.
+    /// All files of a job; none when it has no folder yet. One with more than `most` entries, or with folders too far below one
+    /// another, is an error: a tenant's folder must not keep us busy for ever.
     pub(super) async fn list(&self, place: &CheckpointPlace, most: usize) -> Result<Vec<File>, String> {
+        let name = format!("{}/{}", place.namespace, place.job);
         self.with(place, move |job| {
-            let mut found = Vec::new();
-            walk(&job, "", MOST_DEPTH, most, &mut found)?;
-            Ok(found)
+            let mut walk = Walk { name, most, entries: 0, found: Vec::new() };
+            walk.enter(&job, "", 0)?;
+            Ok(walk.found)
         })
         .await
     }
@@ -83,29 +85,49 @@ fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
     folder.open_dir(&place.namespace)?.open_dir(&place.job)
 }
 
-fn walk(folder: &Dir, at: &str, depth: usize, most: usize, found: &mut Vec<File>) -> io::Result<()> {
-    for entry in folder.entries()? {
-        let entry = entry?;
-        let (kind, name) = (entry.file_type()?, entry.file_name());
-        let Some(name) = name.to_str() else { continue };
-        let path = if at.is_empty() { name.to_owned() } else { format!("{at}/{name}") };
-        if kind.is_dir() && depth > 0 {
-            match entry.open_dir() {
-                Ok(inner) => walk(&inner, &path, depth - 1, most, found)?,
-                Err(error) => unless_gone(Err(error))?,
+/// A walk through the folder of a job.
+struct Walk {
+    /// What it is called in messages.
+    name: String,
+    most: usize,
+    /// Files, folders and links so far.
+    entries: usize,
+    found: Vec<File>,
+}
+
+impl Walk {
+    fn enter(&mut self, folder: &Dir, at: &str, depth: usize) -> io::Result<()> {
+        for entry in folder.entries()? {
+            let entry = entry?;
+            self.entries = self.entries.saturating_add(1);
+            if self.entries > self.most {
+                let (name, most) = (&self.name, self.most);
+                let text = format!("{name} has more than {most} files, folders and links; no more are looked at");
+                return Err(io::Error::other(text));
             }
-        } else if kind.is_file() {
-            // It may be gone by now.
-            let Ok(data) = entry.metadata() else { continue };
-            if found.len() >= most {
-                return Err(io::Error::other(format!("a job has more than {most} files")));
+            let (kind, name) = (entry.file_type()?, entry.file_name());
+            let Some(name) = name.to_str() else { continue };
+            let path = if at.is_empty() { name.to_owned() } else { format!("{at}/{name}") };
+            if kind.is_dir() {
+                if depth >= MOST_DEPTH {
+                    let text = format!("is more than {MOST_DEPTH} folders deep; no deeper ones are looked at");
+                    return Err(io::Error::other(format!("{}/{path} {text}", self.name)));
+                }
+                match entry.open_dir() {
+                    Ok(inner) => self.enter(&inner, &path, depth + 1)?,
+                    Err(error) => unless_gone(Err(error))?,
+                }
+            } else if kind.is_file() {
+                // It may be gone by now.
+                let Ok(data) = entry.metadata() else { continue };
+                let modified = data.modified().ok().map(cap_std::time::SystemTime::into_std);
+                let modified = modified.and_then(|time| Timestamp::try_from(time).ok());
+                let modified = modified.unwrap_or(Timestamp::UNIX_EPOCH);
+                self.found.push(File { path, bytes: data.len(), modified });
             }
-            let modified = data.modified().ok().map(cap_std::time::SystemTime::into_std);
-            let modified = modified.and_then(|time| Timestamp::try_from(time).ok());
-            found.push(File { path, bytes: data.len(), modified: modified.unwrap_or(Timestamp::UNIX_EPOCH) });
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {

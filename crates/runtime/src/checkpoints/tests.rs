@@ -126,6 +126,31 @@ async fn a_folder_is_read_and_no_link_leads_out_of_it() {
 }
 
 #[tokio::test]
+async fn a_folder_that_is_too_large_is_read_no_further() {
+    let folder = Folder::new("large");
+    let gpt = place(json!({"fileSystem": {"path": folder.0.to_str().unwrap()}}), "gpt");
+    let files = Files { root: folder.0.clone() };
+    folder.put("team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
+    assert_eq!(files.list(&gpt, 2).await.unwrap().len(), 1, "a folder and a file");
+    // Folders and links are work, too, however few files there are.
+    fs::create_dir(folder.0.join("team/gpt/empty")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.0.join("team/gpt/link")).unwrap();
+    assert_eq!(files.list(&gpt, 4).await.unwrap().len(), 1);
+    for most in [1, 2, 3] {
+        let error = files.list(&gpt, most).await.unwrap_err();
+        let words = format!("gpt has more than {most} files, folders and links; no more are looked at");
+        assert!(error.ends_with(&words), "{error}");
+    }
+    let deep = vec!["d"; 16].join("/");
+    folder.put(&format!("team/gpt/{deep}/shard"), "1");
+    assert_eq!(files.list(&gpt, 100).await.unwrap().len(), 2);
+    folder.put(&format!("team/gpt/{deep}/d/shard"), "1");
+    let error = files.list(&gpt, 100).await.unwrap_err();
+    let words = format!("gpt/{deep}/d is more than 16 folders deep; no deeper ones are looked at");
+    assert!(error.ends_with(&words), "{error}");
+}
+
+#[tokio::test]
 async fn credentials_that_are_missing_are_named() {
     let stores = Stores::new(nobody(), None);
     let spec = json!({"s3": {"bucket": "b"}, "credentialsSecret": "keys"});
