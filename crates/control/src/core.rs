@@ -7,6 +7,7 @@ use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::checkpoints::Saving;
+use crate::children::Children;
 use crate::decide;
 use crate::elastic::Growth;
 use crate::flight::{Decision, Draft, Flight, Flights};
@@ -52,6 +53,7 @@ pub struct Control {
     pub(crate) pods_gone: BTreeSet<String>,
     pub(crate) saving: Saving,
     pub(crate) growth: Growth,
+    pub(crate) children: Children,
     /// Jobs that were seen to have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
     pub(crate) ladder: Ladder,
@@ -95,6 +97,7 @@ impl Control {
             pods_gone: BTreeSet::new(),
             saving: Saving::default(),
             growth: Growth::default(),
+            children: Children::default(),
             at_rest: BTreeSet::new(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),

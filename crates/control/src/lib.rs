@@ -20,6 +20,7 @@
 mod ask;
 mod checkpoints;
 mod checks;
+mod children;
 mod core;
 mod decide;
 mod deltas;

@@ -232,6 +232,7 @@ impl Control {
         let before = self.view.jobs.get(&object).filter(|old| old.uid == job.uid).map(Pods::of);
         self.note_capacity(&object, &job, before, now);
         self.note_settled(&job);
+        self.note_child(&object, &job);
         let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(object.clone(), job);
         self.view.shed_job(&object);
@@ -272,6 +273,7 @@ impl Control {
             self.growth.shrunk.remove(&old.uid);
             self.growth.gives_up.remove(&old.uid);
             self.note_lost_slice(&old, now);
+            self.forget_children(&old);
             self.saving.forget(&old.uid);
             self.view.repriced.remove(&old.uid);
             self.ration.forget(&old.uid);
@@ -301,6 +303,7 @@ impl Control {
             self.saving.forget(&new.uid);
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
+        self.note_idle(&new);
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
         let stage = old.as_ref().map(|old| old.stage());

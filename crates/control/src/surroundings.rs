@@ -4,14 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::LocalQueue;
+use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
 use berth_jobs::DEFAULT_NAME;
+use berth_jobs::training::{ROLES, role_names, role_of_child};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
 use crate::deltas;
 use crate::event::{Change, Observation};
 use crate::settings::Settings;
+use crate::view::{Name, name_of};
 use crate::write::Kind;
 
 /// Label by which namespaces are selected by name.
@@ -29,8 +32,26 @@ pub struct Surroundings {
     default_priority_class: bool,
     /// Pods, Deployments and StatefulSets are managed.
     pods: [bool; 3],
+    training: BTreeMap<Name, Training>,
     /// Namespaces and LocalQueues have been listed.
     listed: (bool, bool),
+}
+
+/// What decides whether a Job is part of a TrainingJob.
+#[derive(Clone, Debug, PartialEq)]
+struct Training {
+    uid: String,
+    roles: Vec<String>,
+    /// It has ended.
+    over: bool,
+}
+
+impl Training {
+    fn of(job: &TrainingJob) -> Self {
+        let phase = job.status.as_ref().map(|status| status.phase.as_str());
+        let over = matches!(phase, Some("Succeeded" | "Failed"));
+        Self { uid: job.uid().to_owned(), roles: role_names(job), over }
+    }
 }
 
 impl Surroundings {
@@ -50,7 +71,10 @@ impl Surroundings {
     pub const fn concerns(observation: &Observation) -> bool {
         matches!(
             observation,
-            Observation::Namespace(_) | Observation::LocalQueue(_) | Observation::WorkloadPriorityClass(_)
+            Observation::Namespace(_)
+                | Observation::LocalQueue(_)
+                | Observation::WorkloadPriorityClass(_)
+                | Observation::TrainingJob(_)
         )
     }
 
@@ -66,6 +90,10 @@ impl Surroundings {
                 let first = !self.listed.1 && is_list(change);
                 self.listed.1 |= first;
                 self.local_queue(change) || first
+            }
+            Observation::TrainingJob(change) => {
+                self.training_job(change);
+                false
             }
             Observation::WorkloadPriorityClass(change) => {
                 match change {
@@ -105,6 +133,31 @@ impl Surroundings {
                 before != self.default_queues.len()
             }
         }
+    }
+
+    fn training_job(&mut self, change: &Change<Box<TrainingJob>>) {
+        match change {
+            Change::Apply(job) => drop(self.training.insert(name_of(&job.metadata), Training::of(job))),
+            Change::Delete(job) => drop(self.training.remove(&name_of(&job.metadata))),
+            Change::Reset(jobs) => {
+                self.training = jobs.iter().map(|job| (name_of(&job.metadata), Training::of(job))).collect();
+            }
+            Change::Only(names) => {
+                let left: BTreeSet<&Name> = names.iter().collect();
+                self.training.retain(|name, _| left.contains(name));
+            }
+        }
+    }
+
+    /// Whether a Job to be created under that name is part of the TrainingJob of that name and uid, and admitted with it: the Job
+    /// has the name of one of its roles.
+    #[must_use]
+    pub fn governs(&self, namespace: &str, job: &str, (name, uid): (&str, &str)) -> bool {
+        let Some(role) = role_of_child(name, job).filter(|role| ROLES.contains(role)) else { return false };
+        let whole = self.training.get(&(namespace.to_owned(), name.to_owned()));
+        // One that no watch has shown yet may have been admitted meanwhile; of one that does not exist nothing stays.
+        let whole = whole.filter(|whole| whole.uid == uid);
+        whole.is_none_or(|whole| !whole.over && whole.roles.iter().any(|known| known == role))
     }
 
     fn namespace(&mut self, change: &Change<Box<Namespace>>) -> bool {
@@ -261,6 +314,27 @@ mod tests {
         assert!(all.observe(&Observation::Namespace(Change::Only(vec![]))));
         assert!(all.opted_in().is_none() && all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
         assert!(all.opted_in().is_some() && !all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
+    }
+
+    #[test]
+    fn only_roles_that_a_training_job_has_are_part_of_it() {
+        let mut all = fresh(true);
+        let mut training = json!({"metadata": {"name": "gpt", "namespace": "n", "uid": "u"}, "spec": {
+            "jobType": "MPIJob", "template": {"spec": {"containers": []}}}, "status": {"phase": "Running"}});
+        let observe = |all: &mut Surroundings, training: &Value| {
+            let job = from_value(training.clone()).expect("training job");
+            all.observe(&Observation::TrainingJob(Change::Apply(job)));
+        };
+        observe(&mut all, &training);
+        let governs = |all: &Surroundings, name: &str, owner: &str, uid: &str| all.governs("n", name, (owner, uid));
+        assert!(governs(&all, "gpt-worker", "gpt", "u") && governs(&all, "gpt-launcher", "gpt", "u"));
+        assert!(!governs(&all, "gpt-ps", "gpt", "u") && !governs(&all, "mine", "gpt", "u"));
+        assert!(governs(&all, "new-worker", "new", "v") && !governs(&all, "new-2", "new", "v"), "not seen yet");
+        training["status"]["phase"] = json!("Succeeded");
+        observe(&mut all, &training);
+        assert!(!governs(&all, "gpt-worker", "gpt", "u"), "it is over");
+        all.observe(&Observation::TrainingJob(Change::Only(vec![])));
+        assert!(all.training.is_empty());
     }
 
     #[test]

@@ -6,8 +6,8 @@ use berth_api::berth::{TrainingJob, TrainingJobStatus};
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
-    Cards, Saved, TrainingFacts, WORKER, child_job_name, invalid_training_job, own_annotations, role_names, saved_of,
-    training_facts, training_pod_sets,
+    Cards, ROLES, Saved, TrainingFacts, WORKER, child_job_name, invalid_training_job, own_annotations, role_names,
+    role_of_child, saved_of, training_facts, training_pod_sets,
 };
 use berth_jobs::{JobState, PodSetDigest};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -117,6 +117,19 @@ impl View {
         self.jobs.get(&child).filter(ours)
     }
 
+    /// The TrainingJob of which a Job is a part: the Job has the name of one of its roles, and it has not ended. Everything else that
+    /// names it as its controller is a job like any other.
+    pub(crate) fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
+        let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
+        let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::Job)?;
+        let view = self.training.get(&(object.namespace.clone(), owner.name.to_string()));
+        let view = view.filter(|view| *view.uid == *owner.uid && !view.is_over())?;
+        // What runs may have roles that its spec does not have any more.
+        let stands =
+            || self.slice_of(&view.uid).is_some_and(|one| one.shape.digests.iter().any(|set| set.name == role));
+        (view.roles.iter().any(|known| known == role) || stands()).then_some(view)
+    }
+
     /// The Jobs that run any role of a TrainingJob with that uid, also one that its spec does not have any more.
     pub(crate) fn children_of<'a>(&'a self, name: &Name, uid: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let first = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, "")));
@@ -125,8 +138,9 @@ impl View {
             key.kind == prefix.kind && key.namespace == prefix.namespace && key.name.starts_with(&prefix.name)
         };
         let ours = |job: &JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
+        let roles = ROLES.map(|role| child_job_name(&name.1, role));
         let found = self.jobs.range(first..).take_while(move |(key, _)| below(key));
-        found.filter(move |(_, job)| ours(job)).map(|(key, _)| key)
+        found.filter(move |(key, job)| roles.contains(&key.name) && ours(job)).map(|(key, _)| key)
     }
 }
 

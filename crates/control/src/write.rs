@@ -1,6 +1,7 @@
 //! Writes: what control asks the runtime to do, one request each, with its preconditions.
 
 mod checkpoint;
+mod pods;
 mod purpose;
 
 use berth_api::labels;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use checkpoint::{Checkpoint, CheckpointPlace};
+pub use pods::PodsOf;
 pub use purpose::{Purpose, Urgency};
 
 /// Reporter of events about admission.
@@ -260,35 +262,30 @@ pub enum Request<Body = Packed> {
         /// Body.
         body: Body,
     },
-    /// No write at all: GET of pods of the job with this uid that have not ended. `Applied` when there
-    /// are no more than allowed, `Busy` while there are.
+    /// No write at all: GET of pods of a job that have not ended. `Applied` when there are no more than allowed, `Busy` while there
+    /// are.
     ProbePods {
-        /// Label by which pods name the uid of their job.
-        label: &'static str,
-        /// Uid of the job.
-        uid: String,
+        /// Which pods.
+        pods: PodsOf,
         /// How many are allowed.
         most: usize,
     },
-    /// No write at all: GET of some pods of the job with this uid that are on no node, and of events about some of them. Answered with [`Outcome::Stuck`].
+    /// No write at all: GET of some pods of a job that are on no node, and of events about some of them. Answered with
+    /// [`Outcome::Stuck`].
     FindStuckPods {
-        /// Label by which pods name the uid of their job.
-        label: &'static str,
-        /// Uid of the job.
-        uid: String,
+        /// Which pods.
+        pods: PodsOf,
     },
     /// No write at all: GET of events about pods that are known to be on no node. Answered with [`Outcome::Stuck`].
     AskAutoscalers {
         /// The pods with their uids.
         pods: Vec<(String, StuckPod)>,
     },
-    /// Merge patches of the pods of the job with this uid that have not ended, one by one. `Applied` when all carry the
-    /// annotations, `Busy` when that takes more time.
+    /// Merge patches of the pods of a job that have not ended, one by one. `Applied` when all carry the annotations, `Busy` when
+    /// that takes more time.
     AnnotatePods {
-        /// Label by which pods name the uid of their job.
-        label: &'static str,
-        /// Uid of the job.
-        uid: String,
+        /// Which pods.
+        pods: PodsOf,
         /// Annotations.
         annotations: BTreeMap<String, String>,
     },
@@ -317,10 +314,10 @@ impl Request<Value> {
             Self::Create(body) => Request::Create(body.into()),
             Self::Apply { manager, subresource, body } => Request::Apply { manager, subresource, body: body.into() },
             Self::Merge { manager, subresource, body } => Request::Merge { manager, subresource, body: body.into() },
-            Self::ProbePods { label, uid, most } => Request::ProbePods { label, uid, most },
-            Self::FindStuckPods { label, uid } => Request::FindStuckPods { label, uid },
+            Self::ProbePods { pods, most } => Request::ProbePods { pods, most },
+            Self::FindStuckPods { pods } => Request::FindStuckPods { pods },
             Self::AskAutoscalers { pods } => Request::AskAutoscalers { pods },
-            Self::AnnotatePods { label, uid, annotations } => Request::AnnotatePods { label, uid, annotations },
+            Self::AnnotatePods { pods, annotations } => Request::AnnotatePods { pods, annotations },
             Self::ListCheckpoints { place } => Request::ListCheckpoints { place },
             Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },
             Self::Delete { uid } => Request::Delete { uid },

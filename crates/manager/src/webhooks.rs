@@ -147,6 +147,10 @@ impl Surroundings for Known {
         self.0.read().unwrap_or_else(PoisonError::into_inner).facts(namespace)
     }
 
+    fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).governs(namespace, job, training_job)
+    }
+
     fn opted_in(&self) -> Option<Value> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).opted_in()
     }

@@ -1,6 +1,7 @@
 //! One write, one request: preconditions in the body, a deadline, no hidden retry.
 
 mod notify;
+mod pods;
 mod stuck;
 
 use crate::checkpoints::Stores;
@@ -66,28 +67,13 @@ impl Writer {
         if let Some(outcome) = self.in_store(&write.request, deadline).await {
             return outcome;
         }
-        if let Request::AskAutoscalers { pods } = &write.request {
-            let asking = stuck::ask(&self.client, &write.key.namespace, pods);
-            return tokio::time::timeout(deadline, asking).await.unwrap_or(Outcome::Busy(1_000));
+        if let Some(outcome) = self.about_pods(write, deadline).await {
+            return outcome;
         }
         let request = match http_request(&write.key, &write.request, deadline) {
             Ok(request) => request,
             Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
         };
-        if let Request::ProbePods { most, .. } = &write.request {
-            return match tokio::time::timeout(deadline, self.probe(request, *most)).await {
-                Ok(outcome) => outcome,
-                Err(_) => Outcome::Busy(1_000),
-            };
-        }
-        if let Request::FindStuckPods { .. } = &write.request {
-            let finding = stuck::find(&self.client, &write.key.namespace, request);
-            return tokio::time::timeout(deadline, finding).await.unwrap_or(Outcome::Busy(1_000));
-        }
-        if let Request::AnnotatePods { annotations, .. } = &write.request {
-            let telling = notify::annotate(&self.client, &write.key.namespace, request, annotations);
-            return tokio::time::timeout(deadline, telling).await.unwrap_or(Outcome::Busy(1_000));
-        }
         let verb = verb_of(&write.request);
         match tokio::time::timeout(deadline, self.exchange(verb, request)).await {
             Ok(outcome) => outcome,
@@ -115,14 +101,21 @@ impl Writer {
         }
     }
 
-    /// Whether a list has no more than so many items: `Applied` when it is so, `Busy` when not or when it cannot be read now.
-    async fn probe(&self, request: http::Request<Body>, most: usize) -> Outcome {
-        let Ok(response) = self.client.send(request).await else { return Outcome::Busy(1_000) };
-        let success = response.status().is_success();
-        let Ok(body) = response.into_body().collect_bytes().await else { return Outcome::Busy(1_000) };
-        let list: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        let few = list.get("items").and_then(serde_json::Value::as_array).is_some_and(|items| items.len() <= most);
-        if success && few { Outcome::Applied { resource_version: String::new() } } else { Outcome::Busy(500) }
+    /// What is asked or told of the pods of a job, `None` for everything else.
+    async fn about_pods(&self, write: &Write, deadline: Duration) -> Option<Outcome> {
+        let (client, namespace) = (&self.client, write.key.namespace.as_str());
+        let act = async {
+            match &write.request {
+                Request::ProbePods { pods, most } => Some(pods::probe(client, namespace, pods, *most).await),
+                Request::FindStuckPods { pods } => Some(stuck::find(client, namespace, pods).await),
+                Request::AskAutoscalers { pods } => Some(stuck::ask(client, namespace, pods).await),
+                Request::AnnotatePods { pods, annotations } => {
+                    Some(notify::annotate(client, namespace, pods, annotations).await)
+                }
+                _ => None,
+            }
+        };
+        tokio::time::timeout(deadline, act).await.unwrap_or(Some(Outcome::Busy(1_000)))
     }
 
     async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> Outcome {
@@ -160,22 +153,14 @@ const fn verb_of(request: &Request) -> Verb {
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
-        Request::ProbePods { label, uid, most } => {
-            let selector = encoded(&format!("{label}={uid}"));
-            let fields = encoded("status.phase!=Succeeded,status.phase!=Failed");
-            let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
-            return http::Request::builder()
-                .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={}", most.saturating_add(1)))
-                .body(Body::empty());
-        }
-        Request::FindStuckPods { label, uid } => return stuck::list(&key.namespace, label, uid),
         // Nothing that the API server is asked for, or more than one thing.
-        Request::ListCheckpoints { .. } | Request::DeleteCheckpoints { .. } | Request::AskAutoscalers { .. } => {
+        Request::ListCheckpoints { .. }
+        | Request::DeleteCheckpoints { .. }
+        | Request::AskAutoscalers { .. }
+        | Request::ProbePods { .. }
+        | Request::FindStuckPods { .. }
+        | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
-        }
-        Request::AnnotatePods { label, uid, .. } => {
-            let path = format!("/api/v1/namespaces/{}/pods", encoded(&key.namespace));
-            return notify::list(&path, &encoded(&format!("{label}={uid}")));
         }
         Request::Create(body) => (
             http::Method::POST,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::leadership::State;
-use berth_control::write::{Kind, Purpose, StuckPod, Term, WriteId};
+use berth_control::write::{Kind, PodsOf, Purpose, StuckPod, Term, WriteId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -47,16 +47,25 @@ fn writer(client: Client, state: State) -> (tokio::sync::watch::Sender<State>, W
     (sender, Writer::new(client, leadership, stores, Arc::new(Metrics::new("test"))))
 }
 
+/// The pods with that label and uid that the Job with the uid j-1 controls.
+fn pods_of(label: &'static str, uid: &str) -> PodsOf {
+    PodsOf { label, uid: uid.to_owned(), jobs: Some(["j-1".to_owned()].into()) }
+}
+
 const LEADING: State = State { term: Some(Term(4)), until: None };
 
 #[tokio::test]
 async fn pods_that_were_not_told_are_told_once() {
     let seen = Seen::default();
-    let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [
-        {"metadata": {"name": "a"}}, {"metadata": {"name": "b", "annotations": {"stop": "now"}}}]}"#;
+    let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [
+        {"metadata": {"name": "a", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]}},
+        {"metadata": {"name": "b", "annotations": {"stop": "now"}, "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]}},
+        {"metadata": {"name": "not-its-own"}}]}"#;
     let (_sender, writer) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
     let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
-    let request = Request::AnnotatePods { label: "job-uid", uid: "u 1".into(), annotations };
+    let request = Request::AnnotatePods { pods: pods_of("job-uid", "u 1"), annotations };
     let told = writer.perform(&write(Kind::Workload, "ns", request)).await;
     assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
     let seen = seen.lock().unwrap();
@@ -138,18 +147,18 @@ async fn a_silent_server_is_unknown_after_the_deadline() {
 async fn pods_without_a_node_are_found() {
     let seen = Seen::default();
     let body = r#"{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[
-        {"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"}},"status":{"conditions":[
+        {"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"},"ownerReferences":[
+            {"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"j-1","controller":true}]},"status":{"conditions":[
+            {"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes are available"}]}},
+        {"metadata":{"labels":{"kueue.x-k8s.io/podset":"somebody-elses"}},"status":{"conditions":[
             {"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes are available"}]}},
         {"metadata":{"labels":{"kueue.x-k8s.io/podset":"gated"}},"status":{"conditions":[
             {"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}},
         {"metadata":{"name":"new"}}]}"#;
     let (_sender, finder) = writer(answering(200, body, Arc::clone(&seen)), LEADING);
     let ask = || {
-        write(
-            Kind::Workload,
-            "ns",
-            Request::FindStuckPods { label: "batch.kubernetes.io/controller-uid", uid: "u-1".into() },
-        )
+        let pods = pods_of("batch.kubernetes.io/controller-uid", "u-1");
+        write(Kind::Workload, "ns", Request::FindStuckPods { pods })
     };
     let stuck = StuckPod { pod_set: "main".into(), message: "0/3 nodes are available".into(), refused: None };
     assert_eq!(finder.perform(&ask()).await, Outcome::Stuck(vec![stuck]));
@@ -158,4 +167,50 @@ async fn pods_without_a_node_are_found() {
     assert_eq!(seen.lock().unwrap()[0].1, path);
     let (_sender, finder) = writer(answering(403, "{}", Seen::default()), LEADING);
     assert_eq!(finder.perform(&ask()).await, Outcome::Busy(1_000), "no answer is no stock-out");
+}
+
+#[tokio::test]
+async fn only_pods_that_a_job_of_theirs_controls_are_left() {
+    let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [
+        {"metadata": {"name": "labelled"}},
+        {"metadata": {"name": "a", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]}},
+        {"metadata": {"name": "b", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "k", "uid": "j-2", "controller": true}]}}]}"#;
+    let seen = Seen::default();
+    let (_sender, prober) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
+    let probe = async |jobs: Option<&[&str]>, most: usize| {
+        let jobs = jobs.map(|jobs| jobs.iter().map(|uid| (*uid).to_owned()).collect());
+        let pods = PodsOf { jobs, ..pods_of("l", "u") };
+        matches!(
+            prober.perform(&write(Kind::Workload, "ns", Request::ProbePods { pods, most })).await,
+            Outcome::Applied { .. }
+        )
+    };
+    assert!(!probe(Some(&["j-1"]), 0).await && probe(Some(&["j-1"]), 1).await);
+    assert!(probe(Some(&["gone"]), 0).await && probe(Some(&[]), 0).await);
+    assert!(!probe(None, 1).await && probe(None, 2).await, "where they are not known any Job counts");
+    let uri = seen.lock().unwrap()[0].1.clone();
+    let path = "/api/v1/namespaces/ns/pods?labelSelector=l%3Du&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.\
+                phase%21%3DFailed&limit=50";
+    assert_eq!(uri, path);
+    let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
+    let asked = Request::ProbePods { pods: pods_of("l", "u"), most: 9 };
+    assert_eq!(refused.perform(&write(Kind::Workload, "ns", asked)).await, Outcome::Busy(1_000));
+}
+
+#[tokio::test]
+async fn pods_are_read_to_the_last_page() {
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        let last = request.uri().query().is_some_and(|query| query.contains("continue=next%201"));
+        let (token, name) = if last { ("", "j-1") } else { ("next 1", "forged") };
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": name, "controller": true});
+        let pod = json!({"metadata": {"name": "p", "ownerReferences": [owner]}});
+        let list = json!({"metadata": {"continue": token}, "items": [pod]}).to_string();
+        Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
+    });
+    let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
+    let probe = |most| write(Kind::Workload, "ns", Request::ProbePods { pods: pods_of("l", "u"), most });
+    assert_eq!(prober.perform(&probe(0)).await, Outcome::Busy(500));
+    assert!(matches!(prober.perform(&probe(1)).await, Outcome::Applied { .. }));
 }

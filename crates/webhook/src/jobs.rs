@@ -3,9 +3,9 @@
 use crate::review::{Answer, Request, Unreadable};
 use crate::routes::Around;
 use berth_api::labels;
-use berth_jobs::training::is_training_child;
-use berth_jobs::{DEFAULT_NAME, Defaults, Facts, JobKind, job_defaults, validate_job, validate_job_update};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use berth_jobs::training::training_owner;
+use berth_jobs::{BatchJob, DEFAULT_NAME, Defaults, Facts, JobKind, job_defaults, validate_job, validate_job_update};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -21,10 +21,14 @@ where
         return Ok(Answer::Allow);
     }
     let job: K::Object = request.object()?;
-    // What a TrainingJob creates is admitted with it; control looks whether that TrainingJob exists.
-    let governed = is_training_child(K::metadata(&job));
+    // What a TrainingJob creates is admitted with it. Whatever else slips past here is found by control.
+    let metadata = K::metadata(&job);
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let part =
+        |owner: &OwnerReference| around.surroundings.governs(&request.namespace, name, (&owner.name, &owner.uid));
+    let governed = K::KIND == BatchJob::KIND && training_owner(metadata).is_some_and(part);
     let defaults = job_defaults::<K>(&job, Facts { governed, ..around.surroundings.facts(&request.namespace) });
-    Ok(Answer::Change(operations(K::metadata(&job), defaults)))
+    Ok(Answer::Change(operations(metadata, defaults)))
 }
 
 /// Refuses what cannot be meant, and changes that come too late.

@@ -27,6 +27,8 @@ use serde_json::Value;
 pub trait Surroundings: Send + Sync + 'static {
     /// What a job of that namespace meets there.
     fn facts(&self, namespace: &str) -> Facts;
+    /// Whether a Job to be created there under that name is part of the TrainingJob of that name and uid, and is admitted with it.
+    fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool;
     /// Label selector of the namespaces whose jobs are asked about although they name no queue; `None` while it is not known.
     fn opted_in(&self) -> Option<Value>;
 }

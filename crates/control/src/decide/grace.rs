@@ -80,27 +80,21 @@ impl Grace {
         cut(&format!("asked to save a checkpoint before {}: {}", seconds(self.until), self.message), REASON_LIMIT)
     }
 
-    /// The next step while it lasts: the pods that name the job's uid by that label are told once, then waited for.
-    pub(crate) fn wait(
-        &self,
-        control: &Control,
-        workload: &WorkloadView,
-        (label, uid): (&'static str, &str),
-        notice: Notice,
-    ) -> Decision {
+    /// The next step while it lasts: the job's pods are told once, then waited for.
+    pub(crate) fn wait(&self, control: &Control, workload: &WorkloadView, notice: Notice) -> Decision {
         if control.saving.notified.contains(&workload.uid) {
             return Decision::Wait(self.until);
         }
         let names = [labels::STOP_AT, labels::STOP_REASON];
-        self.tell(workload, (Purpose::NotifyPods, names), (label, uid), notice)
+        self.tell(control, workload, (Purpose::NotifyPods, names), notice)
     }
 
     /// Tells the pods until when and why they are to save, by annotations of these names.
     pub(crate) fn tell(
         &self,
+        control: &Control,
         workload: &WorkloadView,
         (purpose, [until, why]): (Purpose, [&str; 2]),
-        (label, uid): (&'static str, &str),
         notice: Notice,
     ) -> Decision {
         let told = BTreeMap::from([
@@ -110,7 +104,7 @@ impl Grace {
         Decision::write(Draft {
             purpose,
             key: key(Kind::Workload, &workload.key()),
-            request: Request::AnnotatePods { label, uid: uid.to_owned(), annotations: told },
+            request: Request::AnnotatePods { pods: control.pods_of(workload), annotations: told },
             based_on: 0,
             notices: vec![notice],
         })

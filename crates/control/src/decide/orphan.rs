@@ -36,7 +36,14 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if there.is_some_and(|leaving| !(leaving && workload.deleting)) {
         return None;
     }
-    if kind.is_made_of_jobs() && control.view.has_children(&workload.namespace, &owner.uid) {
+    let parts = match workload.training_job() {
+        // What only says that it is part of it is not waited for.
+        Some(name) => {
+            workload.shape.digests.iter().any(|set| control.view.child_of(&name, &owner.uid, &set.name).is_some())
+        }
+        None => kind.is_made_of_jobs() && control.view.has_children(&workload.namespace, &owner.uid),
+    };
+    if parts {
         // Garbage collection takes them; before that they may make pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
@@ -45,7 +52,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     }
     let ran = workload.reserved() && workload.is("Admitted") && !workload.is("Finished");
     if ran && !control.pods_gone.contains(&workload.uid) {
-        return Some(probe_pods(workload, kind.uid_label(), &owner.uid));
+        return Some(probe_pods(control, workload));
     }
     Some(Decision::write(remove_finalizer(workload)))
 }
@@ -65,12 +72,12 @@ fn of_pods(control: &Control, workload: &WorkloadView, kind: Kind) -> Option<Dec
     Some(if goes { Decision::write(remove_finalizer(workload)) } else { Decision::Done })
 }
 
-/// Asks whether pods are left of a workload's job; they name its uid by that label.
-pub(crate) fn probe_pods(workload: &WorkloadView, label: &'static str, uid: &str) -> Decision {
+/// Asks whether pods are left of a workload's job.
+pub(crate) fn probe_pods(control: &Control, workload: &WorkloadView) -> Decision {
     Decision::write(Draft {
         purpose: Purpose::ProbePods,
         key: key(Kind::Workload, &workload.key()),
-        request: Request::ProbePods { label, uid: uid.to_owned(), most: 0 },
+        request: Request::ProbePods { pods: control.pods_of(workload), most: 0 },
         based_on: 0,
         notices: Vec::new(),
     })

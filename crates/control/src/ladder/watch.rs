@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::{CapacityTier, labels};
+use berth_api::CapacityTier;
 use berth_engine::model::{Shape, Tier};
 use berth_jobs::JobState;
 use jiff::Timestamp;
@@ -110,17 +110,8 @@ impl Control {
     }
 }
 
-/// A started workload that lacks pods.
-struct Lacking<'a> {
-    /// Label by which its pods name that uid.
-    label: &'static str,
-    uid: &'a str,
-    /// Since when, as far as that was seen.
-    lack: Option<Lack>,
-}
-
-/// Whether pods are lacking, of a TrainingJob those of any of its Jobs.
-fn lacking<'a>(control: &'a Control, workload: &WorkloadView) -> Option<Lacking<'a>> {
+/// Whether a started workload lacks pods, of a TrainingJob those of any of its Jobs, and since when as far as that was seen.
+fn lacking(control: &Control, workload: &WorkloadView) -> Option<Option<Lack>> {
     let known = |job: &JobState| control.ladder.lacking.get(&job.uid).copied();
     let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
     if let Some(name) = workload.training_job() {
@@ -130,15 +121,15 @@ fn lacking<'a>(control: &'a Control, workload: &WorkloadView) -> Option<Lacking<
         let lacking: Vec<&JobState> = jobs.filter(lacks).collect();
         let first = |a: Lack, b: Lack| Lack { since: a.since.min(b.since), had: a.had || b.had };
         let lack = lacking.iter().filter_map(|job| known(job)).reduce(first);
-        return (!lacking.is_empty()).then_some(Lacking { label: labels::TRAINING_JOB_UID, uid: &view.uid, lack });
+        return (!lacking.is_empty()).then_some(lack);
     }
     let job = control.view.job_of(workload).filter(lacks)?;
-    Some(Lacking { label: job.info.uid_label, uid: &job.uid, lack: known(job) })
+    Some(known(job))
 }
 
 /// What is known of the pods that a started workload lacks.
 struct Look<'a> {
-    lacking: Lacking<'a>,
+    lack: Option<Lack>,
     rungs: Vec<Rung>,
     rules: &'a TierRules,
     patience: i64,
@@ -151,13 +142,13 @@ impl<'a> Look<'a> {
     /// At a workload that was admitted at that time, `None` where nothing is lacking, or no tier has patience with it.
     fn at(control: &'a Control, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
         let rules = control.tier_rules(workload)?;
-        let lacking = lacking(control, workload)?;
+        let lack = lacking(control, workload)?;
         let rungs = rungs(control, workload);
         let patience = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min()?;
-        let since = lacking.lack.map_or(admitted, |lack| lack.since.max(admitted));
+        let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
         let since = control.added_to(workload).map_or(since, |added| added.since.max(since));
         let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
-        Some(Self { lacking, rungs, rules, patience, since, due: after(since, patience), last })
+        Some(Self { lack, rungs, rules, patience, since, due: after(since, patience), last })
     }
 
     /// The first pod that is known to get no node, and what its pod set was given.
@@ -193,13 +184,13 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         if next > now {
             return Decision::Wait(next);
         }
-        return find_stuck(workload, look.lacking.label, look.lacking.uid);
+        return find_stuck(control, workload);
     };
     if control.added_to(workload).is_some_and(|added| added.keeps().is_some()) {
         // The others train on: its TrainingJob gives up what was added.
         return Decision::Done;
     }
-    leave(workload, (rung, pod), (look.lacking.lack.is_some_and(|lack| lack.had), look.since), now)
+    leave(workload, (rung, pod), (look.lack.is_some_and(|lack| lack.had), look.since), now)
 }
 
 /// Why workers that were added to a TrainingJob are given up again: no node takes them.
@@ -236,11 +227,11 @@ fn started(workload: &WorkloadView) -> Option<Timestamp> {
 }
 
 /// Asks which pods no node takes.
-fn find_stuck(workload: &WorkloadView, label: &'static str, uid: &str) -> Decision {
+fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision {
     Decision::write(Draft {
         purpose: Purpose::FindStuckPods,
         key: key(Kind::Workload, &workload.key()),
-        request: Request::FindStuckPods { label, uid: uid.to_owned() },
+        request: Request::FindStuckPods { pods: control.pods_of(workload) },
         based_on: 0,
         notices: Vec::new(),
     })
@@ -258,14 +249,14 @@ pub(crate) fn at_timeout(
     now: Timestamp,
 ) -> Option<Decision> {
     let signals = control.tier_rules(workload)?.signals;
-    let Lacking { label, uid, lack } = lacking(control, workload)?;
+    let lack = lacking(control, workload)?;
     let rungs = rungs(control, workload);
     if rungs.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
         return None;
     }
     let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
         // Who cannot be asked is not waited for.
-        return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(workload, label, uid));
+        return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(control, workload));
     };
     let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
     let found = stuck.filter_map(|pod| Some((rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?, pod))).next()?;

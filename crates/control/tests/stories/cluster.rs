@@ -15,6 +15,7 @@ use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{Checkpoint, Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 pub use objects::{cluster_queue, flavor, job, local_queue, made_before};
@@ -52,6 +53,8 @@ pub struct Cluster {
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
     pub pods_left: Vec<String>,
+    /// Pods that stay: the uid in their label, and their metadata.
+    pub labelled: Vec<(String, ObjectMeta)>,
     /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
     pub without_nodes: Vec<&'static str>,
     /// What an autoscaler says of them that gets none.
@@ -92,6 +95,7 @@ impl Cluster {
             faults: Vec::new(),
             conflicts_lie: false,
             pods_left: Vec::new(),
+            labelled: Vec::new(),
             without_nodes: Vec::new(),
             refused_nodes: None,
             told_pods: Vec::new(),
@@ -274,19 +278,20 @@ impl Cluster {
                 self.put(write.key.kind, body.value());
                 return Outcome::Applied { resource_version: self.version.to_string() };
             }
-            Request::ProbePods { uid: controller_uid, .. } => {
-                return if self.pods_left.contains(controller_uid) {
+            Request::ProbePods { pods, most } => {
+                let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod));
+                return if self.pods_left.contains(&pods.uid) || labelled.count() > *most {
                     Outcome::Busy(500)
                 } else {
                     Outcome::Applied { resource_version: String::new() }
                 };
             }
-            Request::FindStuckPods { uid, .. } => {
-                return Outcome::Stuck(self.stuck_pods(uid));
+            Request::FindStuckPods { pods } => {
+                return Outcome::Stuck(self.stuck_pods(&pods.uid));
             }
             Request::AskAutoscalers { pods } => return Outcome::Stuck(self.asked_pods(pods)),
-            Request::AnnotatePods { uid, annotations, .. } => {
-                self.told_pods.push((uid.clone(), annotations.clone()));
+            Request::AnnotatePods { pods, annotations } => {
+                self.told_pods.push((pods.uid.clone(), annotations.clone()));
                 return Outcome::Applied { resource_version: String::new() };
             }
             Request::ListCheckpoints { place } => {

@@ -10,6 +10,7 @@ mod contract;
 mod edits;
 mod elastic;
 mod faults;
+mod forged;
 mod gates;
 mod groups;
 mod growth;

@@ -71,10 +71,11 @@ pub fn training_owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     (group == GROUP && owner.kind == KIND).then_some(owner)
 }
 
-/// Whether a TrainingJob governs an object: then the object is not queued by itself.
+/// The role that a Job of that name may run for a TrainingJob. That a Job says who controls it is not enough to be its child, as
+/// anybody may write that; of one name there is one Job.
 #[must_use]
-pub fn is_training_child(metadata: &ObjectMeta) -> bool {
-    training_owner(metadata).is_some()
+pub fn role_of_child<'a>(training_job: &str, name: &'a str) -> Option<&'a str> {
+    name.strip_prefix(training_job)?.strip_prefix('-')
 }
 
 /// Everything that a start creates, in the order of creation: the Jobs come last. It goes on from its last checkpoint.

@@ -15,10 +15,10 @@ mod saved;
 mod states;
 mod workload;
 
-pub use children::{Child, ChildKind, RunError, child_job_name, children, is_training_child, training_owner};
+pub use children::{Child, ChildKind, RunError, child_job_name, children, role_of_child, training_owner};
 pub use elastic::{Elastic, Scale};
 pub use facts::{TrainingFacts, training_facts};
-pub use roles::{Cards, Role, WORKER, deciding_role, role_names, roles, training_pod_sets};
+pub use roles::{Cards, ROLES, Role, WORKER, deciding_role, role_names, roles, training_pod_sets};
 pub use rules::invalid_training_job;
 pub use saved::{Continuation, Saved, saved_of};
 pub(crate) use states::role_of;

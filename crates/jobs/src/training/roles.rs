@@ -14,6 +14,8 @@ pub const WORKER: &str = "worker";
 pub(super) const LAUNCHER: &str = "launcher";
 /// The role that decides about a TFJob that has it.
 pub(super) const CHIEF: &str = "chief";
+/// The roles that any framework has.
+pub const ROLES: [&str; 5] = [WORKER, LAUNCHER, CHIEF, "ps", "evaluator"];
 /// Label that the Job controller puts on the pods of an Indexed Job.
 const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 

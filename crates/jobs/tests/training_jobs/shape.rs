@@ -3,8 +3,8 @@
 use super::{admitted, container, job, run, variable};
 use berth_api::berth::TrainingJob;
 use berth_jobs::training::{
-    Cards, ChildKind, Continuation, RunError, children, is_training_child, role_names, saved_of, training_facts,
-    training_pod_sets,
+    Cards, ChildKind, Continuation, RunError, children, role_names, role_of_child, saved_of, training_facts,
+    training_owner, training_pod_sets,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ fn children_belong_to_their_job_and_to_no_queue() {
     assert_eq!(kinds, [ChildKind::Service, ChildKind::ConfigMap, ChildKind::Job, ChildKind::Job]);
     for child in &all {
         let metadata = serde_json::from_value(child.body["metadata"].clone()).unwrap();
-        assert!(is_training_child(&metadata), "{}", child.name);
+        assert!(training_owner(&metadata).is_some_and(|owner| owner.name == "gpt"), "{}", child.name);
         assert!(!child.body["metadata"]["labels"].to_string().contains("kueue.x-k8s.io/queue-name"));
     }
     let other = run(&serde_json::from_value(json!({"metadata": {"name": "gpt", "uid": "other"},
@@ -109,6 +109,9 @@ fn children_belong_to_their_job_and_to_no_queue() {
     .unwrap());
     assert_ne!(all[0].name, other[0].name, "a namesake has a Service of its own");
     assert_eq!(all[2].name, other[2].name);
+    let roles = [2, 3].map(|child: usize| role_of_child("gpt", &all[child].name));
+    assert_eq!(roles, [Some("worker"), Some("launcher")]);
+    assert_eq!([role_of_child("gpt", "gpt-2"), role_of_child("gpt", "gpts-worker")], [Some("2"), None]);
 }
 
 #[test]

@@ -2,63 +2,51 @@
 
 use std::collections::BTreeMap;
 
-use berth_control::write::Outcome;
+use berth_control::write::{Outcome, PodsOf};
 use futures::{FutureExt, StreamExt, stream};
-use http::header::{ACCEPT, CONTENT_TYPE};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use http::header::CONTENT_TYPE;
 use kube::client::{Body, Client};
-use serde::Deserialize;
 use serde_json::json;
 
 use super::encoded;
+use super::pods::{METADATA, Meta, NOT_ENDED, page};
 use crate::outcome::{Verb, outcome_of, outcome_of_failure};
 
 /// So many patches at once.
 const AT_ONCE: usize = 16;
 
-/// Objects of which only the metadata was asked for; such a list is of no kind of its own.
-#[derive(Deserialize)]
-struct Pods {
-    items: Vec<Pod>,
-}
+/// So many pods are asked for at once.
+const PAGE: usize = 500;
 
-#[derive(Deserialize)]
-struct Pod {
-    metadata: ObjectMeta,
-}
-
-/// Asks for the pods of a job that have not ended: their metadata is enough.
-pub(super) fn list(path: &str, selector: &str) -> Result<http::Request<Body>, http::Error> {
-    let fields = encoded("status.phase!=Succeeded,status.phase!=Failed");
-    http::Request::builder()
-        .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}"))
-        .header(ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-        .body(Body::empty())
-}
-
-/// Lists pods and annotates those that lack it.
+/// Annotates those pods of a job that lack it and have not ended.
 pub(super) async fn annotate(
     client: &Client,
     namespace: &str,
-    list: http::Request<Body>,
+    pods: &PodsOf,
     annotations: &BTreeMap<String, String>,
 ) -> Outcome {
-    let pods = match send(client, list).await {
-        Ok((code, body)) if (200..300).contains(&code) => serde_json::from_slice::<Pods>(&body),
-        Ok((code, body)) => return outcome_of(Verb::Patch, code, None, &body),
-        Err(outcome) => return outcome,
-    };
-    let Ok(pods) = pods else { return Outcome::Busy(1_000) };
-    let lacks = |pod: &Pod| {
+    let lacks = |pod: &Meta| {
         let known = pod.metadata.annotations.as_ref();
         annotations.iter().any(|(key, value)| known.and_then(|known| known.get(key)) != Some(value))
     };
     let body = json!({"metadata": {"annotations": annotations}}).to_string();
-    let mut patches = Vec::new();
-    for pod in pods.items.into_iter().filter(lacks) {
-        let name = pod.metadata.name.unwrap_or_default();
-        let path = format!("/api/v1/namespaces/{}/pods/{}", encoded(namespace), encoded(&name));
-        patches.push(patch(client.clone(), path, body.clone()).boxed());
+    let (mut patches, mut from) = (Vec::new(), None::<String>);
+    loop {
+        let asked = page::<Meta>(client, (namespace, pods), (METADATA, NOT_ENDED), (PAGE, from.as_deref())).await;
+        let page = match asked {
+            Ok(page) => page,
+            Err(Some((code, body))) => return outcome_of(Verb::Patch, code, None, &body),
+            Err(None) => return Outcome::Busy(1_000),
+        };
+        from = page.next();
+        for pod in page.items.into_iter().filter(|pod| pods.has(&pod.metadata) && lacks(pod)) {
+            let name = pod.metadata.name.unwrap_or_default();
+            let path = format!("/api/v1/namespaces/{}/pods/{}", encoded(namespace), encoded(&name));
+            patches.push(patch(client.clone(), path, body.clone()).boxed());
+        }
+        if from.is_none() {
+            break;
+        }
     }
     let outcomes: Vec<Outcome> = stream::iter(patches).buffer_unordered(AT_ONCE).collect().await;
     // A pod that is gone need not be told; the first other trouble is the answer for all.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::labels::POD_SET;
-use berth_control::write::{Outcome, StuckPod};
+use berth_control::write::{Outcome, PodsOf, StuckPod};
 use jiff::Timestamp;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::{Event, Pod, PodCondition};
@@ -11,9 +11,10 @@ use kube::client::{Body, Client};
 use serde::de::DeserializeOwned;
 
 use super::encoded;
+use super::pods::page;
 
 /// So many pods without a node are looked at.
-const MOST_PODS: u32 = 20;
+const MOST_PODS: usize = 20;
 /// So many events about one pod are looked at.
 const MOST_EVENTS: u32 = 100;
 /// Of so many pod sets one pod's events are looked at: what fails for one of equal pods fails for all.
@@ -29,22 +30,23 @@ const FAILED: &str = "FailedScaleUp";
 /// Karpenter's, when no instance type of the kind that the pod selects is to be had.
 const NO_OFFERING: (&str, &str, &str) = ("karpenter", "FailedScheduling", "required offering");
 
-/// Asks for the pods of a job that are on no node.
-pub(super) fn list(namespace: &str, label: &str, uid: &str) -> Result<http::Request<Body>, http::Error> {
-    let selector = encoded(&format!("{label}={uid}"));
-    let fields = encoded("spec.nodeName=,status.phase=Pending");
-    let path = format!("/api/v1/namespaces/{}/pods", encoded(namespace));
-    http::Request::builder()
-        .uri(format!("{path}?labelSelector={selector}&fieldSelector={fields}&limit={MOST_PODS}"))
-        .body(Body::empty())
-}
-
-/// Which of the pods in a list the scheduler found no node for; `Busy` when that cannot be read now.
-pub(super) async fn find(client: &Client, namespace: &str, list: http::Request<Body>) -> Outcome {
-    let Some(pods) = items::<Pod>(client, list).await else { return Outcome::Busy(1_000) };
+/// Which pods of a job are on no node and the scheduler found none for; `Busy` when that cannot be read now.
+pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
+    let (mut own, mut from) = (Vec::new(), None::<String>);
+    while own.len() < MOST_PODS {
+        let how = ("application/json", "spec.nodeName=,status.phase=Pending");
+        let Ok(page) = page::<Pod>(client, (namespace, pods), how, (MOST_PODS, from.as_deref())).await else {
+            return Outcome::Busy(1_000);
+        };
+        from = page.next();
+        own.extend(page.items.into_iter().filter(|pod| pods.has(&pod.metadata)));
+        if from.is_none() {
+            break;
+        }
+    }
     let mut asked = BTreeSet::new();
     let mut found = Vec::new();
-    for pod in &pods {
+    for pod in own.iter().take(MOST_PODS) {
         let Some(mut stuck) = stuck(pod) else { continue };
         let uid = pod.metadata.uid.as_deref().filter(|uid| !uid.is_empty());
         if let Some(uid) = uid.filter(|_| asked.len() < MOST_POD_SETS && asked.insert(stuck.pod_set.clone())) {

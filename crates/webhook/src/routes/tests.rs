@@ -9,6 +9,10 @@ impl Surroundings for World {
         self.0
     }
 
+    fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool {
+        (namespace, job, training_job) == ("ns", "n-worker", ("n", "u"))
+    }
+
     fn opted_in(&self) -> Option<Value> {
         None
     }
@@ -212,5 +216,9 @@ fn a_training_job_is_refused_by_field_and_its_children_start_at_once() {
     assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_some());
     child["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
         "name": "n", "uid": "u", "controller": true}]);
+    child["metadata"]["name"] = json!("mine");
+    let other = json!({"object": child});
+    assert!(ask_in("/mutate-batch-v1-job", other, facts).get("patch").is_some(), "it only says so");
+    child["metadata"]["name"] = json!("n-worker");
     assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_none());
 }

@@ -19,6 +19,10 @@ impl Surroundings for Nothing {
         Facts { managed_namespace: true, ..Facts::default() }
     }
 
+    fn governs(&self, _: &str, _: &str, _: (&str, &str)) -> bool {
+        false
+    }
+
     fn opted_in(&self) -> Option<Value> {
         None
     }

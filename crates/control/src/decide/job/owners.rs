@@ -28,16 +28,19 @@ impl<'a> Case<'a> {
         let view = &self.control.view;
         let mut governor = Governor::Itself;
         let mut job = self.job;
+        let mut above_it = None;
         for _ in 0..=OWNERS {
             let Some(owner) = &job.owner else { return governor };
             let Some(kind) = Kind::of_whole(&owner.kind) else { return governor };
             let name = (self.key.namespace.clone(), owner.name.to_string());
             if kind == Kind::TrainingJob {
-                let there = view.training.get(&name).is_some_and(|whole| *whole.uid == *owner.uid);
-                return if there { Governor::TrainingJob } else { governor };
+                let part = view.training_of(above_it.as_ref().unwrap_or(self.key), job).is_some();
+                return if part { Governor::TrainingJob } else { governor };
             }
-            let above = view.jobs.get(&key(kind, &name)).filter(|above| *above.uid == *owner.uid);
+            let whole = key(kind, &name);
+            let above = view.jobs.get(&whole).filter(|above| *above.uid == *owner.uid);
             let Some(above) = above else { return governor };
+            above_it = Some(whole);
             if self.is_managed(kind, above) {
                 governor = Governor::Job(above);
             }

@@ -46,7 +46,7 @@ impl Case<'_> {
         let grace = Grace::of(workload, self.control.grace_ms(workload)?, Some(saved))?;
         let notice = self.notice(EventType::Normal, "CheckpointRequested", grace.request());
         let waits = self.job.ready && grace.lasts(self.now);
-        waits.then(|| grace.wait(self.control, workload, (self.job.info.uid_label, &self.job.uid), notice))
+        waits.then(|| grace.wait(self.control, workload, notice))
     }
 
     /// What has to be waited for or asked before a suspended job counts as stopped, `None` when nothing of it can run any
@@ -70,7 +70,7 @@ impl Case<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        Some(probe_pods(workload, self.job.info.uid_label, &self.job.uid))
+        Some(probe_pods(self.control, workload))
     }
 
     /// The next step towards the user's template, `None` when it is as the user wrote it.

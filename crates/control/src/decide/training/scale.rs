@@ -172,7 +172,7 @@ impl Case<'_> {
             }
             let notice = self.notice(EventType::Normal, CHECKPOINT_REQUESTED, grace.request());
             let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
-            return grace.tell(workload, how, (labels::TRAINING_JOB_UID, &self.view.uid), notice);
+            return grace.tell(self.control, workload, how, notice);
         }
         let words = match grace.filter(|_| told) {
             Some(grace) => format!("{words}; {}", self.what_was_saved(&grace)),
@@ -213,8 +213,7 @@ impl Case<'_> {
                 purpose: Purpose::ProbeSurplus,
                 key: key(Kind::Workload, &workload.key()),
                 request: Request::ProbePods {
-                    label: labels::TRAINING_JOB_UID,
-                    uid: self.view.uid.clone(),
+                    pods: self.control.pods_of(workload),
                     most: usize::try_from(most).unwrap_or(0),
                 },
                 based_on: 0,

@@ -10,7 +10,6 @@ use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, ObjectKey, Purpose, Request};
-use berth_api::labels;
 use berth_jobs::JobState;
 use std::collections::BTreeSet;
 
@@ -38,7 +37,7 @@ impl Case<'_> {
         let grace = self.control.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
         let whole = self.all_ready(&self.states());
         let notice = self.notice(EventType::Normal, status::CHECKPOINT_REQUESTED, grace.request());
-        whole.then(|| grace.wait(self.control, workload, (labels::TRAINING_JOB_UID, &self.view.uid), notice))
+        whole.then(|| grace.wait(self.control, workload, notice))
     }
 
     /// What came of the notice.
@@ -76,22 +75,27 @@ impl Case<'_> {
         let children = self.control.view.children_of(self.name, &self.view.uid);
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
         // Also those of roles that its spec does not have any more.
-        let objects: BTreeSet<ObjectKey> = known.chain(children.cloned()).collect();
-        for object in objects {
-            if self.control.flights.busy(&object) {
+        let known: BTreeSet<ObjectKey> = known.collect();
+        let others: BTreeSet<ObjectKey> = children.filter(|child| !known.contains(*child)).cloned().collect();
+        for object in known.iter().chain(&others) {
+            if self.control.flights.busy(object) {
                 // It may be on its way into the world.
                 return Some(Decision::Done);
             }
-            let ours = self.control.view.jobs.get(&object).filter(|job| self.is_ours(job));
+            let ours = self.control.view.jobs.get(object).filter(|job| self.is_ours(job));
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
-            if job.deleting {
+            if job.deleting && known.contains(object) {
                 return Some(Decision::Done);
+            }
+            if job.deleting {
+                // Anybody may have made it in our name, and it may stay for ever.
+                continue;
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
             let notice = self.notice(EventType::Normal, "Stopped", format!("{role}: {why}"));
             return Some(Decision::write(Draft {
                 purpose: Purpose::StopTraining,
-                key: object,
+                key: object.clone(),
                 request: Request::Delete { uid: job.uid.clone() },
                 based_on: 0,
                 notices: vec![notice],
@@ -105,6 +109,6 @@ impl Case<'_> {
         if self.control.pods_gone.contains(&workload.uid) {
             return None;
         }
-        Some(probe_pods(workload, labels::TRAINING_JOB_UID, &self.view.uid))
+        Some(probe_pods(self.control, workload))
     }
 }

@@ -1,0 +1,51 @@
+//! Which pods are a job's.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// The pods of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodsOf {
+    /// Label by which they name the uid of the job. Anybody may write it: it narrows the search and proves nothing.
+    pub label: &'static str,
+    /// That uid.
+    pub uid: String,
+    /// Uids of the Jobs that control them; `None` where not all of these are known: then any Job may.
+    pub jobs: Option<BTreeSet<String>>,
+}
+
+impl PodsOf {
+    /// Whether a pod that was found by the label is one of them: a Job of theirs controls it.
+    #[must_use]
+    pub fn has(&self, pod: &ObjectMeta) -> bool {
+        berth_jobs::controller(pod).is_some_and(|owner| {
+            let known = self.jobs.as_ref().is_none_or(|jobs| jobs.contains(&owner.uid));
+            known && owner.kind == "Job" && owner.api_version.starts_with("batch/")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_label_alone_makes_no_pod_a_jobs() {
+        let owned = |kind: &str, version: &str, uid: &str, controls: bool| {
+            let owner = json!({"apiVersion": version, "kind": kind, "name": "j", "uid": uid, "controller": controls});
+            serde_json::from_value(json!({"labels": {"l": "u"}, "ownerReferences": [owner]})).expect("metadata")
+        };
+        let jobs = Some(BTreeSet::from(["one".to_owned()]));
+        let known = PodsOf { label: "l", uid: "u".to_owned(), jobs };
+        let unknown = PodsOf { jobs: None, ..known.clone() };
+        let has = |pod: &ObjectMeta| (known.has(pod), unknown.has(pod));
+        assert_eq!(has(&owned("Job", "batch/v1", "one", true)), (true, true));
+        assert_eq!(has(&owned("Job", "batch/v1", "other", true)), (false, true));
+        assert_eq!(has(&owned("Job", "batch/v1", "one", false)), (false, false));
+        assert_eq!(has(&owned("Job", "example.com/v1", "one", true)), (false, false));
+        assert_eq!(has(&owned("ReplicaSet", "apps/v1", "one", true)), (false, false));
+        assert_eq!(has(&ObjectMeta::default()), (false, false));
+    }
+}

@@ -1,0 +1,154 @@
+//! Objects that say they belong to somebody's TrainingJob: anybody may write an owner reference, or a label.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::training::{cluster, training};
+
+/// A Job of one cpu that runs, and names that TrainingJob as its controller.
+fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
+    let mut job = job(name, "lq", "1", false);
+    job["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "name": training, "uid": cluster.training(training)["metadata"]["uid"], "controller": true}]);
+    job
+}
+
+#[test]
+fn a_job_that_only_says_it_is_part_of_a_training_job_is_queued_as_any_other() {
+    // No role at all, one that this framework does not have, and another name altogether.
+    for name in ["a-more", "a-ps", "other"] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(3);
+        assert_eq!(cluster.phase("a"), "Running");
+        let job = forged(&cluster, name, "a");
+        cluster.put(Kind::Job, job);
+        cluster.pass(3);
+        assert_eq!(cluster.job(name)["spec"]["suspend"], true, "{name}: {:?}", cluster.writes);
+        assert!(!cluster.is(name, "Admitted"), "{name}: the quota is in use");
+        assert_eq!((cluster.phase("a"), cluster.count(Purpose::StopTraining)), ("Running", 0), "{name}");
+        cluster.complete("a-worker");
+        cluster.pass(5);
+        assert_eq!(cluster.phase("a"), "Succeeded", "{name}");
+        // What has the name of a role goes with it, as what it says it is.
+        assert!(!cluster.has_job(name) || cluster.is(name, "Admitted"), "{name}: its turn has come");
+        assert_eq!(cluster.has_job(name), name != "a-ps");
+    }
+}
+
+#[test]
+fn after_its_end_nothing_is_part_of_a_training_job() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    cluster.complete("a-worker");
+    cluster.pass(3);
+    assert_eq!(cluster.phase("a"), "Succeeded");
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a-worker"));
+    let job = forged(&cluster, "a-worker", "a");
+    cluster.put(Kind::Job, job.clone());
+    cluster.settle();
+    assert!(!cluster.has_job("a-worker"), "its Workload stands for nothing that may run");
+    let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", workload.as_str().unwrap()));
+    cluster.put(Kind::Job, job);
+    cluster.settle();
+    assert!(cluster.is("a-worker", "QuotaReserved"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_forged_part_that_never_goes_holds_nobody_up() {
+    for deleted in [false, true] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(3);
+        let mut job = forged(&cluster, "a-more", "a");
+        job["metadata"]["finalizers"] = json!(["example.com/never"]);
+        cluster.put(Kind::Job, job);
+        cluster.pass(3);
+        let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
+        if deleted {
+            cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
+        } else {
+            cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+        }
+        cluster.pass(10);
+        let key = Cluster::key(Kind::Workload, "team", workload.as_str().unwrap());
+        let left = cluster.objects.get(&key).map(|workload| &workload["status"]["admission"]);
+        assert!(left.is_none_or(Value::is_null), "deleted: {deleted}: {left:?}");
+    }
+}
+
+/// A pod with the label of a TrainingJob that never ends; `controller` is kind and uid of what controls it.
+fn labelled(cluster: &mut Cluster, training: &str, controller: Option<(&str, &str)>) {
+    let uid = cluster.training(training)["metadata"]["uid"].as_str().unwrap().to_owned();
+    let owners: Vec<Value> = controller
+        .iter()
+        .map(|(kind, uid)| {
+            let version = if *kind == "Job" { "batch/v1" } else { "apps/v1" };
+            json!({"apiVersion": version, "kind": kind, "name": "x", "uid": uid, "controller": true})
+        })
+        .collect();
+    cluster.labelled.push((uid, serde_json::from_value(json!({"ownerReferences": owners})).unwrap()));
+}
+
+/// Whether a suspended TrainingJob gives its quota back.
+fn is_released(cluster: &mut Cluster) -> bool {
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(10);
+    cluster.workload_of_training("a").unwrap()["status"]["admission"].is_null()
+}
+
+#[test]
+fn pods_that_carry_a_label_alone_hold_up_nobody() {
+    for controller in [None, Some(("ReplicaSet", "r")), Some(("Job", "somebody-elses"))] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(3);
+        labelled(&mut cluster, "a", controller);
+        assert!(is_released(&mut cluster), "{controller:?}: {:?}", cluster.writes);
+        // Also when it had nothing yet to run.
+        let mut cluster = crate::training::cluster("0");
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(3);
+        labelled(&mut cluster, "a", controller);
+        assert!(is_released(&mut cluster));
+    }
+}
+
+#[test]
+fn pods_of_its_own_jobs_are_waited_for_whoever_leads() {
+    for restarts in [false, true] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(3);
+        let own = cluster.job("a-worker")["metadata"]["uid"].as_str().unwrap().to_owned();
+        labelled(&mut cluster, "a", Some(("Job", &own)));
+        assert!(!is_released(&mut cluster), "its Job is gone, and a pod of it is not");
+        assert!(!cluster.has_job("a-worker"));
+        if restarts {
+            // Another process has never seen that Job.
+            cluster.restart();
+            cluster.pass(10);
+            assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_object());
+        }
+        cluster.labelled.clear();
+        cluster.pass(10);
+        assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_null());
+    }
+}
+
+#[test]
+fn a_shrinking_job_gets_its_quota_back_whoever_labels_pods() {
+    let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
+    cluster.put(Kind::TrainingJob, crate::elastic::elastic("a", json!({})));
+    cluster.pass(3);
+    for _ in 0..5 {
+        labelled(&mut cluster, "a", Some(("Job", "somebody-elses")));
+    }
+    cluster.put(Kind::Job, crate::elastic::other("urgent", "4", 100));
+    cluster.pass_judged(10, "a newcomer");
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
+}

@@ -1,0 +1,80 @@
+//! The pods of a job, page by page: the label by which they are found is anybody's to write, so that each is looked at for who
+//! controls it.
+
+use berth_control::write::{Outcome, PodsOf};
+use http::header::ACCEPT;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use kube::client::{Body, Client};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::encoded;
+
+/// So many pods are asked for at once, at least.
+const LEAST_PAGE: usize = 50;
+/// Pods that have not ended.
+pub(super) const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+/// Metadata alone.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// A page of a list; one of which only the metadata was asked for is of no kind of its own.
+#[derive(Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+pub(super) struct Page<T> {
+    metadata: ListMeta,
+    pub(super) items: Vec<T>,
+}
+
+/// An object of which only the metadata was asked for.
+#[derive(Deserialize)]
+pub(super) struct Meta {
+    pub(super) metadata: ObjectMeta,
+}
+
+impl<T> Page<T> {
+    /// Where the next one begins, `None` after the last.
+    pub(super) fn next(&self) -> Option<String> {
+        self.metadata.continue_.clone().filter(|token| !token.is_empty())
+    }
+}
+
+/// A page of the pods that carry the label of a job; `Err` with status and body where the API server does not answer with one.
+pub(super) async fn page<T: DeserializeOwned>(
+    client: &Client,
+    (namespace, pods): (&str, &PodsOf),
+    (accept, fields): (&str, &str),
+    (limit, from): (usize, Option<&str>),
+) -> Result<Page<T>, Option<(u16, Vec<u8>)>> {
+    let selector = encoded(&format!("{}={}", pods.label, pods.uid));
+    let path = format!("/api/v1/namespaces/{}/pods", encoded(namespace));
+    let mut uri = format!("{path}?labelSelector={selector}&fieldSelector={}&limit={limit}", encoded(fields));
+    if let Some(from) = from {
+        uri.push_str(&format!("&continue={}", encoded(from)));
+    }
+    let request = http::Request::builder().uri(uri).header(ACCEPT, accept).body(Body::empty()).map_err(|_| None)?;
+    let response = client.send(request).await.map_err(|_| None)?;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect_bytes().await.map_err(|_| None)?;
+    if !(200..300).contains(&code) {
+        return Err(Some((code, body.to_vec())));
+    }
+    serde_json::from_slice(&body).map_err(|_| None)
+}
+
+/// Whether no more than so many pods of a job have not ended: `Applied` when it is so, `Busy` when not or when it cannot be read
+/// now.
+pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most: usize) -> Outcome {
+    let limit = most.saturating_add(1).max(LEAST_PAGE);
+    let (mut found, mut from) = (0_usize, None::<String>);
+    loop {
+        let asked = page::<Meta>(client, (namespace, pods), (METADATA, NOT_ENDED), (limit, from.as_deref())).await;
+        let Ok(page) = asked else { return Outcome::Busy(1_000) };
+        found = found.saturating_add(page.items.iter().filter(|pod| pods.has(&pod.metadata)).count());
+        from = page.next();
+        match from {
+            _ if found > most => return Outcome::Busy(500),
+            Some(_) => {}
+            None => return Outcome::Applied { resource_version: String::new() },
+        }
+    }
+}
