@@ -214,3 +214,15 @@ async fn pods_are_read_to_the_last_page() {
     assert_eq!(prober.perform(&probe(0)).await, Outcome::Busy(500));
     assert!(matches!(prober.perform(&probe(1)).await, Outcome::Applied { .. }));
 }
+
+/// What kube-apiserver 1.36 answers when metadata is asked for and there is none.
+#[tokio::test]
+async fn a_list_of_no_metadata_is_null_and_means_no_pods() {
+    let service = tower::service_fn(|_: http::Request<Body>| async {
+        let list = r#"{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"7"},"items":null}"#;
+        Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.as_bytes().to_vec())).unwrap())
+    });
+    let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
+    let probe = write(Kind::Workload, "ns", Request::ProbePods { pods: pods_of("l", "u"), most: 0 });
+    assert!(matches!(prober.perform(&probe).await, Outcome::Applied { .. }));
+}

@@ -5,8 +5,8 @@ use berth_control::write::{Outcome, PodsOf};
 use http::header::ACCEPT;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::client::{Body, Client};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use super::encoded;
 
@@ -22,7 +22,13 @@ pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadataList
 #[serde(bound = "T: DeserializeOwned")]
 pub(super) struct Page<T> {
     metadata: ListMeta,
+    /// A list of metadata without any is `null`.
+    #[serde(deserialize_with = "or_none")]
     pub(super) items: Vec<T>,
+}
+
+fn or_none<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// An object of which only the metadata was asked for.
