@@ -6,7 +6,7 @@
 use crate::load::Load;
 use crate::rate::Bucket;
 use crate::writer::Writer;
-use berth_control::write::{Outcome, Urgency, Write, WriteId};
+use berth_control::write::{Outcome, Purpose, Urgency, Write, WriteId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
 /// So many of them do not wait any longer: each holds memory.
 const BACKGROUND_MOST: usize = 4096;
 /// Number of priority classes in a lane.
-const CLASSES: usize = 2;
+const CLASSES: usize = 3;
 
 /// Waiting writes by class, in order of arrival within one.
 #[derive(Default)]
@@ -30,8 +30,13 @@ struct Waiting {
 
 impl Waiting {
     fn push(&mut self, write: Write) {
-        let first = matches!(write.purpose.urgency(), Urgency::First | Urgency::Told);
-        if let Some(queue) = self.classes.get_mut(usize::from(!first)) {
+        let class = match write.purpose.urgency() {
+            Urgency::First | Urgency::Told => 0,
+            // Figures grow old behind hundreds of finalizers.
+            _ if write.purpose == Purpose::QueueStatus => 1,
+            _ => CLASSES - 1,
+        };
+        if let Some(queue) = self.classes.get_mut(class) {
             queue.push_back(write);
         }
     }
@@ -44,8 +49,9 @@ impl Waiting {
         self.classes.iter().all(VecDeque::is_empty)
     }
 
-    fn has_urgent(&self) -> bool {
-        self.classes.first().is_some_and(|first| !first.is_empty())
+    /// Somebody reads what one of them says.
+    fn has_readers(&self) -> bool {
+        self.classes.iter().take(CLASSES - 1).any(|class| !class.is_empty())
     }
 
     fn len(&self) -> usize {
@@ -106,7 +112,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        if background && !waiting.has_urgent() {
+        if background && !waiting.has_readers() {
             tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
         }
         take(&shared).await;
@@ -148,7 +154,7 @@ async fn take(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_control::write::{Kind, ObjectKey, Purpose, Request, Term};
+    use berth_control::write::{Kind, ObjectKey, Request, Term};
 
     fn write(id: u64, purpose: Purpose) -> Write {
         Write {
@@ -182,10 +188,10 @@ mod tests {
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
         assert_eq!(order, [2, 3, 1]);
         assert!(waiting.is_empty());
-        for (id, purpose) in [(1, Purpose::QueueStatus), (2, Purpose::LetFinishedGo), (3, Purpose::ExplainPending)] {
+        for (id, purpose) in [(1, Purpose::LetFinishedGo), (2, Purpose::QueueStatus), (3, Purpose::ExplainPending)] {
             waiting.push(write(id, purpose));
         }
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
-        assert_eq!(order, [3, 1, 2]);
+        assert_eq!(order, [3, 2, 1]);
     }
 }
