@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::deltas;
 use crate::event::{Change, Observation};
 use crate::settings::Settings;
+use crate::training_view::has_ended;
 use crate::view::{Name, name_of};
 use crate::write::Kind;
 
@@ -48,8 +49,7 @@ struct Training {
 
 impl Training {
     fn of(job: &TrainingJob) -> Self {
-        let phase = job.status.as_ref().map(|status| status.phase.as_str());
-        let over = matches!(phase, Some("Succeeded" | "Failed"));
+        let over = job.status.as_ref().is_some_and(has_ended);
         Self { uid: job.uid().to_owned(), roles: role_names(job), over }
     }
 }

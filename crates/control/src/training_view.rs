@@ -89,7 +89,7 @@ impl TrainingView {
 
     /// It has ended, whatever is left of what ran it.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+        has_ended(&self.status)
     }
 
     /// The pods that would be made are those for which a Workload has quota: its spec may have changed since. How many workers
@@ -107,6 +107,11 @@ impl TrainingView {
     pub(crate) fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or_default()
     }
+}
+
+/// Whether a TrainingJob of that status has ended.
+pub(crate) fn has_ended(status: &TrainingJobStatus) -> bool {
+    matches!(status.phase.as_str(), "Succeeded" | "Failed")
 }
 
 impl View {

@@ -6,7 +6,7 @@
 use crate::load::Load;
 use crate::rate::Bucket;
 use crate::writer::Writer;
-use berth_control::write::{Outcome, Purpose, Urgency, Write, WriteId};
+use berth_control::write::{Outcome, Urgency, Write, WriteId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,8 @@ impl Waiting {
         let class = match write.purpose.urgency() {
             Urgency::First | Urgency::Told => 0,
             // Figures grow old behind hundreds of finalizers.
-            _ if write.purpose == Purpose::QueueStatus => 1,
-            _ => CLASSES - 1,
+            Urgency::Counted => 1,
+            Urgency::Soon | Urgency::Whenever => CLASSES - 1,
         };
         if let Some(queue) = self.classes.get_mut(class) {
             queue.push_back(write);
@@ -84,7 +84,7 @@ pub async fn run(
     let (second_in, second_out) = mpsc::unbounded_channel();
     let sort = async move {
         while let Some(write) = writes.recv().await {
-            let background = matches!(write.purpose.urgency(), Urgency::Told | Urgency::Whenever);
+            let background = matches!(write.purpose.urgency(), Urgency::Told | Urgency::Counted | Urgency::Whenever);
             if !background {
                 load.begin(Instant::now());
             }
@@ -154,7 +154,7 @@ async fn take(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_control::write::{Kind, ObjectKey, Request, Term};
+    use berth_control::write::{Kind, ObjectKey, Purpose, Request, Term};
 
     fn write(id: u64, purpose: Purpose) -> Write {
         Write {

@@ -5,16 +5,16 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::workload::{REPORTER, evict, notice, status_write};
+use super::workload::{REPORTER, evict, merge_write, notice, status_write};
 use crate::checks::concerning;
-use crate::core::{Control, key};
+use crate::core::Control;
 use crate::flight::{Decision, Draft};
 use crate::status::{find, seconds, since};
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+use crate::write::{EventType, Notice, Purpose, Subresource};
 
 /// Reason of the event by which a job is told what its checks say.
-pub(crate) const UPDATED: &str = "UpdatedAdmissionCheck";
+const UPDATED: &str = "UpdatedAdmissionCheck";
 
 /// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
@@ -83,25 +83,18 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
     if states.iter().map(|check| &check.name).eq(wanted.iter()) {
         return None;
     }
-    let metadata = json!({"uid": workload.uid, "resourceVersion": workload.resource_version});
     // Who answers a check owns its entry, too: it goes only where the list is written as a whole.
-    let body = json!({"metadata": metadata, "status": {"admissionChecks": synced(states, &wanted, now)}});
-    Some(Draft {
-        purpose: Purpose::SyncAdmissionChecks,
-        key: key(Kind::Workload, &workload.key()),
-        request: Request::Merge { manager: "kueue", subresource: Subresource::Status, body },
-        based_on: workload.version(),
-        notices: Vec::new(),
-    })
+    let patch = json!({"status": {"admissionChecks": synced(states, &wanted, now)}});
+    Some(merge_write(workload, Purpose::SyncAdmissionChecks, Subresource::Status, patch))
 }
 
 /// Tells a job that waits with its quota what its pending checks say; `notice` makes the event.
-pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(String) -> Notice) -> Decision {
+pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
     let waits = workload.reserved() && !workload.is("Admitted");
     let speak = |check: &&api::AdmissionCheckState| waits && check.state == "Pending" && !check.message.is_empty();
     let said = workload.status.admission_checks.iter().filter(speak);
     let said: Vec<String> = said.map(|check| format!("{}: {}", check.name, check.message)).collect();
-    if said.is_empty() { Decision::Done } else { Decision::Tell(notice(said.join("; "))) }
+    if said.is_empty() { Decision::Done } else { Decision::Tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
 }
 
 /// Which checks are in a state, and what they say, in Kueue's words; `None` when none is.

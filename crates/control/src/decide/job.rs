@@ -14,7 +14,7 @@ use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::checks::{self, UPDATED};
+use super::checks;
 use super::gates;
 use super::placement::placements;
 use super::pods_ready;
@@ -341,7 +341,7 @@ impl Case<'_> {
     fn waiting(&self, workload: &WorkloadView) -> Decision {
         if !(workload.is("Admitted") && workload.reserved()) {
             return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
-                Decision::Done => checks::tell(workload, |text| self.notice(EventType::Normal, UPDATED, text)),
+                Decision::Done => checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text)),
                 decision => decision,
             };
         }

@@ -11,7 +11,7 @@ use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::checks::{self, UPDATED};
+use super::checks;
 use super::gates;
 use super::placement::placements;
 use super::pods_ready;
@@ -181,7 +181,7 @@ impl Case<'_> {
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
-        let told = || checks::tell(workload, |text| self.notice(EventType::Normal, UPDATED, text));
+        let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
         follow(workload, self.pod, self.priority().ok()).unwrap_or_else(told)
     }
 

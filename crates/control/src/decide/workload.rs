@@ -65,6 +65,11 @@ pub(crate) fn status_write(
 
 /// A merge patch of the Workload itself.
 pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: Value) -> Draft {
+    merge_write(workload, purpose, Subresource::None, patch)
+}
+
+/// A merge patch of the state that was read.
+pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource: Subresource, patch: Value) -> Draft {
     let mut body = patch;
     if let Some(map) = body.as_object_mut() {
         let metadata = map.entry("metadata").or_insert_with(|| json!({}));
@@ -76,7 +81,7 @@ pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: Val
     Draft {
         purpose,
         key: key(Kind::Workload, &workload.key()),
-        request: Request::Merge { manager: "kueue", subresource: Subresource::None, body },
+        request: Request::Merge { manager: "kueue", subresource, body },
         based_on: workload.version(),
         notices: Vec::new(),
     }

@@ -114,7 +114,9 @@ pub enum Urgency {
     Soon,
     /// Explains.
     Told,
-    /// Counts and tidies up: nobody waits for it.
+    /// Counts.
+    Counted,
+    /// Tidies up: nobody waits for it.
     Whenever,
 }
 
@@ -184,7 +186,8 @@ impl Purpose {
             | Self::ListCheckpoints
             | Self::FindStuckPods => Urgency::Soon,
             Self::ExplainPending | Self::TrainingStatus => Urgency::Told,
-            Self::QueueStatus | Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
+            Self::QueueStatus => Urgency::Counted,
+            Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
         }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{follow, notice};
 use crate::core::{Control, key};
-use crate::decide::checks::{self, UPDATED};
+use crate::decide::checks;
 use crate::decide::pods_ready;
 use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 use crate::flight::{Decision, Draft};
@@ -136,7 +136,7 @@ impl<'a> Case<'a> {
         }
         if !(workload.is("Admitted") && workload.reserved()) {
             // The others need not be told the same.
-            return checks::tell(workload, |text| self.notice(name, pod, EventType::Normal, UPDATED, text));
+            return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
         let ready = self.tally().is_ready(workload.sizes());
         pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)

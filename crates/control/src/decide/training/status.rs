@@ -18,7 +18,7 @@ use crate::deltas::quantity;
 use crate::elastic::grew;
 use crate::flight::Draft;
 use crate::status::{cut, find, find_true, seconds, set_in, since};
-use crate::training_view::TrainingView;
+use crate::training_view::{TrainingView, has_ended};
 use crate::view::WorkloadView;
 use crate::write::{Kind, ObjectKey, Purpose, Request, Subresource};
 
@@ -280,7 +280,7 @@ impl Telling<'_> {
             failed: state.failed,
             pending: state.pending,
         };
-        if matches!(status.phase.as_str(), "Succeeded" | "Failed") {
+        if has_ended(status) {
             // Its last run stays readable when what ran it is deleted.
             for (name, state) in &self.states {
                 if self.case.child(name).is_some() {
