@@ -319,7 +319,7 @@ pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> 
 }
 
 /// A pod set's needs in the engine's words.
-pub(crate) fn pod_set(needs: berth_jobs::PodSetNeeds) -> engine::PodSetSpec {
+pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> engine::PodSetSpec {
     engine::PodSetSpec {
         count: i64::from(needs.count),
         min_count: needs.min_count.map(i64::from),
@@ -328,6 +328,8 @@ pub(crate) fn pod_set(needs: berth_jobs::PodSetNeeds) -> engine::PodSetSpec {
         name: needs.name,
         requests: needs.requests,
         node_selector: needs.node_selector,
+        constraints,
+        no_affinity: false,
         topology_request: needs.topology_request,
     }
 }

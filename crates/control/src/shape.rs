@@ -13,7 +13,7 @@ use crate::deltas;
 /// The pod sets of a Workload, reduced to what is decided on.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Namespace, reduced pod sets, original parts and digests as JSON: identity, and what everything is computed from again.
+    /// Namespace, reduced pod sets, digests and constraints as JSON: identity, and what everything is computed from again.
     source: Arc<str>,
     /// What decides, in the engine's form.
     pub(crate) pod_sets: Vec<engine::PodSetSpec>,
@@ -26,6 +26,9 @@ pub(crate) struct Shape {
     /// Why their requests are out of bounds.
     pub(crate) refused: Option<String>,
 }
+
+/// Of what the text of a shape is made.
+type Source = (String, Vec<api::PodSet>, Vec<PodSetDigest>, Vec<u64>);
 
 /// What requests depend on beside the pod sets.
 pub(crate) struct Surroundings<'a> {
@@ -47,7 +50,8 @@ impl Shapes {
     pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &Surroundings<'_>) -> Arc<Shape> {
         let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
         let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
-        let source = serde_json::to_string(&(namespace, &reduced, &digests)).unwrap_or_default();
+        let constraints: Vec<u64> = pod_sets.iter().map(berth_jobs::placement_constraints).collect();
+        let source = serde_json::to_string(&(namespace, &reduced, &digests, &constraints)).unwrap_or_default();
         if let Some(shape) = self.known.get(source.as_str()) {
             return shape.clone();
         }
@@ -55,7 +59,8 @@ impl Shapes {
         let illegal = (around.strict && !faults.is_empty()).then(|| api::validation::summary(&faults));
         let originals = pod_sets.iter().map(|set| TemplateParts::of(&set.template, set.effective_count())).collect();
         let source: Arc<str> = source.into();
-        let shape = Arc::new(compute(source.clone(), &reduced, Fixed { digests, originals, illegal }, around));
+        let shape =
+            Arc::new(compute(source.clone(), &reduced, Fixed { digests, constraints, originals, illegal }, around));
         self.known.insert(source, shape.clone());
         shape
     }
@@ -76,15 +81,14 @@ impl Shapes {
     ) -> Vec<(Arc<Shape>, Arc<Shape>)> {
         let mut renewed = Vec::new();
         for shape in self.known.values_mut() {
-            let Ok((place, reduced, digests)) =
-                serde_json::from_str::<(String, Vec<api::PodSet>, Vec<PodSetDigest>)>(&shape.source)
-            else {
+            let Ok((place, reduced, digests, constraints)) = serde_json::from_str::<Source>(&shape.source) else {
                 continue;
             };
             if namespace.is_some_and(|namespace| namespace != place) {
                 continue;
             }
-            let fixed = Fixed { digests, originals: shape.originals.clone(), illegal: shape.illegal.clone() };
+            let (originals, illegal) = (shape.originals.clone(), shape.illegal.clone());
+            let fixed = Fixed { digests, constraints, originals, illegal };
             let new = compute(shape.source.clone(), &reduced, fixed, &around(&place));
             if new.pod_sets != shape.pod_sets || new.refused != shape.refused {
                 let new = Arc::new(new);
@@ -98,14 +102,15 @@ impl Shapes {
 /// What of a shape does not depend on its surroundings.
 struct Fixed {
     digests: Vec<PodSetDigest>,
+    constraints: Vec<u64>,
     originals: Vec<TemplateParts>,
     illegal: Option<String>,
 }
 
 fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &Surroundings<'_>) -> Shape {
-    let Fixed { digests, originals, illegal } = fixed;
+    let Fixed { digests, constraints, originals, illegal } = fixed;
     let overhead = |class: &str| around.overheads.get(class);
     let needs = berth_jobs::workload_needs(reduced, &around.limits, overhead, &around.rules);
-    let pod_sets = needs.pod_sets.into_iter().map(deltas::pod_set).collect();
+    let pod_sets = needs.pod_sets.into_iter().zip(constraints).map(deltas::pod_set).collect();
     Shape { source, pod_sets, digests, originals, illegal, refused: needs.refused }
 }

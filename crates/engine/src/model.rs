@@ -320,6 +320,10 @@ pub struct PodSetSpec {
     pub affinity: Vec<Vec<Requirement>>,
     /// The template's tolerations.
     pub tolerations: Vec<Toleration>,
+    /// Digest of what else narrows the pods' nodes; 0 when nothing does. Only stock-outs look at it.
+    pub constraints: u64,
+    /// Its job cannot be given node affinity, and so no flavor that forbids node labels.
+    pub no_affinity: bool,
     /// Asks for topology (an annotation or `topologyRequest` is present).
     pub topology_request: bool,
 }

@@ -17,6 +17,8 @@ pub struct Shape {
     pub requests: BTreeMap<String, Amount>,
     /// The template's own node selector: zone, topology, machine.
     pub node_selector: BTreeMap<String, String>,
+    /// Digest of what else narrows the pods' nodes: whoever asks for what no node has, runs out of it alone.
+    pub constraints: u64,
 }
 
 impl Shape {
@@ -27,6 +29,7 @@ impl Shape {
         Self {
             requests: telling(requests).map(|(resource, amount)| (resource.to_owned(), amount)).collect(),
             node_selector: pod_set.node_selector.clone(),
+            constraints: pod_set.constraints,
         }
     }
 
@@ -34,7 +37,9 @@ impl Shape {
         let own = self.requests.iter().map(|(resource, amount)| (resource.as_str(), *amount));
         let requests = pod_set.requests.iter();
         let asked = requests.map(|(resource, value)| (store.resource(*resource), crate::balance::amount(*value)));
-        self.node_selector == pod_set.spec.node_selector && telling(asked).eq(own)
+        self.constraints == pod_set.spec.constraints
+            && self.node_selector == pod_set.spec.node_selector
+            && telling(asked).eq(own)
     }
 }
 

@@ -30,8 +30,18 @@ pub(crate) struct PodSet {
 
 impl PodSet {
     fn of(spec: &PodSetSpec, resources: &mut Interner<ResourceId, String>) -> Self {
-        let PodSetSpec { name, count, min_count, requests, node_selector, affinity, tolerations, topology_request } =
-            spec;
+        let PodSetSpec {
+            name,
+            count,
+            min_count,
+            requests,
+            node_selector,
+            affinity,
+            tolerations,
+            constraints,
+            no_affinity,
+            topology_request,
+        } = spec;
         let requests = requests.iter().map(|(resource, amount)| (resources.intern(resource), units(*amount)));
         Self {
             requests: requests.collect(),
@@ -43,14 +53,26 @@ impl PodSet {
                 node_selector: node_selector.clone(),
                 affinity: affinity.clone(),
                 tolerations: tolerations.clone(),
+                constraints: *constraints,
+                no_affinity: *no_affinity,
                 topology_request: *topology_request,
             },
         }
     }
 
     fn is_as(&self, spec: &PodSetSpec, resources: &Interner<ResourceId, String>) -> bool {
-        let PodSetSpec { name, count, min_count, requests, node_selector, affinity, tolerations, topology_request } =
-            spec;
+        let PodSetSpec {
+            name,
+            count,
+            min_count,
+            requests,
+            node_selector,
+            affinity,
+            tolerations,
+            constraints,
+            no_affinity,
+            topology_request,
+        } = spec;
         let own = &self.spec;
         let told = requests.iter().map(|(resource, amount)| (resource, units(*amount)));
         own.count == *count
@@ -61,6 +83,8 @@ impl PodSet {
             && own.node_selector == *node_selector
             && own.affinity == *affinity
             && own.tolerations == *tolerations
+            && own.constraints == *constraints
+            && own.no_affinity == *no_affinity
     }
 }
 

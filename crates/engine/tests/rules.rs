@@ -285,6 +285,26 @@ fn what_must_not_matter_does_not() {
     }
 }
 
+/// One plan walks several heads per queue; Kueue's cycles, run one after another, do the same.
+#[test]
+fn a_plan_is_kueues_cycles_one_after_another() {
+    for seed in seeds() {
+        let objects = random(seed);
+        let mut told = story(&objects.world().plan(NOW, ALL), str::to_owned);
+        told.retain(|line| !line.starts_with("wait"));
+        let (mut world, mut steps, mut quiet) = (objects.world(), Vec::new(), 0);
+        // A cycle that only goes on scanning flavors moves nothing.
+        while quiet < 8 {
+            let mut step = story(&world.plan_cycles(NOW, ALL, 1), str::to_owned);
+            step.retain(|line| !line.starts_with("wait"));
+            quiet = if step.is_empty() { quiet + 1 } else { 0 };
+            steps.extend(step);
+        }
+        steps.sort();
+        assert_eq!(told, steps, "seed {seed}\n{}", objects.describe());
+    }
+}
+
 #[test]
 fn more_quota_takes_nothing_away() {
     for seed in seeds() {

@@ -1,6 +1,7 @@
 //! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another.
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options};
 use berth_e2e::jobset::{self, JOBSET};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, WORKLOAD, condition, text};
@@ -72,7 +73,7 @@ async fn remove(s: &Scenario<'_>, name: &str) -> Result<()> {
 }
 
 async fn as_axlearn_writes_it(stage: &Stage) -> Result<()> {
-    let s = stage.scenario("axlearn").await?;
+    let s = stage.scenario("annotated").await?;
     queues(&s, "16", "16").await?;
     s.apply(&slices(&s, "train", true, 4_000)).await?;
     let workload = s.workload("train", "Admitted", |w| condition(w, "Admitted") == "True").await?;
@@ -183,11 +184,35 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
+/// The preset for AxLearn as it is shipped: a JobSet that says nothing takes the reservation, one pinned to spot goes there.
+async fn the_preset_serves_both(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("axlearn").await?;
+    let preset = repository().join("examples/capacity-tiers/axlearn.yaml");
+    for object in berth_e2e::kinds::parse(&std::fs::read_to_string(preset)?)? {
+        s.apply(&object).await?;
+    }
+    s.apply(&manifest::local_queue(&s.namespace, "queue", "axlearn")).await?;
+    for (name, spot, nodes, flavor) in
+        [("silent", false, "tpu-res", "axlearn-reserved"), ("cheap", true, "tpu-spot", "axlearn-spot")]
+    {
+        s.apply(&slices(&s, name, spot, 600_000)).await?;
+        let workload = s.workload(name, "Admitted", |w| condition(w, "Admitted") == "True").await?;
+        let set = &workload["status"]["admission"]["podSetAssignments"][0];
+        ensure!(set["flavors"]["google.com/tpu"] == json!(flavor), "{name}: {set}");
+        for pod in running(&s, name).await? {
+            ensure!(text(&pod, "/spec/nodeName").starts_with(nodes), "{name}: {}", pod["spec"]["nodeName"]);
+        }
+        remove(&s, name).await?;
+    }
+    s.conclude().await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobsets() -> Result<()> {
     let mut on_demand = Pool::tpu("tpu-od", 4, Tier::OnDemand);
     on_demand.labels.push(("e2e/pool".to_owned(), "on-demand".to_owned()));
-    let pools = [Pool::tpu("tpu-spot", 4, Tier::Spot), on_demand];
+    let reserved = Pool::tpu("tpu-res", 4, Tier::Reserved("my-reservation".to_owned()));
+    let pools = [Pool::tpu("tpu-spot", 4, Tier::Spot), on_demand, reserved];
     let mut options = Options::with_crds("jobset");
     options.crds.push(jobset::definitions().await?);
     let plane = ControlPlane::start(options).await?;
@@ -195,7 +220,8 @@ async fn jobsets() -> Result<()> {
     let stage = Stage::on(plane, &pools, ManagerOptions::default()).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
-        ("axlearn", as_axlearn_writes_it(s).boxed()),
+        ("annotated", as_axlearn_writes_it(s).boxed()),
+        ("axlearn", the_preset_serves_both(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
         ("overridden", policy_alone_sends_it_down_the_ladder(s).boxed()),
     ];

@@ -53,6 +53,10 @@ pub struct StockBackoffStatus {
     /// What the pods select.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// Digest of what else narrows the pods' nodes (required affinity, spread constraints, volume and resource claims, host
+    /// ports, runtime class, scheduler); empty when nothing does. Pods run out of capacity for those of the same digest only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub constraints: String,
     /// So many pods at once were not to be had.
     pub pods: i64,
     /// Stock-outs in a row.

@@ -86,6 +86,7 @@ impl StockBook {
             flavor: flavor.clone(),
             requests: shape.requests.iter().map(|(name, one)| (name.clone(), quantity(name, *one))).collect(),
             node_selector: shape.node_selector.clone(),
+            constraints: constraints_text(shape.constraints),
             pods: entry.pods,
             failures: i32::try_from(entry.failures).unwrap_or(i32::MAX),
             last_failure_time: Time(seconds(entry.last)),
@@ -103,7 +104,11 @@ impl StockBook {
                 .requests
                 .iter()
                 .map(|(name, text)| (name.clone(), berth_quantity::request(name, &text.0).unwrap_or_default()));
-            let shape = Shape { requests: requests.collect(), node_selector: told.node_selector.clone() };
+            let shape = Shape {
+                requests: requests.collect(),
+                node_selector: told.node_selector.clone(),
+                constraints: u64::from_str_radix(&told.constraints, 16).unwrap_or_default(),
+            };
             let key = (told.flavor.clone(), shape);
             let entry = Entry {
                 failures: u32::try_from(told.failures).unwrap_or_default(),
@@ -132,6 +137,11 @@ impl StockBook {
         entry.until = now;
         true
     }
+}
+
+/// A digest of constraints in a status.
+fn constraints_text(digest: u64) -> String {
+    if digest == 0 { String::new() } else { format!("{digest:016x}") }
 }
 
 fn stock_out((flavor, shape): &(String, Shape), entry: &Entry) -> engine::StockOut {

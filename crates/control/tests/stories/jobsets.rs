@@ -27,10 +27,19 @@ fn workload(cluster: &Cluster) -> Value {
     found.clone()
 }
 
-fn is(cluster: &Cluster, kind: &str) -> bool {
+fn condition(cluster: &Cluster, kind: &str) -> Value {
     let workload = workload(cluster);
     let conditions = workload["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.iter().any(|c| c["type"] == json!(kind) && c["status"] == json!("True"))
+    conditions.into_iter().find(|c| c["type"] == json!(kind)).unwrap_or_default()
+}
+
+fn is(cluster: &Cluster, kind: &str) -> bool {
+    condition(cluster, kind)["status"] == json!("True")
+}
+
+/// The change of a flavor by which its pods keep off nodes with a label.
+fn forbidding(label: &str) -> Value {
+    json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": label}}})
 }
 
 /// What JobSet's controller makes of its template.
@@ -168,19 +177,36 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
 }
 
 #[test]
-fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
-    let mut cluster = one_queue("4");
+fn a_flavor_that_takes_affinity_is_passed_over() {
     // A suspended JobSet takes no affinity, which is how Berth keeps pods off nodes.
-    let forbidden =
-        json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": "cloud.google.com/gke-spot"}}});
-    cluster.edit(Kind::ResourceFlavor, "", "default", &forbidden);
+    let mut cluster = one_queue("4");
+    cluster.edit(Kind::ResourceFlavor, "", "default", &forbidding("cloud.google.com/gke-spot"));
     cluster.put(Kind::JobSet, slices());
     cluster.settle();
     stopped(&mut cluster);
     cluster.settle();
-    let workload = workload(&cluster);
-    let conditions = workload["status"]["conditions"].as_array().unwrap();
-    let finished = conditions.iter().find(|condition| condition["type"] == json!("Finished")).unwrap();
+    let said = condition(&cluster, "QuotaReserved");
+    let message = said["message"].as_str().unwrap();
+    assert_eq!(said["status"], json!("False"), "{said}");
+    assert!(message.contains("flavor default forbids nodes with the label cloud.google.com/gke-spot"), "{message}");
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
+    let clear = json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": null}}});
+    cluster.edit(Kind::ResourceFlavor, "", "default", &clear);
+    cluster.settle();
+    assert!(is(&cluster, "Admitted"), "{:?}", workload(&cluster));
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false));
+}
+
+#[test]
+fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::JobSet, slices());
+    cluster.settle();
+    assert!(is(&cluster, "Admitted"), "its controller has not stopped it yet");
+    cluster.edit(Kind::ResourceFlavor, "", "default", &forbidding("cloud.google.com/gke-spot"));
+    stopped(&mut cluster);
+    cluster.settle();
+    let finished = condition(&cluster, "Finished");
     assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("FailedToStart")));
     assert!(finished["message"].as_str().unwrap().contains("JobSet"), "{finished}");
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));

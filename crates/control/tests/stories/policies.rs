@@ -350,6 +350,37 @@ fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_select
 }
 
 #[test]
+fn a_policy_bounds_how_many_are_evicted_and_how_much() {
+    // Who runs, what the higher job asks for, the bound that forbids its victims, and the one that allows them.
+    for (running, asks, forbids, allows) in [
+        (&["1", "1"][..], "2", json!({"maxVictims": 1}), json!({"maxVictims": 2})),
+        (&["2"], "1", json!({"maxEvictedPercent": 199}), json!({"maxEvictedPercent": 200})),
+    ] {
+        let mut cluster = Cluster::new();
+        cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+        let mut queue = cluster_queue("cq", None, &[("f", "2")]);
+        queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+        cluster.put(Kind::ClusterQueue, queue);
+        cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+        cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "preemption": forbids})));
+        cluster.set_class("far", 10);
+        for (index, cpu) in running.iter().enumerate() {
+            cluster.put(Kind::Job, job(&format!("low-{index}"), "lq", cpu, true));
+        }
+        cluster.settle();
+        let mut high = job("high", "lq", asks, true);
+        high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("far");
+        cluster.put(Kind::Job, high);
+        cluster.pass(60);
+        let all_run = (0..running.len()).all(|index| cluster.is(&format!("low-{index}"), "Admitted"));
+        assert!(all_run && !cluster.is("high", "Admitted"), "{forbids}");
+        cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"preemption": allows}}));
+        cluster.pass(60);
+        assert!(cluster.is("high", "Admitted"), "{allows}: {:?}", cluster.workload_of("high"));
+    }
+}
+
+#[test]
 fn a_policy_bounds_preemption() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));

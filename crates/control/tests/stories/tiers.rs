@@ -133,6 +133,35 @@ fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
 }
 
 #[test]
+fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
+    let mut cluster = ladder("4");
+    let policy = json!({"patience": {"reserved": "10m"}});
+    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+    let picky = |name: &str| {
+        let mut job = accepting(name, "reserved,on-demand");
+        let label = json!({"key": "no-such-label", "operator": "Exists"});
+        job["spec"]["template"]["spec"]["affinity"] = json!({"nodeAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}}});
+        job
+    };
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, picky("a"));
+    cluster.pass(640);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    cluster.without_nodes = vec![];
+    cluster.put(Kind::Job, accepting("b", "reserved,on-demand"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("reserved"), "a job that any node will do for is not held up");
+    // Not even after a restart, which reads what the policy's status shows.
+    cluster.restart();
+    cluster.put(Kind::Job, accepting("c", "reserved,on-demand"));
+    cluster.put(Kind::Job, picky("d"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
+    assert_eq!(flavor_of(&cluster, "d"), json!("on-demand"), "one that asks for the same is spared");
+}
+
+#[test]
 fn an_autoscaler_that_gets_no_nodes_ends_the_patience() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];
@@ -205,6 +234,23 @@ fn jobs_that_say_nothing_of_tiers_are_never_asked_about() {
     cluster.pass(3600);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
     assert_eq!(cluster.count(berth_control::write::Purpose::FindStuckPods), 0);
+}
+
+#[test]
+fn who_lost_its_nodes_goes_before_those_who_came_later() {
+    let mut cluster = ladder("1");
+    cluster.put(Kind::Job, accepting("a", "spot"));
+    cluster.pass(1000);
+    cluster.put(Kind::Job, accepting("b", "spot"));
+    cluster.pass(10);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+    cluster.without_nodes = vec!["spot"];
+    cluster.pass(700);
+    assert_eq!(eviction(&cluster, "a").0, "CapacityReclaimed");
+    assert!(!cluster.is("b", "QuotaReserved"), "spot is out of stock for its pods, too");
+    cluster.without_nodes = vec![];
+    cluster.pass(600);
+    assert!(cluster.is("a", "Admitted") && !cluster.is("b", "QuotaReserved"), "it was there first");
 }
 
 #[test]

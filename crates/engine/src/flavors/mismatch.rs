@@ -20,6 +20,11 @@ impl Scan<'_> {
         if let Some((key, value)) = selects_forbidden(&spec.forbidden, &pods.node_selector) {
             return because(format!("flavor {name} forbids nodes with {key}={value}, which the pods select"));
         }
+        if let Some((key, _)) = spec.forbidden.first().filter(|_| pods.no_affinity) {
+            return because(format!(
+                "flavor {name} forbids nodes with the label {key}, which takes a node affinity that this kind of job cannot be given"
+            ));
+        }
         if let Some((key, value)) = self.other_tier(spec) {
             return because(format!("flavor {name} is not the capacity that the pods select with {key}={value}"));
         }
