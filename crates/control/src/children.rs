@@ -53,6 +53,22 @@ impl Control {
         self.children.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
     }
 
+    /// A Job is gone. Where its owner has a Workload its pods may outlive it; whatever else names an owner is forgotten.
+    pub(crate) fn forget_child(&mut self, object: &ObjectKey, job: &JobState) {
+        let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
+        let Some(seen) = self.children.0.get_mut(&owner) else { return };
+        if self.view.workloads.owned_by(&owner).next().is_some() {
+            return;
+        }
+        if let Some(uids) = seen.jobs.get_mut(&object.name) {
+            uids.remove(&job.uid);
+        }
+        seen.jobs.retain(|_, uids| !uids.is_empty());
+        if seen.jobs.is_empty() {
+            self.children.0.remove(&owner);
+        }
+    }
+
     /// A Workload is gone.
     pub(crate) fn forget_children(&mut self, workload: &WorkloadView) {
         let owner = workload.owner.as_ref().filter(|owner| self.view.workloads.owned_by(&owner.uid).next().is_none());
@@ -85,5 +101,37 @@ impl Control {
             }
         }
         Some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use berth_jobs::BatchJob;
+    use serde_json::json;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn jobs_that_name_an_owner_without_workload_are_forgotten_with_it() {
+        let mut control = Control::new(Settings::default());
+        let object = ObjectKey { kind: Kind::Job, namespace: "team".into(), name: "a-worker".into() };
+        let job = |uid: &str| {
+            let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "a", "uid": "forged",
+                "controller": true});
+            let job = json!({"metadata": {"name": "a-worker", "namespace": "team", "uid": uid, "ownerReferences": [owner]},
+                "spec": {"template": {"spec": {"containers": []}}}});
+            JobState::read::<BatchJob>(&serde_json::from_value(job).unwrap(), None)
+        };
+        for uid in ["one", "two"] {
+            control.note_child(&object, &job(uid));
+        }
+        assert_eq!(control.children.0["forged"].jobs["a-worker"].len(), 2);
+        control.forget_child(&object, &job("one"));
+        assert_eq!(control.children.0["forged"].jobs["a-worker"].len(), 1);
+        control.forget_child(&object, &job("two"));
+        assert!(control.children.0.is_empty());
     }
 }

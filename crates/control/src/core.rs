@@ -69,7 +69,7 @@ pub struct Control {
     pub(crate) skipped_preemptions: BTreeMap<String, u32>,
     pub(crate) term: Option<Term>,
     pub(crate) timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
-    notices: Vec<Notice>,
+    pub(crate) notices: Vec<Notice>,
     pub(crate) replan: bool,
     /// Statuses and reasons are written at once: there is no server to spare.
     pub(crate) unpaced: bool,
@@ -277,7 +277,8 @@ impl Control {
                 if absent {
                     self.flights.refused(&flight.origin, &object, &text);
                 }
-                self.refused(if absent { &flight.origin } else { &object }, flight.purpose, &text);
+                let absent = absent || flight.purpose == Purpose::CreateWorkload;
+                self.refused(if absent { &flight.origin } else { &object }, absent, &text);
                 self.wait(object, until);
             }
             Outcome::Busy(after) if flight.purpose.is_about_pods() => {
@@ -306,18 +307,6 @@ impl Control {
         if let Some(uid) = self.uid_of(origin) {
             self.prepared.entry(uid).or_default().insert(object);
         }
-    }
-
-    fn refused(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
-        let Some(uid) = self.uid_of(object) else { return };
-        self.notices.push(Notice {
-            key: object.clone(),
-            uid,
-            event_type: crate::write::EventType::Warning,
-            reason: if purpose.makes_anew() { "FailedCreate" } else { "WriteRefused" }.into(),
-            message: format!("the API server refused a change by Berth: {text}"),
-            reporter: crate::write::WORKLOADS,
-        });
     }
 
     /// A planned admission will not be written: the workload's own state decides again once it is seen.

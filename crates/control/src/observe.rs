@@ -202,6 +202,7 @@ impl Control {
             self.at_rest.remove(&old.uid);
             self.ladder.lacking.remove(&old.uid);
             self.growth.settled.remove(&old.uid);
+            self.forget_child(object, &old);
         }
     }
 
@@ -212,8 +213,10 @@ impl Control {
         match older {
             Some(old) if old.uid == job.uid && old.version > version => return,
             Some(old) if old.uid != job.uid => {
+                let gone = old.clone();
                 self.touch_related(&object);
                 self.flights.vanished(&object);
+                self.forget_child(&object, &gone);
             }
             _ => {}
         }

@@ -5,9 +5,29 @@ use berth_jobs::version_of;
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
 use crate::view::{Name, WorkloadView};
-use crate::write::{Kind, ObjectKey};
+use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
 
 impl Control {
+    /// Tells whom it concerns that the API server refuses a write for it.
+    pub(crate) fn refused(&mut self, object: &ObjectKey, creation: bool, text: &str) {
+        // Of a group its first pod is told.
+        let group = (object.namespace.clone(), object.name.clone());
+        let first =
+            || self.view.pods.members(&group).next().map(|(pod, _)| key(Kind::Pod, &(group.0.clone(), pod.into())));
+        let object = if object.kind == Kind::PodGroup { first() } else { Some(object.clone()) };
+        let Some((object, uid)) = object.and_then(|object| Some((object.clone(), self.uid_of(&object)?))) else {
+            return;
+        };
+        self.notices.push(Notice {
+            key: object,
+            uid,
+            event_type: EventType::Warning,
+            reason: if creation { "FailedCreate" } else { "WriteRefused" }.into(),
+            message: format!("the API server refused a change by Berth: {text}"),
+            reporter: WORKLOADS,
+        });
+    }
+
     /// Marks everything that is decided about.
     pub(crate) fn everything_dirty(&mut self) {
         let jobs = self.view.jobs.keys().cloned();

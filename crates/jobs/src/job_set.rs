@@ -120,14 +120,17 @@ impl JobKind for JobSet {
 
     fn reclaimable_pods(job: &Object) -> Vec<ReclaimablePod> {
         let (Ok(jobs), Some(status)) = (sizes(job), &job.status) else { return Vec::new() };
-        let over = jobs.iter().filter_map(|jobs| {
-            let status = status.replicated_jobs_status.iter().find(|status| status.name == jobs.name)?;
-            let done = status.succeeded.min(jobs.replicas);
-            // The last one ends the whole.
-            (done > 0 && done < jobs.replicas)
-                .then(|| ReclaimablePod { name: jobs.name.to_owned(), count: done.saturating_mul(jobs.pods) })
-        });
-        over.collect()
+        let done = |jobs: &Size<'_>| {
+            let status = status.replicated_jobs_status.iter().find(|status| status.name == jobs.name);
+            status.map_or(0, |status| status.succeeded.min(jobs.replicas))
+        };
+        // The last one ends the whole.
+        if jobs.iter().all(|jobs| done(jobs) >= jobs.replicas) {
+            return Vec::new();
+        }
+        let over = jobs.iter().filter(|jobs| done(jobs) > 0);
+        over.map(|jobs| ReclaimablePod { name: jobs.name.to_owned(), count: done(jobs).saturating_mul(jobs.pods) })
+            .collect()
     }
 
     fn pod_priority_class(job: &Object) -> Option<&str> {

@@ -34,7 +34,8 @@ enum Unbuilt {
 }
 
 /// Message of the end of a Workload that was made beforehand, and not for what its job has become.
-const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
+const MISSING: &str = "Missing Workload; unable to restore pod templates";
+pub(super) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
 /// A job with what is decided about it.
 #[derive(Clone, Copy)]
@@ -112,17 +113,14 @@ impl Case<'_> {
         // As long as it names no owner, only who waits for it knows whom it concerns.
         let later = Decision::WaitFor(key(Kind::Workload, &name));
         let Some(workload) = self.control.view.workloads.get(&name) else {
-            return if self.job.suspended {
-                later
-            } else {
-                self.suspend("Missing Workload; unable to restore pod templates")
-            };
+            return if self.job.suspended { later } else { self.suspend(MISSING) };
         };
         match &workload.owner {
             Some(owner) if owner.uid == self.job.uid && !workload.deleting && !self.same(workload) => {
                 self.out_of_sync(workload)
             }
             Some(owner) if owner.uid == self.job.uid => self.with_workload(workload),
+            Some(_) if !self.job.suspended => self.suspend(MISSING),
             Some(_) => later,
             None => self.adopt(workload),
         }

@@ -5,7 +5,10 @@
 pub(crate) mod group;
 mod member;
 
+use std::collections::BTreeSet;
+
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
+use berth_engine::model::Amount;
 use berth_jobs::Priority;
 use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
 use jiff::Timestamp;
@@ -13,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::checks;
 use super::gates;
+use super::job::OUT_OF_SYNC;
 use super::placement::placements;
 use super::pods_ready;
 use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
@@ -173,11 +177,43 @@ impl Case<'_> {
                 self.release_quota(workload, returns_at_once(&condition.reason))
             }
             (false, Some(condition)) => self.evict(&condition.reason, &condition.message),
+            (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => self.out_of_sync(workload),
             (true, None) if admitted => self.start(workload),
             (true, _) => self.follow(workload),
             (false, None) if admitted => self.running(workload),
             (false, None) => self.stop("NotAdmitted", "Not admitted by cluster queue"),
         }
+    }
+
+    /// Whether a Workload that was made beforehand asks for what its pod asks for. Admission fills in much of a pod, but
+    /// not its requests (kueue.md 5.2).
+    fn is_as(&self, workload: &WorkloadView) -> bool {
+        let Some(pod) = self.pod.whole() else { return true };
+        let Ok(made) = pod_workload(&pod, Priority::default(), &BTreeSet::new()) else { return false };
+        let own = self.control.needs_of(&self.name.0, &made.spec.pod_sets);
+        match (own.as_slice(), workload.shape.pod_sets.as_slice()) {
+            ([own], [given]) => own.count == given.count && own.requests == given.requests,
+            _ => false,
+        }
+    }
+
+    /// The resource of which the pod asks for more than the pod set as which it was admitted: its role is what its user says, and
+    /// a Workload may have been edited.
+    fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
+        let pod = self.pod.whole()?;
+        let made = pod_workload(&pod, Priority::default(), &BTreeSet::new()).ok()?;
+        let own = self.control.needs_of(&self.name.0, &made.spec.pod_sets);
+        let given = workload.shape.pod_sets.iter().find(|set| set.name == self.pod.role())?;
+        let asked = own.first()?.requests.iter();
+        let mut over = asked.filter(|(name, amount)| given.requests.get(*name).is_none_or(|most| *amount > most));
+        over.find(|(_, amount)| **amount > Amount::ZERO).map(|(name, _)| name.clone())
+    }
+
+    fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
+        let finish = |edit: &mut crate::status::Edit<'_>| edit.finish("OutOfSync", OUT_OF_SYNC);
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, finish);
+        draft.notices.push(self.notice(EventType::Warning, "OutOfSync", OUT_OF_SYNC.to_owned()));
+        Decision::write(draft)
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
@@ -234,6 +270,14 @@ impl Case<'_> {
 
     /// Takes the gate away and puts the placement in, in one write.
     fn start(&self, workload: &WorkloadView) -> Decision {
+        if let Some(resource) = self.exceeds(workload) {
+            let text = format!(
+                "the pod asks for more {resource} than pod set {:?} of Workload {:?}, by which it was admitted; it does not start",
+                self.pod.role(),
+                workload.name
+            );
+            return Decision::Tell(self.notice(EventType::Warning, "OutOfSync", text));
+        }
         let placed = placements(self.control, workload).and_then(|placements| self.pod.start_patch(&placements));
         match placed {
             Ok(Some(body)) => {

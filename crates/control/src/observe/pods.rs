@@ -16,7 +16,14 @@ impl Control {
     pub(super) fn observe_pods(&mut self, change: Change<Box<Pod>>, now: Timestamp) {
         let known = known(&change, self.view.pods.keys().cloned());
         self.each_namespaced(change, known, |me, name, object| match object {
-            Some(pod) => me.put_pod(name, PodState::read(&pod), now),
+            Some(pod) => {
+                let mut pod = PodState::read(&pod);
+                // Who only says that it is of a group is none of it: its end would not be that of the group.
+                if pod.queue_name.is_none() && !pod.held && !me.settings.manage_jobs_without_queue_name {
+                    pod.group = None;
+                }
+                me.put_pod(name, pod, now);
+            }
             None => me.drop_pod(&name),
         });
     }

@@ -126,6 +126,12 @@ impl Purpose {
         matches!(self, Self::ProbePods | Self::ProbeSurplus | Self::FindStuckPods | Self::NotifyPods | Self::AskToSave)
     }
 
+    /// It goes to a store of checkpoints, and not to the API server.
+    #[must_use]
+    pub const fn asks_store(self) -> bool {
+        matches!(self, Self::ListCheckpoints | Self::DeleteCheckpoints)
+    }
+
     /// What is deleted is not looked at again before it is gone.
     pub(crate) const fn withdraws(self) -> bool {
         matches!(self, Self::WithdrawRequest | Self::WithdrawPodTemplate)

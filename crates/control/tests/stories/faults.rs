@@ -157,6 +157,26 @@ fn a_pod_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
 }
 
 #[test]
+fn a_pod_that_asks_for_more_than_its_prebuilt_workload_does_not_start() {
+    for cpu in ["4", "0.5"] {
+        let mut cluster = crate::pod_queue("8");
+        let pod = json!({"metadata": {"namespace": "team", "name": "guest", "finalizers": ["kueue.x-k8s.io/managed"],
+            "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true",
+                "kueue.x-k8s.io/prebuilt-workload-name": "before"}},
+            "spec": {"restartPolicy": "Never", "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}});
+        let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]);
+        cluster
+            .put(Kind::Workload, made_before(&json!({"spec": {"restartPolicy": "Never", "containers": containers}})));
+        cluster.put(Kind::Pod, pod);
+        cluster.pass(30);
+        assert_ne!(cluster.pod("guest").unwrap()["status"]["phase"], json!("Running"), "{:?}", cluster.writes);
+        assert!(cluster.workload_is("before", "Finished"), "{:?}", cluster.writes);
+        assert!(cluster.notices.iter().any(|notice| notice.reason == "OutOfSync"));
+    }
+}
+
+#[test]
 fn a_new_leader_finds_everything_as_it_is() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::Job, job("a", "lq", "1", true));

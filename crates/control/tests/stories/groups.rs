@@ -293,7 +293,7 @@ fn every_write_may_fail_or_be_lost_and_the_group_ends_the_same() {
 }
 
 /// A StatefulSet as the webhook lets it be stored.
-fn set(replicas: i32) -> Value {
+pub fn set(replicas: i32) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {"namespace": "team", "name": "web", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
         "spec": {"replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}}, "template": {
@@ -302,7 +302,7 @@ fn set(replicas: i32) -> Value {
             "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}}})
 }
 
-fn set_workload(cluster: &Cluster) -> &Value {
+pub fn set_workload(cluster: &Cluster) -> &Value {
     let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
     let (_, found) = all.next().expect("a Workload");
     assert!(all.next().is_none(), "one for all its pods");
@@ -310,7 +310,7 @@ fn set_workload(cluster: &Cluster) -> &Value {
 }
 
 /// A pod of it, as its controller and the webhook make it.
-fn replica(cluster: &mut Cluster, index: i32) {
+pub fn replica(cluster: &mut Cluster, index: i32) {
     let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     let mut made = pod(&format!("web-{index}"), "1");
     let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/role-hash": "main",

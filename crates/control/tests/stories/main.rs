@@ -22,6 +22,7 @@ mod provisioning;
 mod queues;
 mod sharing;
 mod stores;
+mod strays;
 mod tiers;
 mod training;
 mod training_figures;

@@ -144,6 +144,16 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
         let value = group_name(after).unwrap_or_default();
         errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), value, "is immutable"));
     }
+    let managed = |metadata: &ObjectMeta| metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::MANAGED));
+    let phase = old.status.as_ref().and_then(|status| status.phase.as_deref());
+    if managed(before) && !managed(after) && !matches!(phase, Some("Succeeded" | "Failed")) {
+        // Without it the pod is not seen any more, and its quota neither used nor given back.
+        errors.push(FieldError::new(label_path(labels::MANAGED), "", "must stay until the pod has ended"));
+    }
+    if managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
+        let message = "a controller that is admitted with its pods cannot be added: the pod has a place of its own";
+        errors.push(FieldError::new("metadata.ownerReferences", "", message));
+    }
     let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
     if refuses(before) && !refuses(after) {
         let value = annotation(after, labels::RETRIABLE_IN_GROUP).unwrap_or_default();

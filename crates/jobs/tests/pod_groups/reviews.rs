@@ -171,6 +171,22 @@ fn what_may_change_of_a_pod_and_when() {
         ("to unretriable", member("2", json!({})), member("2", unretriable()), vec![]),
         ("to retriable", member("2", unretriable()), member("2", json!({})), vec![note("retriable-in-group")]),
         (
+            "managed",
+            pod(started()),
+            pod(with(started(), json!({"metadata": {"labels": {"kueue.x-k8s.io/managed": null}}}))),
+            vec![path("managed")],
+        ),
+        (
+            "owner",
+            pod(with(started(), json!({"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}}}))),
+            pod(with(
+                started(),
+                json!({"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}, "ownerReferences":
+                [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true}]}}),
+            )),
+            vec!["metadata.ownerReferences".to_owned()],
+        ),
+        (
             "what was wrong before",
             pod(label("queue-name", "A")),
             pod(with(label("queue-name", "A"), label("other", "x"))),

@@ -28,7 +28,12 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         return Decision::Done;
     }
     if workload.is("Finished") {
-        return if pod.held { case.release() } else { Decision::Done };
+        return match pod.held {
+            // Its quota is free: a group that ended before all its pods did (a start that failed, say) keeps none of them.
+            _ if pod.runs() && !pod.deleting() => case.stop("NotAdmitted", "Workload is finished"),
+            true if !pod.runs() => case.release(),
+            _ => Decision::Done,
+        };
     }
     if workload.deleting {
         return leaving(case, workload);
@@ -48,11 +53,13 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
 
 /// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.
 fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
-    if !workload.is_owned_by(&case.pod.uid) {
-        return Decision::Done;
-    }
+    let owned = workload.is_owned_by(&case.pod.uid);
     if case.pod.ended() {
-        return if case.pod.held { case.release() } else { Decision::Done };
+        return if case.pod.held && owned { case.release() } else { Decision::Done };
+    }
+    // Whatever runs has run on its quota, also where a StatefulSet owns it.
+    if !owned && !case.pod.runs() {
+        return Decision::Done;
     }
     case.stop("WorkloadDeleted", "The workload is deleted")
 }

@@ -50,8 +50,12 @@ impl Case<'_> {
         let condition = find(&workload.status.conditions, "QuotaReserved").filter(|c| c.status == "False");
         let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
         if set.replicas <= 0 {
-            if on_hold || self.tally().running > 0 || !workload.active {
+            if on_hold || self.tally().running > 0 || (!workload.active && !workload.reserved()) {
                 return Some(Decision::Done);
+            }
+            if !workload.active {
+                // It is evicted, which gives its quota back.
+                return None;
             }
             let message = "StatefulSet scaled to zero; workload on hold";
             return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {

@@ -1,0 +1,121 @@
+//! Pods, groups and jobs that claim more than is theirs: nothing runs without quota, and nobody else's quota is held up.
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job, merge};
+use crate::groups::{member, replica, set, set_workload};
+use crate::pods::pod;
+use crate::{one_queue, pod_queue};
+
+const HASH: &str = "role-hash";
+
+fn gated(cluster: &Cluster, name: &str) -> bool {
+    cluster.pod(name).expect(name)["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+}
+
+fn told(cluster: &Cluster, reason: &str, part: &str) -> bool {
+    cluster.notices.iter().any(|notice| notice.reason == reason && notice.message.contains(part))
+}
+
+#[test]
+fn a_pod_that_says_it_is_like_a_smaller_one_does_not_start() {
+    let mut cluster = pod_queue("8");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[(HASH, "same")]));
+    cluster.put(Kind::Pod, member("b", "4", 2, &[(HASH, "same")]));
+    cluster.pass(10);
+    assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert!(told(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
+}
+
+#[test]
+fn a_job_that_names_the_workload_of_another_does_not_run() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].clone();
+    let mut thief = job("b", "lq", "1", true);
+    thief["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = workload;
+    cluster.put(Kind::Job, thief);
+    cluster.settle();
+    cluster.edit(Kind::Job, "team", "b", &json!({"spec": {"suspend": false}}));
+    cluster.settle();
+    assert_eq!(cluster.job("b")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn a_pod_without_queue_is_part_of_no_group() {
+    let mut cluster = pod_queue("4");
+    let mut stray = member("stray", "1", 1, &[]);
+    stray["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/queue-name");
+    merge(&mut stray, &json!({"metadata": {"finalizers": []}, "spec": {"schedulingGates": []}}));
+    cluster.put(Kind::Pod, member("a", "1", 1, &[]));
+    cluster.settle();
+    cluster.put(Kind::Pod, stray);
+    cluster.settle();
+    cluster.end_pod("stray", "Succeeded");
+    cluster.settle();
+    assert!(!cluster.workload_is("g", "Finished"), "its only pod still runs: {:?}", cluster.writes);
+    assert!(!gated(&cluster, "a"));
+}
+
+#[test]
+fn a_group_that_ends_before_its_pods_keeps_none_of_them_running() {
+    let mut cluster = pod_queue("4");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[]));
+    cluster.put(Kind::Pod, member("b", "1", 2, &[]));
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && !gated(&cluster, "b"));
+    let finished = json!({"status": {"conditions": [{"type": "Finished", "status": "True", "reason": "FailedToStart",
+        "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    cluster.edit(Kind::Workload, "team", "g", &finished);
+    cluster.pass(60);
+    assert!(cluster.pod("a").is_none() && cluster.pod("b").is_none(), "{:?}", cluster.writes);
+}
+
+fn running_set() -> (Cluster, String) {
+    let mut cluster = pod_queue("5");
+    cluster.put(Kind::StatefulSet, set(2));
+    cluster.settle();
+    let name = set_workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    for index in [0, 1] {
+        replica(&mut cluster, index);
+        cluster.settle();
+    }
+    assert!(!gated(&cluster, "web-0") && !gated(&cluster, "web-1"));
+    (cluster, name)
+}
+
+#[test]
+fn whoever_deletes_the_workload_of_a_stateful_set_stops_its_pods() {
+    let (mut cluster, name) = running_set();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.pass(60);
+    for pod in ["web-0", "web-1"] {
+        assert!(cluster.pod(pod).is_none_or(|_| gated(&cluster, pod)), "{pod}: {:?}", cluster.writes);
+    }
+    let uid = |workload: &Value| workload["metadata"]["uid"].clone();
+    assert!(
+        cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", &name)),
+        "it asks again: {:?}",
+        cluster.writes
+    );
+    assert_ne!(uid(set_workload(&cluster)), json!(null));
+}
+
+#[test]
+fn a_deactivated_stateful_set_at_zero_gives_its_quota_back() {
+    let (mut cluster, name) = running_set();
+    cluster.put(Kind::StatefulSet, set(0));
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.settle();
+    for index in [0, 1] {
+        cluster.delete(&Cluster::key(Kind::Pod, "team", &format!("web-{index}")));
+    }
+    cluster.pass(60);
+    assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", set_workload(&cluster));
+    cluster.put(Kind::Pod, pod("next", "5"));
+    cluster.settle();
+    assert!(!gated(&cluster, "next"));
+}
