@@ -96,6 +96,7 @@ const KINDS: &[Kind] = &[
     crate::webhooks::SECRET,
     kind("v1", "ServiceAccount", "serviceaccounts", true),
     kind("v1", "LimitRange", "limitranges", true),
+    kind("v1", "ResourceQuota", "resourcequotas", true),
     kind("v1", "ConfigMap", "configmaps", true),
     kind("v1", "Service", "services", true),
     kind("batch/v1", "CronJob", "cronjobs", true),

@@ -141,6 +141,11 @@ fn build() -> Result<PathBuf> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // As the Makefile does it, so that nothing is compiled twice.
     cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", "berth"]).current_dir(repository());
+    // What cargo tells a test about its package would be news to build scripts that look at it, and rebuild them and all above.
+    let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
+        cargo.env_remove(name);
+    }
     if folder.ends_with("release") {
         cargo.arg("--release");
     }
@@ -203,6 +208,8 @@ impl Manager {
             format!("127.0.0.1:{health_port}"),
             "--webhook-bind-address".to_owned(),
             options.webhooks.map_or_else(|| "0".to_owned(), |port| format!("127.0.0.1:{port}")),
+            // Nothing stands between the API server and it that hears late of its end.
+            "--webhook-shutdown-delay=0s".to_owned(),
         ];
         if let Some(text) = &options.config {
             let path = folder.join(format!("{}-config.yaml", options.name));

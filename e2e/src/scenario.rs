@@ -403,5 +403,10 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     }
     ensure!(ran > 0, "no scenario is called like {wanted:?}");
     // What belongs to no scenario counts as well.
-    stage.observer.conclude(REST).await
+    stage.observer.conclude(REST).await?;
+    stage.manager.recomputes().await?;
+    // Parked workloads that only the sweep found would be a wake-up that is missing.
+    let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
+    ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
+    Ok(())
 }

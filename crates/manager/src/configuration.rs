@@ -1,6 +1,7 @@
 //! Kueue's configuration file, read strictly: an unknown key is an error with its line, a setting that has no effect yet is
 //! a warning that names it, and everything else becomes settings.
 
+mod election;
 mod transformations;
 mod webhook;
 
@@ -8,7 +9,7 @@ pub(crate) use webhook::Webhook;
 
 use crate::duration::GoDuration;
 use crate::gates::Gates;
-use crate::schema::{self, Configuration, Header, LeaderElection, Marked};
+use crate::schema::{self, Configuration, Header, Marked};
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
 use berth_engine::model::{Requirement, Selector, SelectorOp};
@@ -143,13 +144,16 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     };
     let qps = file.client_connection.qps.filter(|qps| *qps != 0.0).unwrap_or(300.0);
     let endpoint = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+    let readiness_path = endpoint(&file.health.readiness_endpoint_name, "readyz");
+    let liveness_path = endpoint(&file.health.liveness_endpoint_name, "healthz");
+    probe_paths(&readiness_path, &liveness_path)?;
     Ok(Loaded {
         settings,
-        election: election(&file.leader_election, given, &namespace)?,
+        election: election::election(&file.leader_election, given, &namespace)?,
         metrics_address: endpoint(&file.metrics.bind_address, ":8443"),
         health_address: endpoint(&file.health.health_probe_bind_address, ":8081"),
-        readiness_path: endpoint(&file.health.readiness_endpoint_name, "readyz"),
-        liveness_path: endpoint(&file.health.liveness_endpoint_name, "healthz"),
+        readiness_path,
+        liveness_path,
         qps: (qps > 0.0).then_some(qps),
         burst: f64::from(file.client_connection.burst.filter(|burst| *burst > 0).unwrap_or(500)),
         namespace,
@@ -402,36 +406,23 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
     }))
 }
 
-fn election(block: &LeaderElection, given: &Given, namespace: &str) -> Result<Option<Election>, String> {
-    if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
-        return Err(format!("leaderElection.resourceLock is `{lock}`; allowed is leases"));
+/// Paths of probes are served beside each other, and as they are written.
+fn probe_paths(readiness: &str, liveness: &str) -> Result<(), String> {
+    for (field, path) in [("readinessEndpointName", readiness), ("livenessEndpointName", liveness)] {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+        let trimmed = path.trim_start_matches('/');
+        if trimmed.is_empty() || trimmed.split('/').any(str::is_empty) || !path.chars().all(plain) {
+            return Err(format!(
+                "health.{field} is `{path}`; allowed are words of letters, digits, `-`, `_` and `.` with `/` between"
+            ));
+        }
     }
-    let lease = block.lease_duration.unwrap_or(GoDuration::seconds(15));
-    let renew = block.renew_deadline.unwrap_or(GoDuration::seconds(10));
-    let retry = block.retry_period.unwrap_or(GoDuration::seconds(2));
-    if !given.leader_elect.or(block.leader_elect).unwrap_or(true) {
-        return Ok(None);
+    if readiness.trim_start_matches('/') == liveness.trim_start_matches('/') {
+        return Err(format!(
+            "health.readinessEndpointName and livenessEndpointName are both `{liveness}`; they must differ"
+        ));
     }
-    if lease <= renew {
-        return Err("leaderElection: leaseDuration must be longer than renewDeadline".to_owned());
-    }
-    // client-go adds a jitter of 1.2 to its retries and demands the same.
-    if renew.length() <= retry.length().mul_f64(1.2) || retry <= GoDuration::seconds(0) {
-        return Err(
-            "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s".to_owned()
-        );
-    }
-    let named = |flag: &Option<String>, file: &Option<String>, default: &str| {
-        let given = flag.as_ref().or(file.as_ref()).filter(|name| !name.is_empty());
-        given.map_or_else(|| default.to_owned(), Clone::clone)
-    };
-    Ok(Some(Election {
-        namespace: named(&given.lease_namespace, &block.resource_namespace, namespace),
-        name: named(&given.lease_name, &block.resource_name, "c1f6bfd2.kueue.x-k8s.io"),
-        lease_duration: lease.length(),
-        renew_deadline: renew.length(),
-        retry_period: retry.length(),
-    }))
+    Ok(())
 }
 
 fn managed_namespaces(file: &Configuration, namespace: &str) -> Result<Selector, String> {

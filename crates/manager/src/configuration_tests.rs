@@ -143,6 +143,14 @@ fn bad_values_name_field_and_what_is_allowed() {
     refused("waitForPodsReady:\n  timeout: -5s\n", &["waitForPodsReady.timeout", "negative"]);
     refused("waitForPodsReady: {requeuingStrategy: {timestamp: Later}}\n", &["timestamp", "Later", "Creation"]);
     refused("leaderElection: {leaseDuration: 5s}\n", &["leaseDuration"]);
+    refused(
+        "leaderElection: {leaseDuration: 1s, renewDeadline: 800ms, retryPeriod: 200ms}\n",
+        &["leaseDuration", "3s"],
+    );
+    refused("leaderElection: {leaseDuration: 15900ms}\n", &["leaseDuration", "whole seconds"]);
+    refused("health: {readinessEndpointName: probe, livenessEndpointName: /probe}\n", &["probe", "must differ"]);
+    refused("health: {readinessEndpointName: ':a'}\n", &["health.readinessEndpointName", "`:a`"]);
+    refused("health: {livenessEndpointName: 'a/{b}'}\n", &["health.livenessEndpointName"]);
     refused("leaderElection: {resourceLock: endpoints}\n", &["endpoints", "leases"]);
     refused("integrations:\n  frameworks: [batch/jobs]\n", &["line 4", "batch/jobs", "batch/job"]);
     refused("resources: {quotaCheckStrategy: Never}\n", &["Never", "BlockUndeclared"]);

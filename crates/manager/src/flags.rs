@@ -12,6 +12,7 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
 pub(crate) enum Command {
     /// Run the operator.
     Manager(ManagerFlags),
@@ -39,6 +40,9 @@ pub(crate) struct ManagerFlags {
     /// Pause between telling the API server about a new authority and using it, as 90s; ten times as long it is kept after
     #[arg(long, default_value = "1m")]
     pub(crate) webhook_ca_margin: String,
+    /// Time from being told to end for which webhooks are served still, until all of the cluster has heard of it
+    #[arg(long, default_value = "5s")]
+    pub(crate) webhook_shutdown_delay: String,
     /// Namespace of the manager [default: the file's, else the service account's, else kueue-system]
     #[arg(long)]
     pub(crate) namespace: Option<String>,
@@ -104,6 +108,8 @@ mod tests {
         assert_eq!(manager(&[]).leader_elect, None);
         assert_eq!(manager(&["--leader-elect"]).leader_elect, Some(true));
         assert_eq!(manager(&["--leader-elect=false"]).leader_elect, Some(false));
+        let delay = |words: &[&str]| manager(words).webhook_shutdown_delay;
+        assert_eq!((delay(&[]), delay(&["--webhook-shutdown-delay=0s"])), ("5s".to_owned(), "0s".to_owned()));
         let flags = manager(&["--metrics-bind-address", "127.0.0.1:1", "--namespace", "n", "--zap-log-level=2"]);
         assert_eq!(flags.metrics_bind_address.as_deref(), Some("127.0.0.1:1"));
         assert_eq!((flags.namespace.as_deref(), flags.zap_log_level.as_str()), (Some("n"), "2"));

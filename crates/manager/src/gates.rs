@@ -21,7 +21,8 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 17] = [
+const ACTED_ON: [&str; 19] = [
+    "AdmissionFairSharing",
     "AdmissionGatedBy",
     "CleanupProvisioningRequestsOnEviction",
     "DisableWaitForPodsReady",
@@ -39,6 +40,7 @@ const ACTED_ON: [&str; 17] = [
     "ReclaimablePods",
     "RecomputeAssignmentUponPreemptionTargetsOverlap",
     "SchedulingEquivalenceHashing",
+    "UnadmittedWorkloadsObservability",
 ];
 
 const GATES: &[Gate] = &[

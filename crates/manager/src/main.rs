@@ -22,8 +22,10 @@ use clap::Parser;
 use configuration::{Given, Loaded};
 use flags::{Cli, Command, ManagerFlags};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 use webhooks::Webhooks;
 
@@ -78,15 +80,18 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
         let webhooks = Webhooks::start(flags, &loaded, &config, &metrics)?;
         let (tap, missing) = webhooks.as_ref().map(|webhooks| (webhooks.tap(), webhooks.missing())).unzip();
         let beside = Beside { metrics, tap, missing, job_kinds: settings.job_kinds.clone() };
+        let asked = OnceCell::new();
         let shutdown = async {
             tokio::select! {
-                () = shutdown => {}
+                () = shutdown => {
+                    let _ = asked.set(Instant::now());
+                }
                 () = webhooks::ended(webhooks.as_ref()) => tracing::error!("the webhooks ended unexpectedly"),
             }
         };
         let done = berth_runtime::run(config, options, move || Control::new(settings.clone()), beside, shutdown).await;
         if let Some(webhooks) = webhooks {
-            webhooks.stop();
+            webhooks.stop(asked.get().copied()).await;
         }
         done?;
         Ok(())

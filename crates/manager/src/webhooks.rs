@@ -20,7 +20,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
@@ -35,6 +35,7 @@ pub(crate) struct Webhooks {
     stop: watch::Sender<bool>,
     thread: Arc<JoinHandle<()>>,
     keeper: AbortHandle,
+    delay: Duration,
 }
 
 impl Webhooks {
@@ -48,14 +49,16 @@ impl Webhooks {
         let wanted = &loaded.webhook;
         let given = flags.webhook_bind_address.as_deref().unwrap_or(&wanted.address);
         let Some(address) = berth_runtime::server::address(given) else { return Ok(None) };
-        let margin = GoDuration::parse(&flags.webhook_ca_margin)
-            .map_err(|error| anyhow!("--webhook-ca-margin: {error}"))?
-            .length();
+        let length = |flag: &str, text: &str| {
+            GoDuration::parse(text).map(GoDuration::length).map_err(|error| anyhow!("{flag}: {error}"))
+        };
+        let margin = length("--webhook-ca-margin", &flags.webhook_ca_margin)?;
+        let delay = length("--webhook-shutdown-delay", &flags.webhook_shutdown_delay)?;
         let listener =
             std::net::TcpListener::bind(&address).with_context(|| format!("webhooks: listening on {address}"))?;
         let known = Arc::new(Known(RwLock::new(surroundings::Surroundings::new(&loaded.settings))));
         let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::clone(metrics)));
-        for reason in ["connections", "handshake"] {
+        for reason in ["connections", "handshake", "silent"] {
             metrics.count("berth_webhook_refused", &[("reason", reason)], 0);
         }
         let served = Arc::new(Served::default());
@@ -91,7 +94,7 @@ impl Webhooks {
         let thread = berth_webhook::server::spawn(listener, tls, handler, stopped).context("webhooks")?;
         let keeper = tokio::spawn(keeper.run()).abort_handle();
         tracing::info!(address, "serving webhooks");
-        Ok(Some(Self { known, changed, served, stop, thread: Arc::new(thread), keeper }))
+        Ok(Some(Self { known, changed, served, stop, thread: Arc::new(thread), keeper, delay }))
     }
 
     /// Takes note of what the watches see.
@@ -112,13 +115,17 @@ impl Webhooks {
         Arc::new(move || if thread.is_finished() { Some("the webhooks ended".to_owned()) } else { served.trouble() })
     }
 
-    /// Answers what is under way and ends.
-    pub(crate) fn stop(self) {
+    /// Serves on until the delay since `asked` is over, answers what is under way and ends. When this process was `asked` to end
+    /// it stopped being ready, but nodes send new connections here until they have heard of it.
+    pub(crate) async fn stop(self, asked: Option<Instant>) {
+        // The watches have ended: what is known here grows old, and nobody else is told of it any more.
         self.keeper.abort();
+        let rest = asked.map_or(Duration::ZERO, |asked| self.delay.saturating_sub(asked.elapsed()));
+        tokio::time::sleep(rest).await;
         self.stop.send_replace(true);
         // The thread ends by itself within its grace.
         while !self.thread.is_finished() {
-            std::thread::sleep(Duration::from_millis(10));
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
@@ -171,5 +178,55 @@ impl Meter for Figures {
     fn expires(&self, at: i64) {
         // Seconds since 1970 are far below what a float holds exactly.
         self.0.hold("berth_webhook_certificate_expiry_timestamp_seconds", at as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpStream;
+
+    fn serving(delay: Duration) -> (Webhooks, u16) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let known = Arc::new(Known(RwLock::default()));
+        let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::new(Metrics::new("0"))));
+        let handler = Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, Gates::default());
+        let served = Arc::new(Served::default());
+        let (stop, stopped) = watch::channel(false);
+        let tls = served.tls().unwrap();
+        let thread = berth_webhook::server::spawn(listener, tls, Arc::new(handler), stopped).unwrap();
+        let keeper = tokio::spawn(std::future::pending::<()>()).abort_handle();
+        let changed = Arc::default();
+        (Webhooks { known, changed, served, stop, thread: Arc::new(thread), keeper, delay }, port)
+    }
+
+    async fn accepts(port: u16) -> bool {
+        TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn who_comes_shortly_after_the_signal_is_served() {
+        let (webhooks, port) = serving(Duration::from_secs(2));
+        let asked = Instant::now();
+        let during = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            accepts(port).await
+        };
+        let ((), accepted) = tokio::join!(webhooks.stop(Some(asked)), during);
+        assert!(accepted && asked.elapsed() >= Duration::from_secs(2));
+        assert!(!accepts(port).await);
+    }
+
+    #[tokio::test]
+    async fn what_took_long_before_counts_and_nobody_waits_after_a_failure() {
+        for asked in [Instant::now().checked_sub(Duration::from_secs(120)), None] {
+            let (webhooks, port) = serving(Duration::from_secs(60));
+            assert!(accepts(port).await);
+            let begun = Instant::now();
+            webhooks.stop(asked).await;
+            assert!(begun.elapsed() < Duration::from_secs(30), "{asked:?}");
+            assert!(!accepts(port).await);
+        }
     }
 }

@@ -61,7 +61,8 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    fn beat(&self) {
+    /// Shows that work goes on.
+    pub(crate) fn beat(&self) {
         let millis = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.beat.store(millis, Ordering::Relaxed);
     }

@@ -27,6 +27,7 @@ pub mod pool;
 pub mod rate;
 pub mod raw;
 mod rescue;
+mod retry;
 pub mod run;
 pub mod server;
 mod stored;

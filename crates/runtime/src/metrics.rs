@@ -296,6 +296,25 @@ mod tests {
     }
 
     #[test]
+    fn buckets_of_training_double_from_a_tenth_and_from_a_minute() {
+        let metrics = Arc::new(Metrics::new("0"));
+        for (name, first) in
+            [("training_job_scheduling_duration_seconds", 0.1_f64), ("training_job_completion_seconds", 60.0)]
+        {
+            metrics.observe(name, &[("queue", "a")], 1.0);
+            let text = metrics.encode(Gauges::default());
+            let bounds = text.lines().filter_map(|line| {
+                let bound = line.strip_prefix(name)?.strip_prefix("_bucket{le=\"")?.split('"').next()?;
+                bound.parse::<f64>().ok().filter(|bound| bound.is_finite())
+            });
+            let bounds: Vec<f64> = bounds.collect();
+            let wanted: Vec<f64> = (0..15).map(|step| first * f64::from(1_u32 << step)).collect();
+            assert_eq!(bounds.len(), 15, "{name}: {text}");
+            assert!(bounds.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-6 * b), "{name}: {bounds:?}");
+        }
+    }
+
+    #[test]
     fn deleted_queues_leave_no_series() {
         let metrics = Arc::new(Metrics::new("0"));
         metrics.count("kueue_admitted_workloads", &[("cluster_queue", "a")], 1);

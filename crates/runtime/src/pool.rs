@@ -2,12 +2,15 @@
 //!
 //! What is in flight can no longer be overtaken, so a queue belongs here and not in the server. What nobody waits for goes
 //! by a lane of its own, a few at a time, and rarely while the server is busy: it then spends its time on what moves jobs.
+//! Stores of checkpoints have a lane, too, since one that does not answer must not keep anything else waiting.
 
 use crate::load::Load;
 use crate::rate::Bucket;
 use crate::writer::Writer;
 use berth_control::write::{Outcome, Urgency, Write, WriteId};
+use futures::FutureExt;
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -19,6 +22,8 @@ const BACKGROUND: usize = 2;
 const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
 /// So many of them do not wait any longer: each holds memory.
 const BACKGROUND_MOST: usize = 4096;
+/// Questions to stores under way.
+const STORES: usize = 4;
 /// Number of priority classes in a lane.
 const CLASSES: usize = 3;
 
@@ -45,6 +50,10 @@ impl Waiting {
         self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
+    fn peek(&self) -> Option<&Write> {
+        self.classes.iter().find_map(VecDeque::front)
+    }
+
     fn is_empty(&self) -> bool {
         self.classes.iter().all(VecDeque::is_empty)
     }
@@ -56,6 +65,27 @@ impl Waiting {
 
     fn len(&self) -> usize {
         self.classes.iter().map(VecDeque::len).sum()
+    }
+}
+
+/// What travels by a lane.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freight {
+    /// What moves jobs.
+    Pressing,
+    /// What nobody waits for.
+    Rest,
+    /// What stores of checkpoints are asked for.
+    Stores,
+}
+
+impl Freight {
+    fn of(write: &Write) -> Self {
+        match write.purpose.urgency() {
+            _ if write.purpose.asks_store() => Self::Stores,
+            Urgency::Told | Urgency::Counted | Urgency::Whenever => Self::Rest,
+            Urgency::First | Urgency::Soon => Self::Pressing,
+        }
     }
 }
 
@@ -82,24 +112,29 @@ pub async fn run(
     let shared = Shared { writer, outcomes, bucket: Arc::new(Mutex::new(bucket)), load: Arc::clone(&load) };
     let (first_in, first_out) = mpsc::unbounded_channel();
     let (second_in, second_out) = mpsc::unbounded_channel();
+    let (stores_in, stores_out) = mpsc::unbounded_channel();
     let sort = async move {
         while let Some(write) = writes.recv().await {
-            let background = matches!(write.purpose.urgency(), Urgency::Told | Urgency::Counted | Urgency::Whenever);
-            if !background {
-                load.begin(Instant::now());
-            }
             // A lane ends only when its sender is gone.
-            let _sent = if background { second_in.send(write) } else { first_in.send(write) };
+            let _sent = match Freight::of(&write) {
+                Freight::Pressing => {
+                    load.begin(Instant::now());
+                    first_in.send(write)
+                }
+                Freight::Rest => second_in.send(write),
+                Freight::Stores => stores_in.send(write),
+            };
         }
     };
     tokio::join!(
         sort,
-        lane(shared.clone(), first_out, in_flight.max(1), false),
-        lane(shared, second_out, BACKGROUND, true)
+        lane(shared.clone(), first_out, in_flight.max(1), Freight::Pressing),
+        lane(shared.clone(), second_out, BACKGROUND, Freight::Rest),
+        lane(shared, stores_out, STORES, Freight::Stores)
     );
 }
 
-async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_flight: usize, background: bool) {
+async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_flight: usize, freight: Freight) {
     let slots = Arc::new(Semaphore::new(in_flight));
     let mut waiting = Waiting::default();
     let mut open = true;
@@ -112,10 +147,14 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        if background && !waiting.has_readers() {
-            tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
+        // What will not be sent waits for nothing: a successor waits for the last of it.
+        let stale = |write: &Write| !shared.writer.permits(write, Instant::now());
+        if freight != Freight::Stores && !waiting.peek().is_some_and(stale) {
+            if freight == Freight::Rest && !waiting.has_readers() {
+                tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
+            }
+            take(&shared).await;
         }
-        take(&shared).await;
         // Taken as late as possible, so that an admission overtakes what was waiting for a slot.
         while let Ok(write) = writes.try_recv() {
             waiting.push(write);
@@ -123,9 +162,9 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
         let Some(write) = waiting.pop() else { continue };
         let shared = shared.clone();
         tokio::spawn(async move {
-            let outcome = shared.writer.perform(&write).await;
+            let outcome = performed(&shared.writer, &write).await;
             drop(slot);
-            if !background {
+            if freight == Freight::Pressing {
                 shared.load.end(Instant::now());
             }
             if shared.outcomes.send((write.id, outcome)).await.is_err() {
@@ -136,6 +175,16 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
     // All slots back means that no request is on its way.
     let all = u32::try_from(in_flight).unwrap_or(u32::MAX);
     let _drained = slots.acquire_many(all).await;
+}
+
+/// Performs a write; a panic in it, of a library on input that nobody thought of, costs this write and not its outcome.
+async fn performed(writer: &Writer, write: &Write) -> Outcome {
+    let outcome = AssertUnwindSafe(writer.perform(write)).catch_unwind().await;
+    outcome.unwrap_or_else(|_| {
+        let text = "a fault in Berth: see its log for the panic".to_owned();
+        tracing::error!(object = %write.key, purpose = ?write.purpose, "a write panicked");
+        if write.purpose.asks_store() { Outcome::Checkpoints(Err(text)) } else { Outcome::Unknown(text) }
+    })
 }
 
 /// Pause before a write that changes nothing for anybody, the longer the busier the server is with others.

@@ -101,7 +101,7 @@ pub async fn run<B: Brain>(
     let mut shutdown = std::pin::pin!(shutdown);
     let refusals = tokio::select! {
         () = &mut shutdown => return Ok(()),
-        refusals = stored::refusals(&clients.rpc) => refusals,
+        refusals = stored::refusals(&clients.rpc, &pulse) => refusals,
     };
     if !refusals.is_empty() {
         return Err(Error::Stored(refusals.join("; ")));

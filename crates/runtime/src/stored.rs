@@ -1,6 +1,7 @@
 //! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not begin:
 //! each read of such an object needs its conversion, and a CRD that drops the version one day would be refused.
 
+use crate::core_loop::Pulse;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::GetParams;
 use kube::core::Request;
@@ -41,19 +42,21 @@ struct Status {
 }
 
 /// Asks about every kind, as long as it takes; one sentence per kind that forbids to begin.
-pub(crate) async fn refusals(client: &Client) -> Vec<String> {
+pub(crate) async fn refusals(client: &Client, pulse: &Pulse) -> Vec<String> {
     let mut found = Vec::new();
     for kind in KINDS {
         let name = format!("{kind}.kueue.x-k8s.io");
-        found.extend(ask(client, &name).await.and_then(|definition| refusal(&name, &definition)));
+        found.extend(ask(client, &name, pulse).await.and_then(|definition| refusal(&name, &definition)));
     }
     found
 }
 
 /// The definition; `None` when there is none, or it is not ours to read.
-async fn ask(client: &Client, name: &str) -> Option<Definition> {
+async fn ask(client: &Client, name: &str, pulse: &Pulse) -> Option<Definition> {
     let path = Request::new(CustomResourceDefinition::url_path(&(), None));
     loop {
+        // A server that does not answer is no fault of this process: a restart would not help.
+        pulse.beat();
         let Ok(request) = path.get(name, &GetParams::default()) else { return None };
         match client.request(request).await {
             Ok(found) => return Some(found),

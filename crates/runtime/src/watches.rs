@@ -8,6 +8,7 @@ use crate::lean;
 use crate::metrics::Metrics;
 use crate::raw::Raw;
 use crate::rescue;
+use crate::retry::{Retry, is_gone};
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
 use berth_control::event::{Change, Observation};
@@ -20,8 +21,8 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
 use kube::core::ApiResource;
+use kube::runtime::watcher as watch;
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -266,6 +267,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
     let wanted = kind.is_wanted(&context.job_kinds);
     let Kind { resource, decode, tells, selector, .. } = kind.clone();
     let mut missed = false;
+    let mut retry = Retry::default();
     loop {
         let epoch = *context.epoch.borrow_and_update();
         if !wanted {
@@ -290,6 +292,9 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                 );
             }
             let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
+            if let Some(tap) = &context.tap {
+                tap(&observation);
+            }
             if context.seen.send(Seen { observation, listed: Some((index, epoch)) }).await.is_err() {
                 return;
             }
@@ -315,8 +320,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
         if let Some(selector) = &selector {
             config = config.labels(selector);
         }
-        let mut events =
-            watch(Api::<Raw>::all_with(context.client.clone(), &resource), config).default_backoff().boxed();
+        let mut events = watch(Api::<Raw>::all_with(context.client.clone(), &resource), config).boxed();
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
@@ -329,12 +333,28 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             };
             let (observation, ends) = match event {
                 Some(Ok(event)) => {
+                    // A list that is only begun tells nothing.
+                    if !matches!(event, Event::Init) {
+                        retry.works();
+                    }
                     let ends = matches!(event, Event::InitDone);
                     (follower.take(event), ends)
                 }
                 Some(Err(error)) => {
                     follower.failed(&error);
-                    continue;
+                    if kind.needs.is_some() && is_gone(&error) {
+                        // Its definition was deleted, and its objects with it: as at the start.
+                        break;
+                    }
+                    tokio::select! {
+                        () = tokio::time::sleep(retry.failed(index, &error)) => continue,
+                        changed = context.epoch.changed() => {
+                            if changed.is_err() {
+                                return;
+                            }
+                            break;
+                        }
+                    }
                 }
                 None => break,
             };

@@ -41,6 +41,12 @@ impl Writer {
         Self { client, leadership, stores, metrics }
     }
 
+    /// Whether a write would be sent: its term is not over, and it could end within the lease.
+    #[must_use]
+    pub fn permits(&self, write: &Write, now: Instant) -> bool {
+        self.leadership.permits(write.term, now)
+    }
+
     /// Performs one write and says what became of it. Refuses (`NotSent`) when its term is over or when too little of
     /// the lease is left for it to end in time.
     pub async fn perform(&self, write: &Write) -> Outcome {

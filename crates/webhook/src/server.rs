@@ -4,7 +4,7 @@
 use crate::routes::{Around, Gates, route};
 use crate::{Meter, Surroundings};
 use http::{Method, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::service::service_fn;
@@ -13,27 +13,48 @@ use hyper_util::server::conn::auto::Builder;
 use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 /// Bytes of one body: an update carries the object twice, and each may be as large as the API server lets it be.
 const BODY: usize = 16 * 1024 * 1024;
-/// KiB of bodies that are held at once; who comes then waits, and is turned away after [`PATIENCE`].
-const BODIES: u32 = 64 * 1024;
-/// How long a body may wait for its place, and how long it may take to arrive.
+/// Bytes of bodies that are held at once; who brings more waits, and is turned away after [`PATIENCE`].
+const BODIES: usize = 64 * 1024 * 1024;
+/// How long a body may take to arrive, with the waiting for room.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections at once. API servers keep few and use them for long.
-const CONNECTIONS: usize = 512;
+/// What one connection may cost. Anybody who reaches the port may connect, and a review must get through all the same. API servers
+/// keep few connections, ask at once on a new one, and close it themselves after 90 idle seconds: our limit is twice that, so that
+/// it never meets a review of theirs on its way.
+const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(10), idle: Duration::from_secs(180) };
 /// How long a handshake or the head of a request may take.
 const HEAD: Duration = Duration::from_secs(5);
 /// Pings on a silent HTTP/2 connection, and patience for the answer.
 const PING: Duration = Duration::from_secs(20);
-/// How long what is under way may take once the server is told to stop.
+/// How long what is under way on a connection may take once it is to end.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long nothing is accepted after accepting failed, most likely for want of file handles.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// Limits of connections.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// At once; the one that was silent for longest makes room for a new one.
+    connections: usize,
+    /// From being accepted to the first whole review.
+    first: Duration,
+    /// From one whole review to the next.
+    idle: Duration,
+}
+
+/// When the last whole review of a connection arrived, if one has: announcing one is easy, so only that is a sign of life.
+type Heard = watch::Sender<Option<Instant>>;
+
+/// Status, the reason as the metric has it, and a text for who asked.
+type Refusal = (StatusCode, &'static str, String);
 
 /// What answers reviews.
 pub struct Handler {
@@ -50,11 +71,11 @@ impl Handler {
     /// A handler.
     #[must_use]
     pub fn new(surroundings: Arc<dyn Surroundings>, meter: Arc<dyn Meter>, gates: Gates) -> Self {
-        Self { surroundings, meter, gates, room: Semaphore::new(BODIES as usize) }
+        Self { surroundings, meter, gates, room: Semaphore::new(BODIES) }
     }
 
-    async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        match self.review(request).await {
+    async fn handle(&self, request: Request<Incoming>, heard: &Heard) -> Response<Full<Bytes>> {
+        match self.review(request, heard).await {
             Ok(body) => {
                 let mut response = Response::new(Full::new(Bytes::from(body)));
                 let json = header::HeaderValue::from_static("application/json");
@@ -70,29 +91,17 @@ impl Handler {
         }
     }
 
-    async fn review(&self, request: Request<Incoming>) -> Result<Vec<u8>, (StatusCode, &'static str, String)> {
+    async fn review(&self, request: Request<Incoming>, heard: &Heard) -> Result<Vec<u8>, Refusal> {
         let route = route(request.uri().path())
             .ok_or_else(|| (StatusCode::NOT_FOUND, "path", "there is nothing at this path".to_owned()))?;
         if request.method() != Method::POST {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "method", "reviews are posted".to_owned()));
         }
-        let too_large = || (StatusCode::PAYLOAD_TOO_LARGE, "size", format!("a review has at most {BODY} bytes"));
-        let length = request.body().size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
-        if length.is_some_and(|length| length > BODY) {
+        if request.body().size_hint().lower() > BODY as u64 {
             return Err(too_large());
         }
-        // A body that does not say how long it is may become as long as any.
-        let kib = u32::try_from(length.unwrap_or(BODY).div_ceil(1024)).unwrap_or(BODIES);
-        let busy = || (StatusCode::SERVICE_UNAVAILABLE, "busy", "too many reviews at once, try again".to_owned());
-        let place = tokio::time::timeout(PATIENCE, self.room.acquire_many(kib.max(1))).await;
-        let _place = place.ok().and_then(Result::ok).ok_or_else(busy)?;
-        let body = tokio::time::timeout(PATIENCE, Limited::new(request.into_body(), BODY).collect()).await;
-        let bytes = match body {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-            Ok(Err(error)) => return Err((StatusCode::BAD_REQUEST, "broken", format!("the body broke off: {error}"))),
-            Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned())),
-        };
+        let (bytes, _room) = self.whole(request.into_body()).await?;
+        heard.send_replace(Some(Instant::now()));
         let begun = Instant::now();
         let around = Around { surroundings: &*self.surroundings, gates: self.gates };
         let (answer, outcome) =
@@ -100,14 +109,54 @@ impl Handler {
         self.meter.answered(route.name, outcome, begun.elapsed().as_secs_f64());
         Ok(answer)
     }
+
+    /// The whole body, and the room that it takes: what has arrived takes room, what is only announced takes none.
+    async fn whole(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
+        let slow = |_| (StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned());
+        let busy = || (StatusCode::SERVICE_UNAVAILABLE, "busy", "too many reviews at once, try again".to_owned());
+        let until = Instant::now() + PATIENCE;
+        let mut bytes = Vec::new();
+        let mut room: Option<SemaphorePermit<'_>> = None;
+        while let Some(frame) = tokio::time::timeout_at(until, body.frame()).await.map_err(slow)? {
+            let broken =
+                |error: hyper::Error| (StatusCode::BAD_REQUEST, "broken", format!("the body broke off: {error}"));
+            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+            if bytes.len() + data.len() > BODY {
+                return Err(too_large());
+            }
+            let size = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let more = tokio::time::timeout_at(until, self.room.acquire_many(size)).await;
+            let more = more.ok().and_then(Result::ok).ok_or_else(busy)?;
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes, room))
+    }
 }
 
-/// Starts the server on a thread of its own. It stops when `stop` turns true or its sender is gone: no new connections, and
-/// what is under way is answered.
+fn too_large() -> Refusal {
+    (StatusCode::PAYLOAD_TOO_LARGE, "size", format!("a review has at most {BODY} bytes"))
+}
+
+/// Starts the server on a thread of its own. It stops when `stop` turns true or its sender is gone: new connections are refused at
+/// once, and what is under way is answered.
 ///
 /// # Errors
 /// When the thread or its runtime cannot be made, or the listener not be used.
 pub fn spawn(
+    listener: std::net::TcpListener,
+    tls: Arc<ServerConfig>,
+    handler: Arc<Handler>,
+    stop: watch::Receiver<bool>,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    spawn_within(LIMITS, listener, tls, handler, stop)
+}
+
+fn spawn_within(
+    limits: Limits,
     listener: std::net::TcpListener,
     tls: Arc<ServerConfig>,
     handler: Arc<Handler>,
@@ -118,16 +167,29 @@ pub fn spawn(
     std::thread::Builder::new().name("webhook".to_owned()).spawn(move || {
         runtime.block_on(async move {
             match TcpListener::from_std(listener) {
-                Ok(listener) => serve(listener, tls, handler, stop).await,
+                Ok(listener) => serve(limits, listener, tls, handler, stop).await,
                 Err(error) => tracing::error!(%error, "the webhooks cannot listen"),
             }
         });
     })
 }
 
-async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, handler: Arc<Handler>, mut stop: watch::Receiver<bool>) {
+/// A connection that is served.
+struct Open {
+    task: JoinHandle<()>,
+    since: Instant,
+    heard: Heard,
+}
+
+async fn serve(
+    limits: Limits,
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    handler: Arc<Handler>,
+    mut stop: watch::Receiver<bool>,
+) {
     let acceptor = TlsAcceptor::from(tls);
-    let open = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open: Vec<Open> = Vec::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -141,30 +203,44 @@ async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, handler: Arc<Handl
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&open).try_acquire_owned() else {
+        open.retain(|one| !one.task.is_finished());
+        if open.len() >= limits.connections {
             handler.meter.refused("connections");
-            continue;
-        };
-        let (acceptor, handler, stop) = (acceptor.clone(), Arc::clone(&handler), stop.clone());
-        tokio::spawn(async move {
-            connection(stream, acceptor, handler, stop).await;
-            drop(permit);
-        });
+            // Who has asked nothing yet goes first (`None` is least): the newest may be the API server, and is heard.
+            let silent = open.iter().enumerate().min_by_key(|(_, one)| (*one.heard.borrow(), one.since));
+            if let Some(at) = silent.map(|(at, _)| at) {
+                open.swap_remove(at).task.abort();
+            }
+        }
+        let (since, heard) = (Instant::now(), Heard::new(None));
+        let (acceptor, handler) = (acceptor.clone(), Arc::clone(&handler));
+        let task = tokio::spawn(connection(limits, stream, acceptor, handler, heard.clone(), stop.clone()));
+        open.push(Open { task, since, heard });
     }
-    // Whoever still has a connection gets it back.
-    let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(GRACE, open.acquire_many(all)).await;
+    // At once: a connection that the kernel still accepted would wait here in vain, and one that it refuses is tried elsewhere.
+    drop(listener);
+    let left = open.into_iter().map(|one| one.task);
+    let _ = tokio::time::timeout(GRACE, futures::future::join_all(left)).await;
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, handler: Arc<Handler>, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    limits: Limits,
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    handler: Arc<Handler>,
+    heard: Heard,
+    mut stop: watch::Receiver<bool>,
+) {
+    let since = Instant::now();
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = tokio::time::timeout(HEAD, acceptor.accept(stream)).await else {
         handler.meter.refused("handshake");
         return;
     };
+    let (answering, hearing) = (Arc::clone(&handler), heard.clone());
     let service = service_fn(move |request| {
-        let handler = Arc::clone(&handler);
-        async move { Ok::<_, Infallible>(handler.handle(request).await) }
+        let (handler, heard) = (Arc::clone(&answering), hearing.clone());
+        async move { Ok::<_, Infallible>(handler.handle(request, &heard).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(64 * 1024);
@@ -178,11 +254,24 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, handler: Arc<Handl
         .initial_connection_window_size(2 * 1024 * 1024)
         .max_header_list_size(64 * 1024);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    loop {
+        let last = *heard.borrow();
+        let until = last.map_or(since + limits.first, |last| last + limits.idle);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = stop.wait_for(|stop| *stop) => break,
+            () = tokio::time::sleep_until(until) => {}
+        }
+        let now = *heard.borrow();
+        if now.is_none() {
+            handler.meter.refused("silent");
+        }
+        if now == last {
+            break;
+        }
     }
-    let _ = connection.await;
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(GRACE, connection).await;
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod jobs;
 mod queues;
 mod quota;
 mod sharing;
+mod surroundings;
 
 use anyhow::Result;
 use berth_e2e::manager::ManagerOptions;
@@ -58,6 +59,9 @@ async fn admission() -> Result<()> {
         ("queue-later", queues::created_after_its_jobs(s).boxed()),
         ("namespaces", queues::namespace_selector(s).boxed()),
         ("priorities", queues::priorities(s).boxed()),
+        ("pod-priorities", surroundings::priority_classes(s).boxed()),
+        ("limits", surroundings::limits(s).boxed()),
+        ("pod-placement", surroundings::placement(s).boxed()),
         ("check-ready", checks::ready(s).boxed()),
         ("check-retry", checks::retry(s).boxed()),
         ("check-rejected", checks::rejected(s).boxed()),

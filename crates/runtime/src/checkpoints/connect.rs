@@ -1,12 +1,14 @@
 //! From what an administrator declares to a connection: endpoint, credentials, certificates. All on `ring`, the only provider of
 //! cryptography in the process.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use berth_api::berth::CheckpointStoreSpec;
+use http::Uri;
 use http_body_util::{BodyExt, Limited};
 use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector as Tcp;
@@ -20,12 +22,10 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
 use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-
-use super::Backend;
-use super::files::Files;
+use serde_json::{Map, Value};
 
 const REGION: &str = "us-east-1";
 /// Longest time for one request.
@@ -40,10 +40,7 @@ pub(super) async fn open(
     client: &Client,
     namespace: Option<&str>,
     spec: &CheckpointStoreSpec,
-) -> Result<Backend, String> {
-    if let Some(files) = &spec.file_system {
-        return Ok(Backend::Files(Files { root: PathBuf::from(&files.path) }));
-    }
+) -> Result<Arc<dyn ObjectStore>, String> {
     let secret = match &spec.credentials_secret {
         Some(name) => Some(secret(client, namespace, name).await?),
         None => None,
@@ -56,7 +53,7 @@ pub(super) async fn open(
     } else {
         azure(spec, secret.as_ref())?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
     };
-    store.map(Backend::Objects).map_err(|error| error.to_string())
+    store.map_err(|error| error.to_string())
 }
 
 fn retry() -> RetryConfig {
@@ -68,15 +65,16 @@ fn s3(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Amazon
     let wanted = spec.s3.clone().unwrap_or_default();
     let region = wanted.region.as_deref().unwrap_or(REGION);
     let mut builder = AmazonS3Builder::new().with_bucket_name(wanted.bucket).with_region(region).with_retry(retry());
-    if let Some(endpoint) = wanted.endpoint {
+    if let Some(text) = wanted.endpoint {
+        let endpoint = endpoint("spec.s3.endpoint", text)?;
         builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
     }
     let Some(secret) = secret else { return Ok(builder) };
     builder =
         builder.with_access_key_id(secret.get("accessKeyId")?).with_secret_access_key(secret.get("secretAccessKey")?);
-    Ok(match secret.get("sessionToken") {
-        Ok(token) => builder.with_token(token),
-        Err(_) => builder,
+    Ok(match secret.find("sessionToken")? {
+        Some(token) => builder.with_token(token),
+        None => builder,
     })
 }
 
@@ -84,7 +82,7 @@ fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Googl
     let wanted = spec.gcs.clone().unwrap_or_default();
     let builder = GoogleCloudStorageBuilder::new().with_bucket_name(wanted.bucket).with_retry(retry());
     Ok(match secret {
-        Some(secret) => builder.with_service_account_key(secret.get("serviceAccountKey")?),
+        Some(secret) => builder.with_service_account_key(secret.service_account("serviceAccountKey")?),
         None => builder,
     })
 }
@@ -95,13 +93,35 @@ fn azure(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Mic
         .with_account(wanted.account)
         .with_container_name(wanted.container)
         .with_retry(retry());
-    if let Some(endpoint) = wanted.endpoint {
+    if let Some(text) = wanted.endpoint {
+        let endpoint = endpoint("spec.azure.endpoint", text)?;
         builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
     }
     Ok(match secret {
         Some(secret) => builder.with_access_key(secret.get("accountKey")?),
         None => builder,
     })
+}
+
+/// An endpoint, checked: object_store takes for granted that the URL of each of its requests can be parsed.
+fn endpoint(field: &str, text: String) -> Result<String, String> {
+    let bad = |why: String| format!("{field} {text:?}: {why}");
+    let uri = text.parse::<Uri>().map_err(|error| bad(error.to_string()))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(bad("must begin with http:// or https://".to_owned()));
+    }
+    // The type of URLs is not exported: it is the one that this function takes.
+    parses(&text, ObjectStoreScheme::parse).map_err(bad)?;
+    Ok(text)
+}
+
+/// Whether a text is what a function takes.
+fn parses<T, R>(text: &str, _taken_by: fn(&T) -> R) -> Result<(), String>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    text.parse::<T>().map(drop).map_err(|error| error.to_string())
 }
 
 /// A Secret; what it says is never part of a message.
@@ -111,11 +131,51 @@ struct Credentials {
 }
 
 impl Credentials {
+    /// What a key says, without the newline that files and `echo` end in; `None` when there is no such key.
+    fn text(&self, key: &str) -> Result<Option<String>, String> {
+        let Some(value) = self.secret.data.as_ref().and_then(|data| data.get(key)) else { return Ok(None) };
+        let text = std::str::from_utf8(&value.0).map_err(|_| self.bad(key, "is no text"))?.trim_end();
+        if text.is_empty() {
+            return Err(self.bad(key, "is empty"));
+        }
+        Ok(Some(text.to_owned()))
+    }
+
+    /// A credential on one line: it goes into headers, where object_store takes for granted that it may.
+    fn find(&self, key: &str) -> Result<Option<String>, String> {
+        let text = self.text(key)?;
+        let fits = |letter: char| letter == ' ' || letter.is_ascii_graphic();
+        if text.as_deref().is_some_and(|text| !text.chars().all(fits)) {
+            return Err(self.bad(key, "has control characters in it, or others that are not ASCII"));
+        }
+        Ok(text)
+    }
+
     fn get(&self, key: &str) -> Result<String, String> {
-        let value = self.secret.data.as_ref().and_then(|data| data.get(key));
-        let value = value.ok_or_else(|| format!("spec.credentialsSecret: Secret {:?} has no key {key}", self.name))?;
-        let text = String::from_utf8(value.0.clone());
-        text.map_err(|_| format!("spec.credentialsSecret: key {key} of Secret {:?} is no text", self.name))
+        self.find(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// A key file of Google, which has many lines. It is looked at here because messages about it elsewhere quote it.
+    fn service_account(&self, key: &str) -> Result<String, String> {
+        let text = self.text(key)?.ok_or_else(|| self.missing(key))?;
+        let file: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
+            let what = format!("is no JSON object: line {}, column {}", error.line(), error.column());
+            self.bad(key, &what)
+        })?;
+        for field in ["private_key", "private_key_id", "client_email"] {
+            if !file.get(field).is_some_and(Value::is_string) {
+                return Err(self.bad(key, &format!("has no {field}")));
+            }
+        }
+        Ok(text)
+    }
+
+    fn missing(&self, key: &str) -> String {
+        format!("spec.credentialsSecret: Secret {:?} has no key {key}", self.name)
+    }
+
+    fn bad(&self, key: &str, what: &str) -> String {
+        format!("spec.credentialsSecret: key {key} of Secret {:?} {what}", self.name)
     }
 }
 
@@ -194,3 +254,7 @@ impl HttpService for Service {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "connect_tests.rs"]
+mod tests;

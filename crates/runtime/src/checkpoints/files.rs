@@ -3,31 +3,37 @@
 
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use berth_control::write::CheckpointPlace;
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use jiff::Timestamp;
 
-use super::File;
+use super::listing::{Listing, Version};
 use super::marker::{MARKER, MOST_MARKER_BYTES};
+use super::turn::{Call, Turn};
 
 /// So many folders below one another are looked at.
 const MOST_DEPTH: usize = 16;
+/// `O_NONBLOCK` of Linux: a tenant's pipe must not keep who opens it waiting for a writer.
+const NONBLOCK: i32 = 0o4000;
 
 /// A folder.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) root: PathBuf,
+    /// Shared by all that use the same folder.
+    pub(super) turn: Arc<Turn>,
 }
 
 impl Files {
-    /// All files of a job; none when it has no folder yet. One with more than `most` entries, or with folders too far below one
+    /// The files of a job; none when it has no folder yet. One with more than `most` entries, or with folders too far below one
     /// another, is an error: a tenant's folder must not keep us busy for ever.
-    pub(super) async fn list(&self, place: &CheckpointPlace, most: usize) -> Result<Vec<File>, String> {
-        let name = format!("{}/{}", place.namespace, place.job);
-        self.with(place, move |job| {
-            let mut walk = Walk { name, most, entries: 0, found: Vec::new() };
+    pub(super) async fn list(&self, place: &CheckpointPlace, most: usize) -> Result<Listing, String> {
+        let (name, found) = (format!("{}/{}", place.namespace, place.job), Listing::new(place));
+        self.with(place, move |job, call| {
+            let mut walk = Walk { name, most, entries: 0, found, call };
             walk.enter(&job, "", 0)?;
             Ok(walk.found)
         })
@@ -37,41 +43,61 @@ impl Files {
     /// A file of a job.
     pub(super) async fn read(&self, place: &CheckpointPlace, path: &str) -> Result<Vec<u8>, String> {
         let path = path.to_owned();
-        self.with(place, move |job| {
+        self.with(place, move |job, _| {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(NONBLOCK);
+            let file = job.open_with(&path, &options)?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other(format!("{path} is no file")));
+            }
             let mut text = Vec::new();
-            job.open(path)?.take(MOST_MARKER_BYTES).read_to_end(&mut text)?;
+            file.take(MOST_MARKER_BYTES).read_to_end(&mut text)?;
             Ok(text)
         })
         .await
     }
 
-    /// Deletes folders of a job, the file that makes them checkpoints first.
+    /// Deletes folders of a job, the file that makes them checkpoints first, as long as somebody waits for it.
     pub(super) async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), String> {
         let ids = ids.to_vec();
-        self.with(place, move |job| {
+        self.with(place, move |job, call| {
             for id in &ids {
+                call.step()?;
                 unless_gone(job.remove_file(format!("{id}/{MARKER}")))?;
-                unless_gone(job.remove_dir_all(id))?;
+                match job.symlink_metadata(id) {
+                    Ok(data) if data.is_dir() => {
+                        unless_gone(job.open_dir(id).and_then(|folder| clear(&folder, 1, call)))?;
+                        unless_gone(job.remove_dir(id))?;
+                    }
+                    Ok(_) => unless_gone(job.remove_file(id))?,
+                    Err(error) => unless_gone(Err(error))?,
+                }
             }
             Ok(())
         })
         .await
     }
 
-    /// Does something in the folder of a job, where it has one, on a thread that may block.
+    /// Does something in the folder of a job, where it has one, on a thread that may block, when it is our turn.
     async fn with<T: Default + Send + 'static>(
         &self,
         place: &CheckpointPlace,
-        act: impl FnOnce(Dir) -> io::Result<T> + Send + 'static,
+        act: impl FnOnce(Dir, &Call) -> io::Result<T> + Send + 'static,
     ) -> Result<T, String> {
+        let named = |error: String| format!("{}: {error}", self.root.display());
+        let (call, wanted) = self.turn.take().await.map_err(named)?;
         let (root, place) = (self.root.clone(), place.clone());
-        let act = move || match open(&root, &place) {
-            Ok(job) => act(job),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
-            Err(error) => Err(error),
+        let act = move || {
+            call.step()?;
+            match open(&root, &place) {
+                Ok(job) => act(job, &call),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+                Err(error) => Err(error),
+            }
         };
         let done = tokio::task::spawn_blocking(act).await.map_err(|error| error.to_string())?;
-        done.map_err(|error| format!("{}: {error}", self.root.display()))
+        drop(wanted);
+        done.map_err(|error| named(error.to_string()))
     }
 }
 
@@ -86,18 +112,20 @@ fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
 }
 
 /// A walk through the folder of a job.
-struct Walk {
+struct Walk<'a> {
     /// What it is called in messages.
     name: String,
     most: usize,
     /// Files, folders and links so far.
     entries: usize,
-    found: Vec<File>,
+    found: Listing,
+    call: &'a Call,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn enter(&mut self, folder: &Dir, at: &str, depth: usize) -> io::Result<()> {
         for entry in folder.entries()? {
+            self.call.step()?;
             let entry = entry?;
             self.entries = self.entries.saturating_add(1);
             if self.entries > self.most {
@@ -123,11 +151,31 @@ impl Walk {
                 let modified = data.modified().ok().map(cap_std::time::SystemTime::into_std);
                 let modified = modified.and_then(|time| Timestamp::try_from(time).ok());
                 let modified = modified.unwrap_or(Timestamp::UNIX_EPOCH);
-                self.found.push(File { path, bytes: data.len(), modified });
+                self.found.add(&path, Version { modified, bytes: data.len() }).map_err(io::Error::other)?;
             }
         }
         Ok(())
     }
+}
+
+/// Empties a folder step by step: what deletes a whole tree at once cannot be stopped when its time is over.
+fn clear(folder: &Dir, depth: usize, call: &Call) -> io::Result<()> {
+    for entry in folder.entries()? {
+        call.step()?;
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            unless_gone(entry.remove_file())?;
+            continue;
+        }
+        if depth >= MOST_DEPTH {
+            return Err(io::Error::other(format!(
+                "is more than {MOST_DEPTH} folders deep; no deeper ones are deleted"
+            )));
+        }
+        unless_gone(entry.open_dir().and_then(|inner| clear(&inner, depth + 1, call)))?;
+        unless_gone(entry.remove_dir())?;
+    }
+    Ok(())
 }
 
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
@@ -136,3 +184,7 @@ fn unless_gone(result: io::Result<()>) -> io::Result<()> {
         other => other,
     }
 }
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

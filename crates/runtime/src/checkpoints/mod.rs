@@ -5,12 +5,17 @@
 
 mod connect;
 mod files;
+mod listing;
 mod marker;
+mod memory;
+mod turn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::berth::MAX_SHOWN_CHECKPOINTS;
 use berth_control::write::{Checkpoint, CheckpointPlace};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -21,25 +26,17 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use files::Files;
+use listing::{Listing, Version};
 use marker::{MARKER, MOST_MARKER_BYTES, Marker};
+use memory::{JobKey, Memory, Said};
+use turn::Turn;
 
 /// So many files of one job are looked at.
 const MOST_FILES: usize = 100_000;
 /// So many markers are read at once.
 const AT_ONCE: usize = 8;
-/// So many markers are remembered.
-const MOST_REMEMBERED: usize = 20_000;
 /// A connection is made anew after so long: its credentials may have been replaced.
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
-
-/// A file below a job's folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct File {
-    /// Path below that folder.
-    path: String,
-    bytes: u64,
-    modified: Timestamp,
-}
 
 /// Where files are.
 #[derive(Clone)]
@@ -54,22 +51,21 @@ struct Connection {
     since: Instant,
 }
 
-/// A marker as it was when it was read.
-type Remembered = BTreeMap<(String, String), (Timestamp, u64, Option<Marker>)>;
-
 /// The stores that were used so far.
 pub struct Stores {
     client: Client,
     namespace: Option<String>,
     connections: Mutex<BTreeMap<String, Connection>>,
-    markers: Mutex<Remembered>,
+    /// Whose turn it is in folders, by path: it outlives connections, as a call that hangs does.
+    turns: Mutex<BTreeMap<PathBuf, Arc<Turn>>>,
+    memory: Mutex<Memory>,
 }
 
 impl Stores {
     /// Stores whose credentials are in Secrets of that namespace.
     #[must_use]
     pub fn new(client: Client, namespace: Option<String>) -> Self {
-        Self { client, namespace, connections: Mutex::default(), markers: Mutex::default() }
+        Self { client, namespace, connections: Mutex::default(), turns: Mutex::default(), memory: Mutex::default() }
     }
 
     /// The complete checkpoints of a job, in no order.
@@ -108,76 +104,102 @@ impl Stores {
         {
             return Ok(known.backend.clone());
         }
-        let backend = connect::open(&self.client, self.namespace.as_deref(), &place.spec).await;
+        let backend = match &place.spec.file_system {
+            Some(folder) => Ok(Backend::Files(self.folder(&folder.path).await)),
+            None => connect::open(&self.client, self.namespace.as_deref(), &place.spec).await.map(Backend::Objects),
+        };
         let backend = backend.map_err(|error| format!("CheckpointStore {}: {error}", place.store))?;
         let connection = Connection { place: place.clone(), backend: backend.clone(), since: Instant::now() };
         connections.insert(place.store.clone(), connection);
         Ok(backend)
     }
 
-    async fn find(&self, place: &CheckpointPlace, backend: &Backend) -> Result<Vec<Checkpoint>, String> {
-        let files = backend.list(place).await?;
-        let mut sizes = BTreeMap::<&str, u64>::new();
-        for file in &files {
-            if let Some((id, _)) = file.path.split_once('/') {
-                *sizes.entry(id).or_default() += file.bytes;
-            }
-        }
-        let markers = files.iter().filter_map(|file| {
-            let id = file.path.strip_suffix(MARKER)?.strip_suffix('/')?;
-            marker::is_id(id).then_some((id, file))
-        });
-        let mut reading = Vec::new();
-        for (id, file) in markers {
-            reading.push(self.marked(place, backend, id, file).boxed());
-        }
-        let read: Vec<_> = stream::iter(reading).buffer_unordered(AT_ONCE).try_collect().await?;
-        let checkpoint = |(id, at, marker): (&str, Timestamp, Marker)| Checkpoint {
-            id: id.to_owned(),
-            at,
-            step: marker.step,
-            epoch: marker.epoch,
-            bytes: sizes.get(id).copied().unwrap_or_default(),
-            metadata: marker.metadata,
-        };
-        Ok(read.into_iter().flatten().map(checkpoint).collect())
+    async fn folder(&self, path: &str) -> Files {
+        let root = PathBuf::from(path);
+        let turn = Arc::clone(self.turns.lock().await.entry(root.clone()).or_default());
+        Files { root, turn }
     }
 
-    /// Id, time and marker of a checkpoint.
+    async fn find(&self, place: &CheckpointPlace, backend: &Backend) -> Result<Vec<Checkpoint>, String> {
+        let listing = backend.list(place).await?;
+        let job = (place.store.clone(), place.namespace.clone(), place.job.clone());
+        self.memory.lock().await.begin(&job, &listing.markers);
+        let mut reading = Vec::new();
+        for (id, version) in &listing.markers {
+            reading.push(self.marked(place, backend, &job, id, *version).boxed());
+        }
+        let mut read = stream::iter(reading).buffer_unordered(AT_ONCE);
+        let mut found = BTreeMap::new();
+        // In the order in which control sorts them: a status shows the last ones, and only theirs is metadata kept.
+        let mut shown = BTreeMap::<(Timestamp, i64, &str), Said>::new();
+        while let Some((id, at, said)) = read.try_next().await? {
+            let Some(said) = said else { continue };
+            let checkpoint = Checkpoint {
+                id: id.to_owned(),
+                at,
+                step: said.step,
+                epoch: said.epoch,
+                bytes: listing.size(id),
+                metadata: BTreeMap::new(),
+            };
+            found.insert(id, checkpoint);
+            shown.insert((at, said.step, id), said);
+            if shown.len() > MAX_SHOWN_CHECKPOINTS {
+                shown.pop_first();
+            }
+        }
+        let ids: BTreeSet<&str> = shown.keys().map(|(_, _, id)| *id).collect();
+        self.memory.lock().await.show_only(&job, &ids);
+        for ((_, _, id), said) in shown {
+            let Some((checkpoint, version)) = found.get_mut(id).zip(listing.markers.get(id)) else { continue };
+            let metadata = match said.metadata {
+                Some(metadata) => metadata,
+                // It was not shown before, until a newer one has gone.
+                None => said_of(place, backend, id, *version).await?.and_then(|said| said.metadata).unwrap_or_default(),
+            };
+            checkpoint.metadata.clone_from(&metadata);
+            let said = Said { step: said.step, epoch: said.epoch, metadata: Some(metadata) };
+            self.memory.lock().await.put(&job, id, *version, Some(said));
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Name, time and marker of a checkpoint, `None` when that cannot be understood. One that has not changed is not read again.
     async fn marked<'a>(
         &self,
         place: &CheckpointPlace,
         backend: &Backend,
+        job: &JobKey,
         id: &'a str,
-        file: &File,
-    ) -> Result<Option<(&'a str, Timestamp, Marker)>, String> {
-        let marker = self.marker(place, backend, file).await?;
-        Ok(marker.map(|marker| (id, file.modified, marker)))
+        version: Version,
+    ) -> Result<(&'a str, Timestamp, Option<Said>), String> {
+        let known = self.memory.lock().await.known(job, id, version);
+        if let Some(said) = known {
+            return Ok((id, version.modified, said));
+        }
+        let said = said_of(place, backend, id, version).await?;
+        // At once, so that a look that is broken off was not for nothing.
+        self.memory.lock().await.put(job, id, version, said.as_ref().map(Said::brief));
+        Ok((id, version.modified, said))
     }
+}
 
-    /// What a marker says, `None` when it cannot be understood. One that has not changed is not read again.
-    async fn marker(&self, place: &CheckpointPlace, backend: &Backend, file: &File) -> Result<Option<Marker>, String> {
-        let key = (place.store.clone(), format!("{}/{}/{}", place.namespace, place.job, file.path));
-        if let Some((modified, bytes, marker)) = self.markers.lock().await.get(&key)
-            && (*modified, *bytes) == (file.modified, file.bytes)
-        {
-            return Ok(marker.clone());
-        }
-        let marker = if file.bytes > MOST_MARKER_BYTES {
-            tracing::warn!(path = key.1, bytes = file.bytes, "a checkpoint's marker is too large");
-            None
-        } else {
-            let text = backend.read(place, &file.path).await?;
-            let read = Marker::read(&text);
-            read.inspect_err(|error| tracing::warn!(path = key.1, error, "a checkpoint's marker")).ok()
-        };
-        let mut markers = self.markers.lock().await;
-        if markers.len() >= MOST_REMEMBERED {
-            markers.clear();
-        }
-        markers.insert(key, (file.modified, file.bytes, marker.clone()));
-        Ok(marker)
+/// Reads what a marker says.
+async fn said_of(
+    place: &CheckpointPlace,
+    backend: &Backend,
+    id: &str,
+    version: Version,
+) -> Result<Option<Said>, String> {
+    let (namespace, job, bytes) = (&place.namespace, &place.job, version.bytes);
+    if bytes > MOST_MARKER_BYTES {
+        tracing::warn!(namespace, job, id, bytes, "a checkpoint's marker is too large");
+        return Ok(None);
     }
+    let text = backend.read(place, &format!("{id}/{MARKER}")).await?;
+    let read = Marker::read(&text);
+    let read = read.inspect_err(|error| tracing::warn!(namespace, job, id, error, "a checkpoint's marker"));
+    Ok(read.ok().map(Said::from))
 }
 
 /// The folder of a job in a bucket.
@@ -197,20 +219,21 @@ fn time(text: i64) -> Timestamp {
 }
 
 impl Backend {
-    /// All files of a job.
-    async fn list(&self, place: &CheckpointPlace) -> Result<Vec<File>, String> {
+    /// What the files of a job say.
+    async fn list(&self, place: &CheckpointPlace) -> Result<Listing, String> {
         let store = match self {
             Self::Files(files) => return files.list(place, MOST_FILES).await,
             Self::Objects(store) => store,
         };
         let folder = folder(place)?;
         let mut objects = store.list(Some(&folder)).take(MOST_FILES + 1);
-        let mut found = Vec::new();
+        let mut found = Listing::new(place);
         while let Some(object) = objects.try_next().await.map_err(|error| error.to_string())? {
             let Some(path) = relative(&folder, &object.location) else { continue };
-            found.push(File { path, bytes: object.size, modified: time(object.last_modified.timestamp_millis()) });
+            let modified = time(object.last_modified.timestamp_millis());
+            found.add(&path, Version { modified, bytes: object.size })?;
         }
-        if found.len() > MOST_FILES {
+        if found.files > MOST_FILES {
             return Err(format!("{folder} has more than {MOST_FILES} files"));
         }
         Ok(found)

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use super::listing::MOST_CHECKPOINTS;
 use super::*;
 use berth_api::berth::CheckpointStoreSpec;
 use kube::client::Body;
@@ -18,7 +19,7 @@ fn nobody() -> Client {
     Client::new(service, "default")
 }
 
-fn place(spec: Value, job: &str) -> CheckpointPlace {
+pub(super) fn place(spec: Value, job: &str) -> CheckpointPlace {
     let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
     CheckpointPlace { store: "main".into(), spec: Arc::new(spec), namespace: "team".into(), job: job.into() }
 }
@@ -76,16 +77,16 @@ async fn complete_checkpoints_of_the_job_alone_count_and_go() {
 }
 
 /// A folder that goes when it is dropped.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("berth-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn put(&self, path: &str, text: &str) {
+    pub(super) fn put(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -129,13 +130,13 @@ async fn a_folder_is_read_and_no_link_leads_out_of_it() {
 async fn a_folder_that_is_too_large_is_read_no_further() {
     let folder = Folder::new("large");
     let gpt = place(json!({"fileSystem": {"path": folder.0.to_str().unwrap()}}), "gpt");
-    let files = Files { root: folder.0.clone() };
+    let files = Files { root: folder.0.clone(), turn: Arc::default() };
     folder.put("team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
-    assert_eq!(files.list(&gpt, 2).await.unwrap().len(), 1, "a folder and a file");
+    assert_eq!(files.list(&gpt, 2).await.unwrap().files, 1, "a folder and a file");
     // Folders and links are work, too, however few files there are.
     fs::create_dir(folder.0.join("team/gpt/empty")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.0.join("team/gpt/link")).unwrap();
-    assert_eq!(files.list(&gpt, 4).await.unwrap().len(), 1);
+    assert_eq!(files.list(&gpt, 4).await.unwrap().files, 1);
     for most in [1, 2, 3] {
         let error = files.list(&gpt, most).await.unwrap_err();
         let words = format!("gpt has more than {most} files, folders and links; no more are looked at");
@@ -143,7 +144,7 @@ async fn a_folder_that_is_too_large_is_read_no_further() {
     }
     let deep = vec!["d"; 16].join("/");
     folder.put(&format!("team/gpt/{deep}/shard"), "1");
-    assert_eq!(files.list(&gpt, 100).await.unwrap().len(), 2);
+    assert_eq!(files.list(&gpt, 100).await.unwrap().files, 2);
     folder.put(&format!("team/gpt/{deep}/d/shard"), "1");
     let error = files.list(&gpt, 100).await.unwrap_err();
     let words = format!("gpt/{deep}/d is more than 16 folders deep; no deeper ones are looked at");
@@ -160,4 +161,61 @@ async fn credentials_that_are_missing_are_named() {
         json!({"gcs": {"bucket": "b"}, "caBundle": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"});
     let error = stores.list(&place(spec, "gpt")).await.unwrap_err();
     assert!(error.contains("spec.caBundle"), "{error}");
+}
+
+/// Checkpoints of a job, the newest first, as control sorts them.
+async fn newest(stores: &Stores, place: &CheckpointPlace) -> Vec<Checkpoint> {
+    let mut found = stores.list(place).await.unwrap();
+    found.sort_by(|a, b| (b.at, b.step, &b.id).cmp(&(a.at, a.step, &a.id)));
+    found
+}
+
+#[tokio::test]
+async fn checkpoints_of_a_job_are_bounded_and_metadata_is_kept_of_those_that_are_shown() {
+    let memory = Arc::new(InMemory::new());
+    let place = place(json!({"s3": {"bucket": "b"}}), "gpt");
+    let stores = stores(&place, Backend::Objects(memory.clone())).await;
+    let metadata: BTreeMap<String, String> = (0..16).map(|key| (format!("{key:02}"), "x".repeat(256))).collect();
+    let save = async |step: usize| {
+        let text = json!({"step": step, "metadata": metadata}).to_string();
+        let path = Path::from(format!("team/gpt/step-{step:04}/checkpoint.json"));
+        memory.put(&path, PutPayload::from(text.into_bytes())).await.unwrap();
+    };
+    for step in 0..MOST_CHECKPOINTS {
+        save(step).await;
+    }
+    let shown = |found: &[Checkpoint]| -> Vec<String> {
+        let whole = found.iter().filter(|found| found.metadata == metadata);
+        assert_eq!(whole.clone().count(), found.iter().filter(|found| !found.metadata.is_empty()).count());
+        whole.map(|found| found.id.clone()).collect()
+    };
+    let first = newest(&stores, &place).await;
+    let ids = |found: &[Checkpoint]| found.iter().take(10).map(|found| found.id.clone()).collect::<Vec<_>>();
+    assert_eq!((first.len(), shown(&first)), (MOST_CHECKPOINTS, ids(&first)));
+    let bytes = stores.memory.lock().await.bytes;
+    assert!(bytes < 600_000, "{bytes} bytes are remembered");
+    assert_eq!(newest(&stores, &place).await, first, "from memory");
+    stores.delete(&place, &[first[0].id.clone()]).await.unwrap();
+    let second = newest(&stores, &place).await;
+    assert_eq!((second.len(), shown(&second)), (MOST_CHECKPOINTS - 1, ids(&first[1..])), "the next one is shown now");
+    save(5_000).await;
+    save(5_001).await;
+    let error = stores.list(&place).await.unwrap_err();
+    for words in ["CheckpointStore main", "team/gpt has more than 2000 checkpoints", "deleted by hand"] {
+        assert!(error.contains(words), "{error}");
+    }
+    // An error has closed the connection.
+    let again = self::stores(&place, Backend::Objects(memory.clone())).await;
+    again.delete(&place, &[second[0].id.clone()]).await.unwrap();
+    assert_eq!(newest(&again, &place).await.len(), MOST_CHECKPOINTS, "once there are fewer it is read again");
+}
+
+#[tokio::test]
+async fn connections_made_anew_share_the_turn_of_their_folder() {
+    let folder = Folder::new("turns");
+    let stores = Stores::new(nobody(), None);
+    let path = folder.0.to_str().unwrap();
+    let (first, second) = (stores.folder(path).await, stores.folder(path).await);
+    assert!(Arc::ptr_eq(&first.turn, &second.turn));
+    assert!(!Arc::ptr_eq(&first.turn, &stores.folder("/elsewhere").await.turn));
 }

@@ -50,11 +50,16 @@ struct Running {
     port: u16,
     trust: Arc<ClientConfig>,
     counted: Arc<Counted>,
+    handler: Arc<Handler>,
     stop: watch::Sender<bool>,
     thread: std::thread::JoinHandle<()>,
 }
 
 fn start() -> Running {
+    start_within(LIMITS)
+}
+
+fn start_within(limits: Limits) -> Running {
     let now = Timestamp::now();
     let life = SignedDuration::from_hours(2);
     let ca = authority(now, life).unwrap();
@@ -64,14 +69,15 @@ fn start() -> Running {
     let port = listener.local_addr().unwrap().port();
     let counted = Arc::new(Counted::default());
     let handler = Handler::new(Arc::new(Nothing), Arc::clone(&counted) as Arc<dyn Meter>, Gates::default());
+    let handler = Arc::new(handler);
     let (stop, stopped) = watch::channel(false);
-    let thread = spawn(listener, served.tls().unwrap(), Arc::new(handler), stopped).unwrap();
+    let thread = spawn_within(limits, listener, served.tls().unwrap(), Arc::clone(&handler), stopped).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.certificate.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let trust = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let trust = Arc::new(trust.with_root_certificates(roots).with_no_client_auth());
-    Running { port, trust, counted, stop, thread }
+    Running { port, trust, counted, handler, stop, thread }
 }
 
 impl Running {
@@ -115,6 +121,47 @@ fn review() -> Vec<u8> {
 }
 
 const PATH: &str = "/mutate-batch-v1-job";
+
+/// Asks on a connection that is kept; whether the answer is one.
+async fn asks(stream: &mut TlsStream<TcpStream>) -> bool {
+    let body = review();
+    let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let _ = stream.write_all(&[head.as_bytes(), body.as_slice()].concat()).await;
+    let _ = stream.flush().await;
+    let mut bytes = Vec::new();
+    loop {
+        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return false;
+        }
+        let text = String::from_utf8_lossy(&bytes).to_lowercase();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.split_once("content-length: ").and_then(|(_, rest)| rest.lines().next()?.parse().ok());
+        if length == Some(body.len()) {
+            return head.starts_with("http/1.1 200");
+        }
+    }
+}
+
+/// Waits for the end of a connection; whether it comes within four seconds, which is less than every limit of hyper's.
+async fn ends(stream: &mut TlsStream<TcpStream>) -> bool {
+    tokio::time::timeout(Duration::from_secs(4), stream.read_to_end(&mut Vec::new())).await.is_ok()
+}
+
+/// Speaks HTTP/2 as far as answering pings, until the connection ends.
+async fn answers_pings(mut stream: TlsStream<TcpStream>) {
+    let _ = stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+    let _ = stream.flush().await;
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).await.is_ok() {
+        let mut rest = vec![0; usize::from(head[1]) * 256 + usize::from(head[2])];
+        let _ = stream.read_exact(&mut rest).await;
+        if (head[3], head[4]) == (6, 0) {
+            head[4] = 1;
+            let _ = stream.write_all(&[&head[..], rest.as_slice()].concat()).await;
+            let _ = stream.flush().await;
+        }
+    }
+}
 
 #[tokio::test]
 async fn reviews_are_answered_and_everything_else_is_told_why_not() {
@@ -197,11 +244,98 @@ async fn what_is_under_way_is_answered_before_the_end() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     running.stop.send_replace(true);
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(TcpStream::connect(("127.0.0.1", running.port)).await.is_ok(), "the kernel may still queue it");
+    assert!(TcpStream::connect(("127.0.0.1", running.port)).await.is_err(), "nobody would serve it");
     stream.write_all(&body).await.unwrap();
     stream.flush().await.unwrap();
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
     assert!(String::from_utf8_lossy(&bytes).starts_with("HTTP/1.1 200"), "{}", String::from_utf8_lossy(&bytes));
     running.thread.join().unwrap();
+}
+
+#[tokio::test]
+async fn who_asks_nothing_is_let_go() {
+    let running = start_within(Limits { first: Duration::from_millis(300), ..LIMITS });
+    let silent = async { ends(&mut running.connect().await).await };
+    let pings = async {
+        let stream = running.connect().await;
+        tokio::time::timeout(Duration::from_secs(3), answers_pings(stream)).await.is_ok()
+    };
+    assert_eq!(tokio::join!(silent, pings), (true, true));
+    assert_eq!(running.counted.refused.load(Ordering::Relaxed), 2);
+    running.end();
+}
+
+#[tokio::test]
+async fn who_asks_is_kept_until_it_is_idle_for_long() {
+    let running = start_within(Limits { first: Duration::from_secs(2), ..LIMITS });
+    let mut stream = running.connect().await;
+    assert!(asks(&mut stream).await);
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert!(asks(&mut stream).await, "it has asked in time");
+    running.end();
+    let running = start_within(Limits { first: Duration::from_secs(2), idle: Duration::from_millis(300), ..LIMITS });
+    let mut stream = running.connect().await;
+    assert!(asks(&mut stream).await);
+    assert!(ends(&mut stream).await);
+    assert_eq!(running.counted.refused.load(Ordering::Relaxed), 0);
+    running.end();
+}
+
+#[tokio::test]
+async fn the_newest_connection_is_served_and_the_most_silent_one_makes_room() {
+    let running = start_within(Limits { connections: 4, ..LIMITS });
+    let mut kept = running.connect().await;
+    assert!(asks(&mut kept).await);
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(running.connect().await);
+    }
+    assert_eq!(running.post(PATH, &review()).await.0, 200);
+    assert!(ends(&mut silent[0]).await, "it came first of those that asked nothing");
+    assert!(asks(&mut kept).await, "it is the oldest, but has asked");
+    assert_eq!(running.counted.refused.load(Ordering::Relaxed), 1);
+    running.end();
+
+    let running = start_within(Limits { connections: 2, ..LIMITS });
+    let mut kept = [running.connect().await, running.connect().await];
+    for at in [0, 1, 0] {
+        assert!(asks(&mut kept[at]).await);
+    }
+    assert_eq!(running.post(PATH, &review()).await.0, 200);
+    assert!(ends(&mut kept[1]).await, "it is idle for longest");
+    assert!(asks(&mut kept[0]).await);
+    running.end();
+}
+
+#[tokio::test]
+async fn an_announced_body_takes_no_room_and_one_that_arrives_waits_for_it() {
+    let running = start();
+    let mut announcing = Vec::new();
+    for _ in 0..8 {
+        let mut stream = running.connect().await;
+        let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY}\r\n\r\n{{");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        announcing.push(stream);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let free = running.handler.room.available_permits();
+    assert!(free >= BODIES - announcing.len(), "one byte each has arrived: {free}");
+    assert_eq!(running.post(PATH, &review()).await.0, 200);
+    drop(announcing);
+
+    let free = u32::try_from(running.handler.room.available_permits()).unwrap();
+    let taken = running.handler.room.acquire_many(free).await.unwrap();
+    let counted = Arc::clone(&running.counted);
+    let release = async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let answered = counted.answered.load(Ordering::Relaxed);
+        drop(taken);
+        answered
+    };
+    let body = review();
+    let ((code, _), answered) = tokio::join!(running.post(PATH, &body), release);
+    assert_eq!((code, answered), (200, 1), "it was answered when there was room");
+    running.end();
 }

@@ -1,0 +1,44 @@
+//! `leaderElection` of the configuration file.
+
+use super::Given;
+use crate::duration::GoDuration;
+use crate::schema::LeaderElection;
+use berth_runtime::Election;
+use std::time::Duration;
+
+/// Election as the configuration and the flags have it; `None` when it is off.
+pub(super) fn election(block: &LeaderElection, given: &Given, namespace: &str) -> Result<Option<Election>, String> {
+    if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
+        return Err(format!("leaderElection.resourceLock is `{lock}`; allowed is leases"));
+    }
+    let lease = block.lease_duration.unwrap_or(GoDuration::seconds(15));
+    let renew = block.renew_deadline.unwrap_or(GoDuration::seconds(10));
+    let retry = block.retry_period.unwrap_or(GoDuration::seconds(2));
+    if !given.leader_elect.or(block.leader_elect).unwrap_or(true) {
+        return Ok(None);
+    }
+    // The Lease says it in whole seconds, and a write must end before it.
+    if lease.length() < Duration::from_secs(3) || lease.length().subsec_nanos() > 0 {
+        return Err("leaderElection.leaseDuration must be whole seconds, at least 3s".to_owned());
+    }
+    if lease <= renew {
+        return Err("leaderElection: leaseDuration must be longer than renewDeadline".to_owned());
+    }
+    // client-go adds a jitter of 1.2 to its retries and demands the same.
+    if renew.length() <= retry.length().mul_f64(1.2) || retry <= GoDuration::seconds(0) {
+        return Err(
+            "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s".to_owned()
+        );
+    }
+    let named = |flag: &Option<String>, file: &Option<String>, default: &str| {
+        let given = flag.as_ref().or(file.as_ref()).filter(|name| !name.is_empty());
+        given.map_or_else(|| default.to_owned(), Clone::clone)
+    };
+    Ok(Some(Election {
+        namespace: named(&given.lease_namespace, &block.resource_namespace, namespace),
+        name: named(&given.lease_name, &block.resource_name, "c1f6bfd2.kueue.x-k8s.io"),
+        lease_duration: lease.length(),
+        renew_deadline: renew.length(),
+        retry_period: retry.length(),
+    }))
+}

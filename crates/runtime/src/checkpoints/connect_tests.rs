@@ -1,0 +1,99 @@
+//! What administrators declare, as they do.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use futures::TryStreamExt;
+use k8s_openapi::ByteString;
+use kube::client::Body;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+fn keys(data: &[(&str, &[u8])]) -> Secret {
+    let data: BTreeMap<String, ByteString> =
+        data.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec()))).collect();
+    Secret { data: Some(data), ..Secret::default() }
+}
+
+fn credentials(data: &[(&str, &[u8])]) -> Credentials {
+    Credentials { name: "keys".to_owned(), secret: keys(data) }
+}
+
+#[test]
+fn credentials_end_where_their_text_ends_and_bad_ones_are_named_without_their_value() {
+    let good = credentials(&[("a", b"AKIA\n"), ("b", b"s+e/c=r et \r\n")]);
+    assert_eq!(good.get("a").as_deref(), Ok("AKIA"));
+    assert_eq!(good.get("b").as_deref(), Ok("s+e/c=r et"));
+    assert_eq!(good.find("c"), Ok(None));
+    assert!(good.get("c").unwrap_err().contains("has no key c"));
+    for bad in [&b"hid\nden"[..], b"hid\x00den", b"hid\x7fden", "hid\u{e9}den".as_bytes(), b"hid\xffden", b" \n", b""] {
+        for error in
+            [credentials(&[("a", bad)]).get("a").unwrap_err(), credentials(&[("a", bad)]).find("a").unwrap_err()]
+        {
+            let named = error.contains("spec.credentialsSecret: key a of Secret \"keys\"");
+            assert!(named && !error.contains("hid"), "{bad:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_key_file_may_have_lines_and_its_faults_quote_nothing_of_it() {
+    let file =
+        "{\n  \"private_key\": \"-----BEGIN\\n\",\n\t\"private_key_id\": \"1\",\r\n  \"client_email\": \"a@b\"\n}\n";
+    assert_eq!(credentials(&[("k", file.as_bytes())]).service_account("k").as_deref(), Ok(file.trim_end()));
+    for bad in
+        ["\"hidden\"", "hidden", "{\"private_key\": \"hidden\"}", "{\"private_key\": \"hidden\n\"}", "[\"hidden\"]"]
+    {
+        let error = credentials(&[("k", bad.as_bytes())]).service_account("k").unwrap_err();
+        assert!(error.contains("key k of Secret \"keys\"") && !error.contains("hidden"), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_no_url_is_named_with_its_field() {
+    let good = ["https://minio.storage:9000", "http://127.0.0.1:9000/s3/", "https://[::1]:9000", "https://a_b.c"];
+    for text in good {
+        assert_eq!(endpoint("spec.s3.endpoint", text.to_owned()).as_deref(), Ok(text));
+    }
+    for text in [
+        "https://minio:99999",
+        "https://minio:port",
+        "https://:9000",
+        "https://1.2.3.999",
+        "https://[::1",
+        "https://a b",
+        "https://min\u{ef}o",
+        "https://minio\n",
+        "ftp://minio",
+        "minio:9000",
+        "",
+    ] {
+        let error = endpoint("spec.s3.endpoint", text.to_owned()).unwrap_err();
+        assert!(error.starts_with(&format!("spec.s3.endpoint {text:?}: ")), "{text:?}: {error}");
+    }
+    for (kind, spec) in [
+        ("s3", json!({"s3": {"bucket": "b", "endpoint": "https://minio:99999"}})),
+        ("azure", json!({"azure": {"account": "a", "container": "c", "endpoint": "https://minio:99999"}})),
+    ] {
+        let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
+        let error = if kind == "s3" { s3(&spec, None).err() } else { azure(&spec, None).err() };
+        assert!(error.unwrap().starts_with(&format!("spec.{kind}.endpoint \"https://minio:99999\"")), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_was_made_from_files_signs_requests() {
+    let secret = keys(&[("accessKeyId", b"AKIA\n"), ("secretAccessKey", b"secret\n"), ("sessionToken", b"token\n")]);
+    let answer = serde_json::to_vec(&secret).unwrap();
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        let answer = answer.clone();
+        async move { Ok::<_, kube::Error>(http::Response::builder().body(Body::from(answer)).unwrap()) }
+    });
+    let client = Client::new(service, "default");
+    // Nobody listens there: what is to be seen is that a request is made at all.
+    let spec = json!({"s3": {"bucket": "b", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "keys"});
+    let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
+    let store = open(&client, Some("berth"), &spec).await.unwrap();
+    let error = store.list(None).try_next().await.unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1"), "{error}");
+}

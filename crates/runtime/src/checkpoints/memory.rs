@@ -1,0 +1,208 @@
+//! What markers have said, so that one that has not changed is not read again. Tenants write markers: what is kept of them is
+//! bounded by its size.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::listing::Version;
+use super::marker::Marker;
+
+/// About so much is remembered.
+const MOST_BYTES: usize = 32 << 20;
+/// What an entry costs beside its text.
+const ENTRY: usize = 160;
+/// What an entry of metadata costs beside its text.
+const TEXTS: usize = 64;
+
+/// Store, namespace and name of a job.
+pub(super) type JobKey = (String, String, String);
+
+/// What is kept of a marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) step: i64,
+    pub(super) epoch: Option<i64>,
+    /// `None` where it is not kept, because no status shows it.
+    pub(super) metadata: Option<BTreeMap<String, String>>,
+}
+
+impl From<Marker> for Said {
+    fn from(marker: Marker) -> Self {
+        Self { step: marker.step, epoch: marker.epoch, metadata: Some(marker.metadata) }
+    }
+}
+
+impl Said {
+    /// The same without metadata that costs anything.
+    pub(super) fn brief(&self) -> Self {
+        let nothing = self.metadata.as_ref().filter(|metadata| metadata.is_empty());
+        Self { metadata: nothing.cloned(), ..*self }
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    version: Version,
+    /// `None` for a marker that cannot be understood.
+    said: Option<Said>,
+}
+
+impl Known {
+    fn cost(&self, id: &str) -> usize {
+        let metadata = self.said.as_ref().and_then(|said| said.metadata.as_ref());
+        let texts = metadata.into_iter().flatten().map(|(key, value)| TEXTS + key.len() + value.len());
+        ENTRY + id.len() + texts.sum::<usize>()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Job {
+    markers: BTreeMap<String, Known>,
+    bytes: usize,
+    /// The number of the last look.
+    looked: u64,
+}
+
+/// What is known of all jobs.
+#[derive(Debug)]
+pub(super) struct Memory {
+    jobs: BTreeMap<JobKey, Job>,
+    /// What all of it costs, about.
+    pub(super) bytes: usize,
+    most: usize,
+    looks: u64,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::with_most(MOST_BYTES)
+    }
+}
+
+impl Memory {
+    fn with_most(most: usize) -> Self {
+        Self { jobs: BTreeMap::new(), bytes: 0, most, looks: 0 }
+    }
+
+    /// A look at a job begins: markers that are gone or have changed are forgotten.
+    pub(super) fn begin(&mut self, key: &JobKey, listed: &BTreeMap<String, Version>) {
+        self.looks = self.looks.saturating_add(1);
+        let looks = self.looks;
+        self.change(key, |job| {
+            job.looked = looks;
+            job.markers.retain(|id, known| listed.get(id) == Some(&known.version));
+        });
+    }
+
+    /// What a marker has said, `None` when it is not known.
+    pub(super) fn known(&self, key: &JobKey, id: &str, version: Version) -> Option<Option<Said>> {
+        let known = self.jobs.get(key)?.markers.get(id)?;
+        (known.version == version).then(|| known.said.clone())
+    }
+
+    /// Remembers what a marker says.
+    pub(super) fn put(&mut self, key: &JobKey, id: &str, version: Version, said: Option<Said>) {
+        let (known, looks) = (Known { version, said }, self.looks);
+        let job = self.jobs.entry(key.clone()).or_insert_with(|| Job { looked: looks, ..Job::default() });
+        let new = known.cost(id);
+        let old = job.markers.insert(id.to_owned(), known).map_or(0, |old| old.cost(id));
+        job.bytes = job.bytes.saturating_add(new).saturating_sub(old);
+        self.bytes = self.bytes.saturating_add(new).saturating_sub(old);
+        self.make_room();
+    }
+
+    /// Forgets the metadata of a job's checkpoints but for those that are shown.
+    pub(super) fn show_only(&mut self, key: &JobKey, shown: &BTreeSet<&str>) {
+        self.change(key, |job| {
+            for (id, known) in &mut job.markers {
+                if !shown.contains(id.as_str()) {
+                    known.said = known.said.as_ref().map(Said::brief);
+                }
+            }
+        });
+    }
+
+    /// Changes what is known of a job, and counts anew what it costs.
+    fn change(&mut self, key: &JobKey, act: impl FnOnce(&mut Job)) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        act(job);
+        let cost: usize = job.markers.iter().map(|(id, known)| known.cost(id)).sum();
+        self.bytes = self.bytes.saturating_sub(job.bytes).saturating_add(cost);
+        job.bytes = cost;
+        if job.markers.is_empty() {
+            self.jobs.remove(key);
+        }
+    }
+
+    /// Forgets the jobs that were not looked at for longest, until the rest is small enough.
+    fn make_room(&mut self) {
+        while self.bytes > self.most {
+            let oldest = self.jobs.iter().min_by_key(|(_, job)| job.looked).map(|(key, _)| key.clone());
+            let Some(job) = oldest.and_then(|key| self.jobs.remove(&key)) else { return };
+            self.bytes = self.bytes.saturating_sub(job.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+
+    fn version(bytes: u64) -> Version {
+        Version { modified: Timestamp::UNIX_EPOCH, bytes }
+    }
+
+    fn said(step: i64, text: usize) -> Said {
+        let metadata = BTreeMap::from([("note".to_owned(), "x".repeat(text))]);
+        Said { step, epoch: None, metadata: Some(metadata) }
+    }
+
+    fn job(name: &str) -> JobKey {
+        ("main".to_owned(), "team".to_owned(), name.to_owned())
+    }
+
+    /// What everything costs, counted from nothing.
+    fn counted(memory: &Memory) -> usize {
+        memory.jobs.values().flat_map(|job| &job.markers).map(|(id, known)| known.cost(id)).sum()
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_by_its_size_and_the_oldest_look_goes_first() {
+        let mut memory = Memory::with_most(4_000);
+        for name in ["a", "b", "c"] {
+            memory.begin(&job(name), &BTreeMap::new());
+            memory.put(&job(name), "step-1", version(1), Some(said(1, 1_000)));
+            assert_eq!(memory.bytes, counted(&memory));
+        }
+        memory.begin(&job("a"), &BTreeMap::from([("step-1".to_owned(), version(1))]));
+        memory.put(&job("c"), "step-2", version(1), Some(said(2, 1_000)));
+        assert!(memory.known(&job("b"), "step-1", version(1)).is_none(), "longest ago");
+        for (name, step) in [("a", "step-1"), ("c", "step-1"), ("c", "step-2")] {
+            assert!(memory.known(&job(name), step, version(1)).is_some(), "{name} {step}");
+        }
+        assert_eq!((memory.bytes, memory.bytes <= 4_000), (counted(&memory), true));
+        memory.put(&job("d"), "step-1", version(1), Some(said(1, 5_000)));
+        assert_eq!((memory.bytes, memory.jobs.len()), (0, 0), "even one alone is not too large");
+    }
+
+    #[test]
+    fn what_has_gone_or_changed_or_is_not_shown_is_forgotten() {
+        let mut memory = Memory::default();
+        for (id, bytes) in [("gone", 1), ("changed", 2), ("same", 3), ("shown", 4)] {
+            memory.put(&job("a"), id, version(bytes), Some(said(7, 1_000)));
+        }
+        memory.put(&job("a"), "same", version(3), Some(said(7, 1_000)));
+        assert_eq!(memory.bytes, counted(&memory), "replaced, not added");
+        let listed = [("changed", 9), ("same", 3), ("shown", 4)];
+        memory.begin(&job("a"), &listed.map(|(id, bytes)| (id.to_owned(), version(bytes))).into());
+        assert_eq!(memory.known(&job("a"), "gone", version(1)), None);
+        assert_eq!(memory.known(&job("a"), "changed", version(9)), None);
+        memory.show_only(&job("a"), &BTreeSet::from(["shown"]));
+        assert_eq!(memory.known(&job("a"), "shown", version(4)), Some(Some(said(7, 1_000))));
+        let brief = Said { metadata: None, ..said(7, 0) };
+        assert_eq!(memory.known(&job("a"), "same", version(3)), Some(Some(brief)));
+        assert_eq!(memory.bytes, counted(&memory));
+        memory.begin(&job("a"), &BTreeMap::new());
+        assert_eq!((memory.bytes, memory.jobs.len()), (0, 0));
+    }
+}

@@ -1,0 +1,117 @@
+//! One blocking call at a time in a folder: of a mount that hangs each call keeps its thread for ever, and threads are few.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A call that has not come a step further for so long hangs, as far as others are concerned.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Whose turn it is in a folder.
+#[derive(Debug)]
+pub(super) struct Turn {
+    free: Arc<Semaphore>,
+    silence: Duration,
+    /// When times begin to be counted, by both clocks.
+    begin: (Instant, Timestamp),
+    /// When a call last came a step further, in milliseconds from there.
+    stepped: AtomicU64,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self::with_silence(SILENCE)
+    }
+}
+
+impl Turn {
+    pub(super) fn with_silence(silence: Duration) -> Self {
+        let (free, begin) = (Arc::new(Semaphore::new(1)), (Instant::now(), Timestamp::now()));
+        Self { free, silence, begin, stepped: AtomicU64::new(0) }
+    }
+
+    /// Waits for the calls before, as long as they come further. The call is for the thread that makes it, the other half for
+    /// who waits for that.
+    pub(super) async fn take(self: &Arc<Self>) -> Result<(Call, Wanted), String> {
+        let free = self.wait().await?;
+        self.step();
+        let unwanted = Arc::new(AtomicBool::new(false));
+        let call = Call { turn: Arc::clone(self), unwanted: Arc::clone(&unwanted), _free: free };
+        Ok((call, Wanted(unwanted)))
+    }
+
+    async fn wait(&self) -> Result<OwnedSemaphorePermit, String> {
+        if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(free);
+        }
+        let mut free = Box::pin(Arc::clone(&self.free).acquire_owned());
+        loop {
+            let left = self.patience()?;
+            if let Ok(free) = tokio::time::timeout(left, &mut free).await {
+                return free.map_err(|error| error.to_string());
+            }
+        }
+    }
+
+    /// How long the call that is under way may still be silent.
+    fn patience(&self) -> Result<Duration, String> {
+        let stepped = self.stepped.load(Ordering::Relaxed);
+        let silent = self.begin.0.elapsed().saturating_sub(Duration::from_millis(stepped));
+        match self.silence.checked_sub(silent) {
+            Some(left) => Ok(left.saturating_add(Duration::from_millis(1))),
+            None => Err(format!("has not answered since {}; a request to it is still under way", self.time(stepped))),
+        }
+    }
+
+    /// That time on the clock, to the second.
+    fn time(&self, stepped: u64) -> Timestamp {
+        let since = SignedDuration::from_millis(i64::try_from(stepped).unwrap_or(i64::MAX));
+        let time = self.begin.1.checked_add(since).unwrap_or(self.begin.1);
+        Timestamp::from_second(time.as_second()).unwrap_or(time)
+    }
+
+    fn step(&self) {
+        let now = u64::try_from(self.begin.0.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.stepped.store(now, Ordering::Relaxed);
+    }
+}
+
+/// A call that is under way, for its thread. The next one begins when it is dropped.
+#[derive(Debug)]
+pub(super) struct Call {
+    turn: Arc<Turn>,
+    unwanted: Arc<AtomicBool>,
+    _free: OwnedSemaphorePermit,
+}
+
+impl Call {
+    /// The folder has answered; an error when nobody waits for the rest.
+    pub(super) fn step(&self) -> io::Result<()> {
+        self.turn.step();
+        if self.unwanted.load(Ordering::Relaxed) {
+            return Err(io::Error::other("nobody waits for it any more"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Call {
+    /// Those that wait count from the end of this call, not from its last step.
+    fn drop(&mut self) {
+        self.turn.step();
+    }
+}
+
+/// Somebody waits for a call, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Wanted(Arc<AtomicBool>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,79 @@
+//! When a watch that fails is tried again.
+//!
+//! `kube`'s own back-off begins anew with every list that is only begun, so that one that keeps failing is asked for each second.
+
+use kube::runtime::watcher::Error;
+use std::time::Duration;
+
+/// Before the first new attempt.
+const FIRST: Duration = Duration::from_millis(800);
+/// The longest pause.
+const MOST: Duration = Duration::from_secs(30);
+
+/// Pauses that double until something has come again.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    failures: u32,
+}
+
+impl Retry {
+    /// The watch delivers.
+    pub(crate) fn works(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Pause after a failure, at least what the server asked for; `number` tells watches apart, so that they do not come together.
+    pub(crate) fn failed(&mut self, number: usize, error: &Error) -> Duration {
+        let own = FIRST.saturating_mul(1 << self.failures.min(6)).min(MOST);
+        self.failures = self.failures.saturating_add(1);
+        let apart = Duration::from_millis(u64::try_from(number % 32).unwrap_or_default() * 17);
+        own.max(asked_for(error)) + apart
+    }
+}
+
+fn asked_for(error: &Error) -> Duration {
+    let status = match error {
+        Error::InitialListFailed(kube::Error::Api(status)) | Error::WatchStartFailed(kube::Error::Api(status)) => {
+            status
+        }
+        Error::WatchError(status) => status,
+        _ => return Duration::ZERO,
+    };
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    Duration::from_secs(u64::from(seconds)).min(MOST)
+}
+
+/// The server does not know what is watched (any more).
+pub(crate) fn is_gone(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InitialListFailed(kube::Error::Api(status)) | Error::WatchStartFailed(kube::Error::Api(status))
+            if status.code == 404
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+    use kube::core::response::StatusDetails;
+
+    fn failure(code: u16, seconds: u32) -> Error {
+        let details: StatusDetails = serde_json::from_value(serde_json::json!({"retryAfterSeconds": seconds})).unwrap();
+        let status = Status { code, details: Some(details), ..Status::failure("no", "No") };
+        Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+    }
+
+    #[test]
+    fn pauses_double_until_something_comes() {
+        let mut retry = Retry::default();
+        let mut pauses =
+            |times: usize| -> Vec<u128> { (0..times).map(|_| retry.failed(0, &failure(503, 0)).as_millis()).collect() };
+        assert_eq!(pauses(8), [800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000]);
+        retry.works();
+        assert_eq!(retry.failed(2, &failure(503, 0)).as_millis(), 834);
+        assert_eq!(retry.failed(0, &failure(429, 7)).as_secs(), 7, "the server knows better");
+        assert!(is_gone(&failure(404, 0)) && !is_gone(&failure(503, 0)));
+        assert!(!is_gone(&Error::NoResourceVersion));
+    }
+}

@@ -1,0 +1,112 @@
+//! What Kubernetes itself has to say about a job: its classes, limits and quotas, its scheduler, and where its pods may go.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use berth_e2e::kinds::{condition_object, items, text};
+use berth_e2e::scenario::Stage;
+use berth_e2e::wait::{self, Seen};
+use serde_json::{Value, json};
+
+use crate::POOL;
+
+/// Jobs that name plain PriorityClasses in their pods go in that order.
+pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("pod-priorities").await?;
+    s.simple_queue("1", &json!({})).await?;
+    for (name, value) in [("low", 10), ("high", 1000)] {
+        s.apply(
+            &json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": s.name(name)},
+            "value": value, "preemptionPolicy": "Never"}),
+        )
+        .await?;
+    }
+    s.create(s.job("running").endless()).await?;
+    s.admitted("running").await?;
+    for name in ["low", "high"] {
+        s.create(s.job(name).run_ms(500).pod_spec(&json!({"priorityClassName": s.name(name)}))).await?;
+        s.pending(name).await?;
+    }
+    let high = s.workload("high", "priority 1000", |w| w["spec"]["priority"] == json!(1000)).await?;
+    let class = &high["spec"]["priorityClassRef"];
+    ensure!(class["kind"] == json!("PriorityClass") && class["name"] == json!(s.name("high")), "{class}");
+    s.remove("running").await?;
+    s.finished("high").await?;
+    s.finished("low").await?;
+    let at = |workload: &Value, kind: &str| {
+        condition_object(workload, kind).map(|c| text(c, "/lastTransitionTime").to_owned()).unwrap_or_default()
+    };
+    let (high, low) = (s.workload("high", "there", |_| true).await?, s.workload("low", "there", |_| true).await?);
+    // The queue holds one at a time: the first was finished before the second got its quota.
+    ensure!(at(&high, "Finished") <= at(&low, "QuotaReserved"), "{} {}", high["status"], low["status"]);
+    s.conclude().await
+}
+
+/// Requests that a LimitRange fills in are charged, and jobs run where a ResourceQuota counts pods, too.
+pub(crate) async fn limits(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("limits").await?;
+    s.simple_queue("4", &json!({})).await?;
+    let place = json!({"namespace": s.namespace, "name": "of-the-namespace"});
+    s.apply(&json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": place, "spec": {"limits": [
+        {"type": "Container", "defaultRequest": {"cpu": "1500m"}, "max": {"cpu": "3"}, "default": {"cpu": "2"}}]}}))
+        .await?;
+    s.apply(&json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": place,
+        "spec": {"hard": {"requests.cpu": "3", "pods": "2"}}}))
+        .await?;
+    // Berth must have seen the LimitRange before the job.
+    s.next_second().await;
+    s.create(s.job("silent").pods(2).requests(&[]).endless()).await?;
+    let workload = s.admitted("silent").await?;
+    let usage = &workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"];
+    ensure!(usage == &json!("3"), "two pods of 1500m: {usage}");
+    s.nodes_of("silent", 2).await?;
+    // The queue has room for one more; the namespace's own quota holds its pod back until the first job is gone.
+    s.create(s.job("next").run_ms(200)).await?;
+    s.admitted("next").await?;
+    wait::stays(std::time::Duration::from_secs(2), "no pod of the second job is made", || async {
+        let pods = s.pods_of("next").await?.len();
+        Ok(Seen::when(pods == 0, || format!("{pods} pods")))
+    })
+    .await?;
+    // Above what the LimitRange allows nothing is admitted, and it says so.
+    s.create(s.job("large").cpu("4")).await?;
+    let large = s.pending("large").await?;
+    let said = condition_object(&large, "QuotaReserved").cloned().unwrap_or_default();
+    ensure!(text(&said, "/message").contains("LimitRange"), "{said}");
+    s.remove("silent").await?;
+    s.finished("next").await?;
+    s.conclude().await
+}
+
+/// The template's scheduler, spread and required affinity reach the pods beside what the flavor adds.
+pub(crate) async fn placement(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("pod-placement").await?;
+    s.simple_queue("8", &json!({})).await?;
+    let spread = json!([{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"spread": "yes"}}}]);
+    s.create(s.job("spread").pods(2).endless().pod_label("spread", "yes").pod_spec(&json!({
+        "topologySpreadConstraints": spread})))
+        .await?;
+    s.admitted("spread").await?;
+    let nodes: BTreeSet<String> = s.nodes_of("spread", 2).await?.into_iter().collect();
+    ensure!(nodes.len() == 2, "both on {nodes:?}");
+    let term = json!({"matchExpressions": [{"key": POOL, "operator": "In", "values": ["green"]}]});
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+    s.create(s.job("green").endless().pod_spec(&json!({ "affinity": affinity }))).await?;
+    s.admitted("green").await?;
+    let nodes = s.nodes_of("green", 1).await?;
+    ensure!(nodes.iter().all(|node| node.starts_with("green")), "{nodes:?}");
+    s.create(s.job("other").endless().pod_spec(&json!({"schedulerName": "nobody"}))).await?;
+    s.admitted("other").await?;
+    let pods = wait::until(wait::STEP, "its pod is there", || async {
+        let pods = s.pods_of("other").await?;
+        Ok(if pods.is_empty() { Seen::NotYet("none".to_owned()) } else { Seen::Yes(pods) })
+    })
+    .await?;
+    for pod in &pods {
+        ensure!(text(pod, "/spec/schedulerName") == "nobody" && text(pod, "/spec/nodeName").is_empty(), "{pod}");
+        ensure!(items(pod, "/spec/schedulingGates").is_empty(), "it is free to be bound by whom it names: {pod}");
+    }
+    s.conclude().await
+}
