@@ -72,7 +72,7 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     s.create(s.job("large").cpu("4")).await?;
     let large = s.pending("large").await?;
     let said = condition_object(&large, "QuotaReserved").cloned().unwrap_or_default();
-    ensure!(text(&said, "/message").contains("LimitRange"), "{said}");
+    ensure!(text(&said, "/message").contains("must not exceed its limits"), "{said}");
     s.remove("silent").await?;
     s.finished("next").await?;
     s.conclude().await

@@ -120,6 +120,18 @@ fn a_job_of_a_jobset_without_admission_does_not_run() {
     assert_eq!(told.message, "Kueue managed child job suspended");
 }
 
+#[test]
+fn a_jobset_is_suspended_before_its_jobs() {
+    let mut cluster = one_queue("1");
+    // Both run before Berth sees them, and the queue has no room.
+    cluster.put(Kind::JobSet, slices());
+    child(&mut cluster);
+    cluster.pass(3);
+    let stops = cluster.writes.iter().filter(|(purpose, _)| *purpose == Purpose::SuspendJob);
+    let kinds: Vec<Kind> = stops.map(|(_, key)| key.kind).collect();
+    assert_eq!(kinds, [Kind::JobSet, Kind::Job], "a controller would start its Job again: {:?}", cluster.writes);
+}
+
 /// What its Jobs are at the moment: the selectors of each.
 fn selectors(cluster: &Cluster) -> Vec<Value> {
     let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Job);

@@ -3,7 +3,7 @@
 use berth_jobs::JobState;
 
 use super::Case;
-use crate::core::key;
+use crate::core::{after_seconds, key};
 use crate::flight::Decision;
 use crate::write::{EventType, Kind, Purpose, Subresource};
 
@@ -62,6 +62,11 @@ impl<'a> Case<'a> {
         let may_run = newest.is_some_and(|workload| workload.is("Admitted") || workload.unreadable);
         let runs = !self.job.suspended && self.job.finished.is_none();
         let Some(job) = self.job.whole().filter(|_| runs && !may_run) else { return Decision::Done };
+        if !above.suspended && !above.deleting && above.finished.is_none() {
+            // Whoever made this Job of one that runs would start it again at once, and each of these writes would make the one
+            // that suspends the other come too late. It goes first, and its controller stops its Jobs.
+            return Decision::Wait(after_seconds(self.now, 1));
+        }
         let notice = self.notice(EventType::Normal, "Suspended", "Kueue managed child job suspended".to_owned());
         self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
     }
