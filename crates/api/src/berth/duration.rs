@@ -1,7 +1,7 @@
 //! Durations as users of Berth's kinds write them: `90s`, `10m`, `1h30m`.
 
-/// Pattern of a duration in a schema: hours, minutes and seconds, each at most once and in that order.
-pub const DURATION: &str = "^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$";
+/// Pattern of a duration in a schema: hours, minutes and seconds, each at most once and in that order, and one of them at least.
+pub const DURATION: &str = "^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,6}s)?|[0-9]{1,6}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
 
 /// A duration in seconds, `None` for what is none.
 #[must_use]
