@@ -171,3 +171,22 @@ fn l2_and_l8() {
     story.see(WORKLOAD, workload("w2", "j", &[], "1"));
     assert_eq!(story.broken(), ["L2", "L8"]);
 }
+
+#[test]
+fn q6_pods_of_a_training_job_without_quota() {
+    let training = |uid: &str| {
+        let mut pod = pod(uid, "child", "Running");
+        pod["metadata"]["labels"] = json!({"berth.dev/training-job-uid": "t"});
+        pod
+    };
+    let mut story = Story::new();
+    story.see(WORKLOAD, workload("w", "t", ADMITTED, "1"));
+    story.see(POD, training("one"));
+    assert!(story.broken().is_empty());
+    story.see(POD, training("two"));
+    assert_eq!(story.broken(), ["Q6"], "quota is for one");
+    let mut story = Story::new();
+    story.see(WORKLOAD, workload("w", "t", &[], "1"));
+    story.see(POD, training("one"));
+    assert_eq!(story.broken(), ["Q6"], "there is no quota at all");
+}

@@ -166,7 +166,7 @@ impl JobState {
 /// The controller of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobOwner {
-    /// Kind.
+    /// Kind; with its group where that is not the one of which Berth knows a kind of this name.
     pub kind: Box<str>,
     /// Name.
     pub name: Box<str>,
@@ -177,10 +177,22 @@ pub struct JobOwner {
 pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
     let controller = controller(metadata)?;
     Some(JobOwner {
-        kind: controller.kind.as_str().into(),
+        kind: kind_in_group(&controller.kind, &controller.api_version),
         name: controller.name.as_str().into(),
         uid: controller.uid.as_str().into(),
     })
+}
+
+/// A kind by its name, with the group where another one has that name: Volcano's Job is none of ours.
+fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let ours = match kind {
+        "Job" => "batch",
+        "JobSet" => "jobset.x-k8s.io",
+        "TrainingJob" => "berth.dev",
+        _ => group,
+    };
+    if group == ours { kind.into() } else { format!("{kind}.{group}").into() }
 }
 
 fn pairs(metadata: &ObjectMeta) -> Box<[(Box<str>, Box<str>)]> {

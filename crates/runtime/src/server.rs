@@ -48,9 +48,14 @@ pub struct Context {
 pub fn address(text: &str) -> Option<String> {
     match text.trim() {
         "" | "0" => None,
-        text if text.starts_with(':') => Some(format!("0.0.0.0{text}")),
+        text if text.starts_with(':') => Some(format!("{}{text}", everywhere())),
         text => Some(text.to_owned()),
     }
+}
+
+/// The address of all interfaces: that of IPv6, which takes IPv4 as well, where the machine has any.
+fn everywhere() -> &'static str {
+    if std::net::UdpSocket::bind("[::]:0").is_ok() { "[::]" } else { "0.0.0.0" }
 }
 
 /// Binds an address.
@@ -143,7 +148,8 @@ mod tests {
 
     #[test]
     fn go_addresses() {
-        assert_eq!(address(":8080").as_deref(), Some("0.0.0.0:8080"));
+        let everywhere: SocketAddr = address(":8080").expect("an address").parse().expect("of a socket");
+        assert!(everywhere.ip().is_unspecified() && everywhere.port() == 8080, "{everywhere}");
         assert_eq!(address("127.0.0.1:1").as_deref(), Some("127.0.0.1:1"));
         assert_eq!(address("[::1]:1").as_deref(), Some("[::1]:1"));
         assert_eq!((address("0"), address("")), (None, None));

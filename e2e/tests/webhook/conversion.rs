@@ -34,6 +34,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let sum = stage.manager.metric(&format!("{name}_sum"), &label).await?.unwrap_or_default();
     println!("conversion: {count} reviews, {:.0} us each on average", sum / count.max(1.0) * 1e6);
     ensure!(count >= 20.0, "{count} conversions are counted");
+    ensure!(sum <= 1e-3 * count, "{count} conversions took {sum} s: more than a millisecond each");
     Ok(())
 }
 

@@ -33,6 +33,20 @@ fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
 }
 
 #[test]
+fn a_pod_of_somebody_elses_job_is_queued_by_itself() {
+    // Volcano's Job has the name of ours, and is admitted by nobody here.
+    for (api_version, queued) in [("batch.volcano.sh/v1alpha1", true), ("batch/v1", false)] {
+        let mut cluster = pod_queue("1");
+        let mut theirs = pod("a", "1");
+        theirs["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": api_version, "kind": "Job", "name": "j", "uid": "u", "controller": true}]);
+        cluster.put(Kind::Pod, theirs);
+        cluster.settle();
+        assert_eq!(gated(&cluster, "a"), !queued, "{api_version}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
 fn a_pod_waits_runs_and_is_let_go() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::Pod, pod("a", "1"));
