@@ -13,8 +13,9 @@ use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options, client_from, token};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, WORKLOAD, condition, text};
 use berth_e2e::manager::{self, Manager, ManagerOptions};
+use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::quickstart::{self, NAMESPACE};
-use berth_e2e::{binaries, nodes, story};
+use berth_e2e::{binaries, story};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -64,9 +65,12 @@ async fn own_cluster() -> Result<Place> {
     nodes::create(&client, &quickstart::pools()).await?;
     println!("demo: and 12 GPU nodes for the story of a training: 4 in each tier, 8 GPUs each");
     nodes::create(&client, &story::pools()).await?;
+    // For examples/two-teams-borrowing, and whatever else asks for cpu only.
+    nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand)]).await?;
     let manager_kubeconfig = plane.folder().join("berth.kubeconfig");
     manager::kubeconfig(&plane, None, &manager_kubeconfig).await?;
     let (folder, kubeconfig) = (plane.folder().to_path_buf(), plane.kubeconfig().to_path_buf());
+    println!("demo: to look on from another terminal: export KUBECONFIG={}", kubeconfig.display());
     Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: Some(plane) })
 }
 
@@ -264,9 +268,12 @@ fn print_hints(place: &Place, manager: &Manager) {
     println!("  kubectl -n {NAMESPACE} get jobs,workloads");
     println!("  kubectl -n {NAMESPACE} get pods -o wide");
     println!("  kubectl -n {NAMESPACE} delete jobs --all && kubectl create -f examples/quickstart/03-jobs.yaml");
-    println!("  kubectl patch clusterqueue tpu --type merge -p '{{\"spec\":{{\"stopPolicy\":\"Hold\"}}}}'");
+    println!(
+        "  kubectl patch clusterqueue tpu --type merge -p '{{\"spec\":{{\"stopPolicy\":\"Hold\"}}}}'   # and None, to go on"
+    );
     println!("  kubectl -n {} get tj; kubectl -n {} describe tj {}", story::NAMESPACE, story::NAMESPACE, story::HERO);
-    println!("  kubectl apply -f examples/two-teams-borrowing/queues.yaml\n");
+    println!("  kubectl apply -f examples/two-teams-borrowing/queues.yaml");
+    println!("  kubectl create -f examples/two-teams-borrowing/jobs.yaml && kubectl get workloads -A\n");
     println!("Berth's log: {}", manager.log().display());
     println!("Ctrl-C stops everything and removes it.");
 }

@@ -81,7 +81,7 @@ pub fn next(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Ste
         None if told => Step::Rest(again),
         None => Step::Tell,
         Some(_) => {
-            let end = stored.switched_at.and_then(|at| at.checked_add(policy.linger).ok()).unwrap_or(now);
+            let end = end_of_previous(stored, policy, now);
             match (end <= now, told) {
                 (true, _) => Step::Forget,
                 (false, true) => Step::Rest(end.min(again)),
@@ -95,12 +95,22 @@ fn leaf_of(stored: &Stored, policy: &Policy) -> Option<Validity> {
     leaf_validity(stored.leaf.as_ref()?, &stored.ca.as_ref()?.certificate, &policy.names)
 }
 
+/// Until when some replica may serve a leaf of the previous authority.
+fn end_of_previous(stored: &Stored, policy: &Policy, now: Timestamp) -> Timestamp {
+    stored.switched_at.and_then(|at| at.checked_add(policy.linger).ok()).unwrap_or(now)
+}
+
 fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
     match (stored.published_at, told) {
         (_, false) => Step::Tell,
         (None, true) => Step::Published,
         (Some(at), true) => match at.checked_add(policy.margin) {
             Ok(end) if end > now => Step::Rest(end),
+            // There is room for one previous authority: asked again so soon, the next one waits until it is not needed any more.
+            _ if stored.previous.is_some() => match end_of_previous(stored, policy, now) {
+                end if end > now => Step::Rest(end),
+                _ => Step::Forget,
+            },
             _ => Step::Switch,
         },
     }

@@ -69,6 +69,32 @@ fn a_new_authority_is_told_before_it_signs_and_the_old_one_is_kept_after() {
 }
 
 #[test]
+fn one_that_is_asked_for_twice_waits_until_nobody_serves_the_first() {
+    let asked = |stored: Stored| Stored { asked: true, ..stored };
+    let old = settled();
+    let minute = |count: i64| start() + SignedDuration::from_mins(count);
+    let (mut stored, mut steps) = (asked(old.clone()), Vec::new());
+    for count in 0..=16 {
+        if count == 3 {
+            stored = asked(stored);
+        }
+        loop {
+            let (step, new) = go(&stored, true, minute(count));
+            stored = new;
+            if matches!(step, Step::Rest(_)) {
+                break;
+            }
+            steps.push((count, step));
+            let lingers = steps.iter().any(|(at, step)| *step == Step::Switch && count < at + 10);
+            assert!(!lingers || count >= 11 || old.is_trusted_by(&stored.bundle()), "minute {count}: {steps:?}");
+        }
+    }
+    let wanted = [(0, Step::Next), (0, Step::Published), (1, Step::Switch), (3, Step::Next), (3, Step::Published)];
+    assert_eq!(steps[..5], wanted);
+    assert_eq!(steps[5..], [(11, Step::Forget), (11, Step::Switch)], "ten minutes after the first switch");
+}
+
+#[test]
 fn an_authority_is_replaced_after_two_thirds_of_its_life() {
     let stored = settled();
     let now = later(24 * 2434);
