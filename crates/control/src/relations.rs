@@ -10,14 +10,14 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
 impl Control {
     /// Tells whom it concerns that the API server refuses a write for it.
     pub(crate) fn refused(&mut self, object: &ObjectKey, creation: bool, text: &str) {
-        // Of a group its first pod is told.
-        let group = (object.namespace.clone(), object.name.clone());
-        let first =
-            || self.view.pods.members(&group).next().map(|(pod, _)| key(Kind::Pod, &(group.0.clone(), pod.into())));
-        let object = if object.kind == Kind::PodGroup { first() } else { Some(object.clone()) };
-        let Some((object, uid)) = object.and_then(|object| Some((object.clone(), self.uid_of(&object)?))) else {
-            return;
-        };
+        let mut object = object.clone();
+        if object.kind == Kind::PodGroup {
+            // Its first pod is told.
+            let group = (object.namespace, object.name);
+            let Some((pod, _)) = self.view.pods.members(&group).next() else { return };
+            object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
+        }
+        let Some(uid) = self.uid_of(&object) else { return };
         self.notices.push(Notice {
             key: object,
             uid,

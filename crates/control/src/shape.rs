@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::{LimitSummary, PodSetDigest, RequestRules, TemplateParts};
+use berth_jobs::{LimitSummary, PodSetDigest, RequestRules, TemplateParts, WorkloadNeeds};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::deltas;
@@ -37,6 +37,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) rules: RequestRules,
     /// Pod sets that the rules refuse are refused.
     pub(crate) strict: bool,
+}
+
+impl Surroundings<'_> {
+    /// What pod sets ask for here.
+    pub(crate) fn needs_of(&self, pod_sets: &[api::PodSet]) -> WorkloadNeeds {
+        let overhead = |class: &str| self.overheads.get(class);
+        berth_jobs::workload_needs(pod_sets, &self.limits, overhead, &self.rules)
+    }
 }
 
 /// All shapes in use.
@@ -109,8 +117,7 @@ struct Fixed {
 
 fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &Surroundings<'_>) -> Shape {
     let Fixed { digests, constraints, originals, illegal } = fixed;
-    let overhead = |class: &str| around.overheads.get(class);
-    let needs = berth_jobs::workload_needs(reduced, &around.limits, overhead, &around.rules);
+    let needs = around.needs_of(reduced);
     let pod_sets = needs.pod_sets.into_iter().zip(constraints).map(deltas::pod_set).collect();
     Shape { source, pod_sets, digests, originals, illegal, refused: needs.refused }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_engine::model::PodSetSpec;
-use berth_jobs::{LimitSummary, RequestRules};
+use berth_jobs::{LimitSummary, PodSetNeeds, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -105,16 +104,10 @@ impl Control {
             }
         }
     }
-}
 
-impl Control {
-    /// What pod sets ask for that no Workload has (yet).
-    pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetSpec> {
-        let around = surroundings(&self.view, &self.settings, namespace);
-        let overhead = |class: &str| around.overheads.get(class);
-        let needs = berth_jobs::workload_needs(pod_sets, &around.limits, overhead, &around.rules);
-        let constraints = pod_sets.iter().map(berth_jobs::placement_constraints);
-        needs.pod_sets.into_iter().zip(constraints).map(deltas::pod_set).collect()
+    /// What pod sets of a namespace ask for that no Workload has.
+    pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
+        surroundings(&self.view, &self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 }
 

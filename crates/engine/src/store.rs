@@ -30,34 +30,10 @@ pub(crate) struct PodSet {
 
 impl PodSet {
     fn of(spec: &PodSetSpec, resources: &mut Interner<ResourceId, String>) -> Self {
-        let PodSetSpec {
-            name,
-            count,
-            min_count,
-            requests,
-            node_selector,
-            affinity,
-            tolerations,
-            constraints,
-            no_affinity,
-            topology_request,
-        } = spec;
-        let requests = requests.iter().map(|(resource, amount)| (resources.intern(resource), units(*amount)));
-        Self {
-            requests: requests.collect(),
-            spec: PodSetSpec {
-                name: name.clone(),
-                count: *count,
-                min_count: *min_count,
-                requests: BTreeMap::new(),
-                node_selector: node_selector.clone(),
-                affinity: affinity.clone(),
-                tolerations: tolerations.clone(),
-                constraints: *constraints,
-                no_affinity: *no_affinity,
-                topology_request: *topology_request,
-            },
-        }
+        let mut spec = spec.clone();
+        let requests = std::mem::take(&mut spec.requests);
+        let requests = requests.iter().map(|(resource, amount)| (resources.intern(resource), units(*amount))).collect();
+        Self { requests, spec }
     }
 
     fn is_as(&self, spec: &PodSetSpec, resources: &Interner<ResourceId, String>) -> bool {

@@ -1,5 +1,6 @@
 //! What narrows the nodes of pods beside their requests, node selector and tolerations.
 
+use crate::needs::required_terms;
 use berth_api::PodSet;
 use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, PodSpec, Volume};
 use serde_json::{Map, Value, json};
@@ -22,7 +23,7 @@ pub fn placement_constraints(set: &PodSet) -> u64 {
         }
     };
     let affinity = spec.affinity.as_ref();
-    note("nodes", json!(required_nodes(affinity)));
+    note("nodes", json!(required_terms(spec)));
     note("near", json!(near(affinity)));
     note("apart", json!(apart(affinity)));
     note("spread", spread(spec));
@@ -38,11 +39,6 @@ pub fn placement_constraints(set: &PodSet) -> u64 {
     }
     let hash: [u8; 32] = Sha256::digest(Value::Object(found).to_string()).into();
     hash.first_chunk().map_or(1, |bytes| u64::from_be_bytes(*bytes).max(1))
-}
-
-fn required_nodes(affinity: Option<&Affinity>) -> Option<&Vec<k8s_openapi::api::core::v1::NodeSelectorTerm>> {
-    let node = affinity?.node_affinity.as_ref()?;
-    Some(&node.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms)
 }
 
 fn near(affinity: Option<&Affinity>) -> Vec<&str> {

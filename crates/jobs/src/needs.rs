@@ -4,7 +4,9 @@ use crate::limits::{LimitSummary, validate_requests};
 use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests};
 use berth_api::PodSet;
 use berth_quantity::Amount;
-use k8s_openapi::api::core::v1::{Affinity, Container, NodeSelectorRequirement, PodSpec, PodTemplateSpec, Toleration};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, PodTemplateSpec, Toleration,
+};
 use std::collections::BTreeMap;
 
 /// Needs of one pod set.
@@ -103,10 +105,14 @@ fn reduced_container(container: &Container) -> Container {
 }
 
 fn affinity(spec: &PodSpec) -> Vec<Vec<NodeSelectorRequirement>> {
+    required_terms(spec).iter().map(|term| term.match_expressions.clone().unwrap_or_default()).collect()
+}
+
+/// Terms of the required node affinity; empty where there is none.
+pub(crate) fn required_terms(spec: &PodSpec) -> &[NodeSelectorTerm] {
     let node = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = node.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
-    let terms = required.map(|selector| selector.node_selector_terms.as_slice()).unwrap_or_default();
-    terms.iter().map(|term| term.match_expressions.clone().unwrap_or_default()).collect()
+    required.map(|selector| selector.node_selector_terms.as_slice()).unwrap_or_default()
 }
 
 #[cfg(test)]

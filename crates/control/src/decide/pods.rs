@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
 use berth_engine::model::Amount;
-use berth_jobs::Priority;
 use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
+use berth_jobs::{PodSetNeeds, Priority};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::checks;
@@ -189,22 +190,24 @@ impl Case<'_> {
     /// not its requests (kueue.md 5.2).
     fn is_as(&self, workload: &WorkloadView) -> bool {
         let Some(pod) = self.pod.whole() else { return true };
-        let Ok(made) = pod_workload(&pod, Priority::default(), &BTreeSet::new()) else { return false };
-        let own = self.control.needs_of(&self.name.0, &made.spec.pod_sets);
-        match (own.as_slice(), workload.shape.pod_sets.as_slice()) {
-            ([own], [given]) => own.count == given.count && own.requests == given.requests,
+        match (self.needs(&pod), workload.shape.pod_sets.as_slice()) {
+            (Some(own), [given]) => i64::from(own.count) == given.count && own.requests == given.requests,
             _ => false,
         }
+    }
+
+    /// What a pod asks for, as its Workload would be charged for it.
+    fn needs(&self, pod: &Pod) -> Option<PodSetNeeds> {
+        let made = pod_workload(pod, Priority::default(), &BTreeSet::new()).ok()?;
+        self.control.needs_of(&self.name.0, &made.spec.pod_sets).into_iter().next()
     }
 
     /// The resource of which the pod asks for more than the pod set as which it was admitted: its role is what its user says, and
     /// a Workload may have been edited.
     fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
-        let pod = self.pod.whole()?;
-        let made = pod_workload(&pod, Priority::default(), &BTreeSet::new()).ok()?;
-        let own = self.control.needs_of(&self.name.0, &made.spec.pod_sets);
+        let own = self.needs(&self.pod.whole()?)?;
         let given = workload.shape.pod_sets.iter().find(|set| set.name == self.pod.role())?;
-        let asked = own.first()?.requests.iter();
+        let asked = own.requests.iter();
         let mut over = asked.filter(|(name, amount)| given.requests.get(*name).is_none_or(|most| *amount > most));
         over.find(|(_, amount)| **amount > Amount::ZERO).map(|(name, _)| name.clone())
     }

@@ -21,7 +21,7 @@ pub fn member(name: &str, cpu: &str, total: i32, more: &[(&str, &str)]) -> Value
     pod
 }
 
-fn gated(cluster: &Cluster, name: &str) -> bool {
+pub fn gated(cluster: &Cluster, name: &str) -> bool {
     cluster.pod(name).expect(name)["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
 }
 
@@ -310,7 +310,7 @@ pub fn set_workload(cluster: &Cluster) -> &Value {
 }
 
 /// A pod of it, as its controller and the webhook make it.
-pub fn replica(cluster: &mut Cluster, index: i32) {
+fn replica(cluster: &mut Cluster, index: i32) {
     let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     let mut made = pod(&format!("web-{index}"), "1");
     let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/role-hash": "main",
@@ -320,8 +320,8 @@ pub fn replica(cluster: &mut Cluster, index: i32) {
     cluster.put(Kind::Pod, made);
 }
 
-#[test]
-fn a_stateful_set_that_returns_before_its_quota_is_free_asks_for_what_it_is_now() {
+/// A StatefulSet whose two pods run, in a queue of 5 cpus, and the name of its Workload.
+pub fn running_set() -> (Cluster, String) {
     let mut cluster = pod_queue("5");
     cluster.put(Kind::StatefulSet, set(2));
     cluster.settle();
@@ -330,6 +330,13 @@ fn a_stateful_set_that_returns_before_its_quota_is_free_asks_for_what_it_is_now(
         replica(&mut cluster, index);
         cluster.settle();
     }
+    assert!(!gated(&cluster, "web-0") && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
+    (cluster, name)
+}
+
+#[test]
+fn a_stateful_set_that_returns_before_its_quota_is_free_asks_for_what_it_is_now() {
+    let (mut cluster, name) = running_set();
     // To zero and back, before anybody could look.
     for index in [0, 1] {
         cluster.delete(&Cluster::key(Kind::Pod, "team", &format!("web-{index}")));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, job};
 use crate::faults::with_every_fault;
+use crate::groups::gated;
 use crate::{one_queue, pod_queue};
 
 /// A pod as the webhook lets it be stored.
@@ -16,10 +17,6 @@ pub fn pod(name: &str, cpu: &str) -> Value {
         "spec": {"restartPolicy": "Never", "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
             "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
     })
-}
-
-fn gated(cluster: &Cluster, name: &str) -> bool {
-    cluster.pod(name).expect("a pod")["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
 }
 
 fn workload_of(cluster: &Cluster, pod: &str) -> Option<Value> {

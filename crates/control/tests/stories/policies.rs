@@ -349,6 +349,17 @@ fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_select
     assert_eq!(template["metadata"]["labels"]["bastion-tier"], json!("spot"));
 }
 
+/// A queue in which lower priorities give way, with that many cpus.
+fn preempting(cpu: &str) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("f", cpu)]);
+    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster
+}
+
 #[test]
 fn a_policy_bounds_how_many_are_evicted_and_how_much() {
     // Who runs, what the higher job asks for, the bound that forbids its victims, and the one that allows them.
@@ -356,12 +367,7 @@ fn a_policy_bounds_how_many_are_evicted_and_how_much() {
         (&["1", "1"][..], "2", json!({"maxVictims": 1}), json!({"maxVictims": 2})),
         (&["2"], "1", json!({"maxEvictedPercent": 199}), json!({"maxEvictedPercent": 200})),
     ] {
-        let mut cluster = Cluster::new();
-        cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
-        let mut queue = cluster_queue("cq", None, &[("f", "2")]);
-        queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
-        cluster.put(Kind::ClusterQueue, queue);
-        cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+        let mut cluster = preempting("2");
         cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "preemption": forbids})));
         cluster.set_class("far", 10);
         for (index, cpu) in running.iter().enumerate() {
@@ -382,12 +388,7 @@ fn a_policy_bounds_how_many_are_evicted_and_how_much() {
 
 #[test]
 fn a_policy_bounds_preemption() {
-    let mut cluster = Cluster::new();
-    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
-    let mut queue = cluster_queue("cq", None, &[("f", "1")]);
-    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
-    cluster.put(Kind::ClusterQueue, queue);
-    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    let mut cluster = preempting("1");
     let bounds = json!({"minPriorityDifference": 10, "protectedRunningTime": "1m"});
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "preemption": bounds})));
     for (name, value) in [("near", 9), ("far", 10)] {

@@ -4,15 +4,11 @@ use berth_control::write::Kind;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, job, merge};
-use crate::groups::{member, replica, set, set_workload};
+use crate::groups::{gated, member, running_set, set, set_workload};
 use crate::pods::pod;
 use crate::{one_queue, pod_queue};
 
 const HASH: &str = "role-hash";
-
-fn gated(cluster: &Cluster, name: &str) -> bool {
-    cluster.pod(name).expect(name)["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
-}
 
 fn told(cluster: &Cluster, reason: &str, part: &str) -> bool {
     cluster.notices.iter().any(|notice| notice.reason == reason && notice.message.contains(part))
@@ -72,19 +68,6 @@ fn a_group_that_ends_before_its_pods_keeps_none_of_them_running() {
     cluster.edit(Kind::Workload, "team", "g", &finished);
     cluster.pass(60);
     assert!(cluster.pod("a").is_none() && cluster.pod("b").is_none(), "{:?}", cluster.writes);
-}
-
-fn running_set() -> (Cluster, String) {
-    let mut cluster = pod_queue("5");
-    cluster.put(Kind::StatefulSet, set(2));
-    cluster.settle();
-    let name = set_workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
-    for index in [0, 1] {
-        replica(&mut cluster, index);
-        cluster.settle();
-    }
-    assert!(!gated(&cluster, "web-0") && !gated(&cluster, "web-1"));
-    (cluster, name)
 }
 
 #[test]

@@ -28,10 +28,10 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         return Decision::Done;
     }
     if workload.is("Finished") {
-        return match pod.held {
+        return match (pod.runs(), pod.deleting()) {
             // Its quota is free: a group that ended before all its pods did (a start that failed, say) keeps none of them.
-            _ if pod.runs() && !pod.deleting() => case.stop("NotAdmitted", "Workload is finished"),
-            true if !pod.runs() => case.release(),
+            (true, false) => case.stop("NotAdmitted", "Workload is finished"),
+            (false, _) if pod.held => case.release(),
             _ => Decision::Done,
         };
     }
