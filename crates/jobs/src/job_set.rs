@@ -81,6 +81,10 @@ impl JobKind for JobSet {
         })
     }
 
+    fn parts(job: &Object) -> i32 {
+        sizes(job).unwrap_or_default().iter().fold(0, |sum, jobs| sum.saturating_add(jobs.replicas))
+    }
+
     fn is_active(job: &Object) -> bool {
         job.status.as_ref().is_some_and(|status| status.replicated_jobs_status.iter().any(|jobs| jobs.active > 0))
     }

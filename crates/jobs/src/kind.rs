@@ -72,6 +72,10 @@ pub trait JobKind: 'static {
     fn has_suspend(job: &Self::Object) -> bool;
     /// A template carries what a start has put there.
     fn is_placed(job: &Self::Object) -> bool;
+    /// Jobs that it is made of, 0 where its pods are its own.
+    fn parts(_: &Self::Object) -> i32 {
+        0
+    }
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
     /// Its controller has taken note of a stop after a start, and no pod is left. Before that, a quiet status may only be

@@ -46,6 +46,8 @@ pub struct JobState {
     pub stopping: bool,
     /// A template carries what a start has put there.
     pub placed: bool,
+    /// Jobs that it is made of, 0 where it is none of these.
+    pub parts: i32,
     /// Pods run or terminate.
     pub active: bool,
     /// See [`JobKind::has_come_to_rest`].
@@ -95,6 +97,7 @@ impl JobState {
             suspended: K::has_suspend(job),
             stopping: is_stopping(metadata),
             placed: K::is_placed(job),
+            parts: K::parts(job),
             active: K::is_active(job),
             at_rest: K::has_come_to_rest(job),
             seen_start: K::has_seen_start(job),

@@ -51,16 +51,39 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
 /// Running pods of a JobSet that Berth has started: without a webhook the first ones run before Berth has suspended it.
 async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("4 pods of JobSet {name} run"), || async {
-        let mut pods = POD.list(&s.client, &s.namespace).await?;
-        pods.retain(|pod| {
+        let all = POD.list(&s.client, &s.namespace).await?;
+        let runs = |pod: &&Value| {
             text(pod, "/metadata/labels/jobset.sigs.k8s.io~1jobset-name") == name
                 && text(pod, "/metadata/labels/kueue.x-k8s.io~1podset") == "job"
                 && text(pod, "/status/phase") == "Running"
                 && pod.pointer("/metadata/deletionTimestamp").is_none()
-        });
-        Ok(if pods.len() == 4 { Seen::Yes(pods) } else { Seen::NotYet(format!("{} run", pods.len())) })
+        };
+        let pods: Vec<Value> = all.iter().filter(runs).cloned().collect();
+        if pods.len() == 4 {
+            return Ok(Seen::Yes(pods));
+        }
+        let jobs = JOB.list(&s.client, &s.namespace).await?;
+        let set = JOBSET.list(&s.client, &s.namespace).await?;
+        Ok(Seen::NotYet(format!("{} run of {}", pods.len(), summary(&all, &jobs, &set))))
     })
     .await
+}
+
+/// What there is, in a line: pods that do not run as they should, Jobs and the JobSet.
+fn summary(pods: &[Value], jobs: &[Value], sets: &[Value]) -> String {
+    let pods = pods.iter().map(|pod| {
+        let (labels, phase) = (&pod["metadata"]["labels"], text(pod, "/status/phase"));
+        let leaving = pod.pointer("/metadata/deletionTimestamp").is_some();
+        let (job, set) = (&labels["batch.kubernetes.io/job-name"], &labels["kueue.x-k8s.io/podset"]);
+        format!("pod of {job}: {phase}, podset {set}, leaving {leaving}, selector {}", pod["spec"]["nodeSelector"])
+    });
+    let jobs = jobs.iter().map(|job| {
+        let (status, suspend) = (&job["status"], &job["spec"]["suspend"]);
+        let labels = &job["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/podset"];
+        format!("{}: suspend {suspend}, podset {labels}, status {status}", job["metadata"]["name"])
+    });
+    let sets = sets.iter().map(|set| format!("JobSet: suspend {}, status {}", set["spec"]["suspend"], set["status"]));
+    pods.chain(jobs).chain(sets).collect::<Vec<_>>().join("\n    ")
 }
 
 async fn remove(s: &Scenario<'_>, name: &str) -> Result<()> {

@@ -350,6 +350,9 @@ impl Case<'_> {
         if !self.job.may_change_template {
             return self.unlock();
         }
+        if let Some(decision) = self.parts_unrest(workload) {
+            return decision;
+        }
         let Some(admission) = &workload.status.admission else { return Decision::Done };
         let queue = admission.cluster_queue.clone().unwrap_or_default();
         let Some(job) = self.job.whole() else { return Decision::Done };

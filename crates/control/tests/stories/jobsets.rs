@@ -44,12 +44,16 @@ fn forbidding(label: &str) -> Value {
 
 /// What JobSet's controller makes of its template.
 fn child(cluster: &mut Cluster) {
+    part(cluster, "a-job-0");
+}
+
+fn part(cluster: &mut Cluster, name: &str) {
     let owner = jobset(cluster).clone();
     let of = &owner["spec"]["replicatedJobs"][0]["template"]["spec"];
     let spec = json!({"parallelism": 2, "suspend": owner["spec"]["suspend"], "template": of["template"]});
     cluster.put(
         Kind::Job,
-        json!({"metadata": {"namespace": "team", "name": "a-job-0", "ownerReferences": [{"apiVersion":
+        json!({"metadata": {"namespace": "team", "name": name, "ownerReferences": [{"apiVersion":
             "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": owner["metadata"]["uid"],
             "controller": true}]}, "spec": spec}),
     );
@@ -77,7 +81,7 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "admitted, but its controller has not stopped it yet");
     assert!(is(&cluster, "Admitted"));
     stopped(&mut cluster);
-    cluster.settle();
+    cluster.pass(4);
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "suspended, admitted, started: {:?}", cluster.writes);
     let made = workload(&cluster);
     assert_eq!(made["spec"]["podSets"][0]["name"], json!("job"));
@@ -126,10 +130,66 @@ fn a_jobset_is_suspended_before_its_jobs() {
     // Both run before Berth sees them, and the queue has no room.
     cluster.put(Kind::JobSet, slices());
     child(&mut cluster);
+    let stops = |cluster: &Cluster| {
+        let stops = cluster.writes.iter().filter(|(purpose, _)| *purpose == Purpose::SuspendJob);
+        stops.map(|(_, key)| key.kind).collect::<Vec<Kind>>()
+    };
     cluster.pass(3);
-    let stops = cluster.writes.iter().filter(|(purpose, _)| *purpose == Purpose::SuspendJob);
-    let kinds: Vec<Kind> = stops.map(|(_, key)| key.kind).collect();
-    assert_eq!(kinds, [Kind::JobSet, Kind::Job], "a controller would start its Job again: {:?}", cluster.writes);
+    assert_eq!(stops(&cluster), [Kind::JobSet], "its controller would start its Job again: {:?}", cluster.writes);
+    cluster.pass(4);
+    assert_eq!(
+        stops(&cluster),
+        [Kind::JobSet, Kind::Job],
+        "without its controller it would go on: {:?}",
+        cluster.writes
+    );
+}
+
+/// Its controller may know less than the API server when it takes note of the stop, and so may Berth.
+#[test]
+fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::JobSet, slices());
+    part(&mut cluster, "a-job-0");
+    part(&mut cluster, "a-job-1");
+    cluster.pass(2);
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
+    let stopped_by_berth = cluster.writes.iter().any(|(_, key)| key.kind == Kind::Job);
+    assert!(!stopped_by_berth, "that is for its controller: {:?}", cluster.writes);
+    cluster.controller_sleeps = true;
+    // Its controller has stopped the one it knew.
+    cluster.edit(Kind::Job, "team", "a-job-0", &json!({"spec": {"suspend": true}}));
+    stopped(&mut cluster);
+    cluster.pass(10);
+    assert!(is(&cluster, "Admitted"));
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "a-job-1 runs: {:?}", cluster.writes);
+    assert_eq!(cluster.job("a-job-1")["spec"]["suspend"], json!(true), "nobody else may stop it");
+    cluster.controller_sleeps = false;
+    cluster.pass(2);
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_jobset_starts_when_its_jobs_were_seen() {
+    for late in [false, true] {
+        let mut cluster = one_queue("4");
+        let mut suspended = slices();
+        suspended["spec"]["suspend"] = json!(true);
+        cluster.put(Kind::JobSet, suspended);
+        stopped(&mut cluster);
+        part(&mut cluster, "a-job-0");
+        cluster.settle();
+        assert!(is(&cluster, "Admitted"));
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "it has two: {:?}", cluster.writes);
+        if late {
+            // Some that depend on others may not be there yet.
+            cluster.pass(4);
+        } else {
+            part(&mut cluster, "a-job-1");
+            cluster.settle();
+        }
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "late {late}: {:?}", cluster.writes);
+    }
 }
 
 /// What its Jobs are at the moment: the selectors of each.
@@ -204,7 +264,7 @@ fn a_flavor_that_takes_affinity_is_passed_over() {
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
     let clear = json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": null}}});
     cluster.edit(Kind::ResourceFlavor, "", "default", &clear);
-    cluster.settle();
+    cluster.pass(4);
     assert!(is(&cluster, "Admitted"), "{:?}", workload(&cluster));
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false));
 }
@@ -217,7 +277,7 @@ fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
     assert!(is(&cluster, "Admitted"), "its controller has not stopped it yet");
     cluster.edit(Kind::ResourceFlavor, "", "default", &forbidding("cloud.google.com/gke-spot"));
     stopped(&mut cluster);
-    cluster.settle();
+    cluster.pass(4);
     let finished = condition(&cluster, "Finished");
     assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("FailedToStart")));
     assert!(finished["message"].as_str().unwrap().contains("JobSet"), "{finished}");

@@ -1,14 +1,20 @@
 //! Jobs that other jobs own: the highest one that is managed decides for all below it (kueue.md 5.2).
 
 use berth_jobs::JobState;
+use jiff::Timestamp;
 
 use super::Case;
 use crate::core::{after_seconds, key};
 use crate::flight::Decision;
+use crate::status::since;
+use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Purpose, Subresource};
 
 /// Owners above a job that are looked at, as in Kueue.
 const OWNERS: usize = 10;
+
+/// Time for the controller of a suspended job to stop the Jobs that it is made of.
+const STOP_SECONDS: i64 = 5;
 
 /// Who decides when a job runs.
 pub(super) enum Governor<'a> {
@@ -59,16 +65,26 @@ impl<'a> Case<'a> {
     pub(super) fn below(&self, above: &JobState) -> Decision {
         let owned = self.control.view.workloads_of(&above.uid);
         let newest = owned.iter().rev().find(|workload| !workload.is("Finished"));
-        let may_run = newest.is_some_and(|workload| workload.is("Admitted") || workload.unreadable);
+        let admitted = |workload: &&WorkloadView| workload.is("Admitted") && !above.suspended;
+        let may_run = newest.is_some_and(|workload| admitted(workload) || workload.unreadable);
         let runs = !self.job.suspended && self.job.finished.is_none();
         let Some(job) = self.job.whole().filter(|_| runs && !may_run) else { return Decision::Done };
-        if !above.suspended && !above.deleting && above.finished.is_none() {
-            // Whoever made this Job of one that runs would start it again at once, and each of these writes would make the one
-            // that suspends the other come too late. It goes first, and its controller stops its Jobs.
+        let stops = || above.suspended && !above.may_change_template && self.is_recent(above, newest.copied());
+        if (!above.suspended && !above.deleting && above.finished.is_none()) || stops() {
+            // Whoever made this Job of one that runs would start it again at once, and each of these writes would make one of its
+            // controller's come too late. The job above is suspended first, and its controller stops its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
         let notice = self.notice(EventType::Normal, "Suspended", "Kueue managed child job suspended".to_owned());
         self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
+    }
+
+    /// It is not long ago that the job above was to stop.
+    fn is_recent(&self, above: &JobState, workload: Option<&WorkloadView>) -> bool {
+        let evicted = workload.and_then(|workload| since(&workload.status.conditions, "Evicted", "True"));
+        let begun =
+            || workload.map_or_else(|| Timestamp::from_millisecond(above.created).ok(), |newest| Some(newest.created));
+        evicted.or_else(begun).is_some_and(|stopped| after_seconds(stopped, STOP_SECONDS) > self.now)
     }
 
     pub(super) fn too_far(&self) -> Decision {

@@ -5,22 +5,41 @@ use berth_jobs::{JobState, Placement};
 use serde_json::Value;
 
 use super::Case;
+use crate::core::after_seconds;
 use crate::flight::{Decision, Draft};
+use crate::status::since;
 use crate::view::WorkloadView;
-use crate::write::{Purpose, Request, Subresource};
+use crate::write::{ObjectKey, Purpose, Request, Subresource};
+
+/// Time in which all Jobs of a JobSet are seen, where it has as many as it says.
+const UNSEEN_PARTS_SECONDS: i64 = 3;
 
 impl Case<'_> {
+    /// The Jobs that this one is made of, but for those that are being deleted. Costs the jobs of its namespace.
+    fn parts(&self) -> impl Iterator<Item = (&ObjectKey, &JobState)> {
+        let made = self.key.kind.is_made_of_jobs();
+        let jobs = made.then(|| self.control.view.jobs_in(&self.key.namespace)).into_iter().flatten();
+        let parts = jobs.filter_map(|key| Some((key, self.control.view.jobs.get(key)?)));
+        parts.filter(|(_, job)| !job.deleting && job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.job.uid))
+    }
+
+    /// What is waited for before a start, `None` when nothing runs. A JobSet says that it is suspended when its controller has
+    /// suspended the Jobs it knew; one made a moment before runs on, with the user's template, and would be taken for started.
+    pub(super) fn parts_unrest(&self, workload: &WorkloadView) -> Option<Decision> {
+        let mut seen = 0;
+        for (_, part) in self.parts() {
+            if part.finished.is_none() && (!part.suspended || part.active) {
+                return Some(Decision::Done);
+            }
+            seen += 1;
+        }
+        let due = after_seconds(since(&workload.status.conditions, "Admitted", "True")?, UNSEEN_PARTS_SECONDS);
+        (seen < self.job.parts && due > self.now).then_some(Decision::Wait(due))
+    }
+
     /// Takes away, one by one, the parts of that kind which are not over.
     pub(super) fn take_parts(&self, which: fn(&JobState) -> bool) -> Option<Decision> {
-        if !self.key.kind.is_made_of_jobs() {
-            return None;
-        }
-        let jobs = self.control.view.jobs_in(&self.key.namespace);
-        let mut parts = jobs.filter_map(|key| Some((key, self.control.view.jobs.get(key)?)));
-        let (key, part) = parts.find(|(_, job)| {
-            let ours = job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.job.uid);
-            ours && which(job) && !job.deleting && job.finished.is_none()
-        })?;
+        let (key, part) = self.parts().find(|(_, job)| which(job) && job.finished.is_none())?;
         Some(Decision::write(Draft {
             purpose: Purpose::DeleteChild,
             key: key.clone(),
