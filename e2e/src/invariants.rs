@@ -1,10 +1,13 @@
 //! The promises that every end-to-end test must keep, judged over all changes in the order of their revisions.
 //!
 //! Q1 within quota at every revision, Q3 books balance, L1 no start without reservation, L2 admitted means reserved, L3
-//! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 a TrainingJob's pods are covered by its quota; C1 (no double
-//! admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs time and is the observer's.
+//! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods of a
+//! TrainingJob or a JobSet are covered by its quota; C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at
+//! rest) needs time and is the observer's. Of a JobSet L1, L4 and Q6 are judged (`job_sets`).
 
 mod elastic;
+mod job_sets;
+mod pods;
 mod read;
 
 use std::collections::BTreeMap;
@@ -12,18 +15,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::jobset::JOBSET;
 use crate::kinds::{self, condition, items, text};
 use crate::quota_tree::{Forest, Usage, thousandths};
-use read::{controller, label, shape, unit, user_owns_suspend, workload};
+use job_sets::JobSet;
+use pods::Pod;
+use read::{label, shape, user_owns_suspend, workload};
 
 /// An edit of a quota is in force at the latest this long after it was seen.
 const IN_FORCE: Duration = Duration::from_secs(5);
 
 /// A managed job that runs without a reservation is suspended within this time.
 const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
-
-/// The job controller may create pods from a stale cache for this long after a suspension.
-const STALE_CONTROLLER: Duration = Duration::from_secs(3);
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -88,16 +91,6 @@ struct Job {
     loose: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
-struct Pod {
-    key: String,
-    owner: String,
-    live: bool,
-    deleting: bool,
-    /// It waits behind the gate of admission.
-    gated: bool,
-}
-
 /// Keeps the state that the changes add up to and judges each step.
 #[derive(Debug, Default)]
 pub struct Judge {
@@ -105,6 +98,7 @@ pub struct Judge {
     old_forests: Vec<(Instant, Forest)>,
     workloads: BTreeMap<String, Workload>,
     jobs: BTreeMap<String, Job>,
+    job_sets: BTreeMap<String, JobSet>,
     pods: BTreeMap<String, Pod>,
     cluster_queues: BTreeMap<String, Value>,
     local_queues: BTreeMap<String, Value>,
@@ -129,6 +123,7 @@ impl Judge {
             }
             kinds::WORKLOAD => self.take_workload(change),
             kinds::JOB => self.take_job(change),
+            JOBSET => self.take_job_set(change),
             kinds::POD => self.take_pod(change),
             _ => {}
         }
@@ -253,7 +248,8 @@ impl Judge {
         let live: Vec<String> =
             self.pods.values().filter(|p| p.owner == before.owner && p.live).map(|p| p.key.clone()).collect();
         if !live.is_empty() {
-            let how = match (evicted, self.jobs.contains_key(&before.owner)) {
+            let there = self.jobs.contains_key(&before.owner) || self.job_sets.contains_key(&before.owner);
+            let how = match (evicted, there) {
                 (true, _) => "eviction",
                 (false, true) => "end",
                 (false, false) => "deletion of its job",
@@ -356,52 +352,6 @@ impl Judge {
     fn set_loose(&mut self, uid: &str, since: Option<Instant>) {
         if let Some(job) = self.jobs.get_mut(uid) {
             job.loose = since;
-        }
-    }
-
-    fn take_pod(&mut self, change: &Change) {
-        let object = &change.object;
-        let uid = text(object, "/metadata/uid").to_owned();
-        if change.deleted {
-            self.pods.remove(&uid);
-            return;
-        }
-        // Of a TrainingJob the Workload is one for all its Jobs.
-        let training = label(object, "berth.dev/training-job-uid");
-        let of_training = !training.is_empty();
-        let managed = !label(object, "kueue.x-k8s.io/managed").is_empty();
-        let owner = match (managed, training.is_empty()) {
-            (true, _) => unit(object),
-            (false, true) => controller(object),
-            (false, false) => training,
-        };
-        let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
-        let gated =
-            items(object, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission");
-        // Without a node, and without a grace period, nothing runs of what is deleted.
-        let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
-        let never = deleting && (text(object, "/spec/nodeName").is_empty() || grace == Some(0));
-        let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed") || (managed && (gated || never));
-        let fresh = !self.pods.contains_key(&uid);
-        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated };
-        let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
-        let admitted = |w: &Workload| w.owner == owner && w.admitted && w.reserved && !w.deleting;
-        if managed && started && !self.workloads.values().any(admitted) {
-            self.fail("L1", format!("pod {} was started while no workload of it is admitted", pod.key));
-        }
-        if fresh
-            && pod.live
-            && let Some(job) = self.jobs.get(&owner)
-            && job.managed
-            && job.suspended
-            && change.at.saturating_duration_since(job.since) > STALE_CONTROLLER
-        {
-            let what = format!("pod {} was created although job {} is suspended", pod.key, job.key);
-            self.fail("L3", what);
-        }
-        self.pods.insert(uid, pod);
-        if fresh && of_training {
-            self.check_covered(&owner);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Change, Judge};
+use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD};
 
 struct Story {
@@ -68,6 +69,25 @@ fn pod(uid: &str, job: &str, phase: &str) -> Value {
         "status": {"phase": phase}})
 }
 
+fn job_set(suspend: bool, manager: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "ns", "name": "s", "uid": "s", "annotations": {"kueue.x-k8s.io/queue-name": "lq"},
+            "managedFields": [{"manager": manager, "fieldsV1": {"f:spec": {"f:suspend": {}}}}]},
+        "spec": {"suspend": suspend},
+    })
+}
+
+/// A pod of that JobSet, with or without Berth's mark.
+fn part(uid: &str, marked: bool, phase: &str) -> Value {
+    let mut pod = pod(uid, "child", phase);
+    pod["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": "s"});
+    if marked {
+        pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] = json!("job");
+    }
+    pod
+}
+
+const WAITING: &[(&str, &str)] = &[];
 const ADMITTED: &[(&str, &str)] = &[("QuotaReserved", "True"), ("Admitted", "True")];
 const EVICTED: &[(&str, &str)] = &[("QuotaReserved", "False"), ("Admitted", "False")];
 const FINISHED: &[(&str, &str)] = &[("QuotaReserved", "True"), ("Admitted", "True"), ("Finished", "True")];
@@ -189,4 +209,108 @@ fn q6_pods_of_a_training_job_without_quota() {
     story.see(WORKLOAD, workload("w", "t", &[], "1"));
     story.see(POD, training("one"));
     assert_eq!(story.broken(), ["Q6"], "there is no quota at all");
+}
+
+#[test]
+fn a_correct_life_of_a_jobset_breaks_nothing() {
+    let mut story = Story::new();
+    story.see(JOBSET, job_set(false, kinds::USER));
+    story.see(POD, part("early", false, "Running"));
+    story.see(JOBSET, job_set(true, "kueue"));
+    story.see(POD, part("late", false, "Pending"));
+    story.see(WORKLOAD, workload("w", "s", WAITING, "1"));
+    story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
+    story.see(POD, part("early", false, "Failed"));
+    story.change(POD, part("late", false, "Pending"), true);
+    for pod in ["first", "second"] {
+        story.see(JOBSET, job_set(false, "kueue"));
+        story.see(POD, part(pod, true, "Running"));
+        story.see(JOBSET, job_set(true, "kueue"));
+        story.see(POD, part(pod, true, "Failed"));
+        story.see(WORKLOAD, workload("w", "s", EVICTED, "1"));
+        story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
+    }
+    story.see(JOBSET, job_set(false, "kueue"));
+    story.see(POD, part("third", true, "Succeeded"));
+    story.see(WORKLOAD, workload("w", "s", FINISHED, "1"));
+    story.wait(60);
+    assert_eq!(story.broken(), Vec::<&str>::new());
+}
+
+#[test]
+fn l1_pod_of_a_jobset_without_admission() {
+    let cases = [
+        (true, WAITING, vec!["L1"]),
+        (true, EVICTED, vec!["L1"]),
+        (true, FINISHED, vec!["L1"]),
+        (true, ADMITTED, vec![]),
+        (false, WAITING, vec![]),
+    ];
+    for (marked, conditions, expected) in cases {
+        let mut story = Story::new();
+        story.see(JOBSET, job_set(true, "kueue"));
+        story.see(WORKLOAD, workload("w", "s", conditions, "1"));
+        story.see(POD, part("p", marked, "Pending"));
+        assert_eq!(story.broken(), expected, "mark: {marked}, workload: {conditions:?}");
+    }
+    let mut story = Story::new();
+    let mut free = job_set(false, kinds::USER);
+    free["metadata"]["annotations"] = json!({});
+    story.see(JOBSET, free);
+    story.see(POD, part("p", true, "Pending"));
+    assert_eq!(story.broken(), Vec::<&str>::new(), "it has no queue");
+}
+
+#[test]
+fn l1_jobset_started_without_admission() {
+    for (manager, expected) in [("kueue", vec!["L1"]), (kinds::USER, vec![])] {
+        let mut story = Story::new();
+        story.see(JOBSET, job_set(true, "kueue"));
+        story.see(JOBSET, job_set(false, manager));
+        assert_eq!(story.broken(), expected, "unsuspended by {manager}");
+    }
+}
+
+#[test]
+fn l4_freed_while_pods_of_a_jobset_live() {
+    let cases = [(true, "Running", vec!["L4"]), (false, "Pending", vec!["L4"]), (true, "Failed", vec![])];
+    for (marked, phase, expected) in cases {
+        let mut story = Story::new();
+        story.see(JOBSET, job_set(true, "kueue"));
+        story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
+        story.see(POD, part("p", marked, phase));
+        story.see(WORKLOAD, workload("w", "s", EVICTED, "1"));
+        assert_eq!(story.broken(), expected, "mark: {marked}, {phase}");
+    }
+}
+
+#[test]
+fn q6_jobset_started_beside_pods_of_the_users_template() {
+    for (phase, manager, expected) in
+        [("Running", "kueue", vec!["Q6"]), ("Failed", "kueue", vec![]), ("Running", kinds::USER, vec![])]
+    {
+        let mut story = Story::new();
+        story.see(JOBSET, job_set(false, kinds::USER));
+        story.see(POD, part("early", false, "Running"));
+        story.see(JOBSET, job_set(true, "kueue"));
+        story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
+        story.see(POD, part("early", false, phase));
+        story.see(JOBSET, job_set(false, manager));
+        assert_eq!(story.broken(), expected, "{phase}, unsuspended by {manager}");
+    }
+}
+
+#[test]
+fn q6_pod_of_the_users_template_while_a_jobset_runs() {
+    let mut story = Story::new();
+    story.see(JOBSET, job_set(true, "kueue"));
+    story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
+    story.see(JOBSET, job_set(false, "kueue"));
+    // A later change of it is no other start, and no end of this one.
+    story.see(JOBSET, job_set(false, "kueue"));
+    story.see(POD, part("stray", false, "Pending"));
+    assert_eq!(story.broken(), ["Q6"]);
+    story.see(JOBSET, job_set(true, "kueue"));
+    story.see(POD, part("after", false, "Pending"));
+    assert!(story.broken().is_empty(), "it is suspended");
 }

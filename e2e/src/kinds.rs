@@ -144,6 +144,18 @@ impl Kind {
         Api::all_with(client.clone(), &self.resource())
     }
 
+    /// Whether the API server serves it: kinds of other projects are there only where a test has installed them.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn is_served(self, client: &Client) -> Result<bool> {
+        match self.all(client).list(&ListParams::default().limit(1)).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(s)) if s.is_not_found() => Ok(false),
+            Err(e) => Err(e).with_context(|| format!("asking for {}", self.plural)),
+        }
+    }
+
     /// Reads one object as JSON.
     ///
     /// # Errors

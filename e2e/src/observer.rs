@@ -16,9 +16,11 @@ use kube::{Client, ResourceExt};
 use tokio::task::JoinHandle;
 
 use crate::invariants::{Change, Judge, Violation};
+use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
 use crate::wait::{self, Seen};
 
+/// Watched everywhere.
 const WATCHED: [Kind; 6] = [WORKLOAD, JOB, POD, CLUSTER_QUEUE, LOCAL_QUEUE, COHORT];
 
 /// Statuses may lag this long behind the workloads.
@@ -70,6 +72,7 @@ impl Scope {
 /// The observer of one control plane.
 pub struct Observer {
     client: Client,
+    watched: Vec<Kind>,
     recorded: Arc<Mutex<Recorded>>,
     judge: Mutex<Judge>,
     /// Broken promises that nobody has asked about yet.
@@ -78,11 +81,23 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts watching. The CRDs must be there already.
-    pub fn start(client: Client) -> Observer {
+    /// Starts watching. The CRDs must be there already: JobSets are watched only where they are served by now.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn start(client: Client) -> Result<Observer> {
+        let mut watched = WATCHED.to_vec();
+        if JOBSET.is_served(&client).await? {
+            watched.push(JOBSET);
+        }
         let recorded = Arc::new(Mutex::new(Recorded::default()));
-        let tasks = WATCHED.iter().map(|kind| tokio::spawn(follow(client.clone(), *kind, recorded.clone()))).collect();
-        Observer { client, recorded, judge: Mutex::default(), open: Mutex::default(), tasks }
+        let tasks = watched.iter().map(|kind| tokio::spawn(follow(client.clone(), *kind, recorded.clone()))).collect();
+        Ok(Observer { client, watched, recorded, judge: Mutex::default(), open: Mutex::default(), tasks })
+    }
+
+    /// Whether objects of this kind are judged here.
+    pub fn watches(&self, kind: Kind) -> bool {
+        self.watched.contains(&kind)
     }
 
     /// Number of changes seen so far.
@@ -99,7 +114,7 @@ impl Observer {
     async fn catch_up(&self) -> Result<()> {
         // A change below every list's own revision cannot come any more: all before it can be put in order.
         let mut settled = u64::MAX;
-        for kind in WATCHED {
+        for kind in self.watched.iter().copied() {
             let listed = kind.all(&self.client).list(&Default::default()).await?;
             let revisions: BTreeMap<String, u64> = listed.items.iter().map(|o| (key(o), revision(o))).collect();
             let at = listed.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0);

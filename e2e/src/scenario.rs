@@ -50,7 +50,7 @@ impl Stage {
         let ready = async {
             manager::install(&client).await?;
             nodes::create(&client, pools).await?;
-            let observer = Observer::start(client.clone());
+            let observer = Observer::start(client.clone()).await?;
             let manager = Manager::start(&plane, options).await?;
             anyhow::Ok((observer, manager))
         };

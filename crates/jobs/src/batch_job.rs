@@ -51,10 +51,14 @@ impl JobKind for BatchJob {
         status(job, |s| s.active) > 0 || status(job, |s| s.terminating) > 0
     }
 
-    fn has_come_to_rest(job: &Job) -> bool {
+    fn is_still(job: &Job) -> bool {
         let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
         let suspended = conditions.into_iter().flatten().any(|c| c.type_ == "Suspended" && c.status == "True");
-        has_suspend(job) && suspended && has_start_time(job) && !Self::is_active(job)
+        has_suspend(job) && suspended && !Self::is_active(job)
+    }
+
+    fn has_come_to_rest(job: &Job) -> bool {
+        Self::is_still(job) && has_start_time(job)
     }
 
     fn has_seen_start(job: &Job) -> bool {

@@ -89,6 +89,12 @@ impl JobKind for JobSet {
         job.status.as_ref().is_some_and(|status| status.replicated_jobs_status.iter().any(|jobs| jobs.active > 0))
     }
 
+    fn is_still(job: &Object) -> bool {
+        let conditions = job.status.iter().flat_map(|status| &status.conditions);
+        let noted = conditions.into_iter().any(|c| c.type_ == "Suspended" && c.status == "True");
+        Self::has_suspend(job) && noted && !Self::is_active(job)
+    }
+
     fn has_come_to_rest(_: &Object) -> bool {
         false
     }
@@ -180,10 +186,8 @@ impl JobKind for JobSet {
     }
 
     fn may_change_template(job: &Object) -> bool {
-        let conditions = job.status.iter().flat_map(|status| &status.conditions);
-        let noted = conditions.into_iter().any(|c| c.type_ == "Suspended" && c.status == "True");
         // Its controller must have stopped what ran: else it would see no stop at all, and pods would stay where they are.
-        Self::has_suspend(job) && noted && !Self::is_active(job)
+        Self::is_still(job)
     }
 
     fn unlock_patch(_: &Object) -> Option<Value> {

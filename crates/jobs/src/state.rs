@@ -50,6 +50,8 @@ pub struct JobState {
     pub parts: i32,
     /// Pods run or terminate.
     pub active: bool,
+    /// See [`JobKind::is_still`].
+    pub still: bool,
     /// See [`JobKind::has_come_to_rest`].
     pub at_rest: bool,
     /// See [`JobKind::has_seen_start`].
@@ -99,6 +101,7 @@ impl JobState {
             placed: K::is_placed(job),
             parts: K::parts(job),
             active: K::is_active(job),
+            still: K::is_still(job),
             at_rest: K::has_come_to_rest(job),
             seen_start: K::has_seen_start(job),
             ready: K::pods_ready(job),

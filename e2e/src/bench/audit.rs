@@ -33,6 +33,7 @@ struct Entry<'a> {
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
 struct ObjectRef {
+    namespace: String,
     resource: String,
     subresource: String,
 }
@@ -98,7 +99,15 @@ impl Audit {
     /// # Errors
     /// When the log cannot be read.
     pub fn between(&self, from: u64, to: u64) -> Result<ByAgent> {
-        count(&self.log(), from, to)
+        count(&self.log(), from, to, None)
+    }
+
+    /// As [`Audit::between`], about objects of one namespace.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn within(&self, namespace: &str, from: u64, to: u64) -> Result<ByAgent> {
+        count(&self.log(), from, to, Some(namespace))
     }
 }
 
@@ -108,7 +117,7 @@ impl Drop for Audit {
     }
 }
 
-fn count(path: &Path, from: u64, to: u64) -> Result<ByAgent> {
+fn count(path: &Path, from: u64, to: u64, namespace: Option<&str>) -> Result<ByAgent> {
     let mut file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     file.seek(SeekFrom::Start(from))?;
     let mut reader = BufReader::with_capacity(1 << 20, file);
@@ -123,6 +132,9 @@ fn count(path: &Path, from: u64, to: u64) -> Result<ByAgent> {
         at += read as u64;
         let Ok(entry) = serde_json::from_str::<Entry<'_>>(&line) else { continue };
         let Some(object) = entry.object_ref else { continue };
+        if namespace.is_some_and(|namespace| object.namespace != namespace) {
+            continue;
+        }
         let verb = match entry.verb {
             "patch" if entry.request_uri.contains("force=true") => "apply",
             other => other,
@@ -188,13 +200,30 @@ mod tests {
         ];
         fs::write(&path, lines.join("\n") + "\n").unwrap();
         let end = fs::metadata(&path).unwrap().len();
-        let all = count(&path, 0, end).unwrap();
+        let all = count(&path, 0, end, None).unwrap();
         let berth = all.get("berth").unwrap();
         assert_eq!(berth.get("apply workloads/status"), Some(&1));
         assert_eq!(split_events(&writes(berth)), (1, 1));
         assert!(writes(all.get("kubectl").unwrap()).is_empty());
-        let later = count(&path, first.len() as u64 + 1, end).unwrap();
+        let later = count(&path, first.len() as u64 + 1, end, None).unwrap();
         assert_eq!(later.get("berth").unwrap().get("apply workloads/status"), None);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_namespace_is_counted_by_itself() {
+        let path = std::env::temp_dir().join(format!("berth-audit-namespaces-{}", std::process::id()));
+        let entry = |namespace: &str| {
+            let object = serde_json::json!({"resource": "workloads", "namespace": namespace});
+            serde_json::json!({"verb": "create", "userAgent": "berth/0.1", "objectRef": object}).to_string()
+        };
+        fs::write(&path, ["one", "two", "one"].map(entry).join("\n") + "\n").unwrap();
+        let end = fs::metadata(&path).unwrap().len();
+        for (namespace, creations) in [(None, 3), (Some("one"), 2), (Some("on"), 0)] {
+            let all = count(&path, 0, end, namespace).unwrap();
+            let found = all.get("berth").and_then(|requests| requests.get("create workloads")).copied();
+            assert_eq!(found.unwrap_or(0), creations, "{namespace:?}");
+        }
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -57,14 +57,19 @@ pub(super) fn controller(object: &Value) -> String {
     found.map(|o| text(o, "/uid").to_owned()).unwrap_or_default()
 }
 
+/// The value of a label, empty where there is none.
 pub(super) fn label(object: &Value, key: &str) -> String {
-    object
-        .get("metadata")
-        .and_then(|m| m.get("labels"))
-        .and_then(|l| l.get(key))
-        .and_then(Value::as_str)
-        .unwrap_or("")
-        .to_owned()
+    entry(object, "labels", key)
+}
+
+/// The value of an annotation, empty where there is none.
+pub(super) fn annotation(object: &Value, key: &str) -> String {
+    entry(object, "annotations", key)
+}
+
+fn entry(object: &Value, field: &str, key: &str) -> String {
+    let found = object.get("metadata").and_then(|metadata| metadata.get(field)?.get(key)?.as_str());
+    found.unwrap_or_default().to_owned()
 }
 
 /// What Berth may change while a job runs and must put back: the template and the parallelism.

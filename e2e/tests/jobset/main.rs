@@ -1,10 +1,12 @@
 //! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another.
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::bench::audit::{self, Audit};
+use berth_e2e::bench::subject;
 use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options};
 use berth_e2e::jobset::{self, JOBSET};
-use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, WORKLOAD, condition, text};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::nodes::{Pool, Tier};
@@ -13,6 +15,9 @@ use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
+
+/// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is let go.
+const MOST_WRITES: u64 = 10;
 
 /// Two slices of two hosts: not suspended, the queue in an annotation, pinned to spot by its own selectors where `spot`.
 fn slices(s: &Scenario<'_>, name: &str, spot: bool, run_ms: u32) -> Value {
@@ -95,9 +100,23 @@ async fn remove(s: &Scenario<'_>, name: &str) -> Result<()> {
     .await
 }
 
-async fn as_axlearn_writes_it(stage: &Stage) -> Result<()> {
+/// The API server's count of what Berth wrote for the only JobSet of this namespace. Events are not counted, nor the LocalQueue's
+/// status, which is written for all that is in the queue at once.
+fn costs_few_writes(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<()> {
+    let requests = audit.within(&s.namespace, from, audit.mark())?;
+    let mut writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    writes.retain(|what, _| !what.ends_with(" localqueues/status"));
+    let (objects, _) = audit::split_events(&writes);
+    println!("one JobSet: {objects} object writes by Berth: {writes:?}");
+    ensure!(writes.get("create workloads") == Some(&1), "one Workload for a JobSet: {writes:?}");
+    ensure!(objects <= MOST_WRITES, "{objects} object writes for one JobSet, at most {MOST_WRITES}: {writes:?}");
+    Ok(())
+}
+
+async fn as_axlearn_writes_it(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("annotated").await?;
     queues(&s, "16", "16").await?;
+    let before = audit.mark();
     s.apply(&slices(&s, "train", true, 4_000)).await?;
     let workload = s.workload("train", "Admitted", |w| condition(w, "Admitted") == "True").await?;
     ensure!(text(&workload, "/metadata/name").starts_with("jobset-train-"), "{}", workload["metadata"]["name"]);
@@ -111,6 +130,8 @@ async fn as_axlearn_writes_it(stage: &Stage) -> Result<()> {
     ensure!(WORKLOAD.list(&s.client, &s.namespace).await?.len() == 1, "its Jobs have none of their own");
     s.object_is(JOBSET, "train", "Completed", |j| condition(j, "Completed") == "True").await?;
     s.workload("train", "Finished", |w| condition(w, "Finished") == "True").await?;
+    s.workload("train", "let go", |w| items(w, "/metadata/finalizers").is_empty()).await?;
+    costs_few_writes(&s, audit, before)?;
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     remove(&s, "train").await?;
     s.conclude().await
@@ -184,7 +205,7 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
         ensure!(pod["metadata"]["labels"].get("bastion-tier").is_none(), "{}", pod["metadata"]["labels"]);
     }
     let workload = s.workload_of("train").await?.context("its Workload")?;
-    let reasons: Vec<&str> = berth_e2e::kinds::items(&workload, "/status/schedulingStats/evictions")
+    let reasons: Vec<&str> = items(&workload, "/status/schedulingStats/evictions")
         .iter()
         .map(|eviction| text(eviction, "/reason"))
         .collect();
@@ -232,18 +253,22 @@ async fn the_preset_serves_both(stage: &Stage) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobsets() -> Result<()> {
-    let mut on_demand = Pool::tpu("tpu-od", 4, Tier::OnDemand);
+    // Each scenario has quota of its own, and must not wait for the nodes of another.
+    let mut on_demand = Pool::tpu("tpu-od", 16, Tier::OnDemand);
     on_demand.labels.push(("e2e/pool".to_owned(), "on-demand".to_owned()));
     let reserved = Pool::tpu("tpu-res", 4, Tier::Reserved("my-reservation".to_owned()));
-    let pools = [Pool::tpu("tpu-spot", 4, Tier::Spot), on_demand, reserved];
+    let pools = [Pool::tpu("tpu-spot", 16, Tier::Spot), on_demand, reserved];
+    let audit = Audit::create(&subject::users())?;
     let mut options = Options::with_crds("jobset");
+    options.api_server_args = audit.args();
     options.crds.push(jobset::definitions().await?);
     let plane = ControlPlane::start(options).await?;
     let controller = jobset::start(&plane).await?;
     let stage = Stage::on(plane, &pools, ManagerOptions::default()).await?;
+    ensure!(stage.observer.watches(JOBSET), "the promises about JobSets are not judged");
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
-        ("annotated", as_axlearn_writes_it(s).boxed()),
+        ("annotated", as_axlearn_writes_it(s, &audit).boxed()),
         ("axlearn", the_preset_serves_both(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
         ("overridden", policy_alone_sends_it_down_the_ladder(s).boxed()),

@@ -283,6 +283,10 @@ impl Case<'_> {
             return self.leaving(workload);
         }
         if let Some(end) = &self.job.finished {
+            if self.has_moving_parts() {
+                // A JobSet is over as soon as one of its Jobs decides that; the others are stopped afterwards.
+                return Decision::Done;
+            }
             return self.finish(workload, end.success, &end.message);
         }
         if let Some(decision) = self.reclaimable(workload) {

@@ -145,28 +145,79 @@ fn a_jobset_is_suspended_before_its_jobs() {
     );
 }
 
-/// Its controller may know less than the API server when it takes note of the stop, and so may Berth.
+/// Its controller may know less than the API server when it takes note of the stop, and so may the one of its Jobs: pods that it
+/// has made and has not counted yet run, too.
 #[test]
 fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
+    for counted in [true, false] {
+        let mut cluster = one_queue("4");
+        cluster.controller_sleeps = !counted;
+        cluster.put(Kind::JobSet, slices());
+        part(&mut cluster, "a-job-0");
+        part(&mut cluster, "a-job-1");
+        cluster.pass(2);
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
+        assert_eq!(cluster.job("a-job-1")["status"]["active"] == json!(2), counted);
+        let stopped_by_berth = cluster.writes.iter().any(|(_, key)| key.kind == Kind::Job);
+        assert!(!stopped_by_berth, "that is for its controller: {:?}", cluster.writes);
+        cluster.controller_sleeps = true;
+        // Its controller has stopped the one it knew.
+        let stopped_job = json!({"spec": {"suspend": true}, "status": {"active": 0,
+            "conditions": [{"type": "Suspended", "status": "True"}]}});
+        cluster.edit(Kind::Job, "team", "a-job-0", &stopped_job);
+        stopped(&mut cluster);
+        cluster.pass(10);
+        assert!(is(&cluster, "Admitted"));
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "a-job-1 runs: {:?}", cluster.writes);
+        assert_eq!(cluster.job("a-job-1")["spec"]["suspend"], json!(true), "nobody else may stop it");
+        cluster.controller_sleeps = false;
+        cluster.pass(2);
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+    }
+}
+
+/// One Job decides that the whole has failed, and its controller stops the others afterwards.
+#[test]
+fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
     let mut cluster = one_queue("4");
     cluster.put(Kind::JobSet, slices());
+    cluster.settle();
+    stopped(&mut cluster);
+    cluster.pass(4);
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false));
     part(&mut cluster, "a-job-0");
     part(&mut cluster, "a-job-1");
     cluster.pass(2);
-    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
-    let stopped_by_berth = cluster.writes.iter().any(|(_, key)| key.kind == Kind::Job);
-    assert!(!stopped_by_berth, "that is for its controller: {:?}", cluster.writes);
+    let over = |kind: &str| json!({"status": {"active": 0, "conditions": [{"type": kind, "status": "True"}]}});
+    cluster.edit(Kind::Job, "team", "a-job-0", &over("Failed"));
+    let failed = json!([{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": failed}}));
+    cluster.pass(10);
+    assert!(!is(&cluster, "Finished"), "a-job-1 runs: {:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "a-job-1"));
+    cluster.pass(2);
+    assert!(is(&cluster, "Finished"), "{:?}", cluster.writes);
+    assert_eq!(condition(&cluster, "Finished")["reason"], json!("Failed"));
+}
+
+/// Stopped before its first start: what runs of it runs since before it was suspended.
+#[test]
+fn the_quota_of_a_jobset_that_never_started_waits_for_the_pods_of_before() {
+    let mut cluster = one_queue("4");
     cluster.controller_sleeps = true;
-    // Its controller has stopped the one it knew.
-    cluster.edit(Kind::Job, "team", "a-job-0", &json!({"spec": {"suspend": true}}));
+    cluster.put(Kind::JobSet, slices());
+    part(&mut cluster, "a-job-0");
+    cluster.pass(2);
+    assert!(is(&cluster, "Admitted"));
+    let name = workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
     stopped(&mut cluster);
     cluster.pass(10);
-    assert!(is(&cluster, "Admitted"));
-    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "a-job-1 runs: {:?}", cluster.writes);
-    assert_eq!(cluster.job("a-job-1")["spec"]["suspend"], json!(true), "nobody else may stop it");
+    assert!(is(&cluster, "QuotaReserved"), "a-job-0 has pods: {:?}", cluster.writes);
     cluster.controller_sleeps = false;
-    cluster.pass(2);
-    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+    cluster.pass(10);
+    assert!(!is(&cluster, "QuotaReserved"), "{:?}", cluster.writes);
 }
 
 #[test]

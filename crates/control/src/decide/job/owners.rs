@@ -69,7 +69,7 @@ impl<'a> Case<'a> {
         let may_run = newest.is_some_and(|workload| admitted(workload) || workload.unreadable);
         let runs = !self.job.suspended && self.job.finished.is_none();
         let Some(job) = self.job.whole().filter(|_| runs && !may_run) else { return Decision::Done };
-        let stops = || above.suspended && !above.may_change_template && self.is_recent(above, newest.copied());
+        let stops = || above.suspended && !above.still && self.is_recent(above, newest.copied());
         if (!above.suspended && !above.deleting && above.finished.is_none()) || stops() {
             // Whoever made this Job of one that runs would start it again at once, and each of these writes would make one of its
             // controller's come too late. The job above is suspended first, and its controller stops its Jobs.

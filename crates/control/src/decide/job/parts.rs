@@ -15,31 +15,34 @@ use crate::write::{ObjectKey, Purpose, Request, Subresource};
 const UNSEEN_PARTS_SECONDS: i64 = 3;
 
 impl Case<'_> {
-    /// The Jobs that this one is made of, but for those that are being deleted. Costs the jobs of its namespace.
+    /// The Jobs that this one is made of. Costs the jobs of its namespace.
     fn parts(&self) -> impl Iterator<Item = (&ObjectKey, &JobState)> {
         let made = self.key.kind.is_made_of_jobs();
         let jobs = made.then(|| self.control.view.jobs_in(&self.key.namespace)).into_iter().flatten();
         let parts = jobs.filter_map(|key| Some((key, self.control.view.jobs.get(key)?)));
-        parts.filter(|(_, job)| !job.deleting && job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.job.uid))
+        parts.filter(|(_, job)| job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.job.uid))
+    }
+
+    /// Whether a Job of it may have pods: one that its controller has not stopped yet, whatever the status of the whole says.
+    pub(super) fn has_moving_parts(&self) -> bool {
+        let moves = |part: &JobState| part.finished.is_none() && if part.deleting { part.active } else { !part.still };
+        self.parts().any(|(_, part)| moves(part))
     }
 
     /// What is waited for before a start, `None` when nothing runs. A JobSet says that it is suspended when its controller has
     /// suspended the Jobs it knew; one made a moment before runs on, with the user's template, and would be taken for started.
     pub(super) fn parts_unrest(&self, workload: &WorkloadView) -> Option<Decision> {
-        let mut seen = 0;
-        for (_, part) in self.parts() {
-            if part.finished.is_none() && (!part.suspended || part.active) {
-                return Some(Decision::Done);
-            }
-            seen += 1;
+        if self.has_moving_parts() {
+            return Some(Decision::Done);
         }
+        let seen = i32::try_from(self.parts().count()).unwrap_or(i32::MAX);
         let due = after_seconds(since(&workload.status.conditions, "Admitted", "True")?, UNSEEN_PARTS_SECONDS);
         (seen < self.job.parts && due > self.now).then_some(Decision::Wait(due))
     }
 
     /// Takes away, one by one, the parts of that kind which are not over.
     pub(super) fn take_parts(&self, which: fn(&JobState) -> bool) -> Option<Decision> {
-        let (key, part) = self.parts().find(|(_, job)| which(job) && job.finished.is_none())?;
+        let (key, part) = self.parts().find(|(_, job)| which(job) && !job.deleting && job.finished.is_none())?;
         Some(Decision::write(Draft {
             purpose: Purpose::DeleteChild,
             key: key.clone(),

@@ -57,8 +57,12 @@ impl Case<'_> {
             return Some(Decision::Done);
         }
         let known = self.control.at_rest.contains(&self.job.uid) || self.control.pods_gone.contains(&workload.uid);
-        if known || !self.job.placed || !workload.reserved() {
+        if known || !workload.reserved() {
             return None;
+        }
+        if !self.job.placed {
+            // What may run of it runs since before it was suspended first.
+            return self.has_moving_parts().then_some(Decision::Done);
         }
         if self.job.seen_start {
             // The controller writes the end of the stop into the job's status; that brings us back.

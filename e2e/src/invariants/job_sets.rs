@@ -1,0 +1,82 @@
+//! What JobSets promise. A JobSet has one Workload, and its Jobs have none: its pods are found by the label that its controller puts
+//! on them, and what Berth has started of it by the mark that a start puts into its templates.
+//!
+//! - L1: it is unsuspended by Berth, and a pod with the mark is created, only while its Workload is admitted. Pods without the mark
+//!   are its user's own: where no webhook suspends it at its creation they run before Berth has suspended it, which breaks nothing.
+//! - L4: its quota is freed when none of its pods lives, with or without the mark. That is judged as for Jobs.
+//! - Q6: from the write by which Berth starts it until it is suspended again, no pod without the mark lives. One that is left from
+//!   before the start, and be it terminating, stands where the user's template put it, and not on what the quota is for.
+
+use serde_json::Value;
+
+use super::pods::Pod;
+use super::read::{annotation, label, user_owns_suspend};
+use super::{Change, Judge};
+use crate::kinds::{self, text};
+
+/// By this label of a pod its JobSet is known.
+pub(super) const UID_LABEL: &str = "jobset.sigs.k8s.io/jobset-uid";
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+#[derive(Clone, Debug)]
+pub(super) struct JobSet {
+    key: String,
+    managed: bool,
+    suspended: bool,
+    /// It runs, and Berth has let it.
+    started: bool,
+}
+
+impl Judge {
+    pub(super) fn take_job_set(&mut self, change: &Change) {
+        let object = &change.object;
+        let uid = text(object, "/metadata/uid").to_owned();
+        if change.deleted {
+            self.job_sets.remove(&uid);
+            return;
+        }
+        let (was_suspended, was_started) =
+            self.job_sets.get(&uid).map_or((false, false), |before| (before.suspended, before.started));
+        let suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false);
+        let managed = !label(object, QUEUE).is_empty() || !annotation(object, QUEUE).is_empty();
+        // What its user lets run is Berth's to suspend (L3), and not Berth's start.
+        let starts = managed && was_suspended && !suspended && !user_owns_suspend(object);
+        let started = !suspended && (starts || was_started);
+        let set = JobSet { key: kinds::key(object), managed, suspended, started };
+        if starts {
+            self.check_start(&uid, &set.key);
+        }
+        self.job_sets.insert(uid, set);
+    }
+
+    fn check_start(&mut self, uid: &str, key: &str) {
+        if !self.has_admitted(uid) {
+            self.fail("L1", format!("JobSet {key} was unsuspended while no workload of it is admitted"));
+        }
+        let left = self.pods.values().filter(|pod| pod.owner == uid && pod.live && !pod.marked);
+        let left: Vec<String> =
+            left.map(|pod| if pod.deleting { format!("{} (terminating)", pod.key) } else { pod.key.clone() }).collect();
+        if !left.is_empty() {
+            let left = left.join(", ");
+            self.fail("Q6", format!("JobSet {key} was started while pods of its user's template live: {left}"));
+        }
+    }
+
+    /// Judges a pod at its creation; it counts where it is one of a JobSet.
+    pub(super) fn check_new_pod(&mut self, pod: &Pod) {
+        let Some(set) = self.job_sets.get(&pod.owner).filter(|set| set.managed && pod.live) else { return };
+        let (key, started) = (set.key.clone(), set.started);
+        if pod.marked && !self.has_admitted(&pod.owner) {
+            self.fail("L1", format!("pod {} was created while no workload of JobSet {key} is admitted", pod.key));
+        }
+        if !pod.marked && started {
+            self.fail("Q6", format!("pod {} of the user's template was created while JobSet {key} runs", pod.key));
+        }
+    }
+
+    /// Whether a job has an admitted Workload; one that is being deleted holds its quota until no pod is left.
+    fn has_admitted(&self, uid: &str) -> bool {
+        self.workloads.values().any(|w| w.owner == uid && w.admitted && w.reserved && !w.finished)
+    }
+}

@@ -1,0 +1,75 @@
+//! What is judged at each change of a pod.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::job_sets::UID_LABEL;
+use super::read::{controller, label, unit};
+use super::{Change, Judge, Workload};
+use crate::kinds::{self, items, text};
+
+/// The job controller may create pods from a stale cache for this long after a suspension.
+const STALE_CONTROLLER: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Debug)]
+pub(super) struct Pod {
+    pub(super) key: String,
+    /// What has the Workload: the uid of the job, or the name of its group.
+    pub(super) owner: String,
+    pub(super) live: bool,
+    pub(super) deleting: bool,
+    /// It waits behind the gate of admission.
+    gated: bool,
+    /// It carries Berth's mark: its template had been placed by a start.
+    pub(super) marked: bool,
+}
+
+impl Judge {
+    pub(super) fn take_pod(&mut self, change: &Change) {
+        let object = &change.object;
+        let uid = text(object, "/metadata/uid").to_owned();
+        if change.deleted {
+            self.pods.remove(&uid);
+            return;
+        }
+        // Of a TrainingJob, and of a JobSet, the Workload is one for all its Jobs.
+        let training = label(object, "berth.dev/training-job-uid");
+        let of_training = !training.is_empty();
+        let managed = !label(object, "kueue.x-k8s.io/managed").is_empty();
+        let whole = [training, label(object, UID_LABEL)].into_iter().find(|uid| !uid.is_empty());
+        let owner = if managed { unit(object) } else { whole.unwrap_or_else(|| controller(object)) };
+        let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
+        let gated =
+            items(object, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission");
+        // Without a node, and without a grace period, nothing runs of what is deleted.
+        let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+        let never = deleting && (text(object, "/spec/nodeName").is_empty() || grace == Some(0));
+        let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed") || (managed && (gated || never));
+        let marked = !label(object, "kueue.x-k8s.io/podset").is_empty();
+        let fresh = !self.pods.contains_key(&uid);
+        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated, marked };
+        let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
+        let admitted = |w: &Workload| w.owner == owner && w.admitted && w.reserved && !w.deleting;
+        if managed && started && !self.workloads.values().any(admitted) {
+            self.fail("L1", format!("pod {} was started while no workload of it is admitted", pod.key));
+        }
+        if fresh
+            && pod.live
+            && let Some(job) = self.jobs.get(&owner)
+            && job.managed
+            && job.suspended
+            && change.at.saturating_duration_since(job.since) > STALE_CONTROLLER
+        {
+            let what = format!("pod {} was created although job {} is suspended", pod.key, job.key);
+            self.fail("L3", what);
+        }
+        if fresh {
+            self.check_new_pod(&pod);
+        }
+        self.pods.insert(uid, pod);
+        if fresh && of_training {
+            self.check_covered(&owner);
+        }
+    }
+}
