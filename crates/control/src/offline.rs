@@ -2,6 +2,8 @@
 //!
 //! There is no job controller and no kubelet here: jobs start and stop on paper only, and no pod ever runs.
 
+mod manifest;
+
 use std::collections::BTreeMap;
 
 use berth_api::conversion;
@@ -15,6 +17,8 @@ use crate::event::{Change, Observation};
 use crate::settings::Settings;
 use crate::status::OWNED;
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
+
+pub use manifest::{Manifest, examine};
 
 /// Steps after which a decision that does not come to rest is cut off.
 const MOST_STEPS: usize = 10_000;
@@ -177,6 +181,7 @@ impl Offline {
             "PriorityClass" => Observation::PriorityClass(Change::Apply(Box::new(read(object)?))),
             "WorkloadPriorityClass" => Observation::WorkloadPriorityClass(Change::Apply(Box::new(read(object)?))),
             "AdmissionCheck" => Observation::AdmissionCheck(Change::Apply(Box::new(read(object)?))),
+            "CheckpointStore" => Observation::CheckpointStore(Change::Apply(Box::new(read(object)?))),
             "Topology" | "Node" | "Pod" => return Ok(Taken::Ignored),
             other => return Err(format!("unknown kind {other:?}")),
         };

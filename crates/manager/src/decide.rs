@@ -1,19 +1,25 @@
 //! `berth decide`: what Berth would do with the objects in some manifests, by the same control that runs in a cluster.
 
 mod account;
+mod manifests;
+#[cfg(test)]
+mod tests;
 
 use crate::configuration::{self, Given};
 use crate::flags::{DecideFlags, Output};
-use anyhow::{Context, anyhow, bail};
-use berth_control::offline::{Offline, Taken};
-use berth_control::write::Kind;
+use anyhow::{Context, anyhow};
+use berth_control::offline::Offline;
+use berth_control::write::{EventType, Kind, ObjectKey};
+use berth_engine::Selector;
 use jiff::Timestamp;
+use manifests::{Manifest, NAME_LABEL, Sorted, named, shown, text};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::Read as _;
-use std::path::Path;
+
+/// Kinds that get a Workload here.
+const JOBS: [Kind; 3] = [Kind::Job, Kind::JobSet, Kind::TrainingJob];
 
 /// One workload and what came of it.
 #[derive(Debug, Serialize)]
@@ -22,6 +28,9 @@ struct Decision {
     workload: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<String>,
+    /// `Job`, `JobSet` or `TrainingJob`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_kind: Option<&'static str>,
     /// `admitted`, `reserved`, `evicted`, `pending` or `finished`.
     decision: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -44,10 +53,23 @@ struct PodSet {
     flavors: BTreeMap<String, String>,
 }
 
+/// A queue that admits nothing: its condition `Active`.
+#[derive(Debug, Serialize)]
+struct Inactive {
+    queue: String,
+    reason: &'static str,
+    message: String,
+}
+
 /// Everything that is said.
 #[derive(Debug, Serialize)]
 struct Answer {
     decisions: Vec<Decision>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inactive: Vec<Inactive>,
+    /// Fields that kinds do not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
     /// What the manifests leave out and is taken to be there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     assumed: Vec<String>,
@@ -62,148 +84,142 @@ pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<()> {
         Some(path) => std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
         None => String::new(),
     };
-    let mut objects = Vec::new();
-    for path in &flags.files {
-        let text = read(path)?;
-        objects.extend(documents(&text).with_context(|| format!("reading {}", path.display()))?);
-    }
+    let manifests = manifests::read(&flags.files)?;
     let now = match &flags.now {
         Some(text) => text.parse().with_context(|| format!("--now: {text:?}"))?,
-        None => latest(&objects),
+        None => latest(&manifests),
     };
-    print!("{}", answer(&objects, &config, now, flags.output)?);
+    print!("{}", answer(&manifests, &config, now, flags.output)?);
     Ok(())
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
-    if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("reading the standard input")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
-}
-
-/// The objects of a text of several documents; lists are taken apart.
-fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| anyhow!("{error}"))?;
-    let mut objects = Vec::new();
-    for document in documents {
-        match document {
-            Value::Null => {}
-            Value::Object(map)
-                if map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List")) =>
-            {
-                let items = map.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-                objects.extend(items);
-            }
-            Value::Object(_) => objects.push(document),
-            other => bail!("{other} is no Kubernetes object"),
-        }
-    }
-    Ok(objects)
-}
-
-fn text(object: &Value, path: &str) -> String {
-    object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
 /// The latest time at which an object was created; the epoch when none says so.
-fn latest(objects: &[Value]) -> Timestamp {
-    let created = |object: &Value| text(object, "/metadata/creationTimestamp").parse().ok();
-    objects.iter().filter_map(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
+fn latest(manifests: &[Manifest]) -> Timestamp {
+    let created = |manifest: &Manifest| text(&manifest.object, "/metadata/creationTimestamp").parse().ok();
+    manifests.iter().filter_map(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Kinds without a namespace.
-const CLUSTER_WIDE: [&str; 11] = [
-    "Namespace",
-    "ClusterQueue",
-    "Cohort",
-    "ResourceFlavor",
-    "AdmissionCheck",
-    "PriorityClass",
-    "WorkloadPriorityClass",
-    "RuntimeClass",
-    "Topology",
-    "QueuePolicy",
-    "CheckpointStore",
-];
-
-/// The label that every namespace has.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-
-/// Namespaces of objects that are no objects themselves.
-fn unnamed(objects: &[Value]) -> BTreeSet<String> {
-    let is_namespace = |object: &&Value| text(object, "/kind") == "Namespace";
-    let given: BTreeSet<String> =
-        objects.iter().filter(is_namespace).map(|object| text(object, "/metadata/name")).collect();
-    let used = objects.iter().map(|object| text(&placed(object.clone()), "/metadata/namespace"));
-    used.filter(|namespace| !namespace.is_empty() && !given.contains(namespace)).collect()
-}
-
-/// An object as the API server would store it: in a namespace, where its kind has one, and a namespace with its own label.
-fn placed(mut object: Value) -> Value {
-    let (kind, name) = (text(&object, "/kind"), text(&object, "/metadata/name"));
-    if kind == "Namespace" {
-        let labels = object
-            .get_mut("metadata")
-            .and_then(Value::as_object_mut)
-            .map(|metadata| metadata.entry("labels").or_insert_with(|| json!({})));
-        if let Some(Value::Object(labels)) = labels {
-            labels.insert(NAME_LABEL.to_owned(), json!(name));
-        }
-    }
-    let namespaced = !CLUSTER_WIDE.contains(&kind.as_str());
-    if let (true, Some(Value::Object(metadata))) = (namespaced, object.get_mut("metadata")) {
-        metadata.entry("namespace").or_insert_with(|| json!("default"));
-    }
-    object
-}
-
-fn answer(objects: &[Value], config: &str, now: Timestamp, output: Output) -> anyhow::Result<String> {
+fn answer(manifests: &[Manifest], config: &str, now: Timestamp, output: Output) -> anyhow::Result<String> {
     let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
     let loaded = configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
     // No write is ever under way here.
     settings.max_unacknowledged = usize::MAX;
+    let managed = settings.managed_namespaces.clone();
+    let Sorted { objects, unknown, mut ignored } = manifests::sorted(manifests)?;
+    let absent = manifests::absent_namespaces(&objects);
     let mut offline = Offline::new(settings, now);
-    let mut ignored = Vec::new();
-    let mut assumed = Vec::new();
-    for namespace in unnamed(objects) {
+    put(&mut offline, &absent, &objects)?;
+    let assumed = assumed(&mut offline, &managed, absent);
+    offline.run(u64::MAX);
+    let decisions = decisions(&mut offline);
+    ignored.extend(without_workload(&offline, &objects, &decisions));
+    let inactive = inactive(&mut offline);
+    let answer = Answer { decisions, inactive, unknown, assumed: assumed.into_iter().collect(), ignored };
+    match output {
+        Output::Text => Ok(as_text(&answer)),
+        Output::Yaml => serde_saphyr::to_string(&answer).map_err(|error| anyhow!("{error}")),
+    }
+}
+
+/// Hands everything over. What is decided on comes after what it is decided by.
+fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -> anyhow::Result<()> {
+    for namespace in absent {
         // Without it its jobs are not managed, and it matches no selector: in no cluster could they be stored.
         let labels = json!({ NAME_LABEL: namespace });
         let object = json!({"kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
         offline.put(&object).map_err(|error| anyhow!("Namespace {namespace}: {error}"))?;
-        assumed.push(format!("Namespace {namespace}: it is not in the manifests, so it has no label but {NAME_LABEL}"));
     }
-    // What is decided on comes after what it is decided by.
+    let mut faults = Vec::new();
     for late in [false, true] {
-        for object in objects {
-            let object = placed(object.clone());
-            let kind = text(&object, "/kind");
-            if matches!(kind.as_str(), "Job" | "Workload") != late {
-                continue;
-            }
-            let name = format!("{kind} {}/{}", text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
-            match offline.put(&object) {
-                Ok(Taken::Used) => {}
-                Ok(Taken::Ignored) => ignored.push(format!("{name}: Berth does not look at it")),
-                Err(error) => ignored.push(format!("{name}: {error}")),
+        for manifest in objects {
+            if matches!(text(&manifest.object, "/kind").as_str(), "Job" | "Workload") == late
+                && let Err(fault) = offline.put(&manifest.object)
+            {
+                faults.push(manifest.fault(&fault));
             }
         }
     }
-    offline.run(u64::MAX);
-    let decisions = decisions(&mut offline);
-    for key in offline.objects().keys().filter(|key| key.kind == Kind::Job) {
-        let name = format!("{}/{}", key.namespace, key.name);
-        if !decisions.iter().any(|decision| decision.job.as_ref() == Some(&name)) {
-            ignored.push(format!("Job {name}: it has no Workload (no queue name, or not suspended yet)"));
+    manifests::refused(&faults)
+}
+
+/// What is said of namespaces that are taken to be there. Every cluster has one named default: of it only labels could be missed.
+fn assumed(offline: &mut Offline, managed: &Selector, mut absent: BTreeSet<String>) -> Option<String> {
+    let by_label = |selector: &Selector| selector.0.iter().any(|requirement| requirement.key != NAME_LABEL);
+    let queues: Vec<String> = keys(offline, &[Kind::ClusterQueue]).into_iter().map(|key| key.name).collect();
+    let mut selectors = queues.iter().filter_map(|name| offline.control().told_cluster_queue(name)?.namespace_selector);
+    if !by_label(managed) && !selectors.any(|selector| by_label(&selector)) {
+        absent.remove("default");
+    }
+    let names: Vec<String> = absent.into_iter().collect();
+    match names.as_slice() {
+        [] => None,
+        [name] => Some(format!("Namespace {name}: it is not in the manifests, so it has no label but {NAME_LABEL}")),
+        names => Some(format!(
+            "Namespaces {}: they are not in the manifests, so they have no label but {NAME_LABEL}",
+            names.join(", ")
+        )),
+    }
+}
+
+fn keys(offline: &Offline, kinds: &[Kind]) -> Vec<ObjectKey> {
+    offline.objects().keys().filter(|key| kinds.contains(&key.kind)).cloned().collect()
+}
+
+/// Queues that admit nothing, with what their condition says.
+fn inactive(offline: &mut Offline) -> Vec<Inactive> {
+    let queues = keys(offline, &[Kind::ClusterQueue, Kind::LocalQueue]);
+    let world = offline.control().world();
+    let of = |key: ObjectKey| {
+        let found = match key.kind {
+            Kind::ClusterQueue => world.readiness(&key.name),
+            _ => world.local_queue_readiness(&key.namespace, &key.name),
+        };
+        let found = found.filter(|found| !found.active)?;
+        let queue = shown(key.kind.name(), &key.namespace, &key.name);
+        Some(Inactive { queue, reason: found.reason, message: found.message })
+    };
+    queues.into_iter().filter_map(of).collect()
+}
+
+/// The kind of job of that name.
+fn job_kind(name: &str) -> Option<Kind> {
+    JOBS.into_iter().find(|kind| kind.name() == name)
+}
+
+/// Jobs of the manifests about which nothing was decided. What a TrainingJob is made of is told of with it.
+fn without_workload(offline: &Offline, objects: &[Manifest], decisions: &[Decision]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for Manifest { object, .. } in objects {
+        let Some(kind) = job_kind(&text(object, "/kind")) else { continue };
+        let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+        let job = Some(format!("{namespace}/{name}"));
+        let is_decided = decisions.iter().any(|decision| decision.job_kind == Some(kind.name()) && decision.job == job);
+        if !is_decided && !is_part(object, objects) {
+            lines.push(format!("{}: {}", named(object), why_none(offline, &ObjectKey { kind, namespace, name })));
         }
     }
-    let answer = Answer { decisions, assumed, ignored };
-    match output {
-        Output::Text => Ok(as_text(&answer)),
-        Output::Yaml => serde_saphyr::to_string(&answer).map_err(|error| anyhow!("{error}")),
+    lines
+}
+
+/// Whether another job of the manifests owns it.
+fn is_part(object: &Value, objects: &[Manifest]) -> bool {
+    let namespace = text(object, "/metadata/namespace");
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let mut wholes = owners.into_iter().flatten().filter(|owner| job_kind(&text(owner, "/kind")).is_some());
+    wholes.any(|owner| {
+        let whole = shown(&text(owner, "/kind"), &namespace, &text(owner, "/name"));
+        objects.iter().any(|manifest| named(&manifest.object) == whole)
+    })
+}
+
+/// Why a job has no Workload: what its user would be told in an event, where there is such a thing.
+fn why_none(offline: &Offline, job: &ObjectKey) -> String {
+    let warned = offline.notices().iter().rfind(|notice| notice.key == *job && notice.event_type == EventType::Warning);
+    match warned {
+        Some(notice) => format!("{}: {}", notice.reason, notice.message),
+        None if job.kind == Kind::TrainingJob => "it has no Workload (over, or not managed)".to_owned(),
+        None => "it has no Workload (no queue name, or not suspended yet)".to_owned(),
     }
 }
 
@@ -244,10 +260,7 @@ fn decision(workload: String, object: &Value) -> Decision {
             .unwrap_or_default(),
     });
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
-    let job = owners
-        .iter()
-        .find(|owner| text(owner, "/kind") == "Job")
-        .map(|owner| format!("{}/{}", text(object, "/metadata/namespace"), text(owner, "/name")));
+    let job = owners.iter().find_map(|owner| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name"))));
     let (decision, about) = if let Some(found) = condition("Finished", "True") {
         ("finished", Some(found))
     } else if let Some(found) = condition("Evicted", "True") {
@@ -262,7 +275,8 @@ fn decision(workload: String, object: &Value) -> Decision {
     let about = about.unwrap_or_default();
     Decision {
         workload,
-        job,
+        job_kind: job.as_ref().map(|(kind, _)| kind.name()),
+        job: job.map(|(_, name)| format!("{}/{name}", text(object, "/metadata/namespace"))),
         decision,
         cluster_queue: text(object, "/status/admission/clusterQueue"),
         pod_sets: pod_sets.collect(),
@@ -275,7 +289,8 @@ fn decision(workload: String, object: &Value) -> Decision {
 fn as_text(answer: &Answer) -> String {
     let mut out = String::new();
     for found in &answer.decisions {
-        let job = found.job.as_ref().map(|job| format!(" (Job {job})")).unwrap_or_default();
+        let job = found.job_kind.zip(found.job.as_ref()).map(|(kind, job)| format!(" ({kind} {job})"));
+        let job = job.unwrap_or_default();
         let queue = if found.cluster_queue.is_empty() { String::new() } else { format!(" in {}", found.cluster_queue) };
         let reason = if found.reason.is_empty() { String::new() } else { format!(": {}", found.reason) };
         let _ = writeln!(out, "{}{job}: {}{queue}{reason}", found.workload, found.decision);
@@ -292,65 +307,13 @@ fn as_text(answer: &Answer) -> String {
             account.lines(&held, &mut out);
         }
     }
-    for line in &answer.assumed {
-        let _ = writeln!(out, "assumed: {line}");
+    for Inactive { queue, reason, message } in &answer.inactive {
+        let _ = writeln!(out, "inactive: {queue}: {reason}: {message}");
     }
-    for line in &answer.ignored {
-        let _ = writeln!(out, "ignored: {line}");
+    for (word, lines) in [("unknown", &answer.unknown), ("assumed", &answer.assumed), ("ignored", &answer.ignored)] {
+        for line in lines {
+            let _ = writeln!(out, "{word}: {line}");
+        }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Each folder: manifests, perhaps a configuration, and both forms of the answer. `UPDATE=1` rewrites the answers.
-    #[test]
-    fn golden_answers() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decide");
-        let mut count = 0;
-        for entry in std::fs::read_dir(&root).unwrap() {
-            let folder = entry.unwrap().path();
-            let objects = documents(&std::fs::read_to_string(folder.join("objects.yaml")).unwrap()).unwrap();
-            let config = std::fs::read_to_string(folder.join("configuration.yaml")).unwrap_or_default();
-            for (output, name) in [(Output::Text, "answer.txt"), (Output::Yaml, "answer.yaml")] {
-                count += 1;
-                let got = answer(&objects, &config, latest(&objects), output).unwrap();
-                assert_eq!(got, answer(&objects, &config, latest(&objects), output).unwrap(), "the same twice");
-                let path = folder.join(name);
-                if std::env::var_os("UPDATE").is_some() {
-                    std::fs::write(&path, &got).unwrap();
-                }
-                assert_eq!(got, std::fs::read_to_string(&path).unwrap(), "{}", path.display());
-            }
-        }
-        assert!(count >= 4, "only {count} answers");
-    }
-
-    /// On paper the example ends as its README says that it does in a cluster.
-    #[test]
-    fn examples_are_decided_as_in_a_cluster() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/two-teams-borrowing");
-        let read = |name: &str| documents(&std::fs::read_to_string(folder.join(name)).unwrap()).unwrap();
-        let objects = [read("queues.yaml"), read("jobs.yaml")].concat();
-        let told = answer(&objects, "", latest(&objects), Output::Text).unwrap();
-        let admitted = |job: &str| told.lines().any(|line| line.contains(job) && line.contains("admitted"));
-        for (job, runs) in [("sweep-1", true), ("sweep-2", true), ("sweep-3", false), ("batch-scoring", true)] {
-            assert_eq!(admitted(job), runs, "{job}:\n{told}");
-        }
-    }
-
-    #[test]
-    fn lists_are_read_and_objects_have_a_namespace() {
-        let objects = documents(
-            "apiVersion: v1\nkind: List\nitems:\n- {kind: ClusterQueue, metadata: {name: a}}\n---\n---\n\
-             {kind: LocalQueue, metadata: {name: q}}\n",
-        )
-        .unwrap();
-        let objects: Vec<Value> = objects.into_iter().map(placed).collect();
-        assert_eq!(objects[0]["metadata"], json!({"name": "a"}));
-        assert_eq!(objects[1]["metadata"], json!({"name": "q", "namespace": "default"}));
-        assert!(documents("- 1\n").is_err());
-    }
 }

@@ -66,7 +66,8 @@ pub(crate) struct ManagerFlags {
 /// What to decide on, and how to say it.
 #[derive(Debug, Args)]
 pub(crate) struct DecideFlags {
-    /// Manifests: YAML or JSON, several documents in one file are fine; - is the standard input
+    /// Manifests: YAML or JSON, several documents in one file are fine; of a folder its *.yaml, *.yml and *.json; - is the
+    /// standard input
     #[arg(short = 'f', long = "filename", required = true, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
     /// Path of a configuration file (config.kueue.x-k8s.io v1beta1 or v1beta2)

@@ -1,0 +1,267 @@
+//! A manifest as somebody wrote it: which of its fields cannot be read, and which the API server would drop.
+
+use berth_api::{self as api, berth, jobset, v1beta1};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// What a manifest is to Berth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Manifest {
+    /// Of a kind that decisions depend on.
+    Read {
+        /// Fields that its kind does not have, as `spec.resourceGroups[0].flavour`: the API server drops them.
+        unknown: Vec<String>,
+    },
+    /// Of a kind that no decision depends on.
+    Foreign,
+}
+
+/// Reads an object as its kind, and gives back what its kind has of it.
+type Read = fn(&Value) -> Result<Value, String>;
+
+/// Looks at a manifest by itself.
+///
+/// # Errors
+/// The first field whose value is of a type that it cannot have, or a version of the kind that is not read.
+pub fn examine(object: &Value) -> Result<Manifest, String> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let is_older = version == v1beta1::API_VERSION;
+    let read: Read = match (group, kind) {
+        (api::GROUP, "ClusterQueue") if is_older => older::<v1beta1::ClusterQueueSpec>,
+        (api::GROUP, "Cohort") if is_older => older::<v1beta1::CohortSpec>,
+        (api::GROUP, "Workload") if is_older => older::<v1beta1::WorkloadSpec>,
+        (api::GROUP, "ClusterQueue") => whole::<api::ClusterQueue>,
+        (api::GROUP, "Cohort") => whole::<api::Cohort>,
+        (api::GROUP, "Workload") => whole::<api::Workload>,
+        (api::GROUP, "LocalQueue") => whole::<api::LocalQueue>,
+        (api::GROUP, "ResourceFlavor") => whole::<api::ResourceFlavor>,
+        (api::GROUP, "AdmissionCheck") => whole::<api::AdmissionCheck>,
+        (api::GROUP, "WorkloadPriorityClass") => whole::<api::WorkloadPriorityClass>,
+        (berth::GROUP, "QueuePolicy") => whole::<berth::QueuePolicy>,
+        (berth::GROUP, "CheckpointStore") => whole::<berth::CheckpointStore>,
+        (berth::GROUP, "TrainingJob") => whole::<berth::TrainingJob>,
+        (jobset::GROUP, "JobSet") => whole::<jobset::JobSet>,
+        ("batch", "Job") => whole::<Job>,
+        ("", "Namespace") => whole::<Namespace>,
+        ("", "LimitRange") => whole::<LimitRange>,
+        ("node.k8s.io", "RuntimeClass") => whole::<RuntimeClass>,
+        ("scheduling.k8s.io", "PriorityClass") => whole::<PriorityClass>,
+        _ => return Ok(Manifest::Foreign),
+    };
+    let versions: &[&str] = match group {
+        api::GROUP => &[api::API_VERSION, v1beta1::API_VERSION],
+        berth::GROUP => &[berth::API_VERSION],
+        jobset::GROUP => &[jobset::API_VERSION],
+        // Kubernetes' own types look for themselves.
+        _ => &[],
+    };
+    if !versions.is_empty() && !versions.contains(&version) {
+        return Err(format!("apiVersion: {version:?} is not read, {} is", versions.join(" or ")));
+    }
+    let kept = match read(object) {
+        Ok(kept) => kept,
+        Err(why) => return Err(fault(object, "", &|part| part, read, why)),
+    };
+    let mut unknown = Vec::new();
+    lost(object, &kept, "", &mut unknown)?;
+    // A status is the work of controllers, and of nobody who writes manifests.
+    unknown.retain(|path| path.split(['.', '[']).next() != Some("status"));
+    unknown.sort_unstable();
+    Ok(Manifest::Read { unknown })
+}
+
+fn whole<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+    let known: T = super::read(object)?;
+    serde_json::to_value(&known).map_err(|error| error.to_string())
+}
+
+/// An object of v1beta1, where the kind has another spec.
+fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+    let mut known = Map::new();
+    for field in ["apiVersion", "kind", "metadata", "spec"] {
+        let Some(part) = object.get(field) else { continue };
+        let part = match field {
+            "metadata" => whole::<ObjectMeta>(part)?,
+            "spec" => whole::<Spec>(part)?,
+            _ => part.clone(),
+        };
+        known.insert(field.to_owned(), part);
+    }
+    Ok(Value::Object(known))
+}
+
+/// Which part of an object that cannot be read is to blame: the innermost that is not readable although nothing stands beside
+/// it. `around` puts a part back into its place in an object.
+fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read, why: String) -> String {
+    match part {
+        Value::Object(fields) => {
+            for (field, inner) in fields {
+                let alone = |inner: Value| around(Value::Object(Map::from_iter([(field.clone(), inner)])));
+                if let Err(why) = read(&alone(inner.clone())) {
+                    return fault(inner, &below(path, field), &alone, read, why);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, inner) in items.iter().enumerate() {
+                let alone = |inner: Value| around(Value::Array(vec![inner]));
+                if let Err(why) = read(&alone(inner.clone())) {
+                    return fault(inner, &format!("{path}[{index}]"), &alone, read, why);
+                }
+            }
+        }
+        _ => {}
+    }
+    if path.is_empty() { why } else { format!("{path}: {why}") }
+}
+
+/// Finds what was given and is not there any more after it was read; nothing is lost where nothing was said.
+///
+/// # Errors
+/// A list where fields belong: the API server refuses it, and reading takes its items for fields in their order.
+fn lost(given: &Value, kept: &Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
+    match (given, kept) {
+        (Value::Object(given), Value::Object(kept)) => {
+            for (field, inner) in given {
+                match kept.get(field) {
+                    Some(kept) => lost(inner, kept, &below(path, field), unknown)?,
+                    None if is_empty(inner) => {}
+                    None => unknown.push(below(path, field)),
+                }
+            }
+            Ok(())
+        }
+        (Value::Array(given), Value::Array(kept)) => given
+            .iter()
+            .zip(kept)
+            .enumerate()
+            .try_for_each(|(index, (given, kept))| lost(given, kept, &format!("{path}[{index}]"), unknown)),
+        (Value::Array(_), Value::Object(_)) => Err(format!("{path}: invalid type: sequence, expected a map")),
+        _ => Ok(()),
+    }
+}
+
+fn below(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn unknown(object: &Value) -> Vec<String> {
+        match examine(object) {
+            Ok(Manifest::Read { unknown }) => unknown,
+            other => panic!("{object}: {other:?}"),
+        }
+    }
+
+    fn queue(version: &str, spec: &Value) -> Value {
+        json!({"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": "a"}, "spec": spec})
+    }
+
+    fn template() -> Value {
+        let container = json!({"name": "c", "image": "i", "resouces": {"requests": {"cpu": 1}}});
+        json!({"metadata": {"creationTimestamp": null}, "spec": {"containers": [container]}})
+    }
+
+    #[test]
+    fn fields_that_a_kind_does_not_have_are_named() {
+        let quota = json!({"name": "cpu", "nominalQuotas": 4, "borrowingLimit": 1});
+        let groups = json!([{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]);
+        let object = queue(api::API_VERSION, &json!({"cohort": "all", "resourceGroups": groups, "stopPolicy": "None"}));
+        assert_eq!(unknown(&object), ["spec.cohort", "spec.resourceGroups[0].flavors[0].resources[0].nominalQuotas"]);
+        // Each version by its own fields.
+        let object = queue(v1beta1::API_VERSION, &json!({"cohort": "all", "cohortName": "all"}));
+        assert_eq!(unknown(&object), ["spec.cohortName"]);
+        let object = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"nam": "q"},
+            "sepc": {"clusterQueue": "a"}});
+        assert_eq!(unknown(&object), ["metadata.nam", "sepc"]);
+    }
+
+    #[test]
+    fn pod_templates_are_looked_into() {
+        for (version, kind, spec, path) in [
+            ("batch/v1", "Job", json!({"template": template()}), "spec.template"),
+            ("berth.dev/v1alpha1", "TrainingJob", json!({"template": template()}), "spec.template"),
+            (api::API_VERSION, "Workload", json!({"podSets": [{"template": template()}]}), "spec.podSets[0].template"),
+        ] {
+            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+            assert_eq!(unknown(&object), [format!("{path}.spec.containers[0].resouces")], "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_and_what_others_say_is_no_fault() {
+        let spec = json!({"namespaceSelector": {}, "resourceGroups": [], "old": null, "none": {}, "blank": ""});
+        let mut object = queue(api::API_VERSION, &spec);
+        object["status"] = json!({"fromTheFuture": 1, "conditions": []});
+        assert_eq!(unknown(&object), [""; 0]);
+        let object = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"},
+            "spec": {"replicatedJobs": [{"name": "a", "fromTheFuture": 1}]}});
+        assert_eq!(unknown(&object), [""; 0]);
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": {"a/b": ""}},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        assert_eq!(unknown(&object), [""; 0]);
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_named_with_its_field() {
+        let flavor = |name: Value| json!([{"coveredResources": ["cpu"], "flavors": [{"name": "f"}, {"name": name}]}]);
+        for (object, start) in [
+            (queue(api::API_VERSION, &json!({"cohortName": 3})), "spec.cohortName: invalid type: integer `3`"),
+            (
+                queue(v1beta1::API_VERSION, &json!({"resourceGroups": flavor(json!(true)), "cohort": "all"})),
+                "spec.resourceGroups[0].flavors[1].name: invalid type: boolean `true`",
+            ),
+            (queue(api::API_VERSION, &json!({"preemption": ["Never"]})), "spec.preemption: invalid type: sequence"),
+            (queue(api::API_VERSION, &json!("all")), "spec: invalid type: string \"all\""),
+            (
+                json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"labels": {"a": 1}},
+                    "spec": {"parallelism": "two", "template": {"spec": {"containers": {}}}}}),
+                "metadata.labels.a: invalid type: integer `1`",
+            ),
+            (json!({"apiVersion": "batch/v1beta1", "kind": "Job"}), "apiVersion: invalid value: string"),
+            (queue("kueue.x-k8s.io/v1alpha1", &json!({})), "apiVersion: \"kueue.x-k8s.io/v1alpha1\" is not read"),
+        ] {
+            let error = examine(&object).unwrap_err();
+            assert!(error.starts_with(start), "{error}");
+        }
+    }
+
+    #[test]
+    fn kinds_of_others_are_told_by_group_and_name() {
+        for (version, kind) in [
+            ("v1", "Pod"),
+            ("v1", "ConfigMap"),
+            ("apps/v1", "Deployment"),
+            ("batch/v1", "CronJob"),
+            ("batch.volcano.sh/v1alpha1", "Job"),
+            ("kueue.x-k8s.io/v1beta2", "Topology"),
+            ("", "ClusterQueue"),
+        ] {
+            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": 1});
+            assert_eq!(examine(&object), Ok(Manifest::Foreign), "{version} {kind}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Manifests: from files and folders to objects as the API server would store them.
+
+use anyhow::{Context, anyhow, bail};
+use berth_control::offline::{self, examine};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// What files of a folder end in that are manifests, as for kubectl.
+const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
+/// Kinds that decisions depend on and that have a namespace.
+const NAMESPACED: [&str; 6] = ["Job", "JobSet", "LimitRange", "LocalQueue", "TrainingJob", "Workload"];
+/// The label that every namespace has.
+pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// An object, and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Manifest {
+    pub(super) file: String,
+    pub(super) object: Value,
+}
+
+/// Manifests by what becomes of them.
+#[derive(Debug, Default)]
+pub(super) struct Sorted {
+    /// What is decided on and by, as the API server would store it.
+    pub(super) objects: Vec<Manifest>,
+    /// Fields that the API server would drop.
+    pub(super) unknown: Vec<String>,
+    /// Objects that no decision depends on.
+    pub(super) ignored: Vec<String>,
+}
+
+/// The manifests of files and folders; `-` is the standard input.
+pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
+    let mut manifests = Vec::new();
+    for path in paths {
+        for file in files(path)? {
+            manifests.extend(of_text(&file.display().to_string(), &content(&file)?)?);
+        }
+    }
+    Ok(manifests)
+}
+
+/// The file itself, or the manifests that lie in a folder, but none of the folders in it.
+fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).with_context(|| format!("reading {}", path.display()))? {
+        let file = entry.with_context(|| format!("reading {}", path.display()))?.path();
+        let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        if ENDINGS.contains(&ending) && file.is_file() {
+            found.push(file);
+        }
+    }
+    if found.is_empty() {
+        bail!("{}: the folder has no *.yaml, *.yml or *.json (folders in it are not read)", path.display());
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn content(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("reading the standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// The objects of a text of several documents; lists are taken apart.
+pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(content).map_err(|error| anyhow!("{file}: {error}"))?;
+    let mut objects = Vec::new();
+    for document in documents {
+        match document.get("items") {
+            Some(Value::Array(items)) if text(&document, "/kind").ends_with("List") => objects.extend(items.clone()),
+            _ => objects.push(document),
+        }
+    }
+    objects.retain(|object| !object.is_null());
+    for object in &objects {
+        let Some(fields) = object.as_object() else { bail!("{file}: {object} is no Kubernetes object") };
+        let is_said = |field: &str| fields.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        if !is_said("apiVersion") || !is_said("kind") {
+            let some: Vec<&str> = fields.keys().map(String::as_str).take(3).collect();
+            bail!("{file}: a document with {}: apiVersion and kind must say what it is", some.join(", "));
+        }
+    }
+    Ok(objects.into_iter().map(|object| Manifest { file: file.to_owned(), object }).collect())
+}
+
+/// A text under a path, empty when there is none.
+pub(super) fn text(object: &Value, path: &str) -> String {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Kind, namespace and name, as they are told to people.
+pub(super) fn named(object: &Value) -> String {
+    shown(&text(object, "/kind"), &text(object, "/metadata/namespace"), &text(object, "/metadata/name"))
+}
+
+/// The same of an object that is not at hand.
+pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
+    match (namespace.is_empty(), name.is_empty()) {
+        (_, true) => kind.to_owned(),
+        (true, false) => format!("{kind} {name}"),
+        (false, false) => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+/// Tells apart what is decided on and what is not.
+///
+/// # Errors
+/// All that cannot be read: an answer about the rest would be one about another cluster.
+pub(super) fn sorted(manifests: &[Manifest]) -> anyhow::Result<Sorted> {
+    let mut sorted = Sorted::default();
+    let mut faults = Vec::new();
+    let mut taken: BTreeSet<String> =
+        manifests.iter().map(|manifest| text(&manifest.object, "/metadata/name")).collect();
+    for manifest in manifests {
+        let unknown = match examine(&manifest.object) {
+            Ok(offline::Manifest::Read { unknown }) => unknown,
+            Ok(offline::Manifest::Foreign) => {
+                sorted.ignored.push(format!("{}: berth decide does not look at its kind", named(&manifest.object)));
+                continue;
+            }
+            Err(fault) => {
+                faults.push(manifest.fault(&fault));
+                continue;
+            }
+        };
+        let object = placed(manifest.object.clone(), &mut taken);
+        if text(&object, "/metadata/name").is_empty() {
+            faults.push(manifest.fault("metadata.name: it has none"));
+        }
+        let name = named(&object);
+        let dropped = |path| format!("{name}: {path}: no such field, the API server drops it");
+        sorted.unknown.extend(unknown.into_iter().map(dropped));
+        sorted.objects.push(Manifest { file: manifest.file.clone(), object });
+    }
+    refused(&faults)?;
+    Ok(sorted)
+}
+
+impl Manifest {
+    /// What is wrong with it, and where it stands.
+    pub(super) fn fault(&self, fault: &str) -> String {
+        format!("{}: {}: {fault}", self.file, named(&self.object))
+    }
+}
+
+/// What is wrong, as one error.
+pub(super) fn refused(faults: &[String]) -> anyhow::Result<()> {
+    match faults {
+        [] => Ok(()),
+        [fault] => bail!("{fault}"),
+        faults => bail!("{} faults in the manifests:\n  {}", faults.len(), faults.join("\n  ")),
+    }
+}
+
+/// An object as the API server would store it: in a namespace, where its kind has one, a namespace with its own label, and with
+/// a name for which only a beginning was given. Numbers end such names, so that the same input gives the same bytes.
+fn placed(mut object: Value, taken: &mut BTreeSet<String>) -> Value {
+    let (kind, name) = (text(&object, "/kind"), text(&object, "/metadata/name"));
+    let beginning = text(&object, "/metadata/generateName");
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return object };
+    if kind == "Namespace"
+        && let Value::Object(labels) = metadata.entry("labels").or_insert_with(|| json!({}))
+    {
+        labels.insert(NAME_LABEL.to_owned(), json!(name));
+    }
+    if NAMESPACED.contains(&kind.as_str()) {
+        metadata.entry("namespace").or_insert_with(|| json!("default"));
+    }
+    if name.is_empty() && !beginning.is_empty() {
+        let mut all = (1_u32..).map(|number| format!("{beginning}{number}"));
+        let free = all.find(|name| !taken.contains(name)).unwrap_or_default();
+        metadata.insert("name".to_owned(), json!(free));
+        taken.insert(free);
+    }
+    object
+}
+
+/// Namespaces of objects that are no objects themselves.
+pub(super) fn absent_namespaces(objects: &[Manifest]) -> BTreeSet<String> {
+    let objects: Vec<&Value> = objects.iter().map(|manifest| &manifest.object).collect();
+    let namespaces = objects.iter().filter(|object| text(object, "/kind") == "Namespace");
+    let given: BTreeSet<String> = namespaces.map(|object| text(object, "/metadata/name")).collect();
+    let used = objects.iter().map(|object| text(object, "/metadata/namespace"));
+    used.filter(|namespace| !namespace.is_empty() && !given.contains(namespace)).collect()
+}

@@ -1,0 +1,286 @@
+use super::*;
+use std::path::{Path, PathBuf};
+
+/// A queue that takes jobs of the namespace default, up to 4 CPUs.
+const QUEUES: &str = "
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: standard}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: all}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: standard, resources: [{name: cpu, nominalQuota: 4}]}]
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: all}, spec: {clusterQueue: all}}
+---
+";
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn given(content: &str) -> Vec<Manifest> {
+    manifests::of_text("given.yaml", content).unwrap()
+}
+
+fn said(manifests: &[Manifest]) -> anyhow::Result<String> {
+    answer(manifests, "", latest(manifests), Output::Text)
+}
+
+fn lines(told: &str, word: &str) -> Vec<String> {
+    let begin = format!("{word}: ");
+    told.lines().filter_map(|line| line.strip_prefix(&begin)).map(str::to_owned).collect()
+}
+
+/// Each folder: manifests, perhaps a configuration, and both forms of the answer. `UPDATE=1` rewrites the answers.
+#[test]
+fn golden_answers() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder("tests/decide")).unwrap() {
+        let folder = entry.unwrap().path();
+        let objects = manifests::read(&[folder.join("objects.yaml")]).unwrap();
+        let config = std::fs::read_to_string(folder.join("configuration.yaml")).unwrap_or_default();
+        for (output, name) in [(Output::Text, "answer.txt"), (Output::Yaml, "answer.yaml")] {
+            count += 1;
+            let got = answer(&objects, &config, latest(&objects), output).unwrap();
+            assert_eq!(got, answer(&objects, &config, latest(&objects), output).unwrap(), "the same twice");
+            let path = folder.join(name);
+            if std::env::var_os("UPDATE").is_some() {
+                std::fs::write(&path, &got).unwrap();
+            }
+            assert_eq!(got, std::fs::read_to_string(&path).unwrap(), "{}", path.display());
+        }
+    }
+    assert!(count >= 4, "only {count} answers");
+}
+
+/// On paper the example ends as its README says that it does in a cluster.
+#[test]
+fn examples_are_decided_as_in_a_cluster() {
+    let told = said(&manifests::read(&[folder("../../examples/two-teams-borrowing")]).unwrap()).unwrap();
+    let admitted = |job: &str| told.lines().any(|line| line.contains(job) && line.contains("admitted"));
+    for (job, runs) in [("sweep-1", true), ("sweep-2", true), ("sweep-3", false), ("batch-scoring", true)] {
+        assert_eq!(admitted(job), runs, "{job}:\n{told}");
+    }
+}
+
+/// Nothing in our own examples is unknown to us, and nothing in them is passed over.
+#[test]
+fn examples_are_read_whole() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder("../../examples")).unwrap() {
+        let example = entry.unwrap().path();
+        let told = said(&manifests::read(std::slice::from_ref(&example)).unwrap()).unwrap();
+        for word in ["unknown", "ignored"] {
+            assert_eq!(lines(&told, word), [""; 0], "{}", example.display());
+        }
+        count += 1;
+    }
+    assert!(count >= 4, "only {count} examples");
+}
+
+#[test]
+fn lists_are_read_and_objects_have_a_namespace() {
+    let objects = given(
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}}\n\
+         ---\n---\n{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: q}}\n",
+    );
+    let objects = manifests::sorted(&objects).unwrap().objects;
+    assert_eq!(objects[0].object["metadata"], json!({"name": "a"}));
+    assert_eq!(objects[1].object["metadata"], json!({"name": "q", "namespace": "default"}));
+}
+
+#[test]
+fn fields_that_do_not_exist_are_named() {
+    let queues = QUEUES.replace("spec:\n  namespaceSelector", "spec:\n  cohort: a\n  namespaceSelector");
+    let told = said(&given(&queues.replace("{clusterQueue: all}", "{clusterQueue: all, stopPolice: Hold}"))).unwrap();
+    let expected = [
+        "ClusterQueue all: spec.cohort: no such field, the API server drops it",
+        "LocalQueue default/all: spec.stopPolice: no such field, the API server drops it",
+    ];
+    assert_eq!(lines(&told, "unknown"), expected);
+    assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "unknown"), [""; 0]);
+}
+
+#[test]
+fn queues_that_admit_nothing_say_why() {
+    assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "inactive"), [""; 0]);
+    let local = "LocalQueue default/all: ClusterQueueIsInactive: Can't submit new workloads to clusterQueue";
+    let none = "LocalQueue default/all: ClusterQueueDoesNotExist: Can't submit new workloads to clusterQueue";
+    let checks = "\n  admissionChecksStrategy: {admissionChecks: [{name: budget}]}\n  namespaceSelector";
+    for (from, to, expected) in [
+        (
+            "{name: standard}}",
+            "{name: other}}",
+            vec![
+                "ClusterQueue all: FlavorNotFound: Can't admit new workloads: references missing ResourceFlavor(s): standard.",
+                local,
+            ],
+        ),
+        (
+            "\n  namespaceSelector",
+            checks,
+            vec![
+                "ClusterQueue all: AdmissionCheckNotFound: Can't admit new workloads: references missing AdmissionCheck(s): budget.",
+                local,
+            ],
+        ),
+        (
+            "\n  namespaceSelector",
+            "\n  stopPolicy: Hold\n  namespaceSelector",
+            vec!["ClusterQueue all: Stopped: Can't admit new workloads: is stopped.", local],
+        ),
+        ("{clusterQueue: all}", "{clusterQueue: none}", vec![none]),
+    ] {
+        assert!(QUEUES.contains(from), "{from}");
+        let told = said(&given(&QUEUES.replace(from, to))).unwrap();
+        assert_eq!(lines(&told, "inactive"), expected, "{to}");
+    }
+}
+
+#[test]
+fn training_jobs_find_their_store_and_their_jobs_are_no_news() {
+    let store = "{apiVersion: berth.dev/v1alpha1, kind: CheckpointStore, metadata: {name: main}, spec: {s3: {bucket: abc}}}\n---\n";
+    let job = "
+apiVersion: berth.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: model}
+spec:
+  jobType: PyTorchJob
+  resources: {maxReplicas: 2, replicaResources: {cpu: 1}}
+  schedulingConfig: {queue: all}
+  checkpoint: {store: main}
+  template: {spec: {containers: [{name: c, image: i}]}}
+";
+    let told = said(&given(&format!("{QUEUES}{store}{job}"))).unwrap();
+    assert!(told.contains(" (TrainingJob default/model): admitted in all\n"), "{told}");
+    assert_eq!(lines(&told, "ignored"), [""; 0]);
+    let told = said(&given(&format!("{QUEUES}{job}"))).unwrap();
+    let why = "TrainingJob default/model: CheckpointStoreNotFound: spec.checkpoint.store: \"main\" is no CheckpointStore; \
+               those that exist: there is none";
+    assert_eq!(lines(&told, "ignored"), [why]);
+    assert!(!told.contains("admitted"), "{told}");
+}
+
+#[test]
+fn the_parts_of_a_job_are_told_of_with_it() {
+    let job = |name: &str, more: &str| {
+        let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
+        format!(
+            "---\n{{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}{more}}}, spec: {{template: {template}}}}}\n"
+        )
+    };
+    let set = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: set}, spec: {}}\n";
+    let owner = ", ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: set, uid: u, controller: true}]";
+    let alone = lines(&said(&given(&job("part", owner))).unwrap(), "ignored");
+    assert!(alone[0].starts_with("Job default/part: "), "{alone:?}");
+    let both = said(&given(&format!("{set}{}{}", job("part", owner), job("other", "")))).unwrap();
+    assert!(!both.contains("default/part"), "{both}");
+    assert!(both.contains("ignored: JobSet default/set: ") && both.contains("ignored: Job default/other: "), "{both}");
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error() {
+    let bad = QUEUES.replace("{clusterQueue: all}", "{clusterQueue: 5}");
+    let one = said(&given(&bad)).unwrap_err().to_string();
+    let expected = "given.yaml: LocalQueue all: spec.clusterQueue: invalid type: integer `5`, expected a string";
+    assert_eq!(one, expected);
+    let all = said(&given(&bad.replace("coveredResources: [cpu]", "coveredResources: cpu"))).unwrap_err().to_string();
+    let found: Vec<&str> = all.lines().collect();
+    assert_eq!((found[0], found[2]), ("2 faults in the manifests:", format!("  {expected}").as_str()));
+    let path = "  given.yaml: ClusterQueue all: spec.resourceGroups[0].coveredResources: invalid type: string \"cpu\"";
+    assert!(found[1].starts_with(path), "{all}");
+    let nameless = said(&given("{apiVersion: v1, kind: Namespace, metadata: {labels: {}}}")).unwrap_err().to_string();
+    assert_eq!(nameless, "given.yaml: Namespace: metadata.name: it has none");
+    for (content, part) in [
+        ("- 1\n", "[1] is no Kubernetes object"),
+        ("a: [\n", "given.yaml: "),
+        (
+            "{image: i, replicas: 2}",
+            "given.yaml: a document with image, replicas: apiVersion and kind must say what it is",
+        ),
+        ("apiVersion: v1\nkind: List\nitems: [7]\n", "7 is no Kubernetes object"),
+    ] {
+        let error = manifests::of_text("given.yaml", content).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn what_berth_has_nothing_to_do_with_is_named_and_assumes_nothing() {
+    let others = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: site}}\n---\n\
+                  {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: web}}\n---\n\
+                  {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: web}, spec: {tasks: 3}}\n";
+    let told = said(&given(others)).unwrap();
+    let named = ["Service site/web", "ClusterRole web", "Job web"];
+    assert_eq!(lines(&told, "ignored"), named.map(|name| format!("{name}: berth decide does not look at its kind")));
+    assert_eq!(lines(&told, "assumed"), [""; 0]);
+}
+
+#[test]
+fn namespaces_are_assumed_in_one_line_and_default_where_labels_count() {
+    assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "assumed"), [""; 0]);
+    let queue = |namespace: &str| {
+        format!(
+            "---\n{{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {{name: q, namespace: {namespace}}}}}\n"
+        )
+    };
+    let told = said(&given(&format!("{QUEUES}{}{}", queue("b"), queue("a")))).unwrap();
+    let many = "Namespaces a, b: they are not in the manifests, so they have no label but kubernetes.io/metadata.name";
+    assert_eq!(lines(&told, "assumed"), [many]);
+    let picky = QUEUES.replace("namespaceSelector: {}", "namespaceSelector: {matchLabels: {kind: training}}");
+    let one = "Namespace default: it is not in the manifests, so it has no label but kubernetes.io/metadata.name";
+    assert_eq!(lines(&said(&given(&picky)).unwrap(), "assumed"), [one]);
+    let by_name = QUEUES
+        .replace("namespaceSelector: {}", "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}");
+    assert_eq!(lines(&said(&given(&by_name)).unwrap(), "assumed"), [""; 0]);
+}
+
+#[test]
+fn names_that_the_server_would_make_up_are_numbered() {
+    let job = "---
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: run-, labels: {kueue.x-k8s.io/queue-name: all}}
+spec:
+  suspend: true
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+";
+    let told =
+        said(&given(&format!("{QUEUES}{job}{job}{}", job.replace("generateName: run-", "name: run-2")))).unwrap();
+    for name in ["run-1", "run-2", "run-3"] {
+        assert!(told.contains(&format!(" (Job default/{name}): admitted in all\n")), "{name}:\n{told}");
+    }
+}
+
+#[test]
+fn a_folder_is_read_by_name_and_not_below() {
+    let root = std::env::temp_dir().join(format!("berth-decide-{}", std::process::id()));
+    let below = root.join("below.yaml");
+    std::fs::create_dir_all(&below).unwrap();
+    let object = |name: &str| {
+        format!("{{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {{\"name\": \"{name}\"}}}}")
+    };
+    for (path, content) in [
+        (root.join("2.yml"), object("two")),
+        (root.join("1.yaml"), object("one")),
+        (root.join("3.json"), object("three")),
+        (root.join("README.md"), "# Not a manifest".to_owned()),
+        (below.join("notes.txt"), "a: [".to_owned()),
+    ] {
+        std::fs::write(path, content).unwrap();
+    }
+    let found = manifests::read(std::slice::from_ref(&root));
+    let empty = manifests::read(&[below]);
+    std::fs::remove_dir_all(&root).unwrap();
+    let found = found.unwrap();
+    let names: Vec<String> = found.iter().map(|manifest| named(&manifest.object)).collect();
+    assert_eq!(names, ["Namespace one", "Namespace two", "Namespace three"]);
+    assert_eq!(found[0].file, root.join("1.yaml").display().to_string());
+    let error = empty.unwrap_err().to_string();
+    assert!(error.contains("the folder has no *.yaml, *.yml or *.json"), "{error}");
+    assert!(manifests::read(&[root.join("gone.yaml")]).is_err());
+}
