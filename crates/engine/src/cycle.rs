@@ -160,7 +160,10 @@ impl World {
             return;
         }
         pending.epoch = epoch;
-        pending.wake_classes();
+        let woken = pending.wake_classes();
+        if !woken && pending.solo.is_empty() {
+            return;
+        }
         for workload in std::mem::take(&mut pending.solo) {
             if self.store.workload(workload).is_some_and(|known| self.is_selected(queue, known)) {
                 self.push(queue, workload);

@@ -257,17 +257,20 @@ impl Pending {
         queue.members().map(|(_, workload)| *workload).collect()
     }
 
-    /// Makes every parked class active.
-    pub(crate) fn wake_classes(&mut self) {
+    /// Makes every parked class active; tells whether there was one.
+    pub(crate) fn wake_classes(&mut self) -> bool {
         let heads = &mut self.heads;
+        let mut woken = false;
         self.classes.retain(|class, queue| {
             if queue.parked.take().is_some() {
+                woken = true;
                 for (lane, first) in queue.firsts() {
                     heads.insert(lane, first.clone(), *class);
                 }
             }
             !queue.lanes.is_empty()
         });
+        woken
     }
 
     /// Makes one class active.

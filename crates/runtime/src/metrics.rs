@@ -3,23 +3,20 @@
 //! [`table`] is the whole contract: names and labels are Kueue's, so that existing dashboards and alerts work, plus
 //! a few of our own under `berth_`. A name that is not in the table is refused with a log line, never invented.
 
+mod exposition;
+mod labels;
 mod table;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use exposition::Family;
+use labels::Labels;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use table::{DOUBLE, Definition, Shape, TABLE, exposed};
+use table::{DOUBLE, Definition, Shape, TABLE};
 
-/// Labels of one series, sorted by key when stored.
-type Labels = Vec<(String, String)>;
+/// The metric of the build.
+const BUILD_INFO: &str = "kueue_build_info";
 
 /// Role label of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +38,7 @@ pub struct Gauges {
 impl Gauges {
     /// Sets one value.
     pub fn set(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
-        self.values.entry(name).or_default().push((owned(labels), value));
+        self.values.entry(name).or_default().push((Labels::of(labels.iter().copied()), value));
     }
 }
 
@@ -50,9 +47,12 @@ enum Series {
     Histogram(Histogram),
 }
 
+/// Series by metric; they are sorted when they are shown.
+type AllSeries = HashMap<&'static str, HashMap<Labels, Series>>;
+
 /// The registry.
 pub struct Metrics {
-    series: Mutex<BTreeMap<&'static str, BTreeMap<Labels, Series>>>,
+    series: Mutex<AllSeries>,
     role: AtomicU8,
     version: String,
     held: Mutex<BTreeMap<&'static str, f64>>,
@@ -78,7 +78,7 @@ impl Metrics {
     /// Adds to a counter (name without `_total`).
     pub fn count(&self, name: &str, labels: &[(&str, &str)], by: u64) {
         let Some(definition) = defined(name, |shape| shape == Shape::Counter) else { return };
-        let labels = self.complete(definition.name, owned(labels));
+        let labels = self.complete(definition.name, labels);
         let mut all = self.lock();
         let series = all.entry(definition.name).or_default().entry(labels).or_insert(Series::Counter(0));
         if let Series::Counter(value) = series {
@@ -91,7 +91,7 @@ impl Metrics {
         let Some(definition) = defined(name, |shape| shape.is_histogram()) else {
             return;
         };
-        let labels = self.complete(definition.name, owned(labels));
+        let labels = self.complete(definition.name, labels);
         let mut all = self.lock();
         let series = all
             .entry(definition.name)
@@ -110,23 +110,36 @@ impl Metrics {
 
     /// Removes every series that has all of these labels: called when a queue is deleted.
     pub fn forget(&self, labels: &[(&str, &str)]) {
-        let matches =
-            |series: &Labels| labels.iter().all(|(key, value)| series.iter().any(|(k, v)| k == key && v == value));
-        for family in self.lock().values_mut() {
-            family.retain(|series, _| !matches(series));
-        }
+        let is_meant = |series: &Labels| labels.iter().all(|(key, value)| series.has(key, value));
+        self.lock().values_mut().for_each(|family| family.retain(|series, _| !is_meant(series)));
     }
 
-    /// The exposition in the OpenMetrics text format.
+    /// The exposition in the OpenMetrics text format, metric by metric, each put into words when it is asked for.
+    pub fn exposition(self: &Arc<Self>, gauges: Arc<Gauges>) -> impl Iterator<Item = String> + Send + use<> {
+        let (metrics, own) = (Arc::clone(self), Arc::new(self.own()));
+        let families = TABLE.iter().map(move |definition| {
+            let (metrics, gauges, own) = (Arc::clone(&metrics), Arc::clone(&gauges), Arc::clone(&own));
+            Family { metrics, gauges, own, definition }.text()
+        });
+        families.filter(|family| !family.is_empty()).chain(std::iter::once("# EOF\n".to_owned()))
+    }
+
+    /// The exposition in one piece.
     #[must_use]
-    pub fn encode(self: &Arc<Self>, mut gauges: Gauges) -> String {
+    pub fn encode(self: &Arc<Self>, gauges: Gauges) -> String {
+        self.exposition(Arc::new(gauges)).collect()
+    }
+
+    /// Gauges that control does not know.
+    fn own(&self) -> Gauges {
+        let mut own = Gauges::default();
         for (name, value) in &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
-            gauges.set(name, &[], *value);
+            own.set(name, &[], *value);
         }
         let leads = self.role.load(Ordering::Relaxed) != Role::Follower as u8;
-        gauges.set("berth_leader", &[], f64::from(u8::from(leads)));
-        gauges.set(
-            "kueue_build_info",
+        own.set("berth_leader", &[], f64::from(u8::from(leads)));
+        own.set(
+            BUILD_INFO,
             &[
                 ("git_version", &format!("v{}", self.version)),
                 ("git_commit", option_env!("BERTH_GIT_COMMIT").unwrap_or("unknown")),
@@ -137,40 +150,26 @@ impl Metrics {
             ],
             1.0,
         );
-        for (name, values) in &mut gauges.values {
-            for (labels, _) in values {
-                *labels = self.complete(name, std::mem::take(labels));
-            }
-        }
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(Exposition { metrics: Arc::clone(self), gauges }));
-        let mut out = String::new();
-        match text::encode(&mut out, &registry) {
-            Ok(()) => out,
-            Err(fmt::Error) => "# EOF\n".to_owned(),
-        }
+        own
     }
 
-    fn complete(&self, name: &str, mut labels: Labels) -> Labels {
-        if name.starts_with("kueue_") && name != "kueue_build_info" {
-            let role = match self.role.load(Ordering::Relaxed) {
-                1 => "leader",
-                2 => "standalone",
-                _ => "follower",
-            };
-            labels.push(("replica_role".to_owned(), role.to_owned()));
-        }
-        labels.sort();
-        labels
+    /// The label that all of Kueue's metrics have beside their own, but for the build's.
+    fn role_of(&self, name: &str) -> Option<(&'static str, &'static str)> {
+        let role = match self.role.load(Ordering::Relaxed) {
+            1 => "leader",
+            2 => "standalone",
+            _ => "follower",
+        };
+        (name.starts_with("kueue_") && name != BUILD_INFO).then_some(("replica_role", role))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, BTreeMap<Labels, Series>>> {
+    fn complete(&self, name: &str, labels: &[(&str, &str)]) -> Labels {
+        Labels::of(labels.iter().copied().chain(self.role_of(name)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AllSeries> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn owned(labels: &[(&str, &str)]) -> Labels {
-    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 /// The definition of a metric, or a log line when there is none of that shape.
@@ -201,67 +200,6 @@ fn histogram(shape: Shape) -> Histogram {
             Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
         }
     }
-}
-
-struct Exposition {
-    metrics: Arc<Metrics>,
-    gauges: Gauges,
-}
-
-impl fmt::Debug for Exposition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Exposition")
-    }
-}
-
-impl Collector for Exposition {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let series = self.metrics.lock();
-        for definition in TABLE {
-            if definition.shape == Shape::Gauge {
-                let Some(values) = self.gauges.values.get(definition.name) else { continue };
-                let family = encoder.encode_descriptor(definition.name, definition.help, None, MetricType::Gauge)?;
-                encode_all(family, values.iter().map(|(labels, value)| (labels, ConstGauge::new(*value))))?;
-                continue;
-            }
-            // A counter that control keeps itself arrives among the gauges as the value it has now.
-            let given = self.gauges.values.get(definition.name).into_iter().flatten();
-            let mut counters: Vec<(&Labels, ConstCounter)> =
-                given.map(|(labels, value)| (labels, ConstCounter::new(value.max(0.0) as u64))).collect();
-            let mut histograms = Vec::new();
-            for (labels, series) in series.get(definition.name).into_iter().flatten() {
-                match series {
-                    Series::Counter(value) => counters.push((labels, ConstCounter::new(*value))),
-                    Series::Histogram(histogram) => histograms.push((labels, histogram.clone())),
-                }
-            }
-            if counters.is_empty() && histograms.is_empty() {
-                continue;
-            }
-            let kind = if definition.shape == Shape::Counter { MetricType::Counter } else { MetricType::Histogram };
-            let family = encoder.encode_descriptor(exposed(definition.name), definition.help, None, kind)?;
-            if definition.shape == Shape::Counter {
-                encode_all(family, counters.into_iter())?;
-            } else {
-                encode_all(family, histograms.into_iter())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Encodes all series of one metric; one without labels stands alone and gets no empty braces.
-fn encode_all<'a, M: EncodeMetric>(
-    mut family: MetricEncoder,
-    series: impl Iterator<Item = (&'a Labels, M)>,
-) -> fmt::Result {
-    for (labels, metric) in series {
-        if labels.is_empty() {
-            return metric.encode(family);
-        }
-        metric.encode(family.encode_family(labels)?)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

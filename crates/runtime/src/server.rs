@@ -3,12 +3,14 @@
 use crate::core_loop::{Pulse, Query};
 use crate::metrics::{Gauges, Metrics};
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -40,7 +42,7 @@ pub struct Context {
     /// What else must be ready.
     pub missing: Option<Missing>,
     /// Gauges of the last scrape, shown when the loop is too busy to answer.
-    pub last: Arc<Mutex<Gauges>>,
+    pub last: Arc<Mutex<Arc<Gauges>>>,
 }
 
 /// Turns Go's listen addresses (`:8080`) into ours; `0` and the empty string switch a server off.
@@ -96,15 +98,18 @@ async fn ask<T>(context: &Context, query: impl FnOnce(oneshot::Sender<T>) -> Que
 }
 
 async fn metrics(State(context): State<Context>) -> Response {
-    let gauges = match ask(&context, Query::Gauges).await {
-        Some(gauges) => {
-            *context.last.lock().unwrap_or_else(PoisonError::into_inner) = gauges.clone();
-            gauges
+    let fresh = ask(&context, Query::Gauges).await.map(Arc::new);
+    let gauges = {
+        let mut last = context.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fresh) = fresh {
+            *last = fresh;
         }
-        None => context.last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        Arc::clone(&last)
     };
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], context.metrics.encode(gauges)).into_response()
+    // Each metric is put into words when there is room for it on the way.
+    let lines = futures::stream::iter(context.metrics.exposition(gauges).map(Ok::<_, Infallible>));
+    ([(header::CONTENT_TYPE, kind)], Body::from_stream(lines)).into_response()
 }
 
 async fn recompute(State(context): State<Context>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
