@@ -64,6 +64,8 @@ pub struct Control {
     /// What users were told last of objects for which nothing can be done.
     pub(crate) told: BTreeMap<ObjectKey, String>,
     pub(crate) next_sweep: Option<Timestamp>,
+    /// When a plan filled what may be unacknowledged, and left somebody out.
+    pub(crate) filled_at: Option<Timestamp>,
     /// Parked workloads that a sweep had to wake: must stay 0.
     pub(crate) sweep_found: u64,
     pub(crate) skipped_preemptions: BTreeMap<String, u32>,
@@ -104,6 +106,7 @@ impl Control {
             untold: BTreeSet::new(),
             told: BTreeMap::new(),
             next_sweep: None,
+            filled_at: None,
             sweep_found: 0,
             skipped_preemptions: BTreeMap::new(),
             term: None,

@@ -9,6 +9,10 @@ use crate::write::Kind;
 
 /// Pause between two sweeps over parked workloads.
 const SWEEP_MS: i64 = 30_000;
+/// Where as many admissions are unacknowledged as may be, the next plan waits for room for this part of them, ...
+const ROOM: usize = 4;
+/// ... but not for longer than this.
+const ROOM_MS: i64 = 1_000;
 
 impl Control {
     /// Looks for parked workloads that nothing woke although they would fit.
@@ -77,9 +81,19 @@ impl Control {
         }
     }
 
+    /// A plan looks at the heads of all queues, however few of them may be admitted: it is better made for many.
+    fn waits_for_room(&mut self, free: usize, now: Timestamp) -> bool {
+        let due = self.filled_at.and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
+        let Some(due) = due.filter(|due| *due > now && free < self.settings.max_unacknowledged / ROOM) else {
+            return false;
+        };
+        self.timers.entry(due).or_default();
+        true
+    }
+
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
         let free = self.settings.max_unacknowledged.saturating_sub(self.planned.len());
-        if !self.replan || free == 0 {
+        if !self.replan || free == 0 || self.waits_for_room(free, now) {
             return;
         }
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
@@ -92,6 +106,7 @@ impl Control {
         let max_admissions = if one_by_one { 1 } else { free };
         let plan = self.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
         self.replan = plan.more || cycles == 0;
+        self.filled_at = (plan.more && plan.admissions.len() >= free).then_some(now);
         if plan.cycles > 0 {
             self.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
         }

@@ -16,6 +16,7 @@ mod groups;
 mod growth;
 mod jobsets;
 mod life;
+mod planning;
 mod pods;
 mod policies;
 mod provisioning;
