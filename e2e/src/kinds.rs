@@ -151,7 +151,8 @@ impl Kind {
     pub async fn is_served(self, client: &Client) -> Result<bool> {
         match self.all(client).list(&ListParams::default().limit(1)).await {
             Ok(_) => Ok(true),
-            Err(kube::Error::Api(s)) if s.is_not_found() => Ok(false),
+            // Of a group that it does not have the server says so in plain text, not in a status.
+            Err(kube::Error::Api(s)) if s.code == 404 => Ok(false),
             Err(e) => Err(e).with_context(|| format!("asking for {}", self.plural)),
         }
     }
