@@ -20,7 +20,7 @@ use crate::kinds::{self, condition, items, text};
 use crate::quota_tree::{Forest, Usage, thousandths};
 use job_sets::JobSet;
 use pods::Pod;
-use read::{label, shape, user_owns_suspend, workload};
+use read::{QUEUE, label, shape, user_owns_suspend, workload};
 
 /// An edit of a quota is in force at the latest this long after it was seen.
 const IN_FORCE: Duration = Duration::from_secs(5);
@@ -312,7 +312,7 @@ impl Judge {
         let prebuilt = label(object, "kueue.x-k8s.io/prebuilt-workload-name");
         let job = Job {
             key: kinds::key(object),
-            managed: !label(object, "kueue.x-k8s.io/queue-name").is_empty(),
+            managed: !label(object, QUEUE).is_empty(),
             prebuilt: if prebuilt.is_empty() {
                 prebuilt
             } else {

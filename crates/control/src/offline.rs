@@ -25,15 +25,6 @@ const MOST_STEPS: usize = 10_000;
 /// How often a failed write is waited for within one call.
 const MOST_RETRIES: usize = 4;
 
-/// What became of an object that was put in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Decisions depend on it.
-    Used,
-    /// A kind that Berth does not look at.
-    Ignored,
-}
-
 /// Control, and the objects that its writes go to.
 #[derive(Debug)]
 pub struct Offline {
@@ -130,7 +121,7 @@ impl Offline {
     ///
     /// # Errors
     /// Names what is wrong with an object of a known kind, the unknown version or the unknown kind.
-    pub fn put(&mut self, object: &Value) -> Result<Taken, String> {
+    pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
         let written = match kind.as_str() {
@@ -170,10 +161,10 @@ impl Offline {
                 metadata.insert("uid".into(), known.unwrap_or_else(fresh));
             }
         });
-        self.store(key, object).map(|()| Taken::Used)
+        self.store(key, object)
     }
 
-    fn put_other(&mut self, kind: &str, object: &Value) -> Result<Taken, String> {
+    fn put_other(&mut self, kind: &str, object: &Value) -> Result<(), String> {
         let observation = match kind {
             "Namespace" => Observation::Namespace(Change::Apply(Box::new(read(object)?))),
             "LimitRange" => Observation::LimitRange(Change::Apply(Box::new(read(object)?))),
@@ -182,11 +173,12 @@ impl Offline {
             "WorkloadPriorityClass" => Observation::WorkloadPriorityClass(Change::Apply(Box::new(read(object)?))),
             "AdmissionCheck" => Observation::AdmissionCheck(Change::Apply(Box::new(read(object)?))),
             "CheckpointStore" => Observation::CheckpointStore(Change::Apply(Box::new(read(object)?))),
-            "Topology" | "Node" | "Pod" => return Ok(Taken::Ignored),
+            // No decision depends on them.
+            "Topology" | "Node" | "Pod" => return Ok(()),
             other => return Err(format!("unknown kind {other:?}")),
         };
         self.control.observe(observation, self.now);
-        Ok(Taken::Used)
+        Ok(())
     }
 
     /// Deletes an object at once, finalizers or not.

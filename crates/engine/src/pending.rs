@@ -144,6 +144,17 @@ impl Heads {
         self.0.entry(lane).or_default().insert(member, class);
     }
 
+    /// Takes in the first members of a class that was parked; tells whether it was.
+    fn wake(&mut self, class: ClassId, queue: &mut ClassQueue) -> bool {
+        let parked = queue.parked.take().is_some();
+        if parked {
+            for (lane, first) in queue.firsts() {
+                self.insert(lane, first.clone(), class);
+            }
+        }
+        parked
+    }
+
     fn remove(&mut self, lane: u32, member: &Member) {
         if let Some(heads) = self.0.get_mut(&lane) {
             // A lane without heads mostly gets some again.
@@ -262,12 +273,7 @@ impl Pending {
         let heads = &mut self.heads;
         let mut woken = false;
         self.classes.retain(|class, queue| {
-            if queue.parked.take().is_some() {
-                woken = true;
-                for (lane, first) in queue.firsts() {
-                    heads.insert(lane, first.clone(), *class);
-                }
-            }
+            woken |= heads.wake(*class, queue);
             !queue.lanes.is_empty()
         });
         woken
@@ -275,12 +281,8 @@ impl Pending {
 
     /// Makes one class active.
     pub(crate) fn wake_class(&mut self, class: ClassId) {
-        if let Some(queue) = self.classes.get_mut(&class)
-            && queue.parked.take().is_some()
-        {
-            for (lane, first) in queue.firsts() {
-                self.heads.insert(lane, first.clone(), class);
-            }
+        if let Some(queue) = self.classes.get_mut(&class) {
+            self.heads.wake(class, queue);
         }
     }
 

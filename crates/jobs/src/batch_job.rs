@@ -51,10 +51,9 @@ impl JobKind for BatchJob {
         status(job, |s| s.active) > 0 || status(job, |s| s.terminating) > 0
     }
 
-    fn is_still(job: &Job) -> bool {
+    fn says_suspended(job: &Job) -> bool {
         let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
-        let suspended = conditions.into_iter().flatten().any(|c| c.type_ == "Suspended" && c.status == "True");
-        has_suspend(job) && suspended && !Self::is_active(job)
+        conditions.into_iter().flatten().any(|c| c.type_ == "Suspended" && c.status == "True")
     }
 
     fn has_come_to_rest(job: &Job) -> bool {

@@ -89,10 +89,9 @@ impl JobKind for JobSet {
         job.status.as_ref().is_some_and(|status| status.replicated_jobs_status.iter().any(|jobs| jobs.active > 0))
     }
 
-    fn is_still(job: &Object) -> bool {
-        let conditions = job.status.iter().flat_map(|status| &status.conditions);
-        let noted = conditions.into_iter().any(|c| c.type_ == "Suspended" && c.status == "True");
-        Self::has_suspend(job) && noted && !Self::is_active(job)
+    fn says_suspended(job: &Object) -> bool {
+        let mut conditions = job.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|c| c.type_ == "Suspended" && c.status == "True")
     }
 
     fn has_come_to_rest(_: &Object) -> bool {

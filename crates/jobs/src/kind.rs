@@ -78,8 +78,12 @@ pub trait JobKind: 'static {
     }
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
+    /// Its controller says that it is suspended.
+    fn says_suspended(job: &Self::Object) -> bool;
     /// Suspended, its controller has taken note of that, and no pod is left that it knows of.
-    fn is_still(job: &Self::Object) -> bool;
+    fn is_still(job: &Self::Object) -> bool {
+        Self::has_suspend(job) && Self::says_suspended(job) && !Self::is_active(job)
+    }
     /// Its controller has taken note of a stop after a start, and no pod is left. Before that, a quiet status may only be
     /// one that its controller has not brought up to date yet.
     fn has_come_to_rest(job: &Self::Object) -> bool;

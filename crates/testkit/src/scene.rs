@@ -146,7 +146,7 @@ impl Scene {
             Some("ClusterQueue") => undefault(&mut object),
             _ => {}
         }
-        self.offline.put(&object).map(|_| ()).map_err(|error| {
+        self.offline.put(&object).map_err(|error| {
             let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
             format!("objects: {kind} {}: {error}", key_of(&object))
         })

@@ -10,14 +10,12 @@
 use serde_json::Value;
 
 use super::pods::Pod;
-use super::read::{annotation, label, user_owns_suspend};
+use super::read::{QUEUE, annotation, label, user_owns_suspend};
 use super::{Change, Judge};
 use crate::kinds::{self, text};
 
 /// By this label of a pod its JobSet is known.
 pub(super) const UID_LABEL: &str = "jobset.sigs.k8s.io/jobset-uid";
-
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 #[derive(Clone, Debug)]
 pub(super) struct JobSet {

@@ -6,6 +6,9 @@ use super::Workload;
 use crate::kinds::{self, condition, items, text};
 use crate::quota_tree::{Usage, charge};
 
+/// Names the LocalQueue of a job: what carries it is managed.
+pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
 pub(super) fn workload(object: &Value) -> Workload {
     let reserved = condition(object, "QuotaReserved") == "True";
     Workload {

@@ -37,6 +37,12 @@ fn is(cluster: &Cluster, kind: &str) -> bool {
     condition(cluster, kind)["status"] == json!("True")
 }
 
+/// Its user lets its Workload go on or not.
+fn set_active(cluster: &mut Cluster, active: bool) {
+    let name = workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": active}}));
+}
+
 /// The change of a flavor by which its pods keep off nodes with a label.
 fn forbidding(label: &str) -> Value {
     json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": label}}})
@@ -95,8 +101,7 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
     cluster.settle();
     assert_eq!(workload(&cluster)["metadata"]["uid"], made["metadata"]["uid"], "its Job is not managed by itself");
 
-    let name = made["metadata"]["name"].as_str().unwrap().to_owned();
-    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    set_active(&mut cluster, false);
     cluster.settle();
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
     assert!(is(&cluster, "QuotaReserved"), "its pods have not been asked for yet");
@@ -188,8 +193,8 @@ fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
     part(&mut cluster, "a-job-0");
     part(&mut cluster, "a-job-1");
     cluster.pass(2);
-    let over = |kind: &str| json!({"status": {"active": 0, "conditions": [{"type": kind, "status": "True"}]}});
-    cluster.edit(Kind::Job, "team", "a-job-0", &over("Failed"));
+    let over = json!({"status": {"active": 0, "conditions": [{"type": "Failed", "status": "True"}]}});
+    cluster.edit(Kind::Job, "team", "a-job-0", &over);
     let failed = json!([{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": failed}}));
@@ -210,8 +215,7 @@ fn the_quota_of_a_jobset_that_never_started_waits_for_the_pods_of_before() {
     part(&mut cluster, "a-job-0");
     cluster.pass(2);
     assert!(is(&cluster, "Admitted"));
-    let name = workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
-    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    set_active(&mut cluster, false);
     stopped(&mut cluster);
     cluster.pass(10);
     assert!(is(&cluster, "QuotaReserved"), "a-job-0 has pods: {:?}", cluster.writes);
@@ -284,8 +288,7 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
             assert_eq!(selectors(&cluster)[0].get("cloud.google.com/gke-spot"), None, "{what}");
             assert_eq!(selectors(&cluster)[0]["accelerator"], json!("v5e"), "{what}");
 
-            let name = workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
-            cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+            set_active(&mut cluster, false);
             cluster.pass(120);
             assert!(!is(&cluster, "QuotaReserved"), "{what}: {:?}", cluster.writes);
             assert_eq!(selectors(&cluster), [Value::Null; 0], "{what}");
@@ -294,7 +297,7 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
             // Its controller makes them again at once, of the user's template; and then its Workload may go on.
             child(&mut cluster);
             cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": []}}));
-            cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+            set_active(&mut cluster, true);
         }
     });
 }

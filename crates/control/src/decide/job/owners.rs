@@ -81,10 +81,11 @@ impl<'a> Case<'a> {
 
     /// It is not long ago that the job above was to stop.
     fn is_recent(&self, above: &JobState, workload: Option<&WorkloadView>) -> bool {
-        let evicted = workload.and_then(|workload| since(&workload.status.conditions, "Evicted", "True"));
-        let begun =
-            || workload.map_or_else(|| Timestamp::from_millisecond(above.created).ok(), |newest| Some(newest.created));
-        evicted.or_else(begun).is_some_and(|stopped| after_seconds(stopped, STOP_SECONDS) > self.now)
+        let stopped = match workload {
+            Some(newest) => since(&newest.status.conditions, "Evicted", "True").unwrap_or(newest.created),
+            None => Timestamp::from_millisecond(above.created).unwrap_or_default(),
+        };
+        after_seconds(stopped, STOP_SECONDS) > self.now
     }
 
     pub(super) fn too_far(&self) -> Decision {

@@ -35,9 +35,9 @@ impl Case<'_> {
         if self.has_moving_parts() {
             return Some(Decision::Done);
         }
-        let seen = i32::try_from(self.parts().count()).unwrap_or(i32::MAX);
         let due = after_seconds(since(&workload.status.conditions, "Admitted", "True")?, UNSEEN_PARTS_SECONDS);
-        (seen < self.job.parts && due > self.now).then_some(Decision::Wait(due))
+        let seen = || i32::try_from(self.parts().count()).unwrap_or(i32::MAX);
+        (due > self.now && seen() < self.job.parts).then_some(Decision::Wait(due))
     }
 
     /// Takes away, one by one, the parts of that kind which are not over.
