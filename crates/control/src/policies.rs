@@ -231,7 +231,10 @@ impl Control {
         if let Some(rules) = self.rules_of(&spec.name) {
             spec.tiers = rules.tiers.as_ref().map(|tiers| tiers.default.clone()).unwrap_or_default();
             spec.max_shares = rules.tiers.as_ref().map(|tiers| tiers.max_shares).unwrap_or_default();
-            spec.max_jobs = rules.limits.max_jobs;
+            spec.max_jobs = rules.limits.max_jobs.map(|most| engine::JobLimit {
+                most,
+                source: format!("QueuePolicy {}: spec.admission.maxJobs", rules.policy),
+            });
             spec.guard = rules.guard;
             if let Some(percent) = rules.borrowing_percent {
                 spec.groups.iter_mut().for_each(|group| bound_borrowing(group, percent));

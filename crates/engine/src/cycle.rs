@@ -413,6 +413,10 @@ impl World {
         let class = workload.class;
         // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
         let missed = assignment.resumed && requeue == Requeue::NoRoom;
+        if requeue == Requeue::Retry && !self.options.gates.preserve_scan_progress {
+            // It was passed over for somebody else's sake.
+            assignment.progress = Progress::default();
+        }
         let has_pending_flavors = assignment.has_pending_flavors() || missed;
         let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
         workload.progress = keeps.then(|| Box::new(assignment.take_progress()));

@@ -76,6 +76,9 @@ impl World {
             let root = self.tree.root(node);
             if target.gives_up.is_none() {
                 self.feuds.note(root, entry.workload, target.workload);
+                if self.store.guarded > 0 {
+                    self.store.victims.entry(entry.workload).or_default().insert(target.workload);
+                }
             }
             report.moved.insert(root);
             report.evictions.push(Eviction {

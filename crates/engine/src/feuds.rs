@@ -56,12 +56,15 @@ impl World {
         if !self.feuds.0.is_empty()
             && let Some(root) = self.tree_of(workload)
         {
-            self.feuds.0.remove(&root);
+            for preemptor in self.feuds.0.remove(&root).into_iter().flatten().flat_map(|(_, preemptors)| preemptors) {
+                self.store.victims.remove(&preemptor);
+            }
         }
     }
 
     /// Queues or cohorts changed: everybody may decide anew.
     pub(crate) fn end_feuds(&mut self) {
         self.feuds.0.clear();
+        self.store.victims.clear();
     }
 }

@@ -162,7 +162,8 @@ fn assign_pod_set(
         if result.flavor_of(resource).is_some() {
             continue;
         }
-        let start = request.progress.map_or(0, |progress| progress.next(index, resource));
+        let progress = request.progress.filter(|_| request.fungible);
+        let start = progress.map_or(0, |progress| progress.next(index, resource));
         assignment.resumed |= start > 0;
         let scan = Scan { store, request, pod_set, index, count, group, resource, start, assumed: &assignment.usage };
         let found = scan.run(tree, &result.requests, oracle);
@@ -241,7 +242,9 @@ impl Scan<'_> {
     fn run(&self, tree: &mut Tree, requests: &[(ResourceId, Units)], oracle: &mut Oracle<'_>) -> Found {
         let policy = self.request.queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
         let line = self.request.line(self.store, self.pod_set, self.group);
-        let flavors = line.len().saturating_sub(self.start);
+        // The flavors may have become fewer since the last scan: then it begins anew.
+        let start = if self.start < line.len() { self.start } else { 0 };
+        let flavors = line.len() - start;
         let mut found = Found { attempts: Vec::with_capacity(flavors.min(4)), ..Found::default() };
         if line.is_empty() {
             let accepted = listed(self.request.tiers_of(self.pod_set).unwrap_or_default());
@@ -250,13 +253,18 @@ impl Scan<'_> {
         }
         let mut best: Level = (Granular::NoFit, u32::MAX);
         let mut last = None;
-        for (at, flavor) in line.iter().copied().enumerate().skip(self.start) {
+        for (at, flavor) in line.iter().copied().enumerate().skip(start) {
             last = Some(at);
             if !self.is_pinned(flavor) {
                 found.reasons.push(Why::Unpinned(flavor, self.resource));
                 continue;
             }
             if self.request.allowed.is_some_and(|allowed| !allowed.contains(&flavor)) {
+                let text = format!(
+                    "skipping flavor {} due to WorkloadAllowedResourceFlavorAnnotation annotation",
+                    self.store.flavor(flavor)
+                );
+                found.reasons.push(Why::Mismatch(text.into_boxed_str()));
                 continue;
             }
             if let Some(reason) = self.mismatch(flavor) {
@@ -289,6 +297,10 @@ impl Scan<'_> {
             if stop {
                 break;
             }
+        }
+        if found.choices.is_empty() && found.reasons.is_empty() {
+            // Without a reason it would count as a fit that uses nothing.
+            found.reasons.push(Why::Mismatch(format!("no flavor has {}", self.store.resource(self.resource)).into()));
         }
         let exhausted = last.is_some_and(|at| at + 1 == line.len());
         let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
@@ -326,14 +338,12 @@ impl Scan<'_> {
             Attempt { flavor, mode: Mode::Fit, borrow: 0, possibility: None, reasons: Vec::new(), no_fit: None };
         let mut choices = Vec::with_capacity(requests.len());
         let name = self.pod_set.spec.name.as_str();
-        let mut elsewhere = false;
         for (resource, asked) in requests.iter().copied().filter(|(resource, _)| self.group.covered.contains(resource))
         {
             if let Some(why) = self.request.replaced.and_then(|old| old.mismatch(self.store, name, resource, flavor)) {
                 attempt.reasons.push(why);
                 attempt.no_fit = more_severe(attempt.no_fit, Some(PendingReason::NoMatchingFlavor));
-                elsewhere = true;
-                continue;
+                level.0 = Granular::NoFit;
             }
             let value = self.request.replaced.map_or(asked, |old| old.less(name, resource, asked));
             let (mode, borrow, reason) = self.quota(tree, flavor, resource, value, oracle);
@@ -345,16 +355,14 @@ impl Scan<'_> {
             if is_preferred(level, (mode, borrow), policy.preemption_over_borrowing) {
                 level = (mode, borrow);
             }
-            if level.0 == Granular::NoFit || mode == Granular::NoFit {
-                level.0 = Granular::NoFit;
-                choices.clear();
-                break;
+            if level.0 == Granular::NoFit {
+                // What else is missing is told, too.
+                continue;
             }
             let hopeless = mode == Granular::NoCandidates;
             choices.push(Choice { resource, flavor, mode: mode.mode(), borrow, tried: -1, hopeless });
         }
-        if elsewhere {
-            level.0 = Granular::NoFit;
+        if level.0 == Granular::NoFit {
             choices.clear();
         }
         attempt.mode = level.0.mode();

@@ -244,7 +244,7 @@ pub struct ClusterQueueSpec {
     /// Bounds of preemption, as who asks and as who may be taken from.
     pub guard: PreemptionGuard,
     /// Most workloads that may hold its quota at once.
-    pub max_jobs: Option<u32>,
+    pub max_jobs: Option<JobLimit>,
     /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
     /// deletion): the text of the Active condition.
     pub inactive: Option<String>,
@@ -277,6 +277,15 @@ impl Default for ClusterQueueSpec {
             admission_checks: Vec::new(),
         }
     }
+}
+
+/// How many workloads may hold quota of a queue at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobLimit {
+    /// So many.
+    pub most: u32,
+    /// Where that stands, as those who wait are told.
+    pub source: String,
 }
 
 /// A reason of the Active condition with its text.

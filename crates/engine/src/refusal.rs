@@ -34,8 +34,10 @@ impl World {
         }
         // Who takes the place of another takes no further one.
         if self.store.queues[queue].is_full() && self.store.grows_from(workload, queue).is_none() {
-            let most = self.store.queues[queue].held.len();
-            let text = format!("maxJobs of the ClusterQueue's policy is reached: {most} workloads hold quota");
+            let held = self.store.queues[queue].held.len();
+            let limit = self.store.queues[queue].job_limit();
+            let (most, source) = limit.map_or((0, ""), |limit| (limit.most, limit.source.as_str()));
+            let text = format!("{source} is {most}, and {held} workloads hold quota of the ClusterQueue");
             return Some((Requeue::NoRoom, (PendingReason::AdmissionLimit, Said::AtLength(text))));
         }
         if let Some(text) = &workload.refused {

@@ -196,6 +196,12 @@ impl World {
         Some(named.collect())
     }
 
+    /// Whether any workload is pending, in whichever queue.
+    #[must_use]
+    pub fn anyone_waits(&self) -> bool {
+        self.store.local_queues.iter().any(|(_, queue)| !queue.pending.is_empty())
+    }
+
     /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked or in
     /// back-off, by uid.
     #[must_use]

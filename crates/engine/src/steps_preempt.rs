@@ -76,6 +76,7 @@ impl World {
             gone: &gone,
             afs: None,
             preempts: Preempts::AsQueue,
+            asking: None,
         };
         let filter = Filter::new(&self.store, &ask);
         let mut turns = Turns::listed(&self.store, &self.tree, queue, &candidates);

@@ -11,8 +11,8 @@ use crate::balance::{Units, units};
 pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
-    ClusterQueueSpec, FlavorResource, FlavorSpec, LocalQueueSpec, Millis, PendingReason, PodSetSpec, Preempts,
-    Strategy, WorkloadSpec,
+    ClusterQueueSpec, FlavorResource, FlavorSpec, JobLimit, LocalQueueSpec, Millis, PendingReason, PodSetSpec,
+    Preempts, Strategy, WorkloadSpec,
 };
 use crate::pending::Pending;
 use crate::slices::Older;
@@ -209,8 +209,12 @@ impl Queue {
 
     /// As many workloads hold quota as may.
     pub(crate) fn is_full(&self) -> bool {
-        let most = self.spec.as_ref().and_then(|spec| spec.max_jobs);
-        most.is_some_and(|most| self.held.len() >= usize::try_from(most).unwrap_or(usize::MAX))
+        let limit = self.job_limit();
+        limit.is_some_and(|limit| self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX))
+    }
+
+    pub(crate) fn job_limit(&self) -> Option<&JobLimit> {
+        self.spec.as_ref()?.max_jobs.as_ref()
     }
 
     pub(crate) fn is_strict(&self) -> bool {
@@ -234,6 +238,8 @@ pub(crate) struct LocalQueue {
 pub(crate) struct Store {
     pub(crate) flavor_names: Interner<FlavorId, String>,
     pub(crate) flavors: FxHashMap<FlavorId, FlavorSpec>,
+    /// Whom a workload had evicted since the last change from outside, where policies bound preemption.
+    pub(crate) victims: BTreeMap<WorkloadId, BTreeSet<WorkloadId>>,
     pub(crate) stock_outs: StockOuts,
     pub(crate) resources: Interner<ResourceId, String>,
     pub(crate) cells: Interner<CellId, (FlavorId, ResourceId)>,
@@ -268,6 +274,7 @@ impl Store {
         Self {
             flavor_names: Interner::new(),
             flavors: FxHashMap::default(),
+            victims: BTreeMap::new(),
             stock_outs: StockOuts::default(),
             resources,
             cells: Interner::new(),

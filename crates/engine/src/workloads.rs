@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::balance::{Usage, accumulate, units};
-use crate::ids::WorkloadId;
+use crate::ids::{QueueId, WorkloadId};
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
 use crate::preempt::spare::Spare;
 use crate::store::{Held, Phase, Place, Workload};
@@ -53,6 +53,7 @@ impl World {
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
         let priority_fell = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
         let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
+        let standing = self.standing(id).filter(|_| class == old_class && was_queue == local_queue);
         let was_giving = was_held.as_ref().filter(|_| stays).map_or(0, |held| held.giving);
         self.detach_quietly(id, stays);
         self.store.list_slice(id, false);
@@ -84,8 +85,30 @@ impl World {
             self.store.set_evicted(id, true);
         }
         self.store.set_giving(id, was_giving);
+        self.restore_standing(id, standing);
         if has_changed {
             self.end_feuds_of(id);
+        }
+    }
+
+    /// The queue of which a pending workload is the preemptor, and whether it goes first there as such.
+    pub(crate) fn standing(&self, id: WorkloadId) -> Option<(QueueId, bool)> {
+        let queue = self.store.local_queues[self.store.workload(id)?.local_queue].queue?;
+        let pending = &self.store.queues[queue].pending;
+        (pending.preemptor == Some(id)).then(|| (queue, pending.sticky == Some(id)))
+    }
+
+    /// A workload that was only placed anew still waits for its victims (kueue.md 6.2).
+    pub(crate) fn restore_standing(&mut self, id: WorkloadId, standing: Option<(QueueId, bool)>) {
+        let Some((queue, sticky)) = standing else { return };
+        let is_there = self.store.workload(id).is_some_and(|workload| {
+            matches!(workload.phase, Phase::Pending(Place::Class))
+                && self.store.local_queues[workload.local_queue].queue == Some(queue)
+        });
+        if is_there {
+            let pending = &mut self.store.queues[queue].pending;
+            pending.preemptor = Some(id);
+            pending.sticky = pending.sticky.or(sticky.then_some(id));
         }
     }
 

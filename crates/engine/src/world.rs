@@ -250,6 +250,11 @@ impl World {
         self.store.guarded -= usize::from(was_guarded);
         let lanes_changed = old.as_ref().is_some_and(|old| old.usage_based != spec.usage_based);
         let members = if lanes_changed { self.unplace_members(id) } else { Vec::new() };
+        let lists = |groups: &[Group]| -> Vec<_> { groups.iter().map(|group| group.flavors.clone()).collect() };
+        if lists(&self.store.queues[id].groups) != lists(&groups) {
+            // How far a scan got is told by places in these lists.
+            self.forget_progress(id);
+        }
         let queue = &mut self.store.queues[id];
         let selector_changed = old.as_ref().is_none_or(|old| old.namespace_selector != spec.namespace_selector);
         queue.groups = groups;
@@ -386,6 +391,7 @@ impl World {
             self.store.queues[old].local_queues.remove(&id);
         }
         let members: Vec<WorkloadId> = self.store.local_queues[id].pending.iter().copied().collect();
+        let standings: Vec<_> = members.iter().map(|workload| self.standing(*workload)).collect();
         for workload in &members {
             self.unplace(*workload);
         }
@@ -399,8 +405,20 @@ impl World {
         self.store.local_queues[id].queue = queue;
         self.store.local_queues[id].spec = spec;
         self.changed_local_queues.insert(id);
-        for workload in members {
+        for (workload, standing) in members.into_iter().zip(standings) {
             self.place(workload);
+            self.restore_standing(workload, standing);
+        }
+    }
+
+    /// The pending workloads of a queue look at its flavors from the first one on.
+    fn forget_progress(&mut self, id: QueueId) {
+        let local_queues = &self.store.queues[id].local_queues;
+        let members = local_queues.iter().flat_map(|local| &self.store.local_queues[*local].pending).copied();
+        for workload in members.collect::<Vec<_>>() {
+            if let Some(workload) = self.store.workload_mut(workload) {
+                workload.progress = None;
+            }
         }
     }
 

@@ -151,6 +151,72 @@ fn a_plan_puts_no_queue_over_its_quota() {
     }
 }
 
+/// Bounds of preemption, of which most queues set some.
+fn random_guard(dice: &mut Dice) -> PreemptionGuard {
+    PreemptionGuard {
+        min_priority_difference: dice.pick(&[0, 0, 1, 2]),
+        protected_ms: dice.pick(&[0, 0, 998, 10_000]),
+        max_victims: dice.pick(&[None, Some(0), Some(1), Some(2)]),
+        max_evicted_percent: dice.pick(&[None, Some(100), Some(150), Some(300)]),
+    }
+}
+
+#[test]
+fn what_is_evicted_stays_within_the_bounds_of_policies() {
+    let (mut bounded, mut shares) = (0, 0);
+    for seed in seeds() {
+        let mut objects = random(seed);
+        let mut dice = Dice::new(seed ^ 0x6a09_e667);
+        for queue in &mut objects.queues {
+            queue.guard = random_guard(&mut dice);
+        }
+        let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+        let plan = objects.world().plan(NOW, ALL);
+        let spec = |uid: &str| objects.workloads.iter().find(|spec| spec.uid == uid).unwrap();
+        let mut victims = BTreeMap::<&str, Vec<&WorkloadSpec>>::new();
+        for eviction in &plan.evictions {
+            victims.entry(&eviction.preemptor).or_default().push(spec(&eviction.uid));
+        }
+        for (preemptor, victims) in &victims {
+            let preemptor = spec(preemptor);
+            let guard = objects.queues.iter().find(|queue| queue.name == preemptor.local_queue).unwrap().guard;
+            bounded += usize::from(guard != PreemptionGuard::default());
+            let told = || format!("seed {seed}: {victims:#?} for {preemptor:#?} under {guard:?}");
+            let most = guard.max_victims.map_or(usize::MAX, |most| most as usize);
+            assert!(victims.len() <= most, "{}", told());
+            for victim in victims {
+                let difference = preemptor.priority - victim.priority;
+                let least = guard.min_priority_difference;
+                assert!(least <= 0 || difference >= least, "too near: {}", told());
+                // One that was pending got its quota in this very plan.
+                let at = match &victim.state {
+                    WorkloadState::Reserved(held) => held.at,
+                    WorkloadState::Pending { .. } => NOW,
+                };
+                let theirs = objects.queues.iter().find(|queue| queue.name == victim.local_queue).unwrap().guard;
+                let protected = theirs.protected_ms > 0 && at.0 + theirs.protected_ms > NOW.0;
+                assert!(!protected, "protected: {}", told());
+            }
+            // With one flavor and one preemptor it is plain what was contested.
+            let alone = plan.admissions.is_empty() && plan.evictions.iter().all(|e| e.preemptor == preemptor.uid);
+            let flavors = objects.queues.iter().flat_map(|queue| &queue.groups).map(|group| group.flavors.len()).max();
+            let Some(percent) = guard.max_evicted_percent.filter(|_| alone && flavors == Some(1)) else { continue };
+            for (resource, asked) in &preemptor.pod_sets[0].requests {
+                let (fr, asked) = (("f0".to_owned(), resource.clone()), i128::from(asked.get()));
+                if asked <= books.available(&Node::Queue(preemptor.local_queue.clone()), &fr).max(0) {
+                    continue;
+                }
+                let holds = |victim: &&&WorkloadSpec| books.holders.iter().find(|holder| holder.uid == victim.uid);
+                let given = victims.iter().filter_map(|victim| holds(&victim)?.usage.get(&fr).copied());
+                let evicted: i128 = given.sum();
+                shares += 1;
+                assert!(evicted * 100 <= asked * i128::from(percent), "too much of {resource}: {}", told());
+            }
+        }
+    }
+    assert!(cases() < 1000 || (bounded > 100 && shares > 20), "too tame: {bounded} {shares}");
+}
+
 #[test]
 fn preemption_is_lawful_and_lean() {
     let mut sets = 0;

@@ -131,7 +131,10 @@ fn limits_keep_out_and_name_themselves() {
     cluster.settle();
     assert!(cluster.is("one", "Admitted"));
     let told = cluster.condition("two", "QuotaReserved").unwrap();
-    assert_eq!(told["message"], json!("maxJobs of the ClusterQueue's policy is reached: 1 workloads hold quota"));
+    assert_eq!(
+        told["message"],
+        json!("QueuePolicy p: spec.admission.maxJobs is 1, and 1 workloads hold quota of the ClusterQueue")
+    );
     cluster.complete("one");
     cluster.settle();
     assert!(cluster.is("two", "Admitted"));
@@ -176,7 +179,7 @@ fn a_policy_says_what_is_wrong_with_it() {
 }
 
 /// How often a job's workload was evicted for a reason.
-fn evictions(cluster: &Cluster, job: &str, reason: &str) -> i64 {
+pub fn evictions(cluster: &Cluster, job: &str, reason: &str) -> i64 {
     let stats = &cluster.workload_of(job).unwrap()["status"]["schedulingStats"]["evictions"];
     let found = stats.as_array().into_iter().flatten().find(|entry| entry["reason"] == json!(reason));
     found.map_or(0, |entry| entry["count"].as_i64().unwrap())

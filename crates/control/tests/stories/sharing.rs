@@ -114,3 +114,44 @@ fn a_cohort_counts_what_is_below_it() {
     let labels = [("cluster_queue", "deep"), ("parent_cohort", "leaf"), ("root_cohort", "root")];
     assert_eq!(info.labels, labels.map(|(key, value)| (key, value.to_owned())));
 }
+
+#[test]
+fn who_waits_for_victims_in_a_flavor_that_the_queue_loses_gets_nothing_for_nothing() {
+    for kept in ["first", "second"] {
+        let mut cluster = Cluster::new();
+        for name in ["first", "second"] {
+            cluster.put(Kind::ResourceFlavor, flavor(name, json!({"tier": name})));
+        }
+        let queue = |flavors: &[(&str, &str)]| {
+            let mut queue = cluster_queue("cq", None, flavors);
+            queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+            queue
+        };
+        cluster.put(Kind::ClusterQueue, queue(&[("first", "1"), ("second", "1")]));
+        cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+        for (class, value) in [("low", 1), ("middle", 2), ("high", 3)] {
+            cluster.set_class(class, value);
+        }
+        let of_class = |name: &str, class: &str| {
+            let mut job = job(name, "lq", "1", true);
+            job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+            job
+        };
+        cluster.put(Kind::Job, of_class("above", "high"));
+        cluster.settle();
+        cluster.put(Kind::Job, of_class("victim", "low"));
+        cluster.settle();
+        // Its victim is slow to stop, and meanwhile a flavor is taken out of the queue.
+        cluster.controller_sleeps = true;
+        cluster.put(Kind::Job, of_class("waits", "middle"));
+        cluster.pass(5);
+        assert!(cluster.is("victim", "Evicted") && !cluster.is("waits", "QuotaReserved"));
+        cluster.put(Kind::ClusterQueue, queue(&[(kept, "1")]));
+        cluster.pass(30);
+        assert!(!cluster.is("waits", "QuotaReserved"), "{kept}: {}", cluster.workload_of("waits").unwrap());
+        cluster.controller_sleeps = false;
+        cluster.pass(120);
+        let given = &cluster.workload_of("waits").unwrap()["status"]["admission"]["podSetAssignments"][0]["flavors"];
+        assert_eq!(given["cpu"] == json!("second"), kept == "second", "{given}");
+    }
+}

@@ -2,6 +2,7 @@
 //! workload.
 
 use crate::balance::{Units, in_usage};
+use crate::ids::WorkloadId;
 use crate::model::{Millis, PreemptionGuard};
 use crate::preempt::{Ask, Target};
 use crate::store::{Held, Store};
@@ -32,21 +33,33 @@ pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i32) -> bool {
     least > 0 && i64::from(ask.priority) - i64::from(priority) < i64::from(least)
 }
 
-/// Drops victims altogether when they are too many, or hold too much more than what is asked for.
+/// Drops victims altogether when they are too many, or hold too much more than what is asked for. Those who were evicted for the same
+/// workload before, and did not help it, count as well.
 pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec<Target> {
     let Some(guard) = guard(store, ask.queue) else { return targets };
-    let too_many = guard.max_victims.is_some_and(|most| targets.len() > usize::try_from(most).unwrap_or(usize::MAX));
+    let is_new = |victim: &&WorkloadId| !targets.iter().any(|target| target.workload == **victim);
+    let earlier = ask.asking.and_then(|asking| store.victims.get(&asking)).into_iter().flatten();
+    let earlier: Vec<WorkloadId> = earlier.filter(is_new).copied().collect();
+    let all = targets.len() + earlier.len();
+    let too_many = guard.max_victims.is_some_and(|most| all > usize::try_from(most).unwrap_or(usize::MAX));
     let too_much = guard.max_evicted_percent.is_some_and(|percent| {
         ask.needs.iter().any(|cell| {
             let given = |target: &Target| {
                 let held = store.workload(target.workload)?.held()?;
                 Some(in_usage(&held.given_back(target), *cell))
             };
-            let evicted: Units = targets.iter().filter_map(given).sum();
+            let left = |victim: &WorkloadId| Some(in_usage(store.workload(*victim)?.held()?.whole(), *cell));
+            let evicted: Units = targets.iter().filter_map(given).chain(earlier.iter().filter_map(left)).sum();
             evicted.saturating_mul(100) > in_usage(ask.usage, *cell).saturating_mul(Units::from(percent))
         })
     });
-    if too_many || too_much { Vec::new() } else { targets }
+    // Nobody new is taken: there is nothing to bound.
+    let only_known = targets.iter().all(|target| is_known(store, ask, target.workload));
+    if (too_many || too_much) && !only_known { Vec::new() } else { targets }
+}
+
+fn is_known(store: &Store, ask: &Ask<'_>, victim: WorkloadId) -> bool {
+    ask.asking.and_then(|asking| store.victims.get(&asking)).is_some_and(|known| known.contains(&victim))
 }
 
 impl World {

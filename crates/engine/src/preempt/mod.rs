@@ -42,6 +42,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) afs: Option<&'a AdmissionFairSharing>,
     /// Whom it takes of those whom its queue allows.
     pub(crate) preempts: Preempts,
+    /// Who it is, where policies bound preemption.
+    pub(crate) asking: Option<WorkloadId>,
 }
 
 impl<'a> Ask<'a> {
@@ -63,6 +65,7 @@ impl<'a> Ask<'a> {
             gone,
             afs,
             preempts,
+            asking: if store.guarded > 0 { store.by_uid.get(&workload.uid).copied() } else { None },
         }
     }
 }

@@ -158,9 +158,10 @@ impl Oracle<'_> {
                 if severity(why) > severity(reason) {
                     reason = why;
                 }
-                if own == Granular::NoFit {
+                if own == Granular::NoFit || mode.0 == Granular::NoFit {
+                    // The other resources are looked at all the same, for what they lack.
                     mode.0 = Granular::NoFit;
-                    break;
+                    continue;
                 }
                 if prefers(mode, (own, borrow), &policy) {
                     mode = (own, borrow);
