@@ -1,4 +1,4 @@
-//! PyTorch and JAX from PyPI, and the containers of pods as processes of this machine: the pods of kwok execute nothing.
+//! PyTorch, JAX and Paddle from PyPI, and the containers of pods as processes of this machine: the pods of kwok execute nothing.
 //!
 //! Only `make night` runs them (`BERTH_FRAMEWORKS=1`): PyTorch's wheels bring 3 GB.
 
@@ -38,7 +38,7 @@ pub fn python() -> Result<PathBuf> {
         return Ok(python);
     }
     let _ = fs::remove_dir_all(&folder);
-    eprintln!("frameworks: installing PyTorch and JAX into {}, once, 5 GB", folder.display());
+    eprintln!("frameworks: installing PyTorch, JAX and Paddle into {}, once, 5 GB", folder.display());
     run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))?;
     File::create(complete).context("the mark of a complete installation")?;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::frameworks::{python, run_pods};
-use berth_e2e::kinds::{POD, TRAINING_JOB, text};
+use berth_e2e::kinds::{POD, TRAINING_JOB, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::scenario::{Scenario, Stage};
@@ -14,12 +14,16 @@ const WORKERS: i64 = 3;
 
 /// A TrainingJob whose workers run that command.
 fn training(s: &Scenario<'_>, name: &str, framework: &str, command: &[&str], more: &Value) -> Value {
-    let mut resources = json!({"maxReplicas": WORKERS, "replicaResources": {"cpu": "1"}});
-    berth_e2e::manifest::merge(&mut resources, more);
+    let mut spec = json!({"resources": {"maxReplicas": WORKERS, "replicaResources": {"cpu": "1"}}});
+    berth_e2e::manifest::merge(
+        &mut spec,
+        &json!({"jobType": framework, "schedulingConfig": {"queue": "queue"},
+        "template": {"metadata": {"annotations": {"e2e.berth.dev/outcome": "never"}},
+            "spec": {"containers": [{"name": "main", "image": "example.invalid/nothing", "command": command}]}}}),
+    );
+    berth_e2e::manifest::merge(&mut spec, more);
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"namespace": s.namespace, "name": name},
-        "spec": {"jobType": framework, "resources": resources, "schedulingConfig": {"queue": "queue"},
-            "template": {"metadata": {"annotations": {"e2e.berth.dev/outcome": "never"}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/nothing", "command": command}]}}}})
+        "spec": spec})
 }
 
 /// Its pods, when all of them run.
@@ -37,15 +41,25 @@ async fn pods(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
 }
 
 async fn all_reduce(s: &Scenario<'_>, python: &std::path::Path) -> Result<()> {
-    let elastic = json!({"minReplicas": 2});
+    let elastic = json!({"resources": {"minReplicas": 2}, "elasticConfig": {"enabled": true}});
+    let paddle = ["python", "-m", "paddle.distributed.launch", "paddle_allreduce.py"];
     for (name, framework, command, more) in [
         ("env", "PyTorchJob", &["python", "torch_allreduce.py"][..], json!({})),
         ("torchrun", "PyTorchJob", &["torchrun", "torch_allreduce.py"], json!({})),
         ("elastic", "PyTorchJob", &["torchrun", "torch_allreduce.py"], elastic),
         ("jax", "JAXJob", &["python", "jax_allreduce.py"], json!({})),
+        ("paddle", "PaddleJob", &paddle, json!({})),
     ] {
         s.apply(&training(s, name, framework, command, &more)).await?;
         let pods = pods(s, name).await?;
+        let backend = pods
+            .iter()
+            .flat_map(|pod| items(pod, "/spec/containers/0/env"))
+            .find(|v| text(v, "/name") == "PET_RDZV_BACKEND");
+        ensure!(
+            backend.is_some() == (name == "elastic"),
+            "{name}: the rendezvous of workers that come and go: {backend:?}"
+        );
         let host = |pod: &Value| format!("{}.{}", text(pod, "/spec/hostname"), text(pod, "/spec/subdomain"));
         let hosts: Vec<String> = pods.iter().map(host).collect();
         let python = python.to_path_buf();
@@ -67,7 +81,7 @@ async fn all_reduce(s: &Scenario<'_>, python: &std::path::Path) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frameworks_find_each_other() -> Result<()> {
     if std::env::var_os("BERTH_FRAMEWORKS").is_none_or(|asked| asked.is_empty()) {
-        println!("not run: `make night` sets BERTH_FRAMEWORKS=1 and installs PyTorch and JAX from PyPI");
+        println!("not run: `make night` sets BERTH_FRAMEWORKS=1 and installs PyTorch, JAX and Paddle from PyPI");
         return Ok(());
     }
     let python = tokio::task::spawn_blocking(python).await??;

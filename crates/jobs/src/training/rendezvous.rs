@@ -49,6 +49,11 @@ impl<'a> Party<'a> {
         format!("{}-{role}-{index}.{}", self.job.name(), self.service)
     }
 
+    /// Host name of the pod that reads it.
+    fn own_host(&self, role: &str) -> String {
+        format!("{}-{role}-{}.{}", self.job.name(), index(), self.service)
+    }
+
     /// Host names of a role, in the order of their ranks.
     fn hosts(&self, role: &str) -> Vec<String> {
         (0..self.count(role)).map(|index| self.host(role, index)).collect()

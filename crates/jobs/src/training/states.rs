@@ -26,6 +26,12 @@ pub struct RoleState {
 }
 
 impl RoleState {
+    /// All its pods are there, whatever they wait for, or have succeeded.
+    #[must_use]
+    pub fn has_all_pods(&self) -> bool {
+        self.ready.saturating_add(self.pending).saturating_add(self.succeeded) >= self.wanted
+    }
+
     /// Every pod is ready or has succeeded.
     #[must_use]
     pub fn is_up(&self) -> bool {

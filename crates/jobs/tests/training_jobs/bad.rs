@@ -138,13 +138,45 @@ fn every_field_is_named_with_value_and_choice() {
         ),
         ("PyTorchJob", json!({"capacityTiers": ["spot", "spot"]}), "spec.capacityTiers[1]", "spot", "unique"),
         ("PyTorchJob", json!({"backoffLimit": 101}), "spec.backoffLimit", "101", "from 0 to 100"),
+        ("PyTorchJob", json!({"backoffLimit": -1}), "spec.backoffLimit", "-1", "from 0 to 100"),
         ("PyTorchJob", json!({"roles": [{"name": "ps"}]}), "spec.roles[0].name", "ps", "no roles beside its workers"),
         ("TFJob", json!({"roles": [{"name": "boss"}]}), "spec.roles[0].name", "boss", "chief, ps, evaluator"),
         ("TFJob", json!({"roles": [{"name": "ps"}, {"name": "ps"}]}), "spec.roles[1].name", "ps", "unique"),
         ("TFJob", json!({"roles": [{"name": "chief", "replicas": 2}]}), "spec.roles[0].replicas", "2", "must be 1"),
         ("TFJob", json!({"roles": [{"name": "ps", "replicas": 0}]}), "spec.roles[0].replicas", "0", "1 or more"),
+        ("MPIJob", json!({"roles": [{"name": "ps"}]}), "spec.roles[0].name", "ps", "supported values: launcher"),
+        ("MPIJob", json!({"roles": [{"name": "launcher", "replicas": 2}]}), "spec.roles[0].replicas", "2", "must be 1"),
+        (
+            "TFJob",
+            role(json!({"replicaResources": {"gpu": -1}})),
+            "spec.roles[0].replicaResources.gpu",
+            "-1",
+            "0 or more",
+        ),
+        (
+            "TFJob",
+            role(json!({"replicaResources": {"cpu": "many"}})),
+            "spec.roles[0].replicaResources.cpu",
+            "many",
+            "500m",
+        ),
+        (
+            "TFJob",
+            role(json!({"replicaResources": {"memory": "-1"}})),
+            "spec.roles[0].replicaResources.memory",
+            "-1",
+            "0 or more",
+        ),
+        (
+            "TFJob",
+            role(json!({"template": {"spec": {"containers": []}}})),
+            "spec.roles[0].template.spec.containers",
+            "",
+            "a container",
+        ),
         ("PyTorchJob", json!({"mpi": {"slotsPerWorker": 2}}), "spec.mpi", "", "only an MPIJob"),
         ("MPIJob", json!({"mpi": {"sshAuthSecret": "keys"}}), "spec.mpi", "keys", "go together"),
+        ("MPIJob", json!({"mpi": {"sshAuthMountPath": "/keys"}}), "spec.mpi", "/keys", "go together"),
         (
             "PyTorchJob",
             json!({"template": {"spec": {"containers": []}}}),
@@ -228,4 +260,10 @@ fn elastic(more: Value) -> Value {
     let mut config = json!({"enabled": true});
     super::merge(&mut config, &more);
     json!({"resources": {"minReplicas": 1}, "elasticConfig": config})
+}
+
+fn role(more: Value) -> Value {
+    let mut role = json!({"name": "ps"});
+    super::merge(&mut role, &more);
+    json!({"roles": [role]})
 }

@@ -81,6 +81,8 @@ fn paddle() {
             ("PADDLE_MASTER", "LEADER:36543"),
             ("PADDLE_NNODES", "3"),
             ("PADDLE_RANK", "2"),
+            // The launcher of the rank that has the master's address for its own starts the server: rank 0's, and no other.
+            ("POD_IP", "gpt-worker-2.SERVICE"),
             ("PADDLE_NPROC_PER_NODE", "8"),
         ],
     );
@@ -109,11 +111,16 @@ fn mpi() {
     let ssh = json!({"mpi": {"sshAuthSecret": "keys", "sshAuthMountPath": "/etc/mpi-keys"}});
     let all = run(&job("MPIJob", ssh));
     let service = &all[0].name;
-    let lines: Vec<String> = (0..3).map(|index| format!("gpt-worker-{index}.{service} slots=8\n")).collect();
-    assert_eq!(all[1].body["data"]["hostfile"], json!(lines.concat()));
+    let lines =
+        |between: &str| -> String { (0..3).map(|index| format!("gpt-worker-{index}.{service}{between}8\n")).collect() };
+    assert_eq!(all[1].body["data"], json!({"hostfile": lines(" slots="), "machinefile": lines(":")}));
     let launcher = container(&all, "launcher");
-    for name in ["OMPI_MCA_orte_default_hostfile", "I_MPI_HYDRA_HOST_FILE", "HYDRA_HOST_FILE"] {
-        assert_eq!(variable(&launcher, name, 0).as_deref(), Some("/etc/mpi/hostfile"), "{name}");
+    for (name, file) in [
+        ("OMPI_MCA_orte_default_hostfile", "/etc/mpi/hostfile"),
+        ("I_MPI_HYDRA_HOST_FILE", "/etc/mpi/machinefile"),
+        ("HYDRA_HOST_FILE", "/etc/mpi/machinefile"),
+    ] {
+        assert_eq!(variable(&launcher, name, 0).as_deref(), Some(file), "{name}");
     }
     assert_eq!(variable(&launcher, "OMPI_MCA_orte_keep_fqdn_hostnames", 0).as_deref(), Some("true"));
     let mounts = |container: &Value| -> Vec<String> {

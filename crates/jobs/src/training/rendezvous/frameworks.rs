@@ -73,7 +73,8 @@ pub(super) fn xgboost(party: &Party<'_>) -> Variables {
     ]
 }
 
-/// Paddle: what `paddle.distributed.launch` takes in place of its flags.
+/// Paddle: what `paddle.distributed.launch` takes in place of its flags. Whose own address is that of the master serves the others,
+/// so that each pod is told its own name as the address (`POD_IP` stands for `--host`).
 pub(super) fn paddle(party: &Party<'_>) -> Variables {
     vec![
         ("PYTHONUNBUFFERED", "1".to_owned()),
@@ -81,6 +82,7 @@ pub(super) fn paddle(party: &Party<'_>) -> Variables {
         ("PADDLE_MASTER", format!("{}:{PADDLE_PORT}", party.leader())),
         ("PADDLE_NNODES", party.count(WORKER).to_string()),
         ("PADDLE_RANK", index()),
+        ("POD_IP", party.own_host(WORKER)),
         ("PADDLE_NPROC_PER_NODE", party.gpus.max(1).to_string()),
     ]
 }

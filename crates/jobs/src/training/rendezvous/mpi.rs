@@ -1,25 +1,35 @@
 //! MPI: a launcher starts processes on workers that it finds in a host file, over SSH.
 
-use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, SecretVolumeSource, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, KeyToPath, ProjectedVolumeSource, SecretProjection, Volume, VolumeMount, VolumeProjection,
+};
 use serde_json::{Value, json};
 
 use super::Party;
 use super::frameworks::Variables;
 use crate::training::roles::{LAUNCHER, Role, WORKER};
 
+/// Hosts as Open MPI reads them.
 const HOST_FILE: &str = "hostfile";
+/// Hosts as Hydra reads them, the process manager of MPICH and Intel MPI.
+const MACHINE_FILE: &str = "machinefile";
 const HOST_FOLDER: &str = "/etc/mpi";
 const HOST_VOLUME: &str = "berth-mpi-hosts";
 const SSH_VOLUME: &str = "berth-mpi-ssh";
 /// Owner may read: what ssh asks of a private key.
 const SSH_MODE: i32 = 0o400;
+/// Under which names OpenSSH looks for what a Secret of the type `kubernetes.io/ssh-auth` has, and Kubeflow's with its public key.
+const SSH_FILES: [(&str, &str); 3] =
+    [("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"), ("ssh-publickey", "authorized_keys")];
 
-/// The host file: one line per worker with the processes that it takes.
+/// The host files: one line per worker with the processes that it takes.
 pub(super) fn host_file(party: &Party<'_>) -> Value {
     let given = party.job.spec.mpi.as_ref().and_then(|mpi| mpi.slots_per_worker);
     let slots = given.unwrap_or_else(|| party.gpus.max(1));
-    let lines: Vec<String> = party.hosts(WORKER).into_iter().map(|host| format!("{host} slots={slots}\n")).collect();
-    json!({HOST_FILE: lines.concat()})
+    let lines = |between: &str| -> String {
+        party.hosts(WORKER).into_iter().map(|host| format!("{host}{between}{slots}\n")).collect()
+    };
+    json!({HOST_FILE: lines(" slots="), MACHINE_FILE: lines(":")})
 }
 
 /// Where Open MPI, Intel MPI and MPICH look for their hosts; only the launcher does.
@@ -27,15 +37,26 @@ pub(super) fn variables(role: &str) -> Variables {
     if role != LAUNCHER {
         return Vec::new();
     }
-    let file = || format!("{HOST_FOLDER}/{HOST_FILE}");
+    let (file, machines) = (format!("{HOST_FOLDER}/{HOST_FILE}"), format!("{HOST_FOLDER}/{MACHINE_FILE}"));
     vec![
-        ("OMPI_MCA_orte_default_hostfile", file()),
+        ("OMPI_MCA_orte_default_hostfile", file),
         ("OMPI_MCA_orte_keep_fqdn_hostnames", "true".to_owned()),
         ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10 -o StrictHostKeyChecking=no".to_owned()),
-        ("I_MPI_HYDRA_HOST_FILE", file()),
+        ("I_MPI_HYDRA_HOST_FILE", machines.clone()),
         ("I_MPI_HYDRA_BOOTSTRAP", "ssh".to_owned()),
-        ("HYDRA_HOST_FILE", file()),
+        ("HYDRA_HOST_FILE", machines),
     ]
+}
+
+/// The keys under the names that OpenSSH knows, where the Secret has them, and whatever else it has as it is.
+fn ssh_files(secret: &str) -> ProjectedVolumeSource {
+    let source = |items: Option<Vec<KeyToPath>>, optional: bool| VolumeProjection {
+        secret: Some(SecretProjection { name: secret.to_owned(), items, optional: Some(optional) }),
+        ..VolumeProjection::default()
+    };
+    let named = SSH_FILES.map(|(key, path)| KeyToPath { key: key.to_owned(), path: path.to_owned(), mode: None });
+    let sources = vec![source(Some(named.to_vec()), true), source(None, false)];
+    ProjectedVolumeSource { default_mode: Some(SSH_MODE), sources: Some(sources) }
 }
 
 /// Mounts the host file and the keys; a worker that has nothing else to do serves SSH.
@@ -55,10 +76,7 @@ pub(super) fn mount(party: &Party<'_>, role: &mut Role) {
     }
     let mpi = party.job.spec.mpi.clone().unwrap_or_default();
     if let (Some(secret), Some(path)) = (mpi.ssh_auth_secret, mpi.ssh_auth_mount_path) {
-        let source =
-            SecretVolumeSource { secret_name: Some(secret), default_mode: Some(SSH_MODE), items: None, optional: None };
-        let volume = Volume { name: SSH_VOLUME.to_owned(), secret: Some(source), ..Volume::default() };
-        put(volume, &path);
+        put(Volume { name: SSH_VOLUME.to_owned(), projected: Some(ssh_files(&secret)), ..Volume::default() }, &path);
     }
     if !volumes.is_empty() {
         spec.volumes.get_or_insert_default().append(&mut volumes);
