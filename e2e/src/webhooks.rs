@@ -106,4 +106,39 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_keeps_the_cluster_and_berth_going_never_comes_here() {
+        for file in ["mutating-webhooks.yaml", "validating-webhooks.yaml"] {
+            let list = webhooks(file, 1, "Fail").unwrap();
+            for webhook in list.as_array().unwrap() {
+                let resource = kinds::text(webhook, "/rules/0/resources/0");
+                if ["clusterqueues", "cohorts", "resourceflavors"].contains(&resource) {
+                    assert!(webhook.get("namespaceSelector").is_none(), "they live in no namespace: {webhook}");
+                    continue;
+                }
+                // Berth writes the namespaces of the others, from its configuration.
+                let (operator, names) = if kinds::text(webhook, "/name").contains("-opted-in.") {
+                    ("In", json!(["none.berth.dev"]))
+                } else {
+                    ("NotIn", json!(["kube-system", NAMESPACE]))
+                };
+                let wanted = json!({"key": "kubernetes.io/metadata.name", "operator": operator, "values": names});
+                assert_eq!(webhook["namespaceSelector"], json!({"matchExpressions": [wanted]}), "{webhook}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_change_takes_away_is_looked_at() {
+        let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
+        for webhook in list.as_array().unwrap() {
+            for condition in kinds::items(webhook, "/matchConditions") {
+                let expression = kinds::text(condition, "/expression");
+                let before = expression.contains("oldObject");
+                let asks_for_both = expression.contains("queue-name") || expression.contains("ownerReferences");
+                assert!(before || !asks_for_both, "{}: {expression}", webhook["name"]);
+            }
+        }
+    }
 }

@@ -4,7 +4,10 @@ use crate::review::{Answer, Request, Unreadable};
 use crate::routes::Around;
 use berth_api::labels;
 use berth_jobs::training::training_owner;
-use berth_jobs::{BatchJob, DEFAULT_NAME, Defaults, Facts, JobKind, job_defaults, validate_job, validate_job_update};
+use berth_jobs::{
+    BatchJob, DEFAULT_NAME, Defaults, Facts, JobKind, JobSet, controller, job_defaults, validate_job,
+    validate_job_update,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -21,12 +24,12 @@ where
         return Ok(Answer::Allow);
     }
     let job: K::Object = request.object()?;
-    // What a TrainingJob creates is admitted with it. Whatever else slips past here is found by control.
+    // What a JobSet or a TrainingJob creates is admitted with it. Whatever else slips past here is found by control.
     let metadata = K::metadata(&job);
     let name = metadata.name.as_deref().unwrap_or_default();
     let part =
         |owner: &OwnerReference| around.surroundings.governs(&request.namespace, name, (&owner.name, &owner.uid));
-    let governed = K::KIND == BatchJob::KIND && training_owner(metadata).is_some_and(part);
+    let governed = K::KIND == BatchJob::KIND && (is_of_job_set(metadata) || training_owner(metadata).is_some_and(part));
     let defaults = job_defaults::<K>(&job, Facts { governed, ..around.surroundings.facts(&request.namespace) });
     Ok(Answer::Change(operations(metadata, defaults)))
 }
@@ -45,6 +48,15 @@ where
         }
     };
     Ok(Answer::of(errors))
+}
+
+/// Whether a JobSet controls it. Its kind is enough, as in Kueue: which JobSets are managed is not known here, and control suspends a
+/// Job with a queue of its own whose JobSet is not.
+fn is_of_job_set(metadata: &ObjectMeta) -> bool {
+    controller(metadata).is_some_and(|owner| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        group == JobSet::GROUP && owner.kind == JobSet::KIND
+    })
 }
 
 /// Operations on the object as it came, so that fields our types do not know are left alone.

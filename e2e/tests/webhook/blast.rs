@@ -1,64 +1,121 @@
-//! Berth is down: what nothing opts in is created as if it were not installed; an opted-in job is refused with Berth's name, or,
-//! where the operator chose so, let in and suspended when Berth is back.
+//! Berth is down: what nothing opts in is created as if it were not installed; an opted-in Job, JobSet or pod is refused with Berth's
+//! name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is back; of pods, the next one waits.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{self, JOB, condition};
+use berth_e2e::jobset::JOBSET;
+use berth_e2e::kinds::{self, JOB, Kind, POD, condition, items, text};
 use berth_e2e::manifest;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks;
-use serde_json::json;
+use serde_json::{Value, json};
 
-pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
-    let client = stage.client.clone();
-    {
-        let s = stage.scenario("blast").await?;
-        s.simple_queue("1", &json!({})).await?;
-        s.create(s.job("running").endless()).await?;
-        s.admitted("running").await?;
-        s.nodes_of("running", 1).await?;
-    }
-    stage.manager.kill();
-    {
-        let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
-        let plain = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false}));
+/// Pods are managed only where they are named.
+pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  \
+                                 frameworks: [batch/job, jobset.x-k8s.io/jobset, pod]\n";
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+/// A JobSet that asks for more than the quota: once suspended, it stays so.
+fn job_set(name: &str, annotations: &Value) -> Value {
+    let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "5"}}});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "metadata": {"namespace": "blast", "name": format!("{name}-set"), "annotations": annotations},
+        "spec": {"replicatedJobs": [{"name": "job", "template": {"spec": {"template": template}}}]}})
+}
+
+/// A pod that runs until it is deleted.
+fn pod(name: &str, labels: &Value) -> Value {
+    let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "1"}}});
+    json!({"apiVersion": POD.api_version, "kind": POD.kind,
+        "metadata": {"namespace": "blast", "name": format!("{name}-pod"), "labels": labels,
+            "annotations": {"e2e.berth.dev/outcome": "never"}},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}})
+}
+
+/// A Job, a JobSet and a pod that name a queue and do not wait for it, with the webhooks that are asked about them first.
+fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 3] {
+    let queue = json!({QUEUE: "queue"});
+    [
+        (s.job(name).spec(&json!({"suspend": false})).endless().manifest(), "mjob.berth.dev"),
+        (job_set(name, &queue), "mjobset.berth.dev"),
+        (pod(name, &queue), "mpod.berth.dev"),
+    ]
+}
+
+/// It is suspended, or behind a gate.
+fn waits(object: &Value) -> bool {
+    let gates = items(object, "/spec/schedulingGates");
+    object["spec"]["suspend"] == json!(true)
+        || gates.iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission")
+}
+
+fn runs(pod: &Value) -> bool {
+    text(pod, "/status/phase") == "Running" && pod.pointer("/metadata/deletionTimestamp").is_none()
+}
+
+/// What nothing opts in is created as fast as ever, runs, and can be changed.
+async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
+    let job = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false})).manifest();
+    for object in [job, job_set("plain", &json!({})), pod("plain", &json!({}))] {
+        let (kind, name) = (Kind::of(&object)?, text(&object, "/metadata/name"));
         let begun = Instant::now();
-        s.create(plain).await.context("a job that nothing opts in, with Berth down")?;
-        ensure!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
-        s.job_is("plain", "Complete", |j| condition(j, "Complete") == "True").await?;
-        JOB.patch(&client, "blast", "plain", &json!({"metadata": {"labels": {"a": "b"}}})).await?;
-        // Of Kueue's kinds, those with rules beyond their schema wait; the others, and deletions, do not.
-        s.apply(&manifest::local_queue("blast", "another", "blast-cq")).await?;
-        let queue = manifest::cluster_queue("blast-other", &[], &json!({}));
-        let error = format!("{:#}", s.apply(&queue).await.err().context("a ClusterQueue, with Berth down")?);
-        ensure!(error.contains("vclusterqueue.berth.dev"), "{error}");
-
-        let eager = s.job("eager").spec(&json!({"suspend": false})).endless();
-        let error = format!("{:#}", s.create(eager).await.err().context("an opted-in job, with Berth down")?);
-        ensure!(error.contains("mjob.berth.dev") && error.contains("failed calling webhook"), "{error}");
-        JOB.delete(&client, "blast", "running").await.context("deleting a managed job, with Berth down")?;
-        wait::until(STEP, "the job is gone", || async {
-            let there = JOB.get(&client, "blast", "running").await?.is_some();
-            Ok(Seen::when(!there, || "there".to_owned()))
-        })
-        .await?;
-
-        webhooks::install(&client, port, "Ignore").await?;
-        // The API server hears of its configuration a moment later.
-        wait::until(STEP, "an opted-in job is let in", || async {
-            let eager = s.job("eager").spec(&json!({"suspend": false})).endless().manifest();
-            let created = kinds::apply(&client, &eager).await?;
-            ensure!(created["spec"]["suspend"] == json!(false), "{}", created["spec"]["suspend"]);
-            Ok(Seen::Yes(()))
-        })
-        .await?;
-        s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
-        s.nodes_of("second", 1).await?;
+        let created = s.apply(&object).await.context("something that nothing opts in, with Berth down")?;
+        ensure!(begun.elapsed() < Duration::from_secs(1), "{name} took {:?}", begun.elapsed());
+        ensure!(!waits(&created), "{name} was stored as {}", created["spec"]);
+        kind.patch(&s.client, "blast", name, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
     }
-    stage.manager.restart().await?;
-    let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
+    s.job_is("plain", "Complete", |j| condition(j, "Complete") == "True").await?;
+    s.object_is(POD, "plain-pod", "running", runs).await?;
+    Ok(())
+}
+
+/// What Berth must be asked about waits for it, but for deletions.
+async fn what_is_opted_in_is_refused(s: &Scenario<'_>) -> Result<()> {
+    // Of Kueue's kinds, those with rules beyond their schema wait; the others do not.
+    s.apply(&manifest::local_queue("blast", "another", "blast-cq")).await?;
+    let queue = manifest::cluster_queue("blast-other", &[], &json!({}));
+    let error = format!("{:#}", s.apply(&queue).await.err().context("a ClusterQueue, with Berth down")?);
+    ensure!(error.contains("vclusterqueue.berth.dev"), "{error}");
+    for (object, webhook) in opted_in(s, "eager") {
+        let name = text(&object, "/metadata/name");
+        let refused = s.apply(&object).await.err();
+        let error = format!("{:#}", refused.with_context(|| format!("{name} was let in, with Berth down"))?);
+        ensure!(error.contains(webhook) && error.contains("failed calling webhook"), "{error}");
+    }
+    JOB.delete(&s.client, "blast", "running").await.context("deleting a managed job, with Berth down")?;
+    wait::until(STEP, "the job is gone", || async {
+        let there = JOB.get(&s.client, "blast", "running").await?.is_some();
+        Ok(Seen::when(!there, || "there".to_owned()))
+    })
+    .await
+}
+
+/// As the operator chose: what is opted in is created as it is and runs.
+async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
+    let [(job, _), others @ ..] = opted_in(s, "eager");
+    // The API server hears of its configuration a moment later.
+    wait::until(STEP, "an opted-in job is let in", || async {
+        let created = kinds::apply(&s.client, &job).await?;
+        ensure!(!waits(&created), "{}", created["spec"]["suspend"]);
+        Ok(Seen::Yes(()))
+    })
+    .await?;
+    for (object, _) in &others {
+        let created = s.apply(object).await?;
+        ensure!(!waits(&created), "{} was stored as {}", text(object, "/metadata/name"), created["spec"]);
+    }
+    s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
+    s.nodes_of("second", 1).await?;
+    s.object_is(POD, "eager-pod", "running", runs).await?;
+    Ok(())
+}
+
+/// Of what was let in, only what there is quota for goes on.
+async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
     // Their Workloads are made in the same second: which of them is first is not said.
     let jobs = ["eager", "second"];
     let waiting = wait::until(STEP, "one of the two is admitted", || async {
@@ -76,7 +133,37 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         Ok(Seen::when(pods == 0, || format!("{pods} pods")))
     })
     .await?;
-    let created = s.create(s.job("third").spec(&json!({"suspend": false}))).await?;
-    ensure!(created["spec"]["suspend"] == json!(true), "Berth is back: {}", created["spec"]["suspend"]);
+    s.object_is(JOBSET, "eager-set", "suspended", waits).await?;
+    Ok(())
+}
+
+pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
+    let client = stage.client.clone();
+    {
+        let s = stage.scenario("blast").await?;
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("running").endless()).await?;
+        s.admitted("running").await?;
+        s.nodes_of("running", 1).await?;
+    }
+    stage.manager.kill();
+    {
+        let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
+        nothing_is_noticed(&s).await?;
+        what_is_opted_in_is_refused(&s).await?;
+        webhooks::install(&client, port, "Ignore").await?;
+        all_is_let_in(&s).await?;
+    }
+    stage.manager.restart().await?;
+    let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
+    jobs_are_suspended(&s).await?;
+    // A pod cannot be made to wait any more, and Berth does not see what it has not marked.
+    let pod = POD.get(&client, "blast", "eager-pod").await?.context("the pod that was let in")?;
+    ensure!(runs(&pod) && s.workload_of("eager-pod").await?.is_none(), "{}", pod["status"]);
+    for (object, _) in opted_in(&s, "third") {
+        let created = s.apply(&object).await?;
+        let name = text(&object, "/metadata/name");
+        ensure!(waits(&created), "Berth is back, and {name} was stored as {}", created["spec"]);
+    }
     Ok(())
 }

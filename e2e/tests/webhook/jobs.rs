@@ -149,9 +149,27 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     let plain = s.apply(&set("plain", json!({}))).await?;
     ensure!(plain["metadata"]["labels"][QUEUE] == json!("default"), "labels: {}", plain["metadata"]["labels"]);
     ensure!(plain["spec"]["suspend"] == json!(true), "suspend: {}", plain["spec"]["suspend"]);
+    // What its controller makes of it is left to it.
+    let mut part = manifest::Job::new(&s.namespace, "plain-job-0", "").spec(&json!({"suspend": false})).manifest();
+    part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind, "name": "plain",
+        "uid": plain["metadata"]["uid"], "controller": true}]);
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let asked = serde_json::from_value(part)?;
+    let shown = serde_json::to_value(JOB.api(&s.client, &s.namespace).create(&params, &asked).await?)?;
+    ensure!(shown["metadata"]["labels"].get(QUEUE).is_none(), "labels: {}", shown["metadata"]["labels"]);
+    ensure!(shown["spec"]["suspend"] == json!(false), "suspend: {}", shown["spec"]["suspend"]);
     let named = s.apply(&set("named", json!({QUEUE: "queue"}))).await?;
     ensure!(named["metadata"]["labels"].get(QUEUE).is_none(), "labels: {}", named["metadata"]["labels"]);
     ensure!(named["spec"]["suspend"] == json!(true), "suspend: {}", named["spec"]["suspend"]);
+    // One that runs keeps its queue, wherever it names it.
+    for (name, names_it_in) in [("plain", "labels"), ("named", "annotations")] {
+        let change = json!({"metadata": {names_it_in: {QUEUE: null}}, "spec": {"suspend": false}});
+        let patched = JOBSET.patch(&s.client, &s.namespace, name, &change).await;
+        let error = format!("{:#}", patched.err().with_context(|| format!("{name} has lost its queue"))?);
+        let field = format!("metadata.labels[{QUEUE}]");
+        let told = ["vjobset.berth.dev", &*field, "not suspended"];
+        ensure!(told.iter().all(|words| error.contains(words)), "{error}");
+    }
     for name in ["plain", "named"] {
         JOBSET.delete(&s.client, &s.namespace, name).await?;
     }

@@ -10,6 +10,7 @@ mod rotation;
 
 use anyhow::Result;
 use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::jobset;
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::scenario::{Run, Stage, run_all};
@@ -17,26 +18,31 @@ use berth_e2e::webhooks;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+/// A manager with these arguments.
+fn manager(args: &[&str]) -> ManagerOptions {
+    ManagerOptions { args: args.iter().map(|arg| (*arg).to_owned()).collect(), ..ManagerOptions::default() }
+}
+
 /// A stage whose manager serves webhooks, and the port of these.
-async fn stage(name: &str, args: &[&str]) -> Result<(Stage, u16)> {
-    let plane = ControlPlane::start(Options::with_crds(name)).await?;
+async fn stage(options: Options, manager: ManagerOptions) -> Result<(Stage, u16)> {
+    let plane = ControlPlane::start(options).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
     webhooks::convert(&plane.client(), port).await?;
-    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let options = ManagerOptions { webhooks: Some(port), args, ..ManagerOptions::default() };
-    Ok((Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand)], options).await?, port))
+    let manager = ManagerOptions { webhooks: Some(port), ..manager };
+    Ok((Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand)], manager).await?, port))
 }
 
-/// Runs one story on a stage of its own.
-async fn alone<F>(name: &'static str, args: &[&str], story: F) -> Result<()>
+/// Runs one story on a stage of its own, called as the control plane.
+async fn alone<F>(options: Options, manager: ManagerOptions, story: F) -> Result<()>
 where
     F: for<'a> FnOnce(&'a mut Stage, u16) -> BoxFuture<'a, Result<()>>,
 {
-    let (mut stage, port) = stage(name, args).await?;
+    let name = options.name.clone();
+    let (mut stage, port) = stage(options, manager).await?;
     let outcome = match story(&mut stage, port).await {
         Ok(()) => Ok(()),
-        Err(e) => Err(anyhow::anyhow!(stage.failure(name, &e).await)),
+        Err(e) => Err(anyhow::anyhow!(stage.failure(&name, &e).await)),
     };
     stage.stop().await;
     outcome
@@ -44,7 +50,7 @@ where
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews() -> Result<()> {
-    let (stage, _) = stage("webhook", &[]).await?;
+    let (stage, _) = stage(Options::with_crds("webhook"), manager(&[])).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("no-race", jobs::suspended_without_a_race(s).boxed()),
@@ -68,23 +74,27 @@ async fn reviews() -> Result<()> {
 /// What nothing opts in does not notice that Berth is down; what is opted in waits for it, as the operator chose.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_blast_radius() -> Result<()> {
-    alone("blast", &[], |stage, port| blast::story(stage, port).boxed()).await
+    let mut options = Options::with_crds("blast");
+    options.crds.push(jobset::definitions().await?);
+    let manager = ManagerOptions { config: Some(blast::CONFIG.to_owned()), ..ManagerOptions::default() };
+    alone(options, manager, |stage, port| blast::story(stage, port).boxed()).await
 }
 
 /// Manifests of the older version work, and nothing is lost by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_versions() -> Result<()> {
-    alone("conversion", &[], |stage, port| conversion::story(stage, port).boxed()).await
+    alone(Options::with_crds("conversion"), manager(&[]), |stage, port| conversion::story(stage, port).boxed()).await
 }
 
 /// New authorities, new leaves and rubbish in the Secret, and no review fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_change_under_traffic() -> Result<()> {
-    alone("rotation", &["--webhook-ca-margin=1s"], |stage, port| rotation::story(stage, port).boxed()).await
+    let manager = manager(&["--webhook-ca-margin=1s"]);
+    alone(Options::with_crds("rotation"), manager, |stage, port| rotation::story(stage, port).boxed()).await
 }
 
 /// 300 reviews a second, and then what was never meant as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_and_floods() -> Result<()> {
-    alone("webhook-load", &[], |stage, port| load::story(stage, port).boxed()).await
+    alone(Options::with_crds("webhook-load"), manager(&[]), |stage, port| load::story(stage, port).boxed()).await
 }

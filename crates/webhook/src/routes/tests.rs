@@ -88,6 +88,64 @@ fn a_change_of_queue_waits_for_suspension_and_deletion_waits_for_nothing() {
 }
 
 #[test]
+fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
+    let path = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
+    let queue = json!({"kueue.x-k8s.io/queue-name": "q"});
+    let set = |metadata: Value, suspend: bool| {
+        json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata,
+            "spec": {"suspend": suspend, "replicatedJobs": [{"name": "job", "template": {"spec": {"template": {
+                "spec": {"containers": [{"name": "c"}]}}}}}]}})
+    };
+    let update = |old: Value, new: Value, facts: Facts| {
+        ask_in(path, json!({"operation": "UPDATE", "object": new, "oldObject": old}), facts)
+    };
+    let field = "metadata.labels[kueue.x-k8s.io/queue-name]";
+    let here = Facts { managed_namespace: true, ..Facts::default() };
+    for metadata in [json!({"labels": queue}), json!({"annotations": queue})] {
+        let taken = |was: bool, is: bool, facts: Facts| update(set(metadata.clone(), was), set(json!({}), is), facts);
+        let refused = taken(false, false, here);
+        assert_eq!(denied_fields(&refused), [field], "{metadata}");
+        let said = refused["status"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains("is immutable while the job is not suspended"), "{said}");
+        assert_eq!(denied_fields(&taken(true, false, here)), [field], "it is started in the same write");
+        assert_eq!(taken(true, true, here)["allowed"], json!(true));
+        let with_queue = Facts { default_queue: true, ..here };
+        assert_eq!(denied_fields(&taken(true, true, with_queue)), [field], "there is a default queue");
+        assert_eq!(denied_fields(&update(set(json!({}), false), set(metadata.clone(), false), here)), [field]);
+        assert_eq!(update(set(metadata.clone(), false), set(metadata.clone(), false), here)["allowed"], json!(true));
+    }
+    // From the annotation to the label it stays the same queue.
+    let moved = update(set(json!({"annotations": queue}), false), set(json!({"labels": queue}), false), here);
+    assert_eq!(moved["allowed"], json!(true));
+}
+
+#[test]
+fn a_job_of_a_job_set_is_left_to_it() {
+    let path = "/mutate-batch-v1-job";
+    let facts = Facts {
+        managed_namespace: true,
+        default_queue: true,
+        default_priority_class: true,
+        without_queue_name: true,
+        ..Facts::default()
+    };
+    let untouched = |job: &Value| ask_in(path, json!({"object": job}), facts).get("patch").is_none();
+    let owned = |mut job: Value, api_version: &str, kind: &str, controls: bool| {
+        job["metadata"]["name"] = json!("set-job-0");
+        job["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": api_version, "kind": kind, "name": "set", "uid": "s", "controller": controls}]);
+        job
+    };
+    let plain = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+    assert!(untouched(&owned(plain.clone(), "jobset.x-k8s.io/v1alpha2", "JobSet", true)));
+    assert!(untouched(&owned(job("q", false), "jobset.x-k8s.io/v1alpha2", "JobSet", true)), "with a queue of its own");
+    assert!(!untouched(&plain));
+    assert!(!untouched(&owned(plain.clone(), "jobset.x-k8s.io/v1alpha2", "JobSet", false)), "it does not control it");
+    assert!(!untouched(&owned(plain.clone(), "example.com/v1", "JobSet", true)), "another kind of that name");
+    assert!(!untouched(&owned(plain, "jobset.x-k8s.io/v1alpha2", "Other", true)));
+}
+
+#[test]
 fn kueues_kinds_are_refused_by_field_and_stored_faults_are_not_held_against_them() {
     let path = "/validate-kueue-x-k8s-io-v1beta2-clusterqueue";
     let queue = |limit: Option<&str>, stop: &str| {
