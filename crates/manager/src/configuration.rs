@@ -2,17 +2,17 @@
 //! a warning that names it, and everything else becomes settings.
 
 mod election;
+mod namespaces;
 mod transformations;
 mod webhook;
 
-pub(crate) use webhook::Webhook;
+pub(crate) use webhook::{SECRET, SERVICE, Webhook};
 
 use crate::duration::GoDuration;
 use crate::gates::Gates;
 use crate::schema::{self, Configuration, Header, Marked};
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
-use berth_engine::model::{Requirement, Selector, SelectorOp};
 use berth_engine::{AdmissionFairSharing, FairSharing, Gates as EngineGates, Options, ShareStrategy};
 use berth_runtime::Election;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,8 +69,6 @@ enum Version {
 }
 
 const GROUP: &str = "config.kueue.x-k8s.io";
-/// Label by which namespaces are selected by name.
-const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// Frameworks that Kueue knows.
 const FRAMEWORKS: [&str; 18] = [
@@ -111,6 +109,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     }
     let gates = Gates::with(given.feature_gates.as_ref().unwrap_or(&file.feature_gates))?;
     let mut warnings = unsupported(&file);
+    warnings.extend(webhook::unused_names(&file.internal_cert_management));
     warnings.extend(gates.warnings());
     let (job_kinds, unsupported) = frameworks(&file)?;
     warnings.extend(unsupported);
@@ -118,7 +117,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let metrics = &file.metrics;
     let settings = Settings {
         manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
-        managed_namespaces: managed_namespaces(&file, &namespace)?,
+        managed_namespaces: namespaces::managed(&file, &namespace)?,
         job_kinds,
         label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
@@ -425,67 +424,10 @@ fn probe_paths(readiness: &str, liveness: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn managed_namespaces(file: &Configuration, namespace: &str) -> Result<Selector, String> {
-    let Some(block) = &file.managed_jobs_namespace_selector else {
-        return Ok(Selector(vec![Requirement {
-            key: NAMESPACE_LABEL.to_owned(),
-            op: SelectorOp::NotIn,
-            values: vec!["kube-system".to_owned(), namespace.to_owned()],
-        }]));
-    };
-    let selector = selector(block)?;
-    for forbidden in ["kube-system", namespace] {
-        if matches_namespace(&selector, forbidden) {
-            return Err(format!(
-                "managedJobsNamespaceSelector must not match namespace `{forbidden}`; \
-                 exclude it by {NAMESPACE_LABEL} NotIn"
-            ));
-        }
-    }
-    Ok(selector)
-}
-
-fn selector(block: &schema::LabelSelector) -> Result<Selector, String> {
-    let equal = block
-        .match_labels
-        .iter()
-        .map(|(key, value)| Ok(Requirement { key: key.clone(), op: SelectorOp::In, values: vec![value.clone()] }));
-    let expressions = block.match_expressions.iter().map(|requirement| {
-        let (op, with_values) = match requirement.operator.as_str() {
-            "In" => (SelectorOp::In, true),
-            "NotIn" => (SelectorOp::NotIn, true),
-            "Exists" => (SelectorOp::Exists, false),
-            "DoesNotExist" => (SelectorOp::DoesNotExist, false),
-            other => {
-                return Err(format!(
-                    "label selector: operator is `{other}`; allowed are In, NotIn, Exists, DoesNotExist"
-                ));
-            }
-        };
-        if with_values == requirement.values.is_empty() {
-            let need = if with_values { "needs values" } else { "takes no values" };
-            return Err(format!("label selector: operator {} of `{}` {need}", requirement.operator, requirement.key));
-        }
-        Ok(Requirement { key: requirement.key.clone(), op, values: requirement.values.clone() })
-    });
-    equal.chain(expressions).collect::<Result<_, _>>().map(Selector)
-}
-
-/// Whether a namespace that carries nothing but its name label is selected.
-fn matches_namespace(selector: &Selector, name: &str) -> bool {
-    selector.0.iter().all(|requirement| {
-        let value = (requirement.key == NAMESPACE_LABEL).then_some(name);
-        let among = value.is_some_and(|value| requirement.values.iter().any(|allowed| allowed == value));
-        match requirement.op {
-            SelectorOp::In => among,
-            SelectorOp::NotIn => !among,
-            SelectorOp::Exists => value.is_some(),
-            SelectorOp::DoesNotExist => value.is_none(),
-            SelectorOp::Gt | SelectorOp::Lt | SelectorOp::Illegal => false,
-        }
-    })
-}
-
 #[cfg(test)]
 #[path = "configuration_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "configuration_kueue_tests.rs"]
+mod kueue_tests;

@@ -167,7 +167,10 @@ fn bad_values_name_field_and_what_is_allowed() {
     ] {
         refused(&format!("resources: {{transformations: [{{{rule}}}]}}\n"), &[words]);
     }
-    refused("managedJobsNamespaceSelector: {matchLabels: {}}\n", &["managedJobsNamespaceSelector", "kube-system"]);
+    refused(
+        "managedJobsNamespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}\n",
+        &["managedJobsNamespaceSelector", "kube-system"],
+    );
     refused(
         "managedJobsNamespaceSelector:\n  matchExpressions: [{key: a, operator: Is, values: [b]}]\n",
         &["Is", "NotIn"],
@@ -183,16 +186,24 @@ fn bad_values_name_field_and_what_is_allowed() {
 fn webhooks_are_where_the_file_says() {
     let plain = body("").unwrap().webhook;
     assert_eq!((plain.address.as_str(), plain.folder), (":9443", None));
-    assert_eq!((plain.service.as_str(), plain.secret.as_str()), ("berth-webhook-service", "berth-webhook-server-cert"));
     let text = "webhook:\n  port: 1234\n  host: \"::1\"\n  certDir: /certs\ninternalCertManagement:\n  \
                 webhookServiceName: s\n  webhookSecretName: t\n";
     let given = body(text).unwrap();
-    assert!(given.warnings.is_empty());
-    let given = given.webhook;
-    assert_eq!((given.address.as_str(), given.folder), ("[::1]:1234", None));
-    assert_eq!((given.service.as_str(), given.secret.as_str()), ("s", "t"));
-    let external = body(&format!("{text}  enable: false\n")).unwrap().webhook;
-    assert_eq!(external.folder.as_deref(), Some("/certs"));
+    let warned = |loaded: &Loaded, parts: &[&str]| {
+        loaded.warnings.iter().any(|warning| parts.iter().all(|part| warning.contains(part)))
+    };
+    assert_eq!(given.warnings.len(), 2, "{:?}", given.warnings);
+    assert!(warned(
+        &given,
+        &["internalCertManagement.webhookServiceName is `s`", "not used", "`berth-webhook-service`"]
+    ));
+    assert!(warned(&given, &["webhookSecretName is `t`", "not used", "`berth-webhook-server-cert`"]));
+    assert_eq!((given.webhook.address.as_str(), given.webhook.folder), ("[::1]:1234", None));
+    let external = body(&format!("{text}  enable: false\n")).unwrap();
+    assert!(warned(&external, &["webhookSecretName is `t`", "read from webhook.certDir"]), "{:?}", external.warnings);
+    assert_eq!(external.webhook.folder.as_deref(), Some("/certs"));
+    let ours = "{webhookServiceName: berth-webhook-service, webhookSecretName: berth-webhook-server-cert}";
+    assert_eq!(body(&format!("internalCertManagement: {ours}\n")).unwrap().warnings, Vec::<String>::new());
     refused("webhook:\n  port: 70000\n", &["webhook.port", "65535"]);
 }
 

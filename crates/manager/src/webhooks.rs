@@ -1,6 +1,6 @@
 //! Wiring of the admission server: its address, its certificates, what it knows of the cluster, where its figures go.
 
-use crate::configuration::Loaded;
+use crate::configuration::{Loaded, SECRET, SERVICE};
 use crate::duration::GoDuration;
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
@@ -63,12 +63,15 @@ impl Webhooks {
         }
         let served = Arc::new(Served::default());
         let changed = Arc::new(Notify::new());
+        if let Some(warning) = wanted.missing() {
+            tracing::warn!(warning, "configuration");
+        }
         let margin = SignedDuration::try_from(margin).context("--webhook-ca-margin")?;
         let source = match &wanted.folder {
             Some(folder) => Source::Folder(folder.into()),
             None => Source::Own {
-                secret: wanted.secret.clone(),
-                policy: Policy::new(names(&wanted.service, &loaded.namespace), margin),
+                secret: SECRET.to_owned(),
+                policy: Policy::new(names(SERVICE, &loaded.namespace), margin),
             },
         };
         let keeper = Keeper {
@@ -76,7 +79,7 @@ impl Webhooks {
                 .context("webhooks: API client")?
                 .rpc,
             namespace: loaded.namespace.clone(),
-            service: wanted.service.clone(),
+            service: SERVICE.to_owned(),
             source,
             served: Arc::clone(&served),
             surroundings: Arc::clone(&known) as Arc<dyn Surroundings>,

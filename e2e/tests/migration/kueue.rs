@@ -22,8 +22,59 @@ pub(crate) const MANAGERS: [&str; 4] =
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
 /// The finalizer of everything that is in use.
 pub(crate) const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
+/// Names of the webhook configurations: the mutating one, and the validating one.
+pub(crate) const WEBHOOKS: [&str; 2] =
+    ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"];
+/// The Service of the webhooks and of the conversion.
+const SERVICE: &str = "kueue-webhook-service";
 
-/// A chart as Kueue's is: CRDs among the templates without a policy to keep them, a Deployment, roles for people, webhooks.
+/// The configuration file as Kueue's chart renders it, with the selector that Kueue gives as an example: it names Kueue's namespace
+/// and not Berth's, as the certificates' names are Kueue's.
+const CONFIGURATION: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+clientConnection:
+  burst: 500
+  qps: 300
+controller:
+  groupKindConcurrency:
+    ClusterQueue.kueue.x-k8s.io: 5
+    Job.batch: 5
+    LocalQueue.kueue.x-k8s.io: 5
+    Pod: 5
+    ResourceFlavor.kueue.x-k8s.io: 1
+    Workload.kueue.x-k8s.io: 10
+health:
+  healthProbeBindAddress: :8081
+integrations:
+  frameworks:
+  - batch/job
+  - ray.io/rayjob
+  - jobset.x-k8s.io/jobset
+  - pod
+  - deployment
+  - statefulset
+internalCertManagement:
+  enable: true
+  webhookSecretName: kueue-webhook-server-cert
+  webhookServiceName: kueue-webhook-service
+kind: Configuration
+leaderElection:
+  leaderElect: true
+  resourceName: c1f6bfd2.kueue.x-k8s.io
+managedJobsNamespaceSelector:
+  matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values:
+    - kube-system
+    - kueue-system
+metrics:
+  bindAddress: :8443
+webhook:
+  port: 9443
+";
+
+/// A chart as Kueue's is: CRDs among the templates without a policy to keep them, a Deployment with its configuration, roles for
+/// people, webhooks.
 pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     let (templates, files) = (folder.join("templates"), folder.join("files"));
     for place in [&templates, &files] {
@@ -34,7 +85,7 @@ pub(crate) fn write_chart(folder: &Path) -> Result<()> {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
         if name.ends_with(".kueue.x-k8s.io.yaml") {
-            fs::copy(&path, files.join(name))?;
+            fs::write(files.join(name), definition(&fs::read_to_string(&path)?)?.to_string())?;
         }
     }
     let crds = "{{ range $path, $_ := .Files.Glob \"files/*.yaml\" }}\n---\n{{ $.Files.Get $path }}\n{{ end }}\n";
@@ -45,20 +96,45 @@ pub(crate) fn write_chart(folder: &Path) -> Result<()> {
         "metadata": {"name": "kueue-controller-manager", "labels": labels},
         "spec": {"replicas": 1, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
+    let configuration = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kueue-manager-config"},
+        "data": {"controller_manager_config.yaml": CONFIGURATION}});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": "kueue-batch-user-role"},
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"rbac.kueue.x-k8s.io/batch-user": "true"}}]}});
-    let service = json!({"namespace": NAMESPACE, "name": "kueue-webhook-service", "path": "/mutate-batch-v1-job"});
-    // Nobody serves it here: Ignore in place of Kueue's Fail, or no job could be created.
-    let webhook = json!({"name": "mjob.kb.io", "clientConfig": {"service": service}, "failurePolicy": "Ignore",
-        "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
-        "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}]});
-    let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": "kueue-mutating-webhook-configuration"}, "webhooks": [webhook]});
-    for (name, object) in [("deployment", deployment), ("role", role), ("webhooks", configuration)] {
+    let [mutating, validating] = WEBHOOKS;
+    for (name, object) in [
+        ("deployment", deployment),
+        ("configuration", configuration),
+        ("role", role),
+        ("mutating", webhooks("MutatingWebhookConfiguration", mutating, "mjob.kb.io", "/mutate-batch-v1-job")),
+        ("validating", webhooks("ValidatingWebhookConfiguration", validating, "vjob.kb.io", "/validate-batch-v1-job")),
+    ] {
         fs::write(templates.join(format!("{name}.yaml")), object.to_string())?;
     }
     Ok(())
+}
+
+/// A CRD as Kueue's chart has it: kinds whose versions differ are converted by its Service. Nobody answers there, so that their
+/// v1beta1 is not served, as in the plain files.
+fn definition(text: &str) -> Result<Value> {
+    let mut definition = kinds::parse(text)?.into_iter().next().context("a CRD")?;
+    if items(&definition, "/spec/versions").iter().any(|version| version["served"] == json!(false)) {
+        let service = json!({"namespace": NAMESPACE, "name": SERVICE, "path": "/convert"});
+        definition["spec"]["conversion"] = json!({"strategy": "Webhook",
+            "webhook": {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}});
+    }
+    Ok(definition)
+}
+
+/// A configuration with the webhook of Jobs.
+fn webhooks(kind: &str, name: &str, webhook: &str, path: &str) -> Value {
+    let service = json!({"namespace": NAMESPACE, "name": SERVICE, "path": path});
+    // Nobody serves it here: Ignore in place of Kueue's Fail, or no job could be created.
+    let webhook = json!({"name": webhook, "clientConfig": {"service": service}, "failurePolicy": "Ignore",
+        "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+        "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}]});
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name},
+        "webhooks": [webhook]})
 }
 
 /// Takes the lease as a Kueue does that leads, or gives it up as it does when it ends.
@@ -212,7 +288,8 @@ pub(crate) fn strange(workload: &Value, job: &Value) -> Vec<String> {
     }
     for entry in items(workload, "/metadata/managedFields") {
         let manager = text(entry, "/manager");
-        if !MANAGERS.contains(&manager) && manager != kinds::USER {
+        // The administrator stores all anew before the move (`kubectl replace`).
+        if !MANAGERS.contains(&manager) && ![kinds::USER, "kubectl-replace"].contains(&manager) {
             wrong.push(format!("field manager {manager} is none of Kueue's"));
         }
         if text(entry, "/subresource") == "status" && text(entry, "/operation") != "Apply" {

@@ -1,5 +1,5 @@
-//! A cluster moves from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, under the real Helm: no job is restarted,
-//! the books are right, and every queue and Workload is there at the end.
+//! A cluster moves from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm: no
+//! job is restarted, the books are right, and every queue and Workload is there at the end.
 
 mod kueue;
 
@@ -17,14 +17,17 @@ use berth_e2e::manifest::{self, Job, group, quota};
 use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::wait::{self, STEP, Seen};
-use berth_e2e::webhooks::MUTATING;
+use berth_e2e::webhooks::{self, MUTATING, NAMES, VALIDATING};
 use kube::Client;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use kueue::Kueue;
 
 const TEAM: &str = "team";
 const QUEUE: &str = "cq";
+/// The CRD that stands for all.
+const WORKLOADS: &str = "workloads.kueue.x-k8s.io";
 
 struct World {
     plane: ControlPlane,
@@ -40,10 +43,56 @@ impl World {
         Kueue { client: &self.client, namespace: TEAM, cluster_queue: QUEUE, flavor: "flavor" }
     }
 
-    async fn manager(&self, name: &str) -> Result<Manager> {
+    async fn manager(&self, name: &str, config: &str, webhooks: Option<u16>) -> Result<Manager> {
         let args = vec![format!("--leader-elect-resource-namespace={}", kueue::NAMESPACE)];
-        let options = ManagerOptions { name: name.to_owned(), args, ..ManagerOptions::default() };
+        let (name, config) = (name.to_owned(), Some(config.to_owned()));
+        let options = ManagerOptions { name, config, webhooks, args, ..ManagerOptions::default() };
         Manager::start(&self.plane, options).await
+    }
+
+    /// The configuration file in a ConfigMap.
+    async fn configuration(&self, namespace: &str, name: &str) -> Result<String> {
+        let path = r"jsonpath={.data.controller_manager_config\.yaml}";
+        self.plane.kubectl(&["get", "configmap", name, "--namespace", namespace, "--output", path]).await
+    }
+
+    async fn definition(&self) -> Result<Value> {
+        CRD.get(&self.client, "", WORKLOADS).await?.with_context(|| format!("no CRD {WORKLOADS}"))
+    }
+
+    /// The CRDs belong to that release.
+    async fn belong_to(&self, release: &str) -> Result<()> {
+        let definition = self.definition().await?;
+        let owner = text(&definition, "/metadata/annotations/meta.helm.sh~1release-name");
+        ensure!(owner == release, "the CRDs belong to {owner:?}");
+        Ok(())
+    }
+
+    /// Deletes the mutating and the validating webhook configuration of these names; the names of those that are left.
+    async fn delete_webhooks(&self, names: [&str; 2]) -> Result<Vec<String>> {
+        let mut left = Vec::new();
+        for (kind, name) in [MUTATING, VALIDATING].into_iter().zip(names) {
+            self.plane.kubectl(&["delete", kind.plural, name]).await?;
+            let others = kind.list(&self.client, "").await?;
+            left.extend(others.iter().map(|object| text(object, "/metadata/name").to_owned()));
+        }
+        Ok(left)
+    }
+
+    /// Berth is asked, and answers: a job is suspended before it is stored, and a fault is told by its field.
+    async fn reviews(&self) -> Result<()> {
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        wait::until(STEP, "Berth answers reviews", || async {
+            let job = Job::new(TEAM, "reviewed", "queue").spec(&json!({"suspend": false})).manifest();
+            let job = JOB.api(&self.client, TEAM).create(&params, &serde_json::from_value(job)?).await?;
+            let flavor = manifest::flavor("reviewed", &[("no label", "x")]);
+            let refused = FLAVOR.api(&self.client, "").create(&params, &serde_json::from_value(flavor)?).await;
+            let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
+            let refused = said.contains("vresourceflavor.berth.dev") && said.contains("denied");
+            let suspended = job.data["spec"]["suspend"] == json!(true);
+            Ok(Seen::when(refused && suspended, || format!("suspended {suspended}; said {said:?}")))
+        })
+        .await
     }
 
     async fn job(&self, name: &str) -> Result<Value> {
@@ -55,9 +104,14 @@ impl World {
         WORKLOAD.get(&self.client, TEAM, &name).await?.with_context(|| format!("job {job} has no Workload {name}"))
     }
 
-    async fn pods(&self, job: &str) -> Result<Vec<String>> {
+    async fn pods_of(&self, job: &str) -> Result<Vec<Value>> {
         let mut pods = POD.list(&self.client, TEAM).await?;
         pods.retain(|pod| items(pod, "/metadata/ownerReferences").iter().any(|owner| text(owner, "/name") == job));
+        Ok(pods)
+    }
+
+    async fn pods(&self, job: &str) -> Result<Vec<String>> {
+        let pods = self.pods_of(job).await?;
         Ok(pods.iter().map(|pod| format!("{} {}", text(pod, "/metadata/uid"), text(pod, "/status/phase"))).collect())
     }
 
@@ -146,11 +200,9 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     kinds::apply(&world.client, &manifest::local_queue(TEAM, "queue", QUEUE)).await?;
     let kueue = world.kueue();
     let job = |name: &str, cpu: &str| Job::new(TEAM, name, "queue").cpu(cpu);
-    // Runs on and on; runs and ends while Berth leads.
-    for (name, cpu, object) in
-        [("keeps", "2", job("keeps", "2").endless()), ("ends", "1", job("ends", "1").run_ms(12_000))]
-    {
-        let workload = kueue.run(object, cpu).await.context(name)?;
+    // Runs on and on; runs until Berth leads.
+    for (name, cpu) in [("keeps", "2"), ("ends", "1")] {
+        let workload = kueue.run(job(name, cpu).endless(), cpu).await.context(name)?;
         world.until(name, "its pods are ready", |job, _| job["status"]["ready"] == json!(1)).await?;
         kueue.ready(&workload).await?;
     }
@@ -187,11 +239,35 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     kueue.status(&workload, "kueue-admission", &status).await
 }
 
-/// What Berth's release takes over, and that nothing of Kueue's own is touched by it.
-async fn installed_beside_kueue(world: &World) -> Result<()> {
+/// What an older Kueue stored is refused before anything is changed, and the way out that is told leads out.
+async fn stored_in_one_version(world: &World) -> Result<()> {
+    let say = |versions: Value| {
+        let patch = json!({"status": {"storedVersions": versions}}).to_string();
+        async move {
+            let args = ["patch", "crd", WORKLOADS, "--subresource=status", "--type=merge", "-p", &patch];
+            world.plane.kubectl(&args).await.map(drop)
+        }
+    };
+    say(json!(["v1beta1", "v1beta2"])).await?;
     let chart = helm::chart().display().to_string();
+    let said = world.helm.run(&["install", "berth", &chart, "--namespace", helm::NAMESPACE]).await?;
+    let refused = !said.ok && said.err.contains(WORKLOADS) && said.err.contains("v1beta2 alone");
+    ensure!(refused, "the chart does not refuse what is stored as v1beta1: {}", said.err);
+    let path = world.plane.folder().join("workloads.json");
+    std::fs::write(&path, world.plane.kubectl(&["get", WORKLOADS, "-A", "-o", "json"]).await?)?;
+    world.plane.kubectl(&["replace", "-f", &path.display().to_string()]).await?;
+    say(json!(["v1beta2"])).await
+}
+
+/// Berth's release beside Kueue's, with Kueue's configuration: nothing of Kueue's is touched by it.
+async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
+    let file = world.plane.folder().join("config.yaml");
+    std::fs::write(&file, config)?;
+    let chart = helm::chart().display().to_string();
+    let given = format!("managerConfig.controllerManagerConfigYaml={}", file.display());
     let mut args = vec!["install", "berth", &*chart, "--namespace", helm::NAMESPACE, "--create-namespace"];
-    // No kubelet: the pods of the release run nothing, and nobody serves its webhooks.
+    args.extend(["--set-file", &*given]);
+    // No kubelet: the pods of the release run nothing, and its Service leads nowhere. Its webhooks are installed by address.
     args.extend(["--set", "webhook.enabled=false"]);
     let said = world.helm.run(&args).await?;
     ensure!(
@@ -199,11 +275,10 @@ async fn installed_beside_kueue(world: &World) -> Result<()> {
         "Helm takes nothing over unasked: {}",
         said.err
     );
-    world.helm.ok(&[&args[..], &["--take-ownership", "--force-conflicts"]].concat()).await?;
-    let definition = CRD.get(&world.client, "", "workloads.kueue.x-k8s.io").await?.context("no CRD")?;
-    let release = text(&definition, "/metadata/annotations/meta.helm.sh~1release-name");
-    ensure!(release == "berth", "the CRD belongs to {release:?}");
-    ensure!(text(&definition, "/metadata/annotations/helm.sh~1resource-policy") == "keep", "it stays");
+    world.helm.ok(&[&args[..], &["--set", "crds.install=false,batchRoles=false"]].concat()).await?;
+    world.belong_to("kueue").await?;
+    let kept = world.configuration(helm::NAMESPACE, "berth-manager-config").await?;
+    ensure!(kept.trim() == config.trim(), "Berth is not given Kueue's configuration:\n{kept}");
     ensure!(
         DEPLOYMENT.get(&world.client, kueue::NAMESPACE, "kueue-controller-manager").await?.is_some(),
         "Kueue is there"
@@ -211,12 +286,33 @@ async fn installed_beside_kueue(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// What of Kueue's configuration is not taken at its word is told.
+fn told_at_the_start(manager: &Manager) -> Result<()> {
+    let log = std::fs::read_to_string(manager.log())?;
+    for part in ["kueue-webhook-server-cert", "kueue-webhook-service", "managedJobsNamespaceSelector", "ray.io/rayjob"]
+    {
+        ensure!(log.contains(part), "nothing is said of {part}: {log}");
+    }
+    Ok(())
+}
+
+/// Both are asked until Kueue's webhooks go; then Berth alone, which follows still.
+async fn webhooks_change_hands(world: &World) -> Result<()> {
+    // It leads for as long as it says so.
+    kueue::lead(&world.client, true).await?;
+    world.reviews().await?;
+    let definition = world.definition().await?;
+    let conversion = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
+    ensure!(conversion.get("caBundle").is_none(), "Berth has a hand in Kueue's conversion: {conversion}");
+    let left = world.delete_webhooks(kueue::WEBHOOKS).await?;
+    ensure!(left == NAMES, "{left:?} are left");
+    world.reviews().await
+}
+
 /// Kueue ends, and Berth goes on where it stopped.
 async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
     let keeps = world.run_of("keeps").await?;
     let ends = world.pods("ends").await?;
-    let names = ["kueue-mutating-webhook-configuration"];
-    MUTATING.delete(&world.client, "", names[0]).await?;
     let scale = ["scale", "deployment", "kueue-controller-manager", "--replicas=0", "--namespace", kueue::NAMESPACE];
     world.plane.kubectl(&scale).await?;
     kueue::lead(&world.client, false).await?;
@@ -234,6 +330,10 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
         .await?;
     ensure!(condition(&world.workload("waits").await?, "QuotaReserved") == "False", "there is no room for 4 more");
     world.books_are_right(manager).await?;
+    for pod in world.pods_of("ends").await? {
+        let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": null}}});
+        POD.patch(&world.client, TEAM, text(&pod, "/metadata/name"), &ends).await?;
+    }
     world.until("ends", "finished", |_, workload| condition(workload, "Finished") == "True").await?;
     ensure!(
         ends.first().map(|pod| pod.split(' ').next())
@@ -241,6 +341,25 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
         "job ends was restarted"
     );
     ensure!(world.run_of("keeps").await? == keeps, "job keeps was touched");
+    world.books_are_right(manager).await
+}
+
+/// What Kueue wrote into while it ran becomes Berth's: the CRDs with their conversion, and the roles for people.
+async fn takes_the_definitions(world: &World, manager: &Manager) -> Result<()> {
+    let chart = helm::chart().display().to_string();
+    let mut args = vec!["upgrade", "berth", &*chart, "--namespace", helm::NAMESPACE, "--reuse-values"];
+    args.extend(["--set", "crds.install=true,batchRoles=true", "--take-ownership", "--force-conflicts"]);
+    world.helm.ok(&args).await?;
+    world.belong_to("berth").await?;
+    let definition = world.definition().await?;
+    ensure!(text(&definition, "/metadata/annotations/helm.sh~1resource-policy") == "keep", "the CRDs stay");
+    wait::until(STEP, "Berth is trusted with the conversion", || async {
+        let definition = world.definition().await?;
+        let conversion = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
+        let ours = text(conversion, "/service/name") == "berth-webhook-service";
+        Ok(Seen::when(ours && !text(conversion, "/caBundle").is_empty(), || conversion.to_string()))
+    })
+    .await?;
     world.books_are_right(manager).await
 }
 
@@ -256,13 +375,26 @@ async fn kueue_is_uninstalled(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Everything that Berth wrote is as Kueue would have written it, and Kueue takes back.
-async fn given_back(world: &World, mut manager: Manager) -> Result<()> {
+/// Kueue is installed beside Berth, and takes back everything as it would have written it.
+async fn given_back(world: &World, config: &str, mut manager: Manager) -> Result<()> {
+    let chart = world.plane.folder().join("kueue-chart").display().to_string();
+    let args = ["install", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--take-ownership", "--force-conflicts"];
+    world.helm.ok(&args).await?;
+    world.belong_to("kueue").await?;
+    let leader = kueue::leader(&world.client).await?;
+    ensure!(!leader.is_empty() && !leader.starts_with("kueue-"), "Kueue follows, and {leader:?} leads");
     kinds::apply(&world.client, &Job::new(TEAM, "new", "queue").cpu("1").endless().manifest()).await?;
     world
         .until("new", "has a Workload of Berth's", |_, workload| !condition(workload, "QuotaReserved").is_empty())
         .await?;
+    let log = std::fs::read_to_string(manager.log())?;
+    ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
     let keeps = world.run_of("keeps").await?;
+    // Nobody would answer them while Kueue goes on.
+    let left = world.delete_webhooks(NAMES).await?;
+    ensure!(left == kueue::WEBHOOKS, "{left:?} are left");
+    let scale = ["scale", "deployment", "berth-controller-manager", "--replicas=0", "--namespace", helm::NAMESPACE];
+    world.plane.kubectl(&scale).await?;
     manager.terminate(Duration::from_secs(15));
     ensure!(kueue::leader(&world.client).await?.is_empty(), "Berth gives the lease up when it ends");
     for job in JOB.list(&world.client, TEAM).await? {
@@ -270,15 +402,12 @@ async fn given_back(world: &World, mut manager: Manager) -> Result<()> {
         let strange = kueue::strange(&world.workload(name).await?, &job);
         ensure!(strange.is_empty(), "job {name}: {}", strange.join("; "));
     }
-    let chart = world.plane.folder().join("kueue-chart").display().to_string();
-    let args = ["install", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--take-ownership", "--force-conflicts"];
-    world.helm.ok(&args).await?;
     kueue::lead(&world.client, true).await?;
-    let manager = world.manager("again").await?;
+    let manager = world.manager("again", config, None).await?;
     world.only_follows(&manager).await?;
     drop(manager);
     world.helm.ok(&["uninstall", "berth", "--namespace", helm::NAMESPACE]).await?;
-    ensure!(CRD.get(&world.client, "", "workloads.kueue.x-k8s.io").await?.is_some(), "the CRDs stay");
+    ensure!(CRD.get(&world.client, "", WORKLOADS).await?.is_some(), "the CRDs stay");
     ensure!(world.run_of("keeps").await? == keeps, "job keeps was touched");
     let finalizers = |object: &Value| object["metadata"]["finalizers"].clone();
     for (kind, name) in [(CLUSTER_QUEUE, QUEUE), (FLAVOR, "flavor")] {
@@ -290,12 +419,19 @@ async fn given_back(world: &World, mut manager: Manager) -> Result<()> {
 
 async fn story(world: &World) -> Result<()> {
     as_kueue_leaves_it(world).await.context("what Kueue leaves")?;
-    installed_beside_kueue(world).await.context("installed beside Kueue")?;
-    let manager = world.manager("berth").await?;
+    stored_in_one_version(world).await.context("what is stored as v1beta1")?;
+    let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
+    installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
+    let port = webhooks::port()?;
+    webhooks::install(&world.client, port, "Fail").await?;
+    let manager = world.manager("berth", &config, Some(port)).await?;
+    told_at_the_start(&manager)?;
     world.only_follows(&manager).await.context("Berth follows")?;
+    webhooks_change_hands(world).await.context("Kueue's webhooks go")?;
     taken_over(world, &manager).await.context("Berth takes over")?;
+    takes_the_definitions(world, &manager).await.context("Berth takes the CRDs")?;
     kueue_is_uninstalled(world).await.context("Kueue is uninstalled")?;
-    given_back(world, manager).await.context("Kueue takes back")
+    given_back(world, &config, manager).await.context("Kueue takes back")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

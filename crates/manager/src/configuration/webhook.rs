@@ -1,6 +1,12 @@
 //! What the file says about the admission server: `webhook` and `internalCertManagement`.
 
-use crate::schema::Configuration;
+use crate::schema::{Configuration, InternalCertManagement};
+use std::path::Path;
+
+/// Service by which the API server reaches the webhooks, as the chart names it.
+pub(crate) const SERVICE: &str = "berth-webhook-service";
+/// Secret of the certificates, the only one that the chart lets Berth write.
+pub(crate) const SECRET: &str = "berth-webhook-server-cert";
 
 /// The admission server, as the file wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,19 +15,12 @@ pub(crate) struct Webhook {
     pub(crate) address: String,
     /// `webhook.certDir`, when `internalCertManagement.enable` is off.
     pub(crate) folder: Option<String>,
-    /// `internalCertManagement.webhookServiceName`.
-    pub(crate) service: String,
-    /// `internalCertManagement.webhookSecretName`.
-    pub(crate) secret: String,
 }
 
 impl Webhook {
-    /// The names of Service and Secret are those of Berth's chart, so that Kueue's own are left alone beside it.
+    /// What the file wants of it.
     pub(super) fn of(file: &Configuration) -> Result<Self, String> {
-        let (server, own) = (&file.webhook, &file.internal_cert_management);
-        let named = |given: &Option<String>, default: &str| {
-            given.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned())
-        };
+        let server = &file.webhook;
         // As in the controller runtime, no port is the usual one.
         let port = server.port.filter(|port| *port != 0).unwrap_or(9443);
         if !(1..=65535).contains(&port) {
@@ -29,12 +28,70 @@ impl Webhook {
         }
         let host = server.host.clone().unwrap_or_default();
         let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let folder = named(&server.cert_dir, "/tmp/k8s-webhook-server/serving-certs");
-        Ok(Self {
-            address,
-            folder: (!own.enable.unwrap_or(true)).then_some(folder),
-            service: named(&own.webhook_service_name, "berth-webhook-service"),
-            secret: named(&own.webhook_secret_name, "berth-webhook-server-cert"),
+        let given = server.cert_dir.clone().filter(|folder| !folder.is_empty());
+        let folder = given.unwrap_or_else(|| "/tmp/k8s-webhook-server/serving-certs".to_owned());
+        Ok(Self { address, folder: is_external(&file.internal_cert_management).then_some(folder) })
+    }
+
+    /// What to do about certificates that others should have put into the folder; `None` when they are there, or Berth makes its own.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let folder = self.folder.as_deref()?;
+        let absent = ["tls.crt", "tls.key"].into_iter().filter(|name| !Path::new(folder).join(name).is_file());
+        let absent: Vec<&str> = absent.collect();
+        (!absent.is_empty()).then(|| {
+            format!(
+                "internalCertManagement.enable is false and webhook.certDir ({folder}) has no {}: until it has, the webhooks \
+                 answer nobody and this replica is not ready. Mount your certificates there by the chart's values extraVolumes \
+                 and extraVolumeMounts (mountPath: {folder}), or leave internalCertManagement out and Berth makes its own",
+                absent.join(" and no ")
+            )
         })
+    }
+}
+
+/// One sentence per name that is not Berth's own: Service and Secret of a Kueue beside it serve that, and Berth has no rights to them.
+pub(super) fn unused_names(block: &InternalCertManagement) -> Vec<String> {
+    let kept = if is_external(block) {
+        "certificates are read from webhook.certDir".to_owned()
+    } else {
+        format!("Berth keeps its certificates in the Secret `{SECRET}` of its own namespace")
+    };
+    let reached = format!("Berth is reached by the Service `{SERVICE}` of its chart");
+    [
+        ("webhookServiceName", &block.webhook_service_name, SERVICE, reached),
+        ("webhookSecretName", &block.webhook_secret_name, SECRET, kept),
+    ]
+    .into_iter()
+    .filter_map(|(field, given, ours, instead)| {
+        let given = given.as_deref().filter(|name| !name.is_empty() && *name != ours)?;
+        Some(format!("internalCertManagement.{field} is `{given}`, which is not used: {instead}"))
+    })
+    .collect()
+}
+
+fn is_external(block: &InternalCertManagement) -> bool {
+    !block.enable.unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_that_are_not_there_are_named_with_the_way_out() {
+        let folder = std::env::temp_dir().join(format!("berth-certificates-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.display().to_string();
+        let webhook = Webhook { address: String::new(), folder: Some(path.clone()) };
+        let missing = webhook.missing().unwrap();
+        for part in ["no tls.crt and no tls.key", "extraVolumes", "extraVolumeMounts", &path] {
+            assert!(missing.contains(part), "`{part}` not in `{missing}`");
+        }
+        std::fs::write(folder.join("tls.crt"), "").unwrap();
+        assert!(webhook.missing().is_some_and(|missing| missing.contains("has no tls.key:")));
+        std::fs::write(folder.join("tls.key"), "").unwrap();
+        assert_eq!(webhook.missing(), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(Webhook { folder: None, ..webhook }.missing(), None);
     }
 }
