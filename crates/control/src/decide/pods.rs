@@ -13,7 +13,7 @@ use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
 use berth_jobs::{PodSetNeeds, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::checks;
 use super::gates;
@@ -53,23 +53,53 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// What a Workload without quota takes over from its pod: queue, tiers, and with quota too the priority.
-fn follow(workload: &WorkloadView, pod: &PodState, priority: Option<Priority>) -> Option<Decision> {
-    let mut spec = class_change(workload, priority.filter(|_| pod.prebuilt_workload.is_none()));
-    let queue = pod.queue_name.as_deref().unwrap_or_default();
-    if !workload.reserved() && !queue.is_empty() && workload.queue != queue {
-        spec.insert("queueName".into(), queue.into());
+/// What a Workload is to say that is there for a pod, or for a StatefulSet.
+struct Wishes<'a> {
+    /// Pod sets, where they are to be others.
+    pod_sets: Option<Value>,
+    /// LocalQueue; `None` leaves the one that it has.
+    queue: Option<&'a str>,
+    /// Priority; `None` leaves the one that it has.
+    priority: Option<Priority>,
+    /// Who keeps it from being tried.
+    gated_by: Option<&'a str>,
+    /// Accepted capacity tiers.
+    tiers: Option<&'a str>,
+    /// It was made beforehand, and says for itself what is left open here.
+    prebuilt: bool,
+}
+
+impl<'a> Wishes<'a> {
+    fn of_pod(pod: &'a PodState, priority: Result<Priority, String>) -> Self {
+        let prebuilt = pod.prebuilt_workload.is_some();
+        Self {
+            pod_sets: None,
+            queue: pod.queue_name.as_deref(),
+            priority: priority.ok().filter(|_| !prebuilt),
+            gated_by: pod.admission_gates.as_deref(),
+            tiers: pod.capacity_tiers.as_deref(),
+            prebuilt,
+        }
     }
-    let mut body = serde_json::Map::new();
-    let mut annotations = serde_json::Map::new();
+}
+
+/// The one write by which a Workload follows: in pod sets, queue and tiers while it has no quota, in priority and gates with it too.
+fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
+    let Wishes { pod_sets, queue, priority, gated_by, tiers, prebuilt } = wishes;
+    let waits = !workload.reserved();
+    let mut spec = class_change(workload, priority);
+    spec.extend(pod_sets.filter(|_| waits).map(|sets| ("podSets".to_owned(), sets)));
+    let queue = queue.filter(|queue| waits && workload.queue != *queue);
+    spec.extend(queue.map(|queue| ("queueName".to_owned(), Value::from(queue))));
+    let says = |named: Option<&str>| named.is_some() || !prebuilt;
+    let mut annotations = Map::new();
     let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
-    if !workload.reserved() && pod.capacity_tiers.as_deref() != known {
-        annotations.insert(CAPACITY_TIERS.into(), json!(pod.capacity_tiers));
+    if waits && tiers != known && says(tiers) {
+        annotations.insert(CAPACITY_TIERS.to_owned(), json!(tiers));
     }
-    let fewer = gates::fewer(workload, pod.admission_gates.as_deref());
-    // What is made for a pod beforehand says for itself what the pod leaves open.
-    let fewer = fewer.filter(|left| !left.is_null() || pod.prebuilt_workload.is_none());
+    let fewer = gates::fewer(workload, gated_by).filter(|_| says(gated_by));
     annotations.extend(fewer.map(|left| (ADMISSION_GATED_BY.to_owned(), left)));
+    let mut body = Map::new();
     if !annotations.is_empty() {
         body.insert("metadata".into(), json!({ "annotations": annotations }));
     }
@@ -221,7 +251,7 @@ impl Case<'_> {
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
         let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
-        follow(workload, self.pod, self.priority().ok()).unwrap_or_else(told)
+        follow(workload, Wishes::of_pod(self.pod, self.priority())).unwrap_or_else(told)
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {

@@ -216,6 +216,32 @@ fn what_no_group_can_be_made_of_is_told() {
 }
 
 #[test]
+fn a_workload_made_beforehand_says_for_itself_what_the_pods_of_its_group_leave_open() {
+    let mut settings = crate::cluster::settings();
+    settings.job_kinds.insert(Kind::Pod);
+    let mut cluster = crate::tiers::ladder_on(Cluster::with(settings), "4");
+    let (gates, tiers) = ("kueue.x-k8s.io/admission-gated-by", "berth.dev/capacity-tiers");
+    let notes = json!({"kueue.x-k8s.io/is-group-workload": "true", gates: "a.io/one", tiers: "reserved"});
+    let template = json!({"spec": {"containers": pod("x", "1")["spec"]["containers"]}});
+    cluster.put(
+        Kind::Workload,
+        json!({"metadata": {"namespace": "team", "name": "g", "annotations": notes},
+        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 2, "template": template}]}}),
+    );
+    for name in ["a", "b"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "main"), ("prebuilt-workload-name", "g")]));
+    }
+    cluster.pass(60);
+    let said = &group(&cluster).unwrap()["metadata"]["annotations"];
+    assert_eq!((&said[gates], &said[tiers]), (&json!("a.io/one"), &json!("reserved")), "{:?}", cluster.writes);
+    assert!(gated(&cluster, "a"));
+    cluster.edit(Kind::Workload, "team", "g", &json!({"metadata": {"annotations": {gates: null}}}));
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && !gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert_eq!(cluster.pod("a").unwrap()["spec"]["nodeSelector"], json!({"tier": "reserved"}));
+}
+
+#[test]
 fn whoever_deletes_the_workload_ends_the_group() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[]));
@@ -310,13 +336,14 @@ pub fn set_workload(cluster: &Cluster) -> &Value {
 }
 
 /// A pod of it, as its controller and the webhook make it.
-fn replica(cluster: &mut Cluster, index: i32) {
+pub fn replica(cluster: &mut Cluster, index: i32) {
     let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     let mut made = pod(&format!("web-{index}"), "1");
-    let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/role-hash": "main",
+    let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/prebuilt-workload-name": name,
         "kueue.x-k8s.io/pod-group-serving": "true", "kueue.x-k8s.io/pod-group-fast-admission": "true",
-        "kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
-    merge(&mut made, &json!({"metadata": {"annotations": notes}}));
+        "kueue.x-k8s.io/role-hash": "main", "kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
+    let labels = json!({"kueue.x-k8s.io/pod-group-name": name});
+    merge(&mut made, &json!({"metadata": {"labels": labels, "annotations": notes}}));
     cluster.put(Kind::Pod, made);
 }
 

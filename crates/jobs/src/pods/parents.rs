@@ -8,7 +8,7 @@ use super::rules::keep_lacking;
 use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use crate::admission::{DEFAULT_NAME, Facts, label_path, metadata_rules, priority_class_change};
 use crate::equivalence::same;
-use crate::kind::{controller, queue_name, workload_priority_class};
+use crate::kind::{annotation, controller, queue_name, workload_priority_class};
 use crate::names::workload_name;
 use berth_api::labels;
 use berth_api::validation::{FieldError, newly_broken, validate_admission_gates_update};
@@ -65,6 +65,10 @@ fn defaults(
         result.labels.insert(labels::PRIORITY_CLASS, class.to_owned());
     }
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, framework.to_owned());
+    // Each pod of a Deployment has a Workload of its own, made of the pod; that of a StatefulSet is made of the set.
+    if let Some(tiers) = annotation(metadata, labels::CAPACITY_TIERS).filter(|_| framework == DEPLOYMENT_FRAMEWORK) {
+        result.annotations.insert(labels::CAPACITY_TIERS, tiers.to_owned());
+    }
     let have = template.metadata.as_ref();
     keep_lacking(&mut result.labels, have.and_then(|metadata| metadata.labels.as_ref()));
     keep_lacking(&mut result.annotations, have.and_then(|metadata| metadata.annotations.as_ref()));
@@ -138,4 +142,34 @@ fn changed(old: &ObjectMeta, new: &ObjectMeta, ready: i32) -> Vec<FieldError> {
     errors.extend(priority_class_change(old, new, ready == 0));
     errors.extend(validate_admission_gates_update(old, new));
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    /// A parent that accepts spot capacity, and whose template has these annotations.
+    fn parent<T: DeserializeOwned>(template: &Value) -> T {
+        let metadata = json!({"name": "web", "labels": {labels::QUEUE_NAME: "q"}, "annotations": {labels::CAPACITY_TIERS: "spot"}});
+        let spec = json!({"selector": {}, "template": {"metadata": {"annotations": template}}});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a parent")
+    }
+
+    #[test]
+    fn pods_of_a_deployment_accept_the_tiers_that_it_accepts() {
+        let facts = Facts { managed_namespace: true, deployments: true, stateful_sets: true, ..Facts::default() };
+        let said = |defaults: ParentDefaults| defaults.annotations.get(labels::CAPACITY_TIERS).cloned();
+        let spot = Some("spot".to_owned());
+        for (template, expected) in [
+            (json!({}), spot.clone()),
+            (json!({labels::CAPACITY_TIERS: "reserved"}), spot),
+            (json!({labels::CAPACITY_TIERS: "spot"}), None),
+        ] {
+            assert_eq!(said(deployment_defaults(&parent(&template), facts)), expected, "{template}");
+            // Its Workload is made of the set itself: its pods need not be made anew for that.
+            assert_eq!(said(stateful_set_defaults(&parent(&template), facts)), None, "{template}");
+        }
+    }
 }

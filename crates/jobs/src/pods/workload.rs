@@ -4,7 +4,7 @@ use super::STATEFUL_SET_FRAMEWORK;
 use super::parents::group_of_stateful_set;
 use super::state::template;
 use crate::build::{OwnerKind, Priority, workload_of};
-use crate::kind::{controller, queue_name, version_of, workload_priority_class};
+use crate::kind::{annotation, controller, queue_name, version_of, workload_priority_class};
 use crate::pod_set::{IndexLabels, pod_set_of};
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, Workload, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -69,6 +69,10 @@ pub struct SetState {
     pub workload_priority_class: Option<Box<str>>,
     /// PriorityClass of its pods.
     pub pod_priority_class: Option<Box<str>>,
+    /// Annotation that names who keeps it from being tried.
+    pub admission_gates: Option<Box<str>>,
+    /// Annotation that names the accepted capacity tiers.
+    pub capacity_tiers: Option<Box<str>>,
     /// Name of its pods' group, and of its Workload.
     pub group: Box<str>,
     packed: Box<str>,
@@ -81,7 +85,7 @@ impl SetState {
         let metadata = &set.metadata;
         let spec = set.spec.as_ref()?;
         let pods = spec.template.metadata.as_ref()?;
-        let parent = crate::kind::annotation(pods, labels::POD_SUSPENDING_PARENT)?;
+        let parent = annotation(pods, labels::POD_SUSPENDING_PARENT)?;
         if parent != STATEFUL_SET_FRAMEWORK || controller(metadata).is_some() {
             return None;
         }
@@ -93,8 +97,10 @@ impl SetState {
             deleting: metadata.deletion_timestamp.is_some(),
             replicas: spec.replicas.unwrap_or(1),
             queue_name: queue_name(metadata).map(Into::into),
-            workload_priority_class: workload_priority_class(metadata).map(Into::into),
+            workload_priority_class: said(set, workload_priority_class).map(Into::into),
             pod_priority_class: class.filter(|name| !name.is_empty()).map(Into::into),
+            admission_gates: annotation(metadata, labels::ADMISSION_GATED_BY).map(Into::into),
+            capacity_tiers: said(set, tiers).map(Into::into),
             group: group_of_stateful_set(metadata.name.as_deref().unwrap_or_default(), uid).into(),
             packed: serde_json::to_string(set).unwrap_or_default().into(),
         })
@@ -105,6 +111,16 @@ impl SetState {
     pub fn whole(&self) -> Option<StatefulSet> {
         serde_json::from_str(&self.packed).ok()
     }
+}
+
+/// What a StatefulSet says of itself, or else in its template, where the webhook puts the default class.
+fn said<'a>(set: &'a StatefulSet, read: impl Fn(&'a ObjectMeta) -> Option<&'a str>) -> Option<&'a str> {
+    let template = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+    read(&set.metadata).or_else(|| template.and_then(read))
+}
+
+fn tiers(metadata: &ObjectMeta) -> Option<&str> {
+    annotation(metadata, labels::CAPACITY_TIERS)
 }
 
 /// The Workload to create for a StatefulSet with that many replicas: that of the group of its pods.
@@ -134,6 +150,7 @@ pub fn stateful_set_workload(
     let notes = workload.metadata.annotations.get_or_insert_default();
     notes.insert(labels::JOB_OWNER_GVK.to_owned(), "apps/v1, Kind=StatefulSet".to_owned());
     notes.insert(labels::JOB_OWNER_NAME.to_owned(), name);
+    notes.extend(said(set, tiers).map(|tiers| (labels::CAPACITY_TIERS.to_owned(), tiers.to_owned())));
     Ok(workload)
 }
 

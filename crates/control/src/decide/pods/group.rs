@@ -8,12 +8,12 @@ mod set;
 use std::collections::BTreeSet;
 
 use berth_jobs::Priority;
-use berth_jobs::pods::{PodState, SetState, Tally, excess, replaced};
+use berth_jobs::pods::{PodState, STATEFUL_SET_FRAMEWORK, SetState, Tally, excess, replaced};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::{follow, notice};
+use super::{Wishes, follow, notice};
 use crate::core::{Control, key};
 use crate::decide::checks;
 use crate::decide::pods_ready;
@@ -130,16 +130,27 @@ impl<'a> Case<'a> {
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
-        let Some((name, pod)) = self.first() else { return Decision::Done };
-        if let Some(decision) = follow(workload, pod, self.priority(pod).ok()) {
+        let first = self.first();
+        if let Some(decision) = self.wishes(workload, first).and_then(|wishes| follow(workload, wishes)) {
             return decision;
         }
+        let Some((name, pod)) = first else { return Decision::Done };
         if !(workload.is("Admitted") && workload.reserved()) {
             // The others need not be told the same.
             return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
         let ready = self.tally().is_ready(workload.sizes());
         pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
+    }
+
+    /// What its Workload is to say: what its StatefulSet says, else its first pod. Pods of a StatefulSet say what it said when they
+    /// were made, and are believed in nothing, whether it has been seen or not.
+    fn wishes(&self, workload: &WorkloadView, first: Option<(&'a str, &'a PodState)>) -> Option<Wishes<'a>> {
+        if let Some((_, set)) = self.set {
+            return Some(self.wishes_of_set(workload, set));
+        }
+        let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
+        Some(Wishes::of_pod(pod, self.priority(pod)))
     }
 
     /// Priority value and class of the group, or the name of a class that does not exist yet.

@@ -1,12 +1,16 @@
 //! The group of a StatefulSet's pods: its Workload is made of the StatefulSet and stays through its updates. At zero replicas
 //! it holds no quota and waits.
 
+use std::collections::BTreeSet;
+
+use berth_jobs::Priority;
 use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
-use serde_json::json;
+use serde_json::Value;
 
 use super::Case;
 use crate::core::key;
-use crate::decide::workload::{ON_HOLD, create, object_write, status_write};
+use crate::decide::pods::{Wishes, follow};
+use crate::decide::workload::{ON_HOLD, create, status_write};
 use crate::flight::Decision;
 use crate::status::find;
 use crate::view::WorkloadView;
@@ -28,9 +32,7 @@ impl Case<'_> {
             message,
             reporter: STATEFUL_SET_REPORTER,
         };
-        let view = &self.control.view;
-        let priority = view.priority(set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref());
-        let priority = match priority {
+        let priority = match self.priority_of_set(set) {
             Ok(priority) => priority,
             Err(class) => {
                 let message = format!("priority class {class:?} does not exist; create it or change the StatefulSet");
@@ -45,7 +47,26 @@ impl Case<'_> {
         }
     }
 
-    /// What the number of replicas means for the Workload, `None` when it is as it should be.
+    /// Priority value and class of the StatefulSet, or the name of a class that does not exist yet.
+    fn priority_of_set(&self, set: &SetState) -> Result<Priority, String> {
+        self.control.view.priority(set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref())
+    }
+
+    /// What its Workload is to say, while it has replicas.
+    pub(super) fn wishes_of_set<'s>(&self, workload: &WorkloadView, set: &'s SetState) -> Wishes<'s> {
+        let resized = !workload.reserved() && set.replicas > 0 && is_rescaled(workload, set);
+        Wishes {
+            pod_sets: Some(set).filter(|_| resized).and_then(pod_sets),
+            queue: set.queue_name.as_deref(),
+            priority: self.priority_of_set(set).ok(),
+            gated_by: set.admission_gates.as_deref(),
+            tiers: set.capacity_tiers.as_deref(),
+            prebuilt: false,
+        }
+    }
+
+    /// What a Workload without quota takes over from its StatefulSet, and what the number of replicas means for it; `None` when it is
+    /// as it should be.
     pub(super) fn scaled(&self, workload: &WorkloadView, (_, set): (&str, &SetState)) -> Option<Decision> {
         let condition = find(&workload.status.conditions, "QuotaReserved").filter(|c| c.status == "False");
         let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
@@ -62,7 +83,7 @@ impl Case<'_> {
                 edit.take_back(ON_HOLD, message);
             })));
         }
-        let rescaled = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas;
+        let rescaled = is_rescaled(workload, set);
         if rescaled && workload.reserved() && !workload.is("Evicted") && self.tally().running == 0 {
             // It was at zero, and is back before anybody could take its quota.
             let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
@@ -70,23 +91,27 @@ impl Case<'_> {
                 edit.take_back("PendingEvaluation", &message);
             })));
         }
-        let queue = set.queue_name.as_deref().unwrap_or_default();
-        if !workload.reserved() && (rescaled || workload.queue != queue) {
-            let made = stateful_set_workload(
-                &set.whole()?,
-                set.replicas,
-                berth_jobs::Priority::default(),
-                &Default::default(),
-            );
-            let sets = serde_json::to_value(made.ok()?.spec.pod_sets).ok()?;
-            let spec = json!({"spec": {"podSets": sets, "queueName": queue}});
-            return Some(Decision::write(object_write(workload, Purpose::UpdateWorkload, spec)));
+        let followed = Some(workload).filter(|workload| !workload.reserved());
+        if let Some(decision) = followed.and_then(|workload| follow(workload, self.wishes_of_set(workload, set))) {
+            return Some(decision);
         }
-        on_hold.then(|| {
+        // What is still of another size could not be made anew: it must not be admitted for that.
+        (on_hold && !rescaled).then(|| {
             let message = "Workload no longer on hold; waiting for quota reservation";
             Decision::write(status_write(workload, Purpose::Requeue, self.now, |edit| {
                 edit.pending("PendingEvaluation", message);
             }))
         })
     }
+}
+
+/// Its Workload is for another number of replicas.
+fn is_rescaled(workload: &WorkloadView, set: &SetState) -> bool {
+    workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas
+}
+
+/// The pod sets for its replicas.
+fn pod_sets(set: &SetState) -> Option<Value> {
+    let made = stateful_set_workload(&set.whole()?, set.replicas, Priority::default(), &BTreeSet::new());
+    serde_json::to_value(made.ok()?.spec.pod_sets).ok()
 }

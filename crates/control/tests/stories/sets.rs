@@ -1,0 +1,201 @@
+//! What a StatefulSet says later: its Workload follows the set, and never the pods that were made of it before. Of a set that
+//! waits, its controller has made the first pod only, and replaces it by none while that is not ready.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, local_queue, merge, settings};
+use crate::faults::with_every_fault;
+use crate::groups::{gated, replica, running_set, set, set_workload};
+use crate::pod_queue;
+use crate::tiers::ladder_on;
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const CLASS: &str = "kueue.x-k8s.io/priority-class";
+const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
+const TIERS: &str = "berth.dev/capacity-tiers";
+
+fn labelled(key: &str, value: &str) -> Value {
+    json!({"metadata": {"labels": {key: value}}})
+}
+
+fn annotated(key: &str, value: &Value) -> Value {
+    json!({"metadata": {"annotations": {key: value}}})
+}
+
+/// Queues for one pod, and a wide one for five.
+fn queues() -> Cluster {
+    let mut cluster = pod_queue("1");
+    for (name, cpu) in [("narrow", "1"), ("wide", "5")] {
+        cluster.put(Kind::ClusterQueue, cluster_queue(name, None, &[("default", cpu)]));
+        cluster.put(Kind::LocalQueue, local_queue(name, name));
+    }
+    cluster
+}
+
+/// The same machines in three tiers, one pod of each.
+fn ladder() -> Cluster {
+    let mut settings = settings();
+    settings.job_kinds.extend([Kind::Pod, Kind::StatefulSet]);
+    ladder_on(Cluster::with(settings), "1")
+}
+
+/// A StatefulSet of two pods that says this and waits, with its first pod, and the name of its Workload. The pod has the labels
+/// that the webhook puts into the template.
+fn waiting(mut cluster: Cluster, more: &Value) -> (Cluster, String) {
+    let mut asked = set(2);
+    merge(&mut asked, more);
+    let labels = json!({"metadata": {"labels": asked["metadata"]["labels"]}});
+    merge(&mut asked["spec"]["template"], &labels);
+    cluster.put(Kind::StatefulSet, asked);
+    cluster.settle();
+    let name = set_workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    replica(&mut cluster, 0);
+    cluster.edit(Kind::Pod, "team", "web-0", &labels);
+    cluster.pass(120);
+    assert!(gated(&cluster, "web-0") && !cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::UpdateWorkload), 0, "its pod changes nothing: {:?}", cluster.writes);
+    (cluster, name)
+}
+
+/// The StatefulSet is edited: its Workload follows in one write, and then nobody writes any more.
+fn follows(cluster: &mut Cluster, change: &Value) {
+    let before = cluster.count(Purpose::UpdateWorkload);
+    cluster.edit(Kind::StatefulSet, "team", "web", change);
+    cluster.pass(120);
+    assert_eq!(cluster.count(Purpose::UpdateWorkload), before + 1, "{change}: {:?}", cluster.writes);
+    let written = cluster.writes.len();
+    cluster.pass(60);
+    assert_eq!(&cluster.writes[written..], &[], "{change}: quiet at rest");
+}
+
+fn note(cluster: &Cluster, key: &str) -> Value {
+    set_workload(cluster)["metadata"]["annotations"][key].clone()
+}
+
+/// Value and class of the Workload's priority.
+fn priority(cluster: &Cluster) -> (Value, Value) {
+    let spec = &set_workload(cluster)["spec"];
+    (spec["priority"].clone(), spec["priorityClassRef"]["name"].clone())
+}
+
+fn runs(cluster: &Cluster, name: &str) -> bool {
+    cluster.workload_is(name, "Admitted") && !gated(cluster, "web-0")
+}
+
+#[test]
+fn a_stateful_set_that_waits_moves_to_another_queue() {
+    let (mut cluster, name) = waiting(queues(), &json!({}));
+    follows(&mut cluster, &labelled(QUEUE, "narrow"));
+    assert_eq!(set_workload(&cluster)["spec"]["queueName"], json!("narrow"));
+    assert!(gated(&cluster, "web-0"), "there it has no more");
+    cluster.restart();
+    cluster.pass(60);
+    assert_eq!(cluster.count(Purpose::UpdateWorkload), 1, "{:?}", cluster.writes);
+    follows(&mut cluster, &labelled(QUEUE, "wide"));
+    assert!(runs(&cluster, &name), "{:?}", cluster.writes);
+    assert_eq!(set_workload(&cluster)["status"]["admission"]["clusterQueue"], json!("wide"));
+    replica(&mut cluster, 1);
+    cluster.settle();
+    assert!(!gated(&cluster, "web-1"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn the_write_may_fail_or_be_lost_and_the_stateful_set_moves_all_the_same() {
+    with_every_fault(
+        || waiting(queues(), &json!({})).0,
+        &[Purpose::UpdateWorkload],
+        |mut cluster, what| {
+            cluster.edit(Kind::StatefulSet, "team", "web", &labelled(QUEUE, "wide"));
+            cluster.pass(120);
+            assert_eq!(set_workload(&cluster)["spec"]["queueName"], json!("wide"), "{what}: {:?}", cluster.writes);
+            assert!(!gated(&cluster, "web-0"), "{what}: {:?}", cluster.writes);
+        },
+    );
+}
+
+#[test]
+fn a_stateful_set_is_tried_when_nobody_holds_it_any_more() {
+    let (mut cluster, name) = waiting(pod_queue("5"), &annotated(GATES, &json!("a.io/one,b.io/two")));
+    assert_eq!(note(&cluster, GATES), json!("a.io/one,b.io/two"));
+    follows(&mut cluster, &annotated(GATES, &json!("b.io/two")));
+    assert_eq!(note(&cluster, GATES), json!("b.io/two"));
+    assert!(gated(&cluster, "web-0"), "one is left: {:?}", cluster.writes);
+    follows(&mut cluster, &annotated(GATES, &Value::Null));
+    assert_eq!(note(&cluster, GATES), Value::Null);
+    assert!(runs(&cluster, &name), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_stateful_set_takes_another_class_before_its_admission_and_after_it() {
+    let mut cluster = pod_queue("1");
+    cluster.set_class("low", 1);
+    cluster.set_class("high", 100);
+    let (mut cluster, name) = waiting(cluster, &labelled(CLASS, "low"));
+    assert_eq!(priority(&cluster), (json!(1), json!("low")));
+    follows(&mut cluster, &labelled(CLASS, "high"));
+    assert_eq!(priority(&cluster), (json!(100), json!("high")));
+    let larger = json!({"spec": cluster_queue("cq", None, &[("default", "2")])["spec"]});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &larger);
+    cluster.settle();
+    assert!(runs(&cluster, &name), "{:?}", cluster.writes);
+    follows(&mut cluster, &labelled(CLASS, "low"));
+    assert_eq!(priority(&cluster), (json!(1), json!("low")));
+    assert!(runs(&cluster, &name), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_stateful_set_that_waits_may_change_what_it_accepts() {
+    let (mut cluster, name) = waiting(ladder(), &annotated(TIERS, &json!("spot")));
+    assert_eq!(note(&cluster, TIERS), json!("spot"), "its pods say nothing of it");
+    follows(&mut cluster, &annotated(TIERS, &Value::Null));
+    assert_eq!(note(&cluster, TIERS), Value::Null);
+    follows(&mut cluster, &annotated(TIERS, &json!("reserved")));
+    assert_eq!(note(&cluster, TIERS), json!("reserved"));
+    let flavors = [("spot", "2"), ("on-demand", "2"), ("reserved", "2")];
+    let larger = json!({"spec": cluster_queue("cq", None, &flavors)["spec"]});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &larger);
+    cluster.settle();
+    assert!(runs(&cluster, &name), "{:?}", cluster.writes);
+    assert_eq!(cluster.pod("web-0").unwrap()["spec"]["nodeSelector"], json!({"tier": "reserved"}));
+}
+
+#[test]
+fn what_changes_at_once_is_one_write() {
+    let mut cluster = queues();
+    cluster.set_class("high", 100);
+    let (mut cluster, name) = waiting(cluster, &annotated(GATES, &json!("a.io/one")));
+    let change = json!({
+        "metadata": {"labels": {QUEUE: "wide", CLASS: "high"}, "annotations": {GATES: null}},
+        "spec": {"replicas": 3},
+    });
+    follows(&mut cluster, &change);
+    assert!(runs(&cluster, &name), "{:?}", cluster.writes);
+    let spec = &set_workload(&cluster)["spec"];
+    assert_eq!((&spec["queueName"], &spec["podSets"][0]["count"]), (&json!("wide"), &json!(3)));
+    assert_eq!((priority(&cluster), note(&cluster, GATES)), ((json!(100), json!("high")), Value::Null));
+}
+
+#[test]
+fn what_a_stateful_set_leaves_open_its_template_says() {
+    let mut cluster = ladder();
+    cluster.set_class("low", 1);
+    let template = json!({"metadata": {"labels": {CLASS: "low"}, "annotations": {TIERS: "reserved"}}});
+    let (mut cluster, _) = waiting(cluster, &json!({"spec": {"template": template}}));
+    assert_eq!((priority(&cluster), note(&cluster, TIERS)), ((json!(1), json!("low")), json!("reserved")));
+    follows(&mut cluster, &annotated(TIERS, &json!("spot")));
+    assert_eq!(note(&cluster, TIERS), json!("spot"), "the set's own word wins");
+}
+
+#[test]
+fn what_a_stateful_set_got_its_quota_for_stays() {
+    let (mut cluster, name) = running_set();
+    cluster.set_class("high", 100);
+    cluster.pass(60);
+    let written = cluster.writes.len();
+    let change = json!({"metadata": {"labels": {QUEUE: "other", CLASS: "high"}, "annotations": {TIERS: "spot"}}});
+    cluster.edit(Kind::StatefulSet, "team", "web", &change);
+    cluster.pass(60);
+    assert_eq!(&cluster.writes[written..], &[], "its queue, its tiers, and that it has no class");
+    assert!(runs(&cluster, &name));
+}
