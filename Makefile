@@ -15,7 +15,8 @@ BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 # for the whole workspace with its tests, and compiles each dependency once instead of five times.
 BUILD := $(CARGO) build --locked --workspace --examples
 # Builds a program and is the path to run it by.
-program = $(BUILD) --quiet --bin $(1) && $(BIN)/$(1)
+# What was never built is built with a word on each crate: that takes minutes.
+program = $(BUILD) $(if $(wildcard $(BIN)/$(1)),--quiet) --bin $(1) && $(BIN)/$(1)
 names = $(addprefix --test ,$(notdir $(patsubst %/main,%,$(basename $(wildcard $(1)/*.rs $(1)/*/main.rs)))))
 say = @echo "== $(1)"
 
@@ -87,7 +88,7 @@ night: test ## What is wide and slow
 	BERTH_FUZZ=1000000 $(CARGO) test --locked --workspace --test fuzz -- --nocapture
 	$(call say,50000 malformed reviews and TLS byte streams)
 	BERTH_FLOOD=50000 $(CARGO) test --locked --workspace --test webhook load_and_floods -- --nocapture
-	$(call say,PyTorch and JAX as processes under what TrainingJobs render)
+	$(call say,PyTorch, JAX and Paddle as processes under what TrainingJobs render)
 	BERTH_FRAMEWORKS=1 $(CARGO) test --locked --workspace --test frameworks -- --nocapture
 	$(call say,the chart under Helm 3)
 	BERTH_HELM=3 $(CARGO) test --locked --workspace --test helm -- --nocapture

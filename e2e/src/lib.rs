@@ -11,6 +11,7 @@
 //! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
 
 pub mod autoscaler;
+pub mod bad_fields;
 pub mod bench;
 pub mod binaries;
 pub mod certificates;
@@ -32,6 +33,7 @@ pub mod quota_tree;
 pub mod s3;
 pub mod scenario;
 pub mod story;
+pub mod trainer;
 pub mod wait;
 pub mod webhooks;
 pub mod world;

@@ -1,21 +1,32 @@
-//! An S3 server on loopback, with its objects as files in a folder: what pods would have uploaded is put there as files.
+//! An S3 server on loopback, with its objects as files in a folder, and a client of it: what pods upload is sent to it in signed
+//! requests, and nobody writes into the folder but the server.
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
-use tokio::net::TcpListener;
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// The key that the server lets in.
 pub const ACCESS_KEY: &str = "berth-test";
 /// Its secret.
 pub const SECRET_KEY: &str = "not-so-secret";
+/// The region for which requests are signed.
+const REGION: &str = "us-east-1";
+/// Headers that a signature covers.
+const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
+/// Longest time for one request.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// A server; it ends when it is dropped, and its objects go.
 #[derive(Debug)]
@@ -24,6 +35,7 @@ pub struct S3 {
     pub endpoint: String,
     /// Its only bucket.
     pub bucket: String,
+    client: S3Client,
     folder: PathBuf,
     task: JoinHandle<()>,
 }
@@ -41,7 +53,7 @@ impl S3 {
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let service = builder.build();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let endpoint = format!("http://{}", listener.local_addr()?);
+        let address = listener.local_addr()?.to_string();
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service.clone());
@@ -51,24 +63,34 @@ impl S3 {
                 });
             }
         });
-        Ok(Self { endpoint, bucket: bucket.to_owned(), folder, task })
+        let endpoint = format!("http://{address}");
+        Ok(Self { endpoint, bucket: bucket.to_owned(), client: S3Client { address }, folder, task })
     }
 
-    /// Puts an object, as a pod would.
+    /// A client that it lets in.
+    #[must_use]
+    pub fn client(&self) -> S3Client {
+        self.client.clone()
+    }
+
+    /// Puts an object into its bucket, as a pod would.
     ///
     /// # Errors
-    /// When the file cannot be written.
-    pub fn put(&self, path: &str, text: &str) -> Result<()> {
-        let path = self.folder.join(&self.bucket).join(path);
-        let parent = path.parent().context("a path has a parent")?;
-        fs::create_dir_all(parent)?;
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+    /// As for [`S3Client::put`].
+    pub async fn put(&self, path: &str, text: &str) -> Result<()> {
+        self.client.put(&self.uri(path), text).await
     }
 
-    /// Whether there is such an object.
-    #[must_use]
-    pub fn has(&self, path: &str) -> bool {
-        self.folder.join(&self.bucket).join(path).is_file()
+    /// Whether its bucket has such an object.
+    ///
+    /// # Errors
+    /// As for [`S3Client::has`].
+    pub async fn has(&self, path: &str) -> Result<bool> {
+        self.client.has(&self.uri(path)).await
+    }
+
+    fn uri(&self, path: &str) -> String {
+        format!("s3://{}/{path}", self.bucket)
     }
 }
 
@@ -76,5 +98,123 @@ impl Drop for S3 {
     fn drop(&mut self) {
         self.task.abort();
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A client of such a server. Of paths it takes letters, digits and `-._~/` only, of which nothing has to be escaped.
+#[derive(Clone, Debug)]
+pub struct S3Client {
+    address: String,
+}
+
+impl S3Client {
+    /// Puts an object by its URI, `s3://bucket/path`.
+    ///
+    /// # Errors
+    /// When the server does not take it.
+    pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
+        let (code, answer) = self.send("PUT", uri, text).await?;
+        ensure!(code == 200, "PUT {uri}: {answer}");
+        Ok(())
+    }
+
+    /// Whether there is an object of that URI.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn has(&self, uri: &str) -> Result<bool> {
+        match self.send("HEAD", uri, "").await? {
+            (200, _) => Ok(true),
+            (404, _) => Ok(false),
+            (_, answer) => bail!("HEAD {uri}: {answer}"),
+        }
+    }
+
+    /// Sends a request; the code of the answer, and all of it.
+    async fn send(&self, method: &str, uri: &str, body: &str) -> Result<(u16, String)> {
+        let path = uri.strip_prefix("s3:/").with_context(|| format!("{uri} is no URI of S3"))?;
+        let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let request = signed(&self.address, (method, path, body), &now);
+        let exchange = async {
+            let mut stream = TcpStream::connect(&self.address).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await?;
+            anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let answer = tokio::time::timeout(LIMIT, exchange).await.with_context(|| format!("{method} {uri}"))??;
+        let code = answer.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+        Ok((code.with_context(|| format!("{method} {uri}: no HTTP status in {answer:?}"))?, answer))
+    }
+}
+
+/// A whole request (method, path, body) with its signature, version 4, of that time.
+fn signed(address: &str, (method, path, body): (&str, &str, &str), now: &str) -> String {
+    let day = now.split_once('T').map_or(now, |(day, _)| day);
+    let digest = hex(&Sha256::digest(body));
+    let headers = format!("host:{address}\nx-amz-content-sha256:{digest}\nx-amz-date:{now}\n");
+    let canonical = format!("{method}\n{path}\n\n{headers}\n{SIGNED}\n{digest}");
+    let scope = format!("{day}/{REGION}/s3/aws4_request");
+    let text = format!("AWS4-HMAC-SHA256\n{now}\n{scope}\n{}", hex(&Sha256::digest(&canonical)));
+    let mut key = hmac(format!("AWS4{SECRET_KEY}").as_bytes(), day);
+    for part in [REGION, "s3", "aws4_request"] {
+        key = hmac(&key, part);
+    }
+    let signature = hex(&hmac(&key, &text));
+    let lines = [
+        format!("{method} {path} HTTP/1.1"),
+        format!("Host: {address}"),
+        format!("x-amz-content-sha256: {digest}"),
+        format!("x-amz-date: {now}"),
+        format!(
+            "Authorization: AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={SIGNED}, Signature={signature}"
+        ),
+        format!("Content-Length: {}", body.len()),
+        "Connection: close".to_owned(),
+    ];
+    format!("{}\r\n\r\n{body}", lines.join("\r\n"))
+}
+
+/// HMAC-SHA256 with a key of at most 64 bytes, which all keys here are.
+fn hmac(key: &[u8], text: &str) -> [u8; 32] {
+    let mut block = [0_u8; 64];
+    for (to, from) in block.iter_mut().zip(key) {
+        *to = *from;
+    }
+    let padded = |with: u8| block.map(|byte| byte ^ with);
+    let inner = Sha256::new().chain_update(padded(0x36)).chain_update(text).finalize();
+    Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4231, test case 2.
+    #[test]
+    fn codes_are_those_of_the_standard() {
+        let code = hex(&hmac(b"Jefe", "what do ya want for nothing?"));
+        assert_eq!(code, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    }
+
+    #[tokio::test]
+    async fn what_is_put_is_there_and_only_who_signs_may_put() -> Result<()> {
+        let s3 = S3::start("unit").await?;
+        s3.put("a/b/c.json", "{}").await?;
+        assert!(s3.has("a/b/c.json").await? && !s3.has("a/b/d.json").await?);
+        // A signature is of one request and of no other.
+        let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let forged = signed(&s3.client.address, ("PUT", "/unit/mine", "x"), &now).replace("/unit/mine", "/unit/yours");
+        let mut stream = TcpStream::connect(&s3.client.address).await?;
+        stream.write_all(forged.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(!s3.has("yours").await?);
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The story of a training (examples/training-story), told on a control plane of its own with short waits; the demo and a test both
-//! use it. Its machines do not exist and its pods only seem to run: what they would save is put into an S3 server on loopback.
+//! use it. Its machines do not exist and its pods only seem to run: a trainer saves in their place, to an S3 server on loopback.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
@@ -16,6 +16,7 @@ use crate::manager;
 use crate::manifest::merge;
 use crate::nodes::{Pool, Tier};
 use crate::s3::{ACCESS_KEY, S3, SECRET_KEY};
+use crate::trainer::{NEVER_MS, SAVES_EVERY, SAVING_TAKES, STEPS, Trainer};
 use crate::wait::{self, Seen};
 
 /// Its namespace.
@@ -24,8 +25,10 @@ pub const NAMESPACE: &str = "story";
 pub const HERO: &str = "language-model";
 /// Longest wait for one turn of it: the job controller alone makes a pause of ten seconds before it replaces a pod.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Pause between two checkpoints while it is to climb.
-const SAVES_EVERY: Duration = Duration::from_secs(3);
+/// How long its hero trains from one checkpoint to the next.
+const SAVES_EVERY_MS: u32 = 1_000;
+/// How long each of them is on its way.
+const SAVING_TAKES_MS: u32 = 600;
 
 /// Four hosts of 8 GPUs in each tier.
 #[must_use]
@@ -52,7 +55,11 @@ fn shortened(object: &Value, endpoint: &str) -> Value {
             let lives = json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "500"});
             let mut change = json!({"spec": {"template": {"metadata": {"annotations": lives}}}});
             if !object["spec"]["checkpoint"].is_null() {
-                merge(&mut change, &json!({"spec": {"checkpoint": {"interval": "8s"}}}));
+                // It is gone for more than a second: what it saved at the very end is seen before it begins again.
+                let lives = json!({(SAVES_EVERY): SAVES_EVERY_MS.to_string(),
+                    (SAVING_TAKES): SAVING_TAKES_MS.to_string(), "e2e.berth.dev/termination-ms": "1100"});
+                let saves = json!({"checkpoint": {"interval": "8s"}, "template": {"metadata": {"annotations": lives}}});
+                merge(&mut change, &json!({"spec": saves}));
             }
             change
         }
@@ -62,6 +69,7 @@ fn shortened(object: &Value, endpoint: &str) -> Value {
 
 struct Story<'a> {
     client: &'a Client,
+    trainer: Trainer,
     s3: S3,
     say: &'a (dyn Fn(&str) + Sync),
 }
@@ -71,13 +79,14 @@ struct Story<'a> {
 /// # Errors
 /// When a turn does not come.
 pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<()> {
-    let story = Story { client, s3: S3::start("checkpoints").await?, say };
+    let s3 = S3::start("checkpoints").await?;
+    let story = Story { client, trainer: Trainer::start(client, NAMESPACE, &s3), s3, say };
     story.begin().await?;
-    story.spot().await?;
-    story.nodes_taken_back().await?;
-    story.production_comes().await?;
-    story.production_goes().await?;
-    story.climbs_back().await
+    let step = story.spot().await?;
+    story.nodes_taken_back(step).await?;
+    let step = story.production_comes().await?;
+    story.production_goes(step).await?;
+    story.climbs_back(step).await
 }
 
 impl Story<'_> {
@@ -103,36 +112,17 @@ impl Story<'_> {
         .await
     }
 
-    /// Waits until the job runs in a tier, going on from that step.
-    async fn runs(&self, name: &str, tier: &str, from: Option<u32>) -> Result<()> {
-        self.job(name, &format!("runs on {tier} capacity"), |job| is_running(job, tier)).await?;
-        if name == HERO {
-            let begun = self.resume_step().await?;
-            ensure!(begun == from, "{name} began at step {begun:?}, not at {from:?}");
-        }
-        Ok(())
+    async fn runs(&self, name: &str, tier: &str) -> Result<()> {
+        self.job(name, &format!("runs on {tier} capacity"), |job| is_running(job, tier)).await.map(drop)
     }
 
-    /// The step that its pods are told to go on from.
-    async fn resume_step(&self) -> Result<Option<u32>> {
-        let job = JOB.get(self.client, NAMESPACE, &format!("{HERO}-worker")).await?.context("its Job")?;
-        let all = items(&job, "/spec/template/spec/containers/0/env");
-        let step = all.iter().find(|one| one["name"] == "BERTH_RESUME_STEP").and_then(|one| one["value"].as_str());
-        Ok(step.and_then(|step| step.parse().ok()))
-    }
-
-    /// What its pods would leave in the store: the marker comes last.
-    fn save(&self, step: u32) -> Result<()> {
-        let folder = format!("runs/{NAMESPACE}/{HERO}/step-{step}");
-        for rank in 0..4 {
-            self.s3.put(&format!("{folder}/rank-{rank}.pt"), "weights")?;
-        }
-        self.s3.put(&format!("{folder}/checkpoint.json"), &json!({"step": step}).to_string())
-    }
-
-    async fn is_seen(&self, step: u32) -> Result<()> {
-        let seen = |job: &Value| job["status"]["checkpoint"]["latest"]["step"] == json!(step);
-        self.job(HERO, &format!("has saved step {step}"), seen).await.map(drop)
+    /// Waits until the hero runs in a tier; the step from which it goes on, which is the last that it saved.
+    async fn goes_on(&self, tier: &str) -> Result<Option<i64>> {
+        self.runs(HERO, tier).await?;
+        let workers = JOB.get(self.client, NAMESPACE, &format!("{HERO}-worker")).await?.context("its Job")?;
+        let run = self.trainer.run(&workers).await?;
+        ensure!(run.resumed == run.before, "{HERO} began at {:?} and had saved {:?}", run.resumed, run.before);
+        Ok(run.resumed)
     }
 
     async fn begin(&self) -> Result<()> {
@@ -153,21 +143,25 @@ impl Story<'_> {
             .await?;
         }
         self.apply("03-benchmark.yaml").await?;
-        self.runs("benchmark", "reserved", None).await?;
+        self.runs("benchmark", "reserved").await?;
         (self.say)("benchmark (4 x 8 GPUs) holds the whole reservation");
         Ok(())
     }
 
-    async fn spot(&self) -> Result<()> {
+    async fn spot(&self) -> Result<i64> {
         self.apply("04-training.yaml").await?;
-        self.runs(HERO, "spot", None).await?;
-        self.save(100)?;
-        self.is_seen(100).await?;
-        (self.say)("language-model (4 x 8 GPUs) finds the reservation full, starts on spot, and saves step 100");
-        Ok(())
+        let begun = self.goes_on("spot").await?;
+        ensure!(begun.is_none(), "it began at step {begun:?}");
+        let latest = |job: &Value| job["status"]["checkpoint"]["latest"]["step"].as_i64();
+        let seen = self.job(HERO, "is seen to have saved", |job| latest(job).is_some()).await?;
+        let step = latest(&seen).unwrap_or_default();
+        (self.say)(&format!(
+            "language-model (4 x 8 GPUs) finds the reservation full, starts on spot, and saves step {step}"
+        ));
+        Ok(step)
     }
 
-    async fn nodes_taken_back(&self) -> Result<()> {
+    async fn nodes_taken_back(&self, saved: i64) -> Result<()> {
         let gone = ["story-spot-0", "story-spot-1"];
         // A machine that is told of its end lets its pods fail before it goes.
         let failed = json!({"status": {"phase": "Failed", "reason": "Terminated",
@@ -183,14 +177,15 @@ impl Story<'_> {
             NODE.delete(self.client, "", node).await?;
         }
         (self.say)("two spot machines are taken away, and none take their place");
-        self.runs(HERO, "on-demand", Some(100)).await?;
+        let from = self.goes_on("on-demand").await?.unwrap_or_default();
+        ensure!(from >= saved, "it had saved step {saved} and began at {from}");
         let workload = self.workload().await?;
         let reasons: Vec<&str> =
             items(&workload, "/status/schedulingStats/evictions").iter().map(|e| text(e, "/reason")).collect();
         ensure!(reasons == ["CapacityReclaimed"], "{reasons:?}");
-        (self.say)(
-            "language-model is stopped whole and goes on from step 100, on demand: machines that production lends",
-        );
+        (self.say)(&format!(
+            "language-model is stopped whole and goes on from step {from}, on demand: machines that production lends"
+        ));
         Ok(())
     }
 
@@ -200,49 +195,41 @@ impl Story<'_> {
         all.iter().find(of_hero).cloned().context("its Workload")
     }
 
-    async fn production_comes(&self) -> Result<()> {
+    async fn production_comes(&self) -> Result<i64> {
+        // It saves so often here that a checkpoint of its own accord could be taken for the one that it is asked for.
+        self.trainer.pace(HERO, NEVER_MS, SAVING_TAKES_MS).await?;
+        self.trainer.rest(HERO).await?;
+        let last = self.trainer.saved(HERO).context("it has saved")?;
         self.apply("05-production.yaml").await?;
-        let asked = self.job(HERO, "is asked to save", |job| condition(job, "CheckpointRequested") == "True").await?;
-        let why = condition_object(&asked, "CheckpointRequested").cloned().unwrap_or_default();
-        ensure!(text(&why, "/reason") == "Preempted", "{why}");
+        let request = |job: &Value| condition_object(job, "CheckpointRequested").cloned().unwrap_or_default();
+        let has_saved = |job: &Value| text(&request(job), "/reason") == "CheckpointSaved";
+        let is_asked = |job: &Value| condition(job, "CheckpointRequested") == "True" || has_saved(job);
+        let asked = self.job(HERO, "is asked to save", is_asked).await?;
+        let why = request(&asked);
+        ensure!(["Preempted", "CheckpointSaved"].contains(&text(&why, "/reason")), "{why}");
         (self.say)("ranking, a production job, wants them back: language-model is asked to save first");
-        self.save(200)?;
-        self.runs("ranking", "on-demand", None).await?;
-        let saved = |job: &Value| {
-            condition_object(job, "CheckpointRequested").is_some_and(|c| text(c, "/reason") == "CheckpointSaved")
-        };
-        self.job(HERO, "is seen to have saved", saved).await?;
+        self.runs("ranking", "on-demand").await?;
+        self.job(HERO, "is seen to have saved", has_saved).await?;
         self.job(HERO, "waits", |job| text(job, "/status/phase") == "Queued").await?;
-        (self.say)("language-model saves step 200, is stopped at once, and waits; ranking runs");
-        Ok(())
+        let step = self.trainer.saved(HERO).unwrap_or_default();
+        ensure!(step == last + STEPS, "it was told to save once: it had saved {last}, and then {step}");
+        (self.say)(&format!("language-model saves step {step}, is stopped at once, and waits; ranking runs"));
+        Ok(step)
     }
 
-    async fn production_goes(&self) -> Result<()> {
+    async fn production_goes(&self, saved: i64) -> Result<()> {
         TRAINING_JOB.delete(self.client, NAMESPACE, "ranking").await?;
-        self.runs(HERO, "on-demand", Some(200)).await?;
-        (self.say)("ranking is done: language-model goes on from step 200, on demand");
+        let from = self.goes_on("on-demand").await?;
+        ensure!(from == Some(saved), "it had saved step {saved} and began at {from:?}");
+        (self.say)(&format!("ranking is done: language-model goes on from step {saved}, on demand"));
         Ok(())
     }
 
-    async fn climbs_back(&self) -> Result<()> {
+    async fn climbs_back(&self, saved: i64) -> Result<()> {
         TRAINING_JOB.delete(self.client, NAMESPACE, "benchmark").await?;
         (self.say)("benchmark is done: the reservation is free");
-        let (mut step, begun, mut last) = (300, Instant::now(), None::<Instant>);
-        loop {
-            let job = TRAINING_JOB.get(self.client, NAMESPACE, HERO).await?.context("it is there")?;
-            if is_running(&job, "reserved") {
-                break;
-            }
-            ensure!(begun.elapsed() < LIMIT, "{HERO} did not climb: {}", job["status"]);
-            if last.is_none_or(|at| at.elapsed() > SAVES_EVERY) && is_running(&job, "on-demand") {
-                self.save(step)?;
-                step += 1;
-                last = Some(Instant::now());
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        let from = self.resume_step().await?.unwrap_or_default();
-        ensure!((300..step).contains(&from), "it began at step {from}");
+        let from = self.goes_on("reserved").await?.unwrap_or_default();
+        ensure!(from > saved, "it saved nothing after step {saved} and began at {from}");
         let workload = self.workload().await?;
         let reasons: Vec<&str> =
             items(&workload, "/status/schedulingStats/evictions").iter().map(|e| text(e, "/reason")).collect();

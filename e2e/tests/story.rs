@@ -1,10 +1,27 @@
-//! The story of a training, as `make demo` tells it: every turn of it comes, and kubectl tells it in words.
+//! The story of a training, as `make demo` tells it: every turn of it comes, who looks on by `kubectl get tj -w` sees it, and
+//! `kubectl describe` says why.
 
 use anyhow::{Result, anyhow, ensure};
 use berth_e2e::manager::ManagerOptions;
+use berth_e2e::process::{Guarded, Launch};
 use berth_e2e::scenario::Stage;
 use berth_e2e::story::{self, HERO, NAMESPACE};
+use berth_e2e::wait::{self, STEP, Seen};
+use std::path::Path;
 use std::time::Duration;
+
+const PHASES: [&str; 6] = ["Pending", "Queued", "Running", "Succeeded", "Failed", "Suspended"];
+const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
+/// What the hero is seen to do; between these it may be seen to start.
+const TURNS: [&str; 7] = [
+    "Running on spot",
+    "Queued",
+    "Running on on-demand",
+    "Queued",
+    "Running on on-demand",
+    "Queued",
+    "Running on reserved",
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_training_gets_through() -> Result<()> {
@@ -18,7 +35,9 @@ async fn a_training_gets_through() -> Result<()> {
 }
 
 async fn told(stage: &Stage) -> Result<()> {
+    let watched = watch(stage)?;
     story::tell(&stage.client, &|turn| println!("story: {turn}")).await?;
+    seen_in_order(watched).await?;
     let table = stage.plane.kubectl(&["-n", NAMESPACE, "get", "tj"]).await?;
     let row = table.lines().find(|line| line.starts_with(HERO)).unwrap_or_default();
     ensure!(row.contains("Running") && row.contains("reserved") && row.contains("4/4"), "{table}");
@@ -36,4 +55,49 @@ async fn told(stage: &Stage) -> Result<()> {
         ensure!(words.contains(word), "{word:?} is not told:\n{words}");
     }
     stage.observer.conclude(Duration::from_secs(6)).await
+}
+
+/// Starts `kubectl get tj -w`; what it prints is in its log.
+fn watch(stage: &Stage) -> Result<Guarded> {
+    let kubeconfig = stage.plane.kubeconfig().display().to_string();
+    let args = ["--kubeconfig", kubeconfig.as_str(), "-n", NAMESPACE, "get", "tj", "-w"].map(str::to_owned);
+    Guarded::start(Launch {
+        name: "kubectl",
+        program: Path::new("kubectl"),
+        args: args.to_vec(),
+        env: Vec::new(),
+        folder: stage.plane.folder(),
+        doomed: None,
+        restarts: false,
+    })
+}
+
+/// Waits until kubectl has printed the last turn, and checks that it has printed them all, one after the other.
+async fn seen_in_order(mut watched: Guarded) -> Result<()> {
+    let seen = wait::until(STEP, "kubectl shows the end of the story", || async {
+        let text = std::fs::read_to_string(watched.log())?;
+        let seen = states(&text);
+        let over = seen.last().map(String::as_str) == TURNS.last().copied();
+        Ok(if over { Seen::Yes(seen) } else { Seen::NotYet(watched.tail(3)) })
+    })
+    .await;
+    ensure!(watched.ended().is_none(), "kubectl ended: {}", watched.tail(10));
+    let seen = seen?;
+    let mut rest = seen.iter();
+    for turn in TURNS {
+        ensure!(rest.any(|state| state == turn), "{turn:?} is missing, or comes too late, in {seen:?}");
+    }
+    Ok(())
+}
+
+/// What the rows of the hero say of it, without repetitions. A column that has no value is blank.
+fn states(text: &str) -> Vec<String> {
+    let mut states = Vec::new();
+    for row in text.lines().filter(|line| line.split_whitespace().next() == Some(HERO)) {
+        let one_of = |words: &[&str]| row.split_whitespace().find(|word| words.contains(word));
+        let phase = one_of(&PHASES).unwrap_or("new");
+        states.push(one_of(&TIERS).map_or_else(|| phase.to_owned(), |tier| format!("{phase} on {tier}")));
+    }
+    states.dedup();
+    states
 }

@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 /// Node labels by which pods select a kind of capacity, on the clouds and with Karpenter. A policy that overrides selectors
 /// takes them out of a job, with the tolerations of taints of the same keys.
-pub const CAPACITY_SELECTORS: [&str; 10] = [
+pub const CAPACITY_SELECTORS: [&str; 12] = [
     "berth.dev/capacity-tier",
     "cloud.google.com/gke-preemptible",
+    "cloud.google.com/gke-provisioning",
     "cloud.google.com/gke-spot",
     "cloud.google.com/reservation-affinity",
     "cloud.google.com/reservation-name",
@@ -15,6 +16,7 @@ pub const CAPACITY_SELECTORS: [&str; 10] = [
     "cloud.google.com/reservation-project",
     "eks.amazonaws.com/capacityType",
     "karpenter.sh/capacity-type",
+    "kubernetes.azure.com/priority",
     "kubernetes.azure.com/scalesetpriority",
 ];
 

@@ -12,6 +12,7 @@ use crate::core::{Control, after, key};
 use crate::decide::grace::Asked;
 use crate::flight::Flight;
 use crate::status::{find_true, seconds, since};
+use crate::training_figures::saves;
 use crate::training_view::TrainingView;
 use crate::view::Name;
 use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose};
@@ -113,9 +114,14 @@ impl Control {
             fault: None,
         });
         book.tried = now;
+        let mut fresh = 0;
         let changed = match found {
             Ok(mut listed) => {
                 listed.sort_by(|a, b| (a.at, a.step, &a.id).cmp(&(b.at, b.step, &b.id)));
+                if book.at.is_some() {
+                    let known: BTreeSet<&String> = book.listed.iter().map(|checkpoint| &checkpoint.id).collect();
+                    fresh = listed.iter().filter(|checkpoint| !known.contains(&checkpoint.id)).count();
+                }
                 book.at = Some(now);
                 book.fault = None;
                 let changed = book.listed != listed;
@@ -127,6 +133,9 @@ impl Control {
                 false
             }
         };
+        if let Some(view) = self.view.training.get(name).filter(|_| fresh > 0) {
+            self.measures.push(saves(name, &view.status, fresh));
+        }
         if changed {
             self.mirror_owned_by(&uid);
         }

@@ -229,6 +229,9 @@ impl Control {
                 if flight.purpose == Purpose::ProbeSurplus {
                     self.note_shrunk(&object);
                 }
+                if let (Purpose::SetReclaimable, Some(uid)) = (flight.purpose, self.uid_of(&flight.origin)) {
+                    self.ration.forget_ended(&uid);
+                }
                 if flight.purpose == Purpose::CreateWorkload {
                     self.note_creation(&flight.origin, now);
                 }
@@ -249,6 +252,10 @@ impl Control {
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_stuck(&object, stuck, now);
+            }
+            Outcome::OnNode(pods) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_on_node(&object.name, &pods, now);
             }
             Outcome::Conflict | Outcome::AlreadyExists => {
                 let until = self.flights.failed(&object, now, 0);

@@ -51,6 +51,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
             decision => decision,
         },
         Kind::ProvisioningRequest => provisioning::request(control, &name),
+        Kind::Node => crate::ladder::reclaim::ask(control, key),
         Kind::LocalQueue
         | Kind::QueuePolicy
         | Kind::Service

@@ -61,6 +61,8 @@ pub enum Observation {
     CheckpointStore(Change<Box<api::berth::CheckpointStore>>),
     /// TrainingJob of berth.dev.
     TrainingJob(Change<Box<api::berth::TrainingJob>>),
+    /// Node.
+    Node(Change<Box<api::node::Node>>),
     /// RuntimeClass.
     RuntimeClass(Change<Box<RuntimeClass>>),
     /// Managed pod.

@@ -7,6 +7,7 @@
 pub(crate) mod climb;
 mod figures;
 mod pods;
+pub(crate) mod reclaim;
 pub(crate) mod rules;
 pub(crate) mod stock;
 pub(crate) mod watch;
@@ -38,6 +39,8 @@ pub(crate) struct Ladder {
     pub(crate) lacking: BTreeMap<String, Lack>,
     /// Running workloads that could have a better tier, by uid.
     pub(crate) better: BTreeMap<String, climb::Better>,
+    /// Nodes that are being taken away, and whose pods run there.
+    pub(crate) reclaims: reclaim::Reclaims,
     /// When to look at that next.
     pub(crate) next_climb: Option<Timestamp>,
 }
@@ -150,8 +153,12 @@ impl Control {
         let started = since(conditions, "Admitted", "True").or_else(|| since(conditions, "QuotaReserved", "True"));
         let started = started.unwrap_or(at);
         let answer = self.ladder.answers.remove(&workload.uid);
+        let reclaimed = self.ladder.reclaims.take(&workload.uid);
         let rungs = watch::rungs(self, workload).into_iter();
         let concerned = rungs.filter(|rung| {
+            if let Some(reclaimed) = &reclaimed {
+                return reclaimed.concerns(rung);
+            }
             // Who has not asked itself cannot tell which pod set it was.
             let Some(Answer { stuck, .. }) = &answer else { return true };
             let refused = signals.scale_up_failed && stuck.iter().any(|pod| pod.refused.is_some());

@@ -111,6 +111,10 @@ impl Control {
             }
             Observation::Pod(change) => self.observe_pods(change, now),
             Observation::StatefulSet(change) => self.observe_sets(change),
+            Observation::Node(change) => {
+                let known = self.ladder.reclaims.nodes().cloned().collect();
+                self.each(change, known, |me, name, object| me.put_node(&name.1, object.as_deref()));
+            }
             Observation::RuntimeClass(change) => {
                 let known = known(&change, self.view.overheads.keys().cloned());
                 self.each(change, known, |me, name, object| {
@@ -201,6 +205,7 @@ impl Control {
         if let Some(old) = self.view.jobs.remove(object) {
             self.at_rest.remove(&old.uid);
             self.ladder.lacking.remove(&old.uid);
+            self.ration.forget_ended(&old.uid);
             self.growth.settled.remove(&old.uid);
             self.forget_child(object, &old);
         }
@@ -232,7 +237,14 @@ impl Control {
         let of_role = |job: &JobState| job.role.as_ref().map(|role| (role.wanted, role.succeeded > 0));
         let scaled = of_role(&job).is_some() && self.view.jobs.get(&object).and_then(of_role) != of_role(&job);
         let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
-        let before = self.view.jobs.get(&object).filter(|old| old.uid == job.uid).map(Pods::of);
+        let old = self.view.jobs.get(&object).filter(|old| old.uid == job.uid);
+        let before = old.map(Pods::of);
+        let more_ended = old.is_some_and(|old| old.reclaimable != job.reclaimable);
+        if job.finished.is_some() || job.suspended {
+            self.ration.forget_ended(&job.uid);
+        } else if more_ended {
+            self.ration.note_ended(&job.uid, now);
+        }
         self.note_capacity(&object, &job, before, now);
         self.note_settled(&job);
         self.note_child(&object, &job);
@@ -281,6 +293,7 @@ impl Control {
             self.view.repriced.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);
+            self.ladder.reclaims.forget(&old.uid);
             self.ladder.better.remove(&old.uid);
             self.mark_queues(&old, now);
             if old.group.is_some() {
@@ -304,6 +317,7 @@ impl Control {
             self.pods_gone.remove(&new.uid);
             self.growth.shrunk.remove(&new.uid);
             self.saving.forget(&new.uid);
+            self.ladder.reclaims.forget(&new.uid);
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         self.note_idle(&new);
@@ -418,6 +432,7 @@ has_meta!(
     k8s_openapi::api::apps::v1::StatefulSet,
     k8s_openapi::api::batch::v1::Job,
     api::berth::CheckpointStore,
+    api::node::Node,
     k8s_openapi::api::core::v1::Pod,
     k8s_openapi::api::core::v1::PodTemplate,
     api::berth::TrainingJob,

@@ -123,7 +123,7 @@ impl Offline {
     /// Names what is wrong with an object of a known kind, the unknown version or the unknown kind.
     pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        let kind = text("/kind");
         let written = match kind.as_str() {
             "Job" => Kind::Job,
             "JobSet" => Kind::JobSet,
@@ -136,6 +136,16 @@ impl Offline {
             "TrainingJob" => Kind::TrainingJob,
             _ => return self.put_other(&kind, object),
         };
+        self.put_as(written, object)
+    }
+
+    /// Creates or replaces an object of a kind that Berth watches, also of one that [`Offline::put`] passes over.
+    ///
+    /// # Errors
+    /// Names what is wrong with it.
+    pub fn put_as(&mut self, written: Kind, object: &Value) -> Result<(), String> {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
         let mut object = object.clone();
         if let (true, Some(fields)) = (text("/apiVersion").starts_with("kueue.x-k8s.io/"), object.as_object_mut()) {
             conversion::to_stored(fields)?;
@@ -222,6 +232,7 @@ impl Offline {
             | Kind::PodGroup
             | Kind::Deployment
             | Kind::Checkpoints
+            | Kind::Node
             | Kind::AdmissionCheck
             | Kind::ProvisioningRequest
             | Kind::PodTemplate => return Ok(()),
@@ -277,6 +288,7 @@ impl Offline {
             // No pod ever ran.
             Request::ProbePods { .. } => return Outcome::Applied { resource_version: String::new() },
             Request::FindStuckPods { .. } | Request::AskAutoscalers { .. } => return Outcome::Stuck(Vec::new()),
+            Request::FindPodsOnNode => return Outcome::OnNode(Vec::new()),
             Request::AnnotatePods { .. } | Request::DeleteCheckpoints { .. } => {
                 return Outcome::Applied { resource_version: String::new() };
             }

@@ -34,6 +34,8 @@ pub(crate) struct Ration {
     tokens: i64,
     filled_at: Option<Timestamp>,
     admitted_at: Option<Timestamp>,
+    /// When the first pods of a job ended that its Workload does not know of yet, by the job's uid.
+    ended: FxHashMap<Box<str>, Timestamp>,
 }
 
 /// Where a verdict waits: in the queue, leading or not, or until its older text is old enough.
@@ -68,6 +70,21 @@ fn worth(verdict: &Verdict, workload: &WorkloadView, written: Option<Timestamp>,
 }
 
 impl Ration {
+    /// When the first pods of a job ended that its Workload does not know of yet, as far as that was seen.
+    pub(crate) fn ended_at(&self, job: &str) -> Option<Timestamp> {
+        self.ended.get(job).copied()
+    }
+
+    /// More pods of a job have ended.
+    pub(crate) fn note_ended(&mut self, job: &str, now: Timestamp) {
+        self.ended.entry(job.into()).or_insert(now);
+    }
+
+    /// The Workload of a job was told, or the job itself has ended.
+    pub(crate) fn forget_ended(&mut self, job: &str) {
+        self.ended.remove(job);
+    }
+
     /// Takes a new verdict; it replaces the older one of the workload. `unpaced` lets no text grow old first.
     pub(crate) fn take(&mut self, verdict: Verdict, workload: &WorkloadView, now: Timestamp, unpaced: bool) {
         if self.verdicts.get(&verdict.uid).is_some_and(|(known, _)| *known == verdict) {

@@ -38,6 +38,7 @@ impl Control {
         let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
         let requests = self.view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
         self.dirty.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
+        self.dirty.extend(self.ladder.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
         self.dirty.extend(self.view.pod_keys(None));
         self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
         for object in training {

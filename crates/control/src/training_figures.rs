@@ -208,7 +208,8 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
     };
     let latest = |status: &TrainingJobStatus| Some(status.checkpoint.as_ref()?.latest.as_ref()?.time.0);
     let asked = |status: &TrainingJobStatus| is(status, "CheckpointRequested");
-    if latest(&new.status) > latest(&old.status) {
+    // Those in a store are counted when a look there finds them.
+    if new.facts.store.is_none() && latest(&new.status) > latest(&old.status) {
         save(if asked(&old.status) || asked(&new.status) { "preemption" } else { "interval" }, "saved");
     }
     let told = find(&new.status.conditions, "CheckpointRequested").map(|told| told.reason.as_str());
@@ -219,6 +220,18 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
         save("interval", "missed");
     }
     measures
+}
+
+/// A look into the store of a TrainingJob has found so many checkpoints that were not there before.
+pub(crate) fn saves(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
+    let asked = is_true(&status.conditions, "CheckpointRequested");
+    let reason = if asked { "preemption" } else { "interval" };
+    let job = format!("{}/{}", name.0, name.1);
+    Measure::Count {
+        name: "training_checkpoint_saves",
+        labels: labels([("job", &job), ("reason", reason), ("status", "saved")]),
+        by: u64::try_from(number).unwrap_or(u64::MAX),
+    }
 }
 
 /// The series of a TrainingJob that is gone.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use checkpoint::{Checkpoint, CheckpointPlace};
-pub use pods::PodsOf;
+pub use pods::{PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
 
 /// Reporter of events about admission.
@@ -71,6 +71,8 @@ pub enum Kind {
     Deployment,
     /// apps/v1 StatefulSet: admitted as the group of its pods, never written.
     StatefulSet,
+    /// Node that is being taken away: its pods are asked for, nothing is written.
+    Node,
 }
 
 impl Kind {
@@ -148,6 +150,7 @@ impl Kind {
             Self::Pod | Self::PodGroup => ("", "v1", "pods"),
             Self::Deployment => ("apps", "v1", "deployments"),
             Self::StatefulSet => ("apps", "v1", "statefulsets"),
+            Self::Node => ("", "v1", "nodes"),
         }
     }
 
@@ -185,6 +188,7 @@ impl Kind {
             Self::PodGroup => "PodGroup",
             Self::Deployment => "Deployment",
             Self::StatefulSet => "StatefulSet",
+            Self::Node => "Node",
         }
     }
 }
@@ -281,6 +285,8 @@ pub enum Request<Body = Packed> {
         /// The pods with their uids.
         pods: Vec<(String, StuckPod)>,
     },
+    /// No write at all: GET of the pods on a node that have not ended. Answered with [`Outcome::OnNode`].
+    FindPodsOnNode,
     /// Merge patches of the pods of a job that have not ended, one by one. `Applied` when all carry the annotations, `Busy` when
     /// that takes more time.
     AnnotatePods {
@@ -317,6 +323,7 @@ impl Request<Value> {
             Self::ProbePods { pods, most } => Request::ProbePods { pods, most },
             Self::FindStuckPods { pods } => Request::FindStuckPods { pods },
             Self::AskAutoscalers { pods } => Request::AskAutoscalers { pods },
+            Self::FindPodsOnNode => Request::FindPodsOnNode,
             Self::AnnotatePods { pods, annotations } => Request::AnnotatePods { pods, annotations },
             Self::ListCheckpoints { place } => Request::ListCheckpoints { place },
             Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },
@@ -361,6 +368,8 @@ pub enum Outcome {
     },
     /// The pods that the scheduler found no node for, some of them where there are many.
     Stuck(Vec<StuckPod>),
+    /// The pods on a node.
+    OnNode(Vec<PodOnNode>),
     /// What a look into a store has shown, or why it failed.
     Checkpoints(Result<Vec<Checkpoint>, String>),
     /// Precondition failed (409 on patch): decide again on the newest state.

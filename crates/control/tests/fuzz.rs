@@ -126,6 +126,95 @@ fn sensible() -> Vec<Value> {
     ]
 }
 
+/// More of them: policies, tiers, and jobs of every other kind with what they are made of.
+fn of_every_kind() -> Vec<Value> {
+    let label = |queue: &str| json!({"kueue.x-k8s.io/queue-name": queue});
+    let managed = |queue: &str, group: &str| json!({"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/pod-group-name": group});
+    let containers = json!([{"name": "c", "image": "c", "resources": {"requests": {"cpu": "500m"}}}]);
+    let pod = |name: &str, labels: Value, annotations: Value, more: Value| {
+        let mut object = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "team", "labels": labels,
+            "annotations": annotations, "finalizers": ["kueue.x-k8s.io/managed"], "generation": 1},
+            "spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}], "containers": containers}});
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    };
+    let running = json!({"spec": {"nodeName": "n", "containers": containers}, "status": {"phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T11:00:00Z"}]}});
+    let stuck = json!({"spec": {"containers": containers}, "status": {"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/9 nodes are available"}]}});
+    let total = json!({"kueue.x-k8s.io/pod-group-total-count": "2", "kueue.x-k8s.io/pod-group-fast-admission": "true"});
+    let serving = json!({"kueue.x-k8s.io/pod-group-name": "statefulset-web", "kueue.x-k8s.io/role-hash": "main",
+        "kueue.x-k8s.io/pod-group-serving": "true", "kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
+    let training = |name: &str, more: Value| {
+        let mut spec = json!({"jobType": "PyTorchJob", "capacityTiers": ["spot", "reserved"], "backoffLimit": 2,
+            "schedulingConfig": {"queue": "a", "priority": "top", "maxWaitTime": "1h", "schedulingTimeout": "10m",
+                "gangScheduling": true},
+            "resources": {"minReplicas": 1, "maxReplicas": 2, "replicaResources": {"cpu": "1"}, "gpuType": "h100",
+                "topologyConstraint": "zone"},
+            "checkpoint": {"store": "s", "interval": "10m", "maxCheckpoints": 3},
+            "template": {"spec": {"containers": containers}}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+            "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec})
+    };
+    let part = |name: &str, kind: &str, whole: &str, more: Value| {
+        let owner = json!([{"apiVersion": "v1", "kind": kind, "name": whole, "uid": format!("{kind}/team/{whole}"), "controller": true}]);
+        let mut object = json!({"kind": "Job", "metadata": {"name": name, "namespace": "team", "generation": 1, "ownerReferences": owner},
+            "spec": {"suspend": true, "parallelism": 2, "completions": 2, "completionMode": "Indexed",
+                "template": {"spec": {"containers": containers}}}});
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    };
+    let active = json!({"status": {"active": 2, "ready": 1, "startTime": "2026-11-21T11:00:00Z"}});
+    let tier = |name: &str, tier: &str| {
+        json!({"kind": "ResourceFlavor", "metadata": {"name": name, "labels": {"berth.dev/capacity-tier": tier},
+            "annotations": {"berth.dev/forbidden-node-labels": "cloud.google.com/gke-spot"}}, "spec": {"nodeLabels": {"zone": name}}})
+    };
+    vec![
+        tier("reserved", "reserved"),
+        tier("spot", "spot"),
+        json!({"kind": "CheckpointStore", "metadata": {"name": "s"}, "spec": {"s3": {"endpoint": "https://s", "bucket": "b"}, "prefix": "p"}}),
+        json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": "p", "generation": 1}, "spec": {
+            "clusterQueues": ["a"], "clusterQueueSelector": {"matchLabels": {"x": "y"}},
+            "capacityTiers": {"default": ["reserved", "spot"], "selectors": "Override", "patience": {"spot": "30s"},
+                "stockOutOn": ["Unschedulable"], "maxSharePercent": {"spot": 50},
+                "backoff": {"initial": "10s", "factor": 2, "max": "2h", "decay": "30m"},
+                "climbBack": {"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 3}},
+            "admission": {"maxJobs": 5, "maxGPUsPerJob": 8, "priorityRange": {"min": -5, "max": 1000}},
+            "preemption": {"minPriorityDifference": 1, "protectedRunningTime": "10s", "gracePeriod": "5s", "maxVictims": 2,
+                "maxEvictedPercent": 200},
+            "borrowingRatioPercent": 50, "waitingTimeBonus": {"pointsPerHour": 20}},
+            "status": {"backoffs": [{"flavor": "spot", "pods": 2, "failures": 1, "until": "2026-11-21T12:01:00Z"}]}}),
+        training("t1", json!({})),
+        training(
+            "t2",
+            json!({"elasticConfig": {"enabled": true, "minWorkers": 1, "maxWorkers": 4,
+            "scalePolicy": {"scaleUpStep": 1, "scaleUpCooldown": "1s", "scaleDownStep": 1, "scaleDownCooldown": "1s"}}}),
+        ),
+        training(
+            "t3",
+            json!({"jobType": "MPIJob", "roles": [{"name": "launcher", "replicas": 1}, {"name": "worker", "replicas": 2}]}),
+        ),
+        part("t1-worker", "TrainingJob", "t1", active.clone()),
+        part("t2-worker", "TrainingJob", "t2", json!({})),
+        json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s1", "namespace": "team",
+            "labels": label("b"), "annotations": {"berth.dev/capacity-tiers": "spot,reserved"}, "generation": 1},
+            "spec": {"suspend": true, "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 1,
+                "template": {"spec": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}, "containers": containers}}}}}]},
+            "status": {"replicatedJobsStatus": [{"name": "w", "ready": 1, "active": 1}]}}),
+        part("s1-w-0", "JobSet", "s1", active),
+        part("s1-w-1", "JobSet", "s1", json!({})),
+        pod("p1", label("a"), json!({"berth.dev/capacity-tiers": "spot"}), json!({})),
+        pod("p2", label("b"), json!({}), stuck),
+        pod("g1", managed("a", "g"), total.clone(), json!({})),
+        pod("g2", managed("a", "g"), total, running.clone()),
+        pod("web-0", managed("b", "statefulset-web"), serving, running),
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "namespace": "team", "labels": label("b"),
+            "generation": 1}, "spec": {"replicas": 2, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}}}}),
+    ]
+}
+
 /// Values at and beyond the bounds of every type.
 fn odd() -> Vec<Value> {
     vec![
@@ -228,13 +317,16 @@ fn settings(dice: &mut Dice) -> Settings {
         partial_admission: dice.one_in(2),
         ..Default::default()
     };
+    let more = dice.one_in(2).then_some([Kind::JobSet, Kind::Pod, Kind::StatefulSet, Kind::Deployment]);
+    let mut settings = Settings::default();
+    settings.job_kinds.extend(more.into_iter().flatten());
     Settings {
         engine,
         refuse_invalid: dice.one_in(2),
         allowed_flavors: dice.one_in(2),
         priority_boost: dice.one_in(2),
         manage_jobs_without_queue_name: dice.one_in(4),
-        ..Settings::default()
+        ..settings
     }
 }
 
@@ -242,7 +334,10 @@ fn settings(dice: &mut Dice) -> Settings {
 /// of them could be decoded.
 fn round(seed: u64) -> (usize, usize) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let (base, odd) = (sensible(), odd());
+    let (mut base, odd) = (sensible(), odd());
+    if dice.one_in(2) {
+        base.extend(of_every_kind());
+    }
     let mut cluster = Offline::new(settings(&mut dice), "2026-11-21T12:00:00Z".parse().unwrap());
     let (mut shown, mut decoded) = (0, 0);
     for pass in 0..2 {
@@ -258,7 +353,7 @@ fn round(seed: u64) -> (usize, usize) {
             }
             // What does not decode is not shown, as in the operator.
             shown += 1;
-            decoded += usize::from(cluster.put(&object).is_ok());
+            decoded += usize::from(put(&mut cluster, &object).is_ok());
             if dice.one_in(8) {
                 cluster.run(4);
             }
@@ -270,8 +365,14 @@ fn round(seed: u64) -> (usize, usize) {
                     (Kind::Cohort, "left"),
                     (Kind::Workload, "w2"),
                     (Kind::Job, "j1"),
+                    (Kind::Job, "t1-worker"),
+                    (Kind::TrainingJob, "t2"),
+                    (Kind::JobSet, "s1"),
+                    (Kind::Pod, "g1"),
+                    (Kind::QueuePolicy, "p"),
                 ]);
-                let namespaced = matches!(kind, Kind::LocalQueue | Kind::Workload | Kind::Job);
+                let cluster_wide = [Kind::ClusterQueue, Kind::ResourceFlavor, Kind::Cohort, Kind::QueuePolicy];
+                let namespaced = !cluster_wide.contains(&kind);
                 cluster.remove(kind, if namespaced { "team" } else { "" }, name);
             }
         }
@@ -281,6 +382,14 @@ fn round(seed: u64) -> (usize, usize) {
         check(&mut cluster, seed);
     }
     (shown, decoded)
+}
+
+fn put(cluster: &mut Offline, object: &Value) -> Result<(), String> {
+    match object["kind"].as_str() {
+        Some("Pod") => cluster.put_as(Kind::Pod, object),
+        Some("StatefulSet") => cluster.put_as(Kind::StatefulSet, object),
+        _ => cluster.put(object),
+    }
 }
 
 fn check(cluster: &mut Offline, seed: u64) {

@@ -92,6 +92,10 @@ impl JobKind for BatchJob {
         status(job, |s| s.succeeded).saturating_add(status(job, |s| s.ready)) >= wanted
     }
 
+    fn has_independent_pods(job: &Job) -> bool {
+        job.spec.as_ref().is_some_and(|spec| !is_indexed(spec) && pod_count(spec) > 1)
+    }
+
     fn reclaimable_pods(job: &Job) -> Vec<ReclaimablePod> {
         let Some(spec) = &job.spec else { return Vec::new() };
         let done = done(job, spec);

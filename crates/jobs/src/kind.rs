@@ -104,6 +104,10 @@ pub trait JobKind: 'static {
     fn pod_priority_class(job: &Self::Object) -> Option<&str>;
     /// The field that decides whether or where it may run and that Berth does not act on yet.
     fn unsupported(job: &Self::Object) -> Option<String>;
+    /// Each of its pods does work of its own: the others go on where one is lost.
+    fn has_independent_pods(_: &Self::Object) -> bool {
+        false
+    }
     /// How far the role of a TrainingJob has come that it runs, if one controls it.
     fn training_role(_: &Self::Object) -> Option<RoleState> {
         None

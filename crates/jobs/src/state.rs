@@ -58,6 +58,8 @@ pub struct JobState {
     pub seen_start: bool,
     /// All pods are ready or have succeeded.
     pub ready: bool,
+    /// See [`JobKind::has_independent_pods`].
+    pub independent: bool,
     /// The API server accepts changes of the templates now.
     pub may_change_template: bool,
     /// How it ended, when it did.
@@ -105,6 +107,7 @@ impl JobState {
             at_rest: K::has_come_to_rest(job),
             seen_start: K::has_seen_start(job),
             ready: K::pods_ready(job),
+            independent: K::has_independent_pods(job),
             may_change_template: K::may_change_template(job),
             finished: K::finished(job).map(Box::new),
             reclaimable: K::reclaimable_pods(job),

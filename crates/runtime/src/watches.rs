@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 21;
+pub const KINDS: usize = 22;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -158,6 +158,8 @@ fn kinds() -> [Kind; KINDS] {
             .optional()
             .telling(Observation::ServesProvisioningRequests),
         kind!(PodTemplate, Observation::PodTemplate).made_for::<ProvisioningRequest>().labelled(managed),
+        // Those that are not tainted as about to go are forgotten at once.
+        kind!(api::node::Node, Observation::Node),
     ]
 }
 

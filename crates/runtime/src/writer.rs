@@ -115,6 +115,7 @@ impl Writer {
                 Request::ProbePods { pods, most } => Some(pods::probe(client, namespace, pods, *most).await),
                 Request::FindStuckPods { pods } => Some(stuck::find(client, namespace, pods).await),
                 Request::AskAutoscalers { pods } => Some(stuck::ask(client, namespace, pods).await),
+                Request::FindPodsOnNode => Some(pods::on_node(client, &write.key.name).await),
                 Request::AnnotatePods { pods, annotations } => {
                     Some(notify::annotate(client, namespace, pods, annotations).await)
                 }
@@ -146,6 +147,7 @@ const fn verb_of(request: &Request) -> Verb {
         | Request::Merge { .. }
         | Request::ProbePods { .. }
         | Request::FindStuckPods { .. }
+        | Request::FindPodsOnNode
         | Request::AskAutoscalers { .. }
         | Request::AnnotatePods { .. }
         | Request::ListCheckpoints { .. }
@@ -165,6 +167,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
         | Request::AskAutoscalers { .. }
         | Request::ProbePods { .. }
         | Request::FindStuckPods { .. }
+        | Request::FindPodsOnNode
         | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }

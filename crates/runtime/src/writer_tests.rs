@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::leadership::State;
-use berth_control::write::{Kind, PodsOf, Purpose, StuckPod, Term, WriteId};
+use berth_control::write::{Kind, PodOnNode, PodsOf, Purpose, StuckPod, Term, WriteId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -167,6 +167,35 @@ async fn pods_without_a_node_are_found() {
     assert_eq!(seen.lock().unwrap()[0].1, path);
     let (_sender, finder) = writer(answering(403, "{}", Seen::default()), LEADING);
     assert_eq!(finder.perform(&ask()).await, Outcome::Busy(1_000), "no answer is no stock-out");
+}
+
+#[tokio::test]
+async fn pods_on_a_node_say_which_job_controls_them() {
+    let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [
+        {"metadata": {"namespace": "ns", "name": "daemon", "uid": "d-1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d-0", "controller": true}]}},
+        {"metadata": {"namespace": "ns", "name": "worker", "uid": "p-1", "labels": {"kueue.x-k8s.io/podset": "main"}, "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]}}]}"#;
+    let seen = Seen::default();
+    let (_sender, finder) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
+    let ask = || Write {
+        key: ObjectKey { kind: Kind::Node, namespace: String::new(), name: "n 1".into() },
+        ..write(Kind::Node, "", Request::FindPodsOnNode)
+    };
+    let pod = |name: &str, uid: &str, pod_set: &str, job: Option<(String, String)>| PodOnNode {
+        namespace: "ns".into(),
+        name: name.into(),
+        uid: uid.into(),
+        pod_set: pod_set.into(),
+        job,
+    };
+    let worker = pod("worker", "p-1", "main", Some(("j".into(), "j-1".into())));
+    assert_eq!(finder.perform(&ask()).await, Outcome::OnNode(vec![pod("daemon", "d-1", "", None), worker]));
+    let path =
+        "/api/v1/pods?fieldSelector=spec.nodeName%3Dn%201%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+    assert_eq!(seen.lock().unwrap()[0].1, path);
+    let (_sender, finder) = writer(answering(500, "{}", Seen::default()), LEADING);
+    assert_eq!(finder.perform(&ask()).await, Outcome::Busy(1_000), "it is asked again");
 }
 
 #[tokio::test]

@@ -236,13 +236,13 @@ fn table(rows: &BTreeMap<String, Row>, queue: &Value) -> Vec<String> {
         lines.push(format!("{name:<10} {:<9} {:<10} {}", row.state, row.flavor, row.nodes.join(" ")));
     }
     lines.push(format!(
-        "quota in use: reserved {}/8  on-demand {}/8  spot {}/16 chips;  {} waiting, {} admitted, {} finished",
-        chips("reserved"),
-        chips("on-demand"),
-        chips("spot"),
+        "{} waiting, {} admitted, {} finished;  chips in the status of the ClusterQueue, a second behind: reserved {}/8  on-demand {}/8  spot {}/16",
         count("waiting"),
         count("admitted") + count("ending"),
-        count("finished")
+        count("finished"),
+        chips("reserved"),
+        chips("on-demand"),
+        chips("spot")
     ));
     lines
 }

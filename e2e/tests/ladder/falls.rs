@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use berth_e2e::autoscaler;
 use berth_e2e::kinds::{self, POD, QUEUE_POLICY, condition, condition_object, items, text};
 use berth_e2e::manifest::{cluster_queue, flavor, group, local_queue, merge, quota};
-use berth_e2e::scenario::Stage;
+use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -111,11 +111,11 @@ pub(crate) async fn back_up(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
-    let s = stage.scenario("reclaimed").await?;
+/// A queue of spot capacity in that pool of nodes, and of capacity on demand.
+async fn on_spot_first(s: &Scenario<'_>, pool: &str, patience: &str) -> Result<(String, String)> {
     let cpus = [quota("cpu", "4")];
     let (spot, demand) = (s.name("spot"), s.name("on-demand"));
-    for (name, tier, pool) in [(&spot, "spot", "fleeting"), (&demand, "on-demand", "stable")] {
+    for (name, tier, pool) in [(&spot, "spot", pool), (&demand, "on-demand", "stable")] {
         let mut object = flavor(name, &[(POOL, pool)]);
         merge(&mut object["metadata"], &json!({"labels": {"berth.dev/capacity-tier": tier}}));
         object["spec"]["tolerations"] = json!([{"key": SPOT, "operator": "Exists"}]);
@@ -123,8 +123,40 @@ pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
     }
     s.apply(&cluster_queue(&s.name("cq"), &[group(&[(&demand, &cpus), (&spot, &cpus)])], &json!({}))).await?;
     s.apply(&local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
-    let patience = json!({"spot": "3s"});
-    policy(&s, &json!({"capacityTiers": {"default": ["spot", "on-demand"], "patience": patience}})).await?;
+    let patience = json!({"spot": patience});
+    policy(s, &json!({"capacityTiers": {"default": ["spot", "on-demand"], "patience": patience}})).await?;
+    Ok((spot, demand))
+}
+
+/// GKE's word that a machine goes in a few seconds: nobody waits for the pods to be lost.
+pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("announced").await?;
+    let (spot, demand) = on_spot_first(&s, "announced", "1h").await?;
+    s.create(s.job("cheap").endless()).await?;
+    let landed = s.nodes_of("cheap", 1).await?;
+    ensure!(landed == ["announced-0"], "{landed:?}");
+    let (ending, taint) =
+        ("cloud.google.com/impending-node-termination", |key| json!({"key": key, "effect": "NoSchedule"}));
+    let taints = json!({"spec": {"taints": [taint(SPOT), taint(ending)]}});
+    kinds::NODE.patch(&s.client, "", "announced-0", &taints).await?;
+    let moved = s
+        .workload("cheap", "on demand", |w| {
+            condition(w, "Admitted") == "True" && berth_e2e::quickstart::flavor_of(w) == demand
+        })
+        .await?;
+    let told = message(&moved, "Evicted");
+    let words = format!("flavor {spot} (spot capacity) takes node announced-0 back: it has the taint {ending}");
+    ensure!(told.contains(&words), "{told}");
+    ensure!(s.nodes_of("cheap", 1).await? == ["stable-0"]);
+    s.create(s.job("next").endless()).await?;
+    let next = s.admitted("next").await?;
+    ensure!(berth_e2e::quickstart::flavor_of(&next) == demand, "{}", next["status"]["admission"]);
+    s.conclude().await
+}
+
+pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("reclaimed").await?;
+    let (spot, demand) = on_spot_first(&s, "fleeting", "3s").await?;
     s.create(s.job("cheap").endless().spec(&json!({"backoffLimit": 6}))).await?;
     let landed = s.nodes_of("cheap", 1).await?;
     ensure!(landed == ["fleeting-0"], "{landed:?}");

@@ -43,55 +43,10 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("bad")},
             "spec": spec})
     };
+    // Server-side apply reads lists before any rule does; what is refused of every field is in e2e/cases/fields.
     for (spec, words) in [
         (json!({}), "one of the fields in [clusterQueues clusterQueueSelector] must be set"),
         (json!({"clusterQueues": ["a", "a"]}), "spec.clusterQueues"),
-        (json!({"clusterQueues": ["A!"]}), "spec.clusterQueues[0]"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"default": ["gold"]}}), "spec.capacityTiers.default[0]"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"default": ["spot", "spot"]}}), "must be unique"),
-        (
-            json!({"clusterQueues": ["a"], "capacityTiers": {"patience": {"gold": "1m"}}}),
-            "keys must be reserved, on-demand or spot",
-        ),
-        (
-            json!({"clusterQueues": ["a"], "capacityTiers": {"patience": {"spot": "soon"}}}),
-            "spec.capacityTiers.patience.spot",
-        ),
-        (
-            json!({"clusterQueues": ["a"], "capacityTiers": {"stockOutOn": ["Slow"]}}),
-            "spec.capacityTiers.stockOutOn[0]",
-        ),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"backoff": {"factor": 0}}}), "greater than or equal to 1"),
-        (json!({"clusterQueues": ["a"], "admission": {"maxJobs": -1}}), "greater than or equal to 0"),
-        (json!({"clusterQueues": ["a"], "preemption": {"maxEvictedPercent": 50}}), "greater than or equal to 100"),
-        (json!({"clusterQueues": ["a"], "preemption": {"protectedRunningTime": "-1m"}}), "protectedRunningTime"),
-        (json!({"clusterQueues": ["a"], "preemption": {"gracePeriod": "a while"}}), "spec.preemption.gracePeriod"),
-        (json!({"clusterQueues": ["a"], "borrowingRatioPercent": -1}), "greater than or equal to 0"),
-        (
-            json!({"clusterQueues": ["a"], "capacityTiers": {"maxSharePercent": {"spot": 101}}}),
-            "less than or equal to 100",
-        ),
-        (
-            json!({"clusterQueues": ["a"], "capacityTiers": {"maxSharePercent": {"preemptible": 1}}}),
-            "keys must be reserved, on-demand or spot",
-        ),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"selectors": "Ignore"}}), "spec.capacityTiers.selectors"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"backoff": {"initial": "1 m"}}}), "backoff.initial"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"backoff": {"max": "long"}}}), "backoff.max"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"backoff": {"decay": "-1s"}}}), "backoff.decay"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"climbBack": {"when": "Later"}}}), "climbBack.when"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"climbBack": {"minStay": "x"}}}), "climbBack.minStay"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"climbBack": {"hysteresis": ""}}}), "climbBack.hysteresis"),
-        (json!({"clusterQueues": ["a"], "capacityTiers": {"climbBack": {"maxTimes": 101}}}), "climbBack.maxTimes"),
-        (json!({"clusterQueues": ["a"], "admission": {"maxGPUsPerJob": -1}}), "spec.admission.maxGPUsPerJob"),
-        (json!({"clusterQueues": ["a"], "preemption": {"minPriorityDifference": -1}}), "minPriorityDifference"),
-        (json!({"clusterQueues": ["a"], "preemption": {"maxVictims": -1}}), "spec.preemption.maxVictims"),
-        (json!({"clusterQueues": ["a"], "waitingTimeBonus": {}}), "spec.waitingTimeBonus.pointsPerHour"),
-        (json!({"clusterQueues": ["a"], "waitingTimeBonus": {"pointsPerHour": 0}}), "greater than or equal to 1"),
-        (
-            json!({"clusterQueues": ["a"], "admission": {"priorityRange": {"min": 2, "max": 1}}}),
-            "min must not be greater than max",
-        ),
     ] {
         let refused = s.apply(&object(&spec)).await;
         let told = refused.map_or_else(|error| format!("{error:#}"), |_| format!("accepted: {spec}"));

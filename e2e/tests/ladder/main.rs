@@ -101,6 +101,7 @@ async fn ladder_of_tiers() -> Result<()> {
         Pool::tpu("tpu-demand", 6, Tier::OnDemand),
         Pool::tpu("tpu-spot", 4, Tier::Spot),
         Pool::cpu("fleeting", 1, Tier::Spot).label(POOL, "fleeting"),
+        Pool::cpu("announced", 1, Tier::Spot).label(POOL, "announced"),
         Pool::cpu("stable", 1, Tier::OnDemand).label(POOL, "stable"),
     ];
     let stage = Stage::start("ladder", &pools, ManagerOptions::default()).await?;
@@ -111,6 +112,7 @@ async fn ladder_of_tiers() -> Result<()> {
         ("scale-up-failed", falls::autoscaler_gets_no_nodes(s).boxed()),
         ("pinned-tiers", pinned::by_its_own_selectors(s).boxed()),
         ("overridden", pinned::taken_down_the_ladder(s).boxed()),
+        ("announced", falls::nodes_that_are_about_to_go(s).boxed()),
         ("reclaimed", falls::nodes_are_taken_back(s).boxed()),
         ("climb-back", falls::back_up(s).boxed()),
         ("limits", limits::named_and_kept(s).boxed()),

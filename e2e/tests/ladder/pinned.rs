@@ -1,11 +1,14 @@
 //! Jobs that carry the selectors of a tier themselves, as AxLearn writes them.
 
 use anyhow::{Result, ensure};
-use berth_e2e::manifest::Job;
+use berth_e2e::kinds::{WORKLOAD, condition, items, text};
+use berth_e2e::manifest::{Job, cluster_queue, group, local_queue, quota};
+use berth_e2e::quickstart::flavor_of;
 use berth_e2e::scenario::{Scenario, Stage};
-use serde_json::json;
+use berth_e2e::wait::{self, STEP, Seen};
+use serde_json::{Value, json};
 
-use crate::{ACCELERATOR, RESERVATION, SPOT, chips, ladder, lands, policy};
+use crate::{ACCELERATOR, RESERVATION, SPOT, chips, ladder, lands, message, policy, tpu};
 
 /// A v5e job as the bastion's builder writes it: on spot, or in a reservation.
 pub(crate) fn axlearn(s: &Scenario<'_>, name: &str, reservation: Option<&str>) -> Job {
@@ -48,32 +51,107 @@ pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
 
 pub(crate) async fn taken_down_the_ladder(stage: &Stage) -> Result<()> {
     let s = stage.scenario("overridden").await?;
-    ladder(&s, "nowhere", "4").await?;
+    futures::try_join!(one_tier_down(&s), all_the_way_down(&s))?;
+    s.conclude().await
+}
+
+/// It asks for spot; by policy alone it tries the reservation, which has no nodes, and goes on demand.
+async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
+    ladder(s, "nowhere", "4").await?;
     let tiers = json!({
         "default": ["reserved", "on-demand", "spot"], "selectors": "Override", "patience": {"reserved": "3s"},
     });
-    policy(&s, &json!({"capacityTiers": tiers})).await?;
-    // It asks for spot; by policy alone it tries the reservation, which has no nodes, and goes on demand.
-    let created = s.create(axlearn(&s, "moved", None)).await?;
-    lands(&s, "moved", "on-demand").await?;
+    policy(s, &json!({"capacityTiers": tiers})).await?;
+    let created = s.create(axlearn(s, "moved", None)).await?;
+    lands(s, "moved", "on-demand").await?;
     let moved = s.workload_of("moved").await?.unwrap_or_default();
-    ensure!(crate::message(&moved, "Evicted").contains("had no nodes"), "{}", moved["status"]["conditions"]);
+    ensure!(message(&moved, "Evicted").contains("had no nodes"), "{}", moved["status"]["conditions"]);
     let running = s.get_job("moved").await?;
     let template = &running["spec"]["template"];
     ensure!(template["spec"]["nodeSelector"].get(SPOT).is_none(), "{}", template["spec"]["nodeSelector"]);
     ensure!(template["metadata"]["labels"].get("bastion-tier").is_none(), "{}", template["metadata"]["labels"]);
-    s.create(axlearn(&s, "next", None)).await?;
-    lands(&s, "next", "spot").await?;
-    // Stopped, it is as it was written.
-    let name = berth_e2e::kinds::text(&moved, "/metadata/name");
-    berth_e2e::kinds::WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
-    s.workload("moved", "quota released", |w| berth_e2e::kinds::condition(w, "QuotaReserved") == "False").await?;
-    let stopped = s.get_job("moved").await?;
+    s.create(axlearn(s, "next", None)).await?;
+    lands(s, "next", "spot").await?;
+    is_restored(s, &created).await
+}
+
+/// It asks for a reservation that has no nodes, and the zone has none on demand either: it ends on spot, in a queue of its own.
+async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
+    let name = |tier: &str| s.name(&format!("deep-{tier}"));
+    let [spot, demand, reserved] = ["spot", "on-demand", "reserved"].map(|tier| (tier, name(tier)));
+    for (tier, flavor) in [&spot, &demand, &reserved] {
+        let mut object = tpu(flavor, tier, "nowhere");
+        if *tier == "on-demand" {
+            object["spec"]["nodeLabels"]["topology.kubernetes.io/zone"] = json!("us-nowhere1-a");
+        }
+        s.apply(&object).await?;
+    }
+    let chips = [quota("google.com/tpu", "4")];
+    let flavors = [&spot, &demand, &reserved].map(|(_, flavor)| (flavor.as_str(), chips.as_slice()));
+    s.apply(&cluster_queue(&name("cq"), &[group(&flavors)], &json!({}))).await?;
+    s.apply(&local_queue(&s.namespace, "deep", &name("cq"))).await?;
+    let tiers = json!({
+        "default": ["reserved", "on-demand", "spot"], "selectors": "Override",
+        "patience": {"reserved": "3s", "on-demand": "3s"}, "backoff": {"initial": "10m", "max": "1h"},
+    });
+    s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": name("policy")},
+        "spec": {"clusterQueues": [name("cq")], "capacityTiers": tiers}}))
+        .await?;
+    let job = axlearn(s, "sunk", Some("nowhere")).label("kueue.x-k8s.io/queue-name", "deep");
+    let created = s.create(job).await?;
+    for (tier, flavor) in [&reserved, &demand] {
+        let words = format!("flavor {flavor} ({tier} capacity) had no nodes for all 1 pods within ");
+        s.workload("sunk", &format!("out of {tier}"), |w| message(w, "Evicted").contains(&words)).await?;
+    }
+    let sunk = s
+        .workload("sunk", "admitted to spot", |w| condition(w, "Admitted") == "True" && flavor_of(w) == spot.1)
+        .await?;
+    let evictions = items(&sunk, "/status/schedulingStats/evictions");
+    let as_told = |one: &Value| text(one, "/reason") == "StockOut" && one["count"] == json!(2);
+    ensure!(evictions.len() == 1 && evictions.iter().all(as_told), "{evictions:?}");
+    for node in s.nodes_of("sunk", 1).await? {
+        ensure!(node.starts_with("tpu-spot-"), "a pod landed on {node}");
+    }
+    let running = s.get_job("sunk").await?;
+    let template = &running["spec"]["template"];
+    let selector = &template["spec"]["nodeSelector"];
+    ensure!(selector[SPOT] == json!("true") && selector.get(RESERVATION).is_none(), "{selector}");
+    ensure!(template["metadata"]["labels"].get("bastion-tier").is_none(), "{}", template["metadata"]["labels"]);
+    for (tier, left) in [("reserved", 1.0), ("on-demand", 1.0), ("spot", 0.0)] {
+        is_counted(s, &name("cq"), tier, left).await?;
+    }
+    is_restored(s, &created).await
+}
+
+/// Waits until the figures tell of one admission to a tier of a queue, and of so many departures from it, all for want of nodes.
+async fn is_counted(s: &Scenario<'_>, queue: &str, tier: &str, left: f64) -> Result<()> {
+    let (queue, tier) = (format!(r#"cluster_queue="{queue}""#), format!(r#"tier="{tier}""#));
+    let place = [queue.as_str(), tier.as_str()];
+    wait::until(STEP, &format!("figures of {tier}"), || async {
+        let manager = &s.stage.manager;
+        let given = manager.metric("berth_tier_admissions_total", &place).await?;
+        let gone = manager.metric("berth_tier_departures_total", &place).await?.unwrap_or(0.0);
+        let for_want = [place[0], place[1], r#"reason="StockOut""#];
+        let out = manager.metric("berth_tier_departures_total", &for_want).await?.unwrap_or(0.0);
+        let as_told = given == Some(1.0) && gone == left && out == left;
+        Ok(Seen::when(as_told, || format!("{given:?} admissions, {gone} departures, {out} of them StockOut")))
+    })
+    .await
+}
+
+/// Stops a job by its Workload; then it is as it was written.
+async fn is_restored(s: &Scenario<'_>, created: &Value) -> Result<()> {
+    let job = text(created, "/metadata/name");
+    let workload = s.workload_of(job).await?.unwrap_or_default();
+    let name = text(&workload, "/metadata/name");
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
+    s.workload(job, "quota released", |w| condition(w, "QuotaReserved") == "False").await?;
+    let stopped = s.get_job(job).await?;
     ensure!(
         stopped["spec"]["template"] == created["spec"]["template"],
         "template {} was {}",
         stopped["spec"]["template"],
         created["spec"]["template"]
     );
-    s.conclude().await
+    Ok(())
 }

@@ -1,6 +1,8 @@
 //! Metrics under the real Prometheus: every row of docs/metrics.md has data after a story, with the labels that it names, and the
 //! chart's rules and alerts are evaluated and fire when they should.
 
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
@@ -131,7 +133,8 @@ async fn down_a_tier(s: &Scenario<'_>) -> Result<()> {
     let groups = [group(&[(&*flavors[0], &limits), (&*flavors[1], &limits)])];
     s.apply(&cluster_queue(&s.name("tiers"), &groups, &json!({}))).await?;
     s.apply(&local_queue(&s.namespace, "tiers", &s.name("tiers"))).await?;
-    let tiers = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1s"}});
+    let (patience, backoff) = (json!({"reserved": "1s"}), json!({"initial": "8s"}));
+    let tiers = json!({"default": ["reserved", "on-demand"], "patience": patience, "backoff": backoff});
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
         "spec": {"clusterQueues": [s.name("tiers")], "capacityTiers": tiers}}))
         .await?;
@@ -139,8 +142,45 @@ async fn down_a_tier(s: &Scenario<'_>) -> Result<()> {
     s.finished("falls").await
 }
 
-/// A TrainingJob that saves gives way to another one, which ends.
-async fn a_training_gives_way(s: &Scenario<'_>) -> Result<()> {
+/// When its back-off is over it is tried, and left, again.
+async fn down_again(s: &Scenario<'_>) -> Result<()> {
+    wait::until(STEP, "the back-off is over", || async {
+        let policy = kinds::QUEUE_POLICY.get(&s.client, "", &s.name("policy")).await?.unwrap_or_default();
+        let backoffs = items(&policy, "/status/backoffs");
+        let until = backoffs.iter().map(|one| text(one, "/until").parse()).collect::<Result<Vec<Timestamp>, _>>()?;
+        let over = !until.is_empty() && until.iter().all(|until| *until < Timestamp::now());
+        Ok(Seen::when(over, || policy["status"].to_string()))
+    })
+    .await?;
+    s.create(Job::new(&s.namespace, "falls-again", "tiers").run_ms(500)).await?;
+    s.finished("falls-again").await
+}
+
+/// A TrainingJob of one worker in the queue of [`trainings`] that saves; its pods live as `life` says.
+async fn train(s: &Scenario<'_>, name: &str, class: &str, life: Value) -> Result<()> {
+    let metadata = json!({"namespace": s.namespace, "name": name});
+    let spec = json!({
+        "jobType": "PyTorchJob",
+        "resources": {"maxReplicas": 1, "replicaResources": {"cpu": "1"}},
+        "schedulingConfig": {"queue": "trainings", "priority": s.name(class)},
+        "checkpoint": {"interval": "1h"},
+        "template": {"metadata": {"annotations": life}, "spec": {"containers": [{"name": "c", "image": "e2e/none"}]}},
+    });
+    let object = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "metadata": metadata, "spec": spec});
+    s.apply(&object).await.map(drop)
+}
+
+/// Waits until `check` holds for a TrainingJob.
+async fn training_is(s: &Scenario<'_>, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
+    wait::until(STEP, &format!("training {name} {what}"), || async {
+        let job = kinds::TRAINING_JOB.get(&s.client, &s.namespace, name).await?.unwrap_or_default();
+        Ok(Seen::when(check(&job), || job["status"].to_string()))
+    })
+    .await
+}
+
+/// A queue for one training at a time, and the first of them.
+async fn trainings(s: &Scenario<'_>) -> Result<()> {
     let (cpu, queue) = (s.name("training-cpu"), s.name("trainings"));
     s.apply(&flavor(&cpu, &[("e2e/pool", "cpu")])).await?;
     let preemption = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
@@ -149,53 +189,38 @@ async fn a_training_gives_way(s: &Scenario<'_>) -> Result<()> {
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("grace")},
         "spec": {"clusterQueues": [queue], "preemption": {"gracePeriod": "1s"}}}))
         .await?;
-    let training = |name: &str, class: &str, life: Value| {
-        json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
-        "metadata": {"namespace": s.namespace, "name": name}, "spec": {
-            "jobType": "PyTorchJob",
-            "resources": {"maxReplicas": 1, "replicaResources": {"cpu": "1"}},
-            "schedulingConfig": {"queue": "trainings", "priority": s.name(class)},
-            "checkpoint": {"interval": "1h"},
-            "template": {"metadata": {"annotations": life}, "spec": {"containers": [{"name": "c", "image": "e2e/none"}]}},
-        }})
-    };
     for (class, value) in [("low", 1), ("high", 2)] {
         s.apply(&manifest::priority_class(&s.name(class), value)).await?;
     }
-    s.apply(&training("yields", "low", json!({"e2e.berth.dev/outcome": "never"}))).await?;
-    s.workload("yields", "Admitted", |w| condition(w, "Admitted") == "True").await?;
-    let told = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": Timestamp::now().to_string()}}});
-    kinds::TRAINING_JOB.patch(&s.client, &s.namespace, "yields", &told).await?;
-    s.apply(&training("urgent", "high", json!({"e2e.berth.dev/run-ms": "1500"}))).await?;
-    let ended = |job: &Value| text(job, "/status/phase") == "Succeeded";
-    wait::until(STEP, "the urgent training has ended", || async {
-        let job = kinds::TRAINING_JOB.get(&s.client, &s.namespace, "urgent").await?.unwrap_or_default();
-        Ok(Seen::when(ended(&job), || job["status"].to_string()))
-    })
-    .await
+    train(s, "yields", "low", json!({"e2e.berth.dev/outcome": "never"})).await?;
+    a_training_gives_way(s, "urgent").await
 }
 
-/// Every panel of the dashboard shows something.
-async fn dashboard(prometheus: &Prometheus) -> Result<()> {
-    let file = std::fs::read_to_string(repository().join("charts/berth/files/dashboard.json"))?;
-    let dashboard: Value = serde_json::from_str(&file)?;
-    let panels = items(&dashboard, "/panels");
-    ensure!(panels.len() >= 6, "{} panels", panels.len());
-    for panel in panels {
-        let (title, query) = (text(panel, "/title"), text(panel, "/targets/0/expr"));
-        wait::until(STEP, &format!("panel {title} has data"), || async {
-            let answer = prometheus.ask("query", &[("query", query)]).await?;
-            Ok(Seen::when(!items(&answer, "/result").is_empty(), || format!("{query}: {answer}")))
-        })
-        .await?;
-    }
-    Ok(())
+/// The first training saves, and gives way to another one, which ends.
+async fn a_training_gives_way(s: &Scenario<'_>, urgent: &str) -> Result<()> {
+    let in_phase = |wanted: &'static str| move |job: &Value| text(job, "/status/phase") == wanted;
+    training_is(s, "yields", "runs", in_phase("Running")).await?;
+    let now = Timestamp::from_second(Timestamp::now().as_second())?;
+    let told = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": now.to_string()}}});
+    kinds::TRAINING_JOB.patch(&s.client, &s.namespace, "yields", &told).await?;
+    // What it saved is counted before it is asked to save again.
+    let saved = |job: &Value| text(job, "/status/checkpoint/latest/time").parse().is_ok_and(|at: Timestamp| at == now);
+    training_is(s, "yields", "is seen to have saved", saved).await?;
+    train(s, urgent, "high", json!({"e2e.berth.dev/run-ms": "1500"})).await?;
+    training_is(s, urgent, "has ended", in_phase("Succeeded")).await
+}
+
+/// Everything that is counted happens once more: what a rate tells of came after the first look at its counter.
+async fn once_more(s: &Scenario<'_>) -> Result<()> {
+    futures::try_join!(down_again(s), a_training_gives_way(s, "urgent-again"))?;
+    // Of two trainings one waits.
+    train(s, "later", "low", json!({"e2e.berth.dev/outcome": "never"})).await
 }
 
 async fn story(stage: &Stage) -> Result<()> {
     let s = stage.scenario("metrics").await?;
     let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()]).await?;
-    futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), a_training_gives_way(&s))?;
+    futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), trainings(&s))?;
     // A pod by itself waits behind its gate.
     s.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": s.namespace, "name": "alone",
         "labels": {"kueue.x-k8s.io/queue-name": "a"}}, "spec": {"restartPolicy": "Never", "containers": [
@@ -216,7 +241,9 @@ async fn story(stage: &Stage) -> Result<()> {
         Ok(Seen::when(firing.is_empty(), || firing.join(", ")))
     })
     .await?;
-    dashboard(&prometheus).await?;
+    once_more(&s).await?;
+    values::shown(&prometheus).await?;
+    values::of_tiers(&prometheus, &s.name("tiers")).await?;
     // A counter counts what happened once: one answer of Prometheus against the story.
     let admitted =
         prometheus.ask("query", &[("query", r#"sum(kueue_admitted_workloads_total{cluster_queue="metrics-a"})"#)]);

@@ -1,13 +1,13 @@
 //! From the queue to the end.
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, condition, condition_object, items, text};
-use berth_e2e::manifest::{self, group, quota};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, condition, condition_object, items, text};
+use berth_e2e::manifest::{self, group, merge, quota};
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-use crate::{CARD, LIMIT, is, phase, pods, pods_of, training};
+use crate::{CARD, LIMIT, endless, is, phase, pods, pods_of, training};
 use berth_e2e::wait::{self, Seen};
 
 /// 32 GPUs of a flavor whose nodes carry a taint.
@@ -134,7 +134,7 @@ pub(crate) async fn frameworks(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A worker that always fails is started again, and then the whole job fails.
+/// A worker that fails, and may not be started again, is the end of the whole job.
 pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("failing-worker").await?;
     let s = &scenario;
@@ -154,4 +154,56 @@ pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     .await?;
     is(s, "bad", "counted", |job| job["status"]["replicaStatuses"]["worker"]["failed"].as_i64() >= Some(1)).await?;
     scenario.conclude().await
+}
+
+/// A worker that fails is started again up to the back-off limit: of two jobs with the same limit the one whose worker fails once
+/// succeeds, and the one whose worker always fails does not.
+pub(crate) async fn starts_again(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("restarted-worker").await?;
+    let s = &scenario;
+    s.simple_queue("3", &json!({})).await?;
+    let failing = pods(&json!({"e2e.berth.dev/outcome": "fail"}));
+    let hopeless = json!({"backoffLimit": 1, "resources": {"maxReplicas": 1}, "template": failing});
+    s.apply(&training(s, "hopeless", "JAXJob", &hopeless)).await?;
+    let mut unlucky = endless();
+    merge(&mut unlucky, &json!({"backoffLimit": 1}));
+    s.apply(&training(s, "unlucky", "PyTorchJob", &unlucky)).await?;
+    phase(s, "unlucky", "Running").await?;
+    ends(s, "unlucky", &["1"], "fail").await?;
+    let struck = is(s, "unlucky", "told of a restart", |job| job["status"]["restarts"] == json!(1)).await?;
+    ensure!(text(&struck, "/status/phase") == "Running", "{}", struck["status"]);
+    // The job controller makes a pause of ten seconds before it replaces a pod.
+    wait::until(LIMIT, "another pod in its place", || async {
+        let all = pods_of(s, "unlucky").await?;
+        let phases: Vec<&str> = all.iter().map(|pod| text(pod, "/status/phase")).collect();
+        let running = phases.iter().filter(|phase| **phase == "Running").count();
+        Ok(Seen::when(running == 2, || format!("{phases:?}")))
+    })
+    .await?;
+    ends(s, "unlucky", &["0", "1"], "succeed").await?;
+    let done = phase(s, "unlucky", "Succeeded").await?;
+    ensure!(done["status"]["restarts"] == json!(1), "{}", done["status"]);
+    is(s, "unlucky", "counted", |job| {
+        let worker = &job["status"]["replicaStatuses"]["worker"];
+        worker["failed"] == json!(1) && worker["succeeded"] == json!(2)
+    })
+    .await?;
+    let failed = phase(s, "hopeless", "Failed").await?;
+    let why = condition_object(&failed, "Failed").cloned().unwrap_or_default();
+    ensure!(text(&why, "/message").starts_with("worker: "), "{why}");
+    is(s, "hopeless", "counted", |job| job["status"]["replicaStatuses"]["worker"]["failed"] == json!(2)).await?;
+    scenario.conclude().await
+}
+
+/// Lets the running pods of a job that have these indexes come to that end: kwok follows the annotation.
+async fn ends(s: &Scenario<'_>, name: &str, indexes: &[&str], outcome: &str) -> Result<()> {
+    let how = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": outcome}}});
+    for pod in pods_of(s, name).await? {
+        let index = pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str();
+        let concerned = index.is_some_and(|index| indexes.contains(&index));
+        if concerned && text(&pod, "/status/phase") == "Running" {
+            POD.patch(&s.client, &s.namespace, text(&pod, "/metadata/name"), &how).await?;
+        }
+    }
+    Ok(())
 }

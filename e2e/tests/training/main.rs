@@ -81,6 +81,7 @@ async fn training_jobs() -> Result<()> {
         ("pytorch", life::pytorch(s).boxed()),
         ("frameworks", life::frameworks(s).boxed()),
         ("failing-worker", life::failing(s).boxed()),
+        ("restarted-worker", life::starts_again(s).boxed()),
         ("preempted", stops::preempted(s).boxed()),
         ("elastic", elastic::grows_and_shrinks(s).boxed()),
         ("saves-first", checkpoints::saves_first(s).boxed()),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{LIMIT, endless, is, phase, pods_of, training};
 
 /// Waits until no pod of a TrainingJob is left.
-async fn still(s: &Scenario<'_>, name: &str) -> Result<()> {
+pub(crate) async fn still(s: &Scenario<'_>, name: &str) -> Result<()> {
     wait::until(LIMIT, &format!("no pods of {name}"), || async {
         let left = pods_of(s, name).await?.len();
         Ok(Seen::when(left == 0, || format!("{left} pods")))

@@ -6,8 +6,10 @@ use berth_e2e::manager::NAMESPACE;
 use berth_e2e::manifest::merge;
 use berth_e2e::s3::{ACCESS_KEY, S3, SECRET_KEY};
 use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::trainer::{NEVER_MS, Run, SAVES_EVERY, STEPS, Trainer};
 use serde_json::{Value, json};
 
+use crate::stops::still;
 use crate::{endless, is, phase, training};
 
 /// The Secret that the chart lets Berth read.
@@ -17,23 +19,18 @@ fn store(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "CheckpointStore", "metadata": {"name": name}, "spec": spec})
 }
 
-/// What the pods of `job` leave in the store when they save: the marker comes last.
-fn save(s3: &S3, s: &Scenario<'_>, job: &str, step: u32) -> Result<()> {
-    let folder = format!("runs/{}/{job}/step-{step}", s.namespace);
-    s3.put(&format!("{folder}/rank-0.pt"), "weights")?;
-    s3.put(&format!("{folder}/rank-1.pt"), "weights")?;
-    s3.put(
-        &format!("{folder}/checkpoint.json"),
-        &json!({"step": step, "epoch": 1, "metadata": {"loss": "0.5"}}).to_string(),
-    )
+/// Whether the store has a file of a checkpoint of the job.
+async fn there(s3: &S3, s: &Scenario<'_>, step: i64, file: &str) -> Result<bool> {
+    s3.has(&format!("runs/{}/saves/step-{step}/{file}", s.namespace)).await
 }
 
-/// The whole life of a job's checkpoints.
+/// The whole life of a job's checkpoints; its pods write them.
 pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("checkpoint-store").await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
     let s3 = S3::start("checkpoints").await?;
+    let trainer = Trainer::start(&s.client, &s.namespace, &s3);
     s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
         "stringData": {"accessKeyId": ACCESS_KEY, "secretAccessKey": SECRET_KEY}}))
         .await?;
@@ -41,45 +38,72 @@ pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
     let main = json!({"s3": place, "prefix": "runs", "credentialsSecret": CREDENTIALS});
     s.apply(&store(&s.name("main"), &main)).await?;
     let mut spec = endless();
-    merge(&mut spec, &json!({"checkpoint": {"store": s.name("main"), "interval": "5s", "maxCheckpoints": 2}}));
+    let saving = json!({
+        "checkpoint": {"store": s.name("main"), "interval": "5s", "maxCheckpoints": 2},
+        "template": {"metadata": {"annotations": {(SAVES_EVERY): "1000"}}},
+    });
+    merge(&mut spec, &saving);
     s.apply(&training(s, "saves", "PyTorchJob", &spec)).await?;
     phase(s, "saves", "Running").await?;
     let base = format!("s3://checkpoints/runs/{}/saves", s.namespace);
     ensure!(variable(s, "BERTH_CHECKPOINT_URI").await?.as_deref() == Some(base.as_str()), "where it saves");
     ensure!(variable(s, "BERTH_RESUME_URI").await?.is_none(), "there is nothing yet");
     // Half of one does not count.
-    s3.put(&format!("runs/{}/saves/step-9/rank-0.pt", s.namespace), "weights")?;
-    for step in 1..=3 {
-        save(&s3, s, "saves", step)?;
-        is(s, "saves", "told of its checkpoint", |job| job["status"]["checkpoint"]["latest"]["step"] == json!(step))
-            .await?;
-    }
-    let shown = is(s, "saves", "left with two", |job| job["status"]["checkpoint"]["count"] == json!(2)).await?;
+    s3.put(&format!("runs/{}/saves/step-9/rank-0.pt", s.namespace), "weights").await?;
+    saves(s, 3 * STEPS).await?;
+    trainer.pace("saves", NEVER_MS, 0).await?;
+    trainer.rest("saves").await?;
+    let last = trainer.saved("saves").context("it has saved")?;
+    let shown = is(s, "saves", "left with the last two", |job| {
+        let told = &job["status"]["checkpoint"];
+        told["latest"]["step"] == json!(last) && told["count"] == json!(2)
+    })
+    .await?;
     let latest = &shown["status"]["checkpoint"]["latest"];
-    ensure!(text(latest, "/path") == format!("{base}/step-3") && latest["epoch"] == json!(1), "{latest}");
+    ensure!(text(latest, "/path") == format!("{base}/step-{last}") && latest["epoch"] == json!(1), "{latest}");
     ensure!(
         text(latest, "/metadata/loss") == "0.5" && latest["sizeBytes"].as_i64().is_some_and(|n| n > 14),
         "{latest}"
     );
-    let there = |step: u32, file: &str| s3.has(&format!("runs/{}/saves/step-{step}/{file}", s.namespace));
-    ensure!(
-        !there(1, "checkpoint.json") && !there(1, "rank-0.pt") && there(2, "rank-1.pt"),
-        "the wrong ones were dropped"
-    );
-    ensure!(there(9, "rank-0.pt"), "what is being written is left alone");
+    for step in (1..=last / STEPS).map(|number| number * STEPS) {
+        let kept = step > last - 2 * STEPS;
+        for file in ["checkpoint.json", "rank-0.pt", "rank-1.pt"] {
+            ensure!(there(&s3, s, step, file).await? == kept, "{file} of step {step} of {last}: {}", !kept);
+        }
+    }
+    ensure!(there(&s3, s, 9, "rank-0.pt").await?, "what is being written is left alone");
     is(s, "saves", "told that it is late", |job| condition(job, "CheckpointOverdue") == "True").await?;
+    // What it saves from now on takes as long as is wanted here: it is seen to be waited for.
+    trainer.pace("saves", NEVER_MS, NEVER_MS).await?;
     TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &json!({"spec": {"suspend": true}})).await?;
     is(s, "saves", "asked to save", |job| condition(job, "CheckpointRequested") == "True").await?;
-    save(&s3, s, "saves", 4)?;
+    trainer.pace("saves", NEVER_MS, 0).await?;
     is(s, "saves", "seen to have saved", |job| {
         condition_object(job, "CheckpointRequested").is_some_and(|told| text(told, "/reason") == "CheckpointSaved")
     })
     .await?;
+    still(s, "saves").await?;
+    let saved = trainer.saved("saves");
+    ensure!(saved == Some(last + STEPS), "it was told to save once: {saved:?} after {last}");
     TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &json!({"spec": {"suspend": false}})).await?;
     let running = phase(s, "saves", "Running").await?;
-    ensure!(variable(s, "BERTH_RESUME_STEP").await?.as_deref() == Some("4"), "{}", running["status"]);
-    is(s, "saves", "told where it began", |job| text(job, "/status/checkpoint/resumedFrom") == "step-4").await?;
+    let step = last + STEPS;
+    ensure!(variable(s, "BERTH_RESUME_STEP").await? == Some(step.to_string()), "{}", running["status"]);
+    let workers = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
+    let (run, wanted) = (trainer.run(&workers).await?, Run { resumed: Some(step), before: Some(step) });
+    ensure!(run == wanted, "{run:?}, where {step} was saved last");
+    let begun = format!("step-{step}");
+    is(s, "saves", "told where it began", |job| text(job, "/status/checkpoint/resumedFrom") == begun).await?;
+    // And on from there.
+    saves(s, step + STEPS).await?;
+    drop(trainer);
     scenario.conclude().await
+}
+
+/// Waits until the job is seen to have saved so many steps.
+async fn saves(s: &Scenario<'_>, step: i64) -> Result<()> {
+    let told = |job: &Value| job["status"]["checkpoint"]["latest"]["step"].as_i64() >= Some(step);
+    is(s, "saves", &format!("told of step {step}"), told).await.map(drop)
 }
 
 /// Stores that do not exist, that let nobody in, and that cannot be declared.

@@ -93,9 +93,10 @@ pub struct CapacityTiers {
     pub patience: BTreeMap<String, String>,
     /// What counts as capacity that did not turn up; all of it when absent. `Unschedulable`: no node takes a pod within the patience.
     /// `ScaleUpFailed`: an autoscaler says, by an event about a pod, that it gets no node for it. `ProvisioningRequestFailed`: an
-    /// autoscaler that was asked by an admission check did not get it.
+    /// autoscaler that was asked by an admission check did not get it. `NodeReclaimed`: a taint announces that a spot node is about to
+    /// be taken away on which a pod runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 3), inner(regex(pattern = "^(Unschedulable|ScaleUpFailed|ProvisioningRequestFailed)$")), extend(
+    #[schemars(length(max = 4), inner(regex(pattern = "^(Unschedulable|ScaleUpFailed|ProvisioningRequestFailed|NodeReclaimed)$")), extend(
         "x-kubernetes-list-type" = "atomic",
         "x-kubernetes-validations" = unique(),
     ))]

@@ -19,7 +19,7 @@ use super::gates;
 use super::placement::placements;
 use super::pods_ready;
 use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
-use crate::core::{Control, key};
+use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
@@ -33,6 +33,8 @@ enum Unbuilt {
     Invalid(String),
 }
 
+/// Seconds in which the ends of more pods are awaited before the first is written.
+const RECLAIM_SECONDS: i64 = 2;
 /// Message of the end of a Workload that was made beforehand, and not for what its job has become.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
 pub(super) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
@@ -289,13 +291,20 @@ impl Case<'_> {
             }
             return self.finish(workload, end.success, &end.message);
         }
-        if let Some(decision) = self.reclaimable(workload) {
-            return decision;
-        }
+        let reclaims = match self.reclaimable(workload) {
+            Some(Decision::Wait(due)) => Some(due),
+            Some(decision) => return decision,
+            None => None,
+        };
         if workload.is("Evicted") {
             return self.stop(workload);
         }
-        if self.job.suspended { self.waiting(workload) } else { self.running(workload) }
+        let next = if self.job.suspended { self.waiting(workload) } else { self.running(workload) };
+        match (next, reclaims) {
+            (Decision::Done, Some(due)) => Decision::Wait(due),
+            (Decision::Wait(next), Some(due)) => Decision::Wait(next.min(due)),
+            (next, _) => next,
+        }
     }
 
     fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
@@ -318,6 +327,13 @@ impl Case<'_> {
         });
         if !grown {
             return None;
+        }
+        // Pods of a job mostly end together: while nobody waits for their quota, what they leave is written once, or never when the
+        // job ends with them.
+        let ended = self.control.ration.ended_at(&self.job.uid).filter(|_| !self.control.unpaced);
+        let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
+        if let Some(due) = due.filter(|_| !self.control.world.anyone_waits()) {
+            return Some(Decision::Wait(due));
         }
         let mut metadata = workload.identity().metadata();
         if let Some(map) = metadata.as_object_mut() {

@@ -53,6 +53,8 @@ pub(crate) struct Signals {
     pub(crate) scale_up_failed: bool,
     /// An autoscaler that was asked did not get it.
     pub(crate) provisioning_failed: bool,
+    /// A taint announces the end of a spot node on which a pod runs.
+    pub(crate) node_reclaimed: bool,
 }
 
 impl Signals {
@@ -63,6 +65,7 @@ impl Signals {
             unschedulable: counts("Unschedulable"),
             scale_up_failed: counts("ScaleUpFailed"),
             provisioning_failed: counts("ProvisioningRequestFailed"),
+            node_reclaimed: counts("NodeReclaimed"),
         }
     }
 }
@@ -102,7 +105,7 @@ const MINUTE_MS: i64 = 60_000;
 pub(crate) static USUAL: TierRules = TierRules {
     default: Vec::new(),
     patience_ms: [10 * MINUTE_MS; 3],
-    signals: Signals { unschedulable: true, scale_up_failed: true, provisioning_failed: true },
+    signals: Signals { unschedulable: true, scale_up_failed: true, provisioning_failed: true, node_reclaimed: true },
     backoff: Backoff { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
     overrides: false,
     climb: None,

@@ -60,7 +60,7 @@ pub(crate) struct Rung {
 
 impl Rung {
     /// Its flavor and tier in a message.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("flavor {} ({} capacity)", self.flavor, self.tier)
     }
 
@@ -165,6 +165,9 @@ impl<'a> Look<'a> {
 /// Looks after a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
+    if let Some(decision) = super::reclaim::decide(control, workload, admitted, now) {
+        return decision;
+    }
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
         return super::pods::decide(control, workload, rules, admitted, now);
     }
@@ -227,7 +230,7 @@ fn started(workload: &WorkloadView) -> Option<Timestamp> {
 }
 
 /// Asks which pods no node takes.
-fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision {
+pub(crate) fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision {
     Decision::write(Draft {
         purpose: Purpose::FindStuckPods,
         key: key(Kind::Workload, &workload.key()),
@@ -261,6 +264,19 @@ pub(crate) fn at_timeout(
     let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
     let found = stuck.filter_map(|pod| Some((rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?, pod))).next()?;
     Some(leave(workload, found, (lack.is_some_and(|lack| lack.had), admitted), now))
+}
+
+/// Whether all pods of a gang whose time is over have nodes, as far as that is known; `None` where its pods are to be asked about.
+pub(crate) fn have_nodes(control: &Control, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
+    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        // Who cannot be asked is not waited for.
+        return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
+    };
+    if !answer.stuck.is_empty() {
+        return Some(false);
+    }
+    // One may lose its node, and another get none.
+    (now < next_look(answer.at, PAUSE_MS.1)).then_some(true)
 }
 
 /// Leaves a tier where that pod gets no node; `had` says whether all pods had some before.

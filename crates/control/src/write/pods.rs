@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use berth_api::labels::POD_SET;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 /// The pods of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +22,45 @@ impl PodsOf {
     pub fn has(&self, pod: &ObjectMeta) -> bool {
         berth_jobs::controller(pod).is_some_and(|owner| {
             let known = self.jobs.as_ref().is_none_or(|jobs| jobs.contains(&owner.uid));
-            known && owner.kind == "Job" && owner.api_version.starts_with("batch/")
+            known && is_batch_job(owner)
         })
     }
+}
+
+/// A pod on a node of which all pods are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodOnNode {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// The pod set that its label names; empty without that label.
+    pub pod_set: String,
+    /// Name and uid of the batch/v1 Job that controls it, if one does.
+    pub job: Option<(String, String)>,
+}
+
+impl PodOnNode {
+    /// What the metadata of a pod say.
+    #[must_use]
+    pub fn of(pod: ObjectMeta) -> Self {
+        let job = berth_jobs::controller(&pod).filter(|owner| is_batch_job(owner));
+        let job = job.map(|owner| (owner.name.clone(), owner.uid.clone()));
+        let pod_set = pod.labels.as_ref().and_then(|labels| labels.get(POD_SET)).cloned().unwrap_or_default();
+        Self {
+            namespace: pod.namespace.unwrap_or_default(),
+            name: pod.name.unwrap_or_default(),
+            uid: pod.uid.unwrap_or_default(),
+            pod_set,
+            job,
+        }
+    }
+}
+
+fn is_batch_job(owner: &OwnerReference) -> bool {
+    owner.kind == "Job" && owner.api_version.starts_with("batch/")
 }
 
 #[cfg(test)]

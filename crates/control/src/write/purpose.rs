@@ -93,6 +93,8 @@ pub enum Purpose {
     AskToSave,
     /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
     FindStuckPods,
+    /// Ask which pods run on a node that is being taken away.
+    FindPodsOnNode,
     /// Tell a pod that and why it goes.
     CondemnPod,
     /// Delete a pod: it cannot wait again once it was started, or its group has too many.
@@ -123,7 +125,15 @@ pub enum Urgency {
 impl Purpose {
     /// The write is about the pods of a job, and not about the object that it is booked on.
     pub(crate) const fn is_about_pods(self) -> bool {
-        matches!(self, Self::ProbePods | Self::ProbeSurplus | Self::FindStuckPods | Self::NotifyPods | Self::AskToSave)
+        matches!(
+            self,
+            Self::ProbePods
+                | Self::ProbeSurplus
+                | Self::FindStuckPods
+                | Self::FindPodsOnNode
+                | Self::NotifyPods
+                | Self::AskToSave
+        )
     }
 
     /// It goes to a store of checkpoints, and not to the API server.
@@ -163,6 +173,7 @@ impl Purpose {
             | Self::ClearStartTime
             | Self::NotifyPods
             | Self::AskToSave
+            | Self::FindPodsOnNode
             | Self::Evict
             | Self::CondemnPod
             | Self::DeletePod

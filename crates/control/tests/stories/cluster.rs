@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 
 use berth_control::event::{Change, Observation};
 use berth_control::settings::{Settings, WaitForPodsReady};
-use berth_control::write::{Checkpoint, Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
+use berth_control::write::{
+    Checkpoint, Kind, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Request, Subresource, Term, Write,
+};
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -57,6 +59,8 @@ pub struct Cluster {
     pub labelled: Vec<(String, ObjectMeta)>,
     /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
     pub without_nodes: Vec<&'static str>,
+    /// The pods on a node, by its name.
+    pub on_node: BTreeMap<String, Vec<PodOnNode>>,
     /// What an autoscaler says of them that gets none.
     pub refused_nodes: Option<String>,
     /// What pods were told by annotations: uid of their job, annotations.
@@ -97,6 +101,7 @@ impl Cluster {
             pods_left: Vec::new(),
             labelled: Vec::new(),
             without_nodes: Vec::new(),
+            on_node: BTreeMap::new(),
             refused_nodes: None,
             told_pods: Vec::new(),
             saved: BTreeMap::new(),
@@ -209,6 +214,7 @@ impl Cluster {
             Kind::TrainingJob => observe!(TrainingJob),
             Kind::Pod => observe!(Pod),
             Kind::StatefulSet => observe!(StatefulSet),
+            Kind::Node => observe!(Node),
             Kind::AdmissionCheck => observe!(AdmissionCheck),
             Kind::ProvisioningRequest => observe!(ProvisioningRequest),
             Kind::PodTemplate => observe!(PodTemplate),
@@ -288,6 +294,9 @@ impl Cluster {
             }
             Request::FindStuckPods { pods } => {
                 return Outcome::Stuck(self.stuck_pods(&pods.uid));
+            }
+            Request::FindPodsOnNode => {
+                return Outcome::OnNode(self.on_node.get(&write.key.name).cloned().unwrap_or_default());
             }
             Request::AskAutoscalers { pods } => return Outcome::Stuck(self.asked_pods(pods)),
             Request::AnnotatePods { pods, annotations } => {

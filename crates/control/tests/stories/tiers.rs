@@ -91,7 +91,7 @@ fn a_flavor_of_an_unknown_tier_takes_nobody_and_says_so() {
 }
 
 /// The eviction of a job's workload: reason and message, while it holds.
-fn eviction(cluster: &Cluster, job: &str) -> (String, String) {
+pub fn eviction(cluster: &Cluster, job: &str) -> (String, String) {
     let condition = cluster.condition(job, "Evicted").unwrap();
     let text = |field: &str| condition[field].as_str().unwrap().to_owned();
     (text("reason"), text("message"))

@@ -110,9 +110,24 @@ fn it_waits_with_a_reason_and_gives_up_in_time() {
 }
 
 #[test]
-fn a_gang_that_is_not_ready_in_time_is_released_whole() {
-    let mut cluster = cluster("2");
+fn a_gang_that_has_its_nodes_is_left_to_its_images() {
+    let mut cluster = ladder("2");
     cluster.pods_stay_unready = true;
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
+    cluster.pass(600);
+    assert_eq!(cluster.phase("a"), "Pending");
+    let asked = cluster.count(Purpose::FindStuckPods);
+    assert!((10..=30).contains(&asked), "now and then its pods are asked about: {asked}");
+    cluster.pods_stay_unready = false;
+    cluster.without_nodes = vec!["spot"];
+    cluster.pass(60);
+    assert_eq!(cluster.told("a", "SchedulingTimeout")["status"], "True", "one that loses its nodes meanwhile");
+}
+
+#[test]
+fn a_gang_without_nodes_in_time_is_released_whole() {
+    let mut cluster = ladder("2");
+    cluster.without_nodes = vec!["spot"];
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
     cluster.pass(10);
     assert_eq!(cluster.phase("a"), "Pending");
@@ -124,8 +139,8 @@ fn a_gang_that_is_not_ready_in_time_is_released_whole() {
     let workload = cluster.workload_of_training("a").unwrap();
     assert!(workload["status"]["admission"].is_null());
     assert_eq!(workload["status"]["requeueState"]["count"], 1);
-    // Its turn comes again after the delay, and then its pods are ready.
-    cluster.pods_stay_unready = false;
+    // Its turn comes again after the delay, and then there are nodes.
+    cluster.without_nodes.clear();
     cluster.pass(70);
     assert_eq!(cluster.phase("a"), "Running");
     assert_eq!(cluster.told("a", "SchedulingTimeout")["status"], "False");

@@ -81,14 +81,14 @@ fn waiting_preemption_and_ends_are_measured() {
 
 #[test]
 fn gangs_and_checkpoints_are_counted() {
-    let mut cluster = cluster("2");
-    cluster.pods_stay_unready = true;
+    let mut cluster = crate::tiers::ladder("2");
+    cluster.without_nodes = vec!["spot"];
     let gang = json!({"schedulingConfig": {"schedulingTimeout": "20s"}, "checkpoint": {"interval": "30s"}});
     cluster.put(Kind::TrainingJob, training("a", gang));
     cluster.pass(25);
     let timed_out = measured(&mut cluster, "training_gang_scheduling");
     assert_eq!(timed_out, [("result=failure timeout=true".to_owned(), 1)]);
-    cluster.pods_stay_unready = false;
+    cluster.without_nodes.clear();
     cluster.pass(70);
     let scheduled = measured(&mut cluster, "training_gang_scheduling");
     assert_eq!(scheduled, [("result=success timeout=false".to_owned(), 1)]);

@@ -1,7 +1,7 @@
 //! The pods of a job, page by page: the label by which they are found is anybody's to write, so that each is looked at for who
 //! controls it.
 
-use berth_control::write::{Outcome, PodsOf};
+use berth_control::write::{Outcome, PodOnNode, PodsOf};
 use http::header::ACCEPT;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::client::{Body, Client};
@@ -57,6 +57,14 @@ pub(super) async fn page<T: DeserializeOwned>(
     if let Some(from) = from {
         uri.push_str(&format!("&continue={}", encoded(from)));
     }
+    list(client, uri, accept).await
+}
+
+async fn list<T: DeserializeOwned>(
+    client: &Client,
+    uri: String,
+    accept: &str,
+) -> Result<Page<T>, Option<(u16, Vec<u8>)>> {
     let request = http::Request::builder().uri(uri).header(ACCEPT, accept).body(Body::empty()).map_err(|_| None)?;
     let response = client.send(request).await.map_err(|_| None)?;
     let code = response.status().as_u16();
@@ -65,6 +73,15 @@ pub(super) async fn page<T: DeserializeOwned>(
         return Err(Some((code, body.to_vec())));
     }
     serde_json::from_slice(&body).map_err(|_| None)
+}
+
+/// The pods on a node that have not ended; `Busy` when that cannot be read now.
+pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
+    let fields = encoded(&format!("spec.nodeName={node},{NOT_ENDED}"));
+    match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), METADATA).await {
+        Ok(page) => Outcome::OnNode(page.items.into_iter().map(|pod| PodOnNode::of(pod.metadata)).collect()),
+        Err(_) => Outcome::Busy(1_000),
+    }
 }
 
 /// Whether no more than so many pods of a job have not ended: `Applied` when it is so, `Busy` when not or when it cannot be read

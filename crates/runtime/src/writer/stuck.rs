@@ -28,7 +28,7 @@ const NOT_TRIGGERED: (&str, [&str; 2]) =
 /// GKE's, of a pod for which adding a node failed.
 const FAILED: &str = "FailedScaleUp";
 /// Karpenter's, when no instance type of the kind that the pod selects is to be had.
-const NO_OFFERING: (&str, &str, &str) = ("karpenter", "FailedScheduling", "required offering");
+const NO_OFFERING: (&str, &str, &str) = ("karpenter", "FailedScheduling", "had a required offering");
 
 /// Which pods of a job are on no node and the scheduler found none for; `Busy` when that cannot be read now.
 pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
@@ -161,6 +161,9 @@ mod tests {
         );
         let offering = "no instance type met the scheduling requirements or had a required offering";
         assert_eq!(word(&[("01", "karpenter", "FailedScheduling", offering)]), Some(offering.to_owned()));
+        let elsewhere =
+            "no instance type which had enough resources and the required offering met the scheduling requirements";
+        assert_eq!(word(&[("01", "karpenter", "FailedScheduling", elsewhere)]), None, "the pod fits no such machine");
         assert_eq!(word(&[("01", "default-scheduler", "FailedScheduling", offering)]), None);
         assert_eq!(word(&[("01", "kubelet", "Failed", "ImagePullBackOff")]), None);
     }

@@ -1,6 +1,6 @@
 //! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
 
-use berth_jobs::training::{Child, ChildKind, Continuation, children};
+use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, children};
 
 use super::{Case, earlier, status};
 use crate::core::{after_seconds, key};
@@ -9,7 +9,7 @@ use crate::decide::pods_ready;
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::{SPEC_CHANGED, at_timeout};
+use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes};
 use crate::status::since;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
@@ -22,6 +22,9 @@ const BACKOFF_BASE_SECONDS: i64 = 60;
 const BACKOFF_MAX_SECONDS: i64 = 3_600;
 /// Pause while a Job of somebody else has the name of one of ours.
 const NAME_TAKEN_SECONDS: i64 = 10;
+
+/// Pause between two looks at a gang that has its nodes and is late.
+const NODES_SECONDS: i64 = 30;
 
 impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
@@ -152,7 +155,8 @@ impl Case<'_> {
         Decision::write(Draft { purpose, key: object, request, based_on: 0, notices })
     }
 
-    /// A gang whose pods are not all ready in time is released whole, and comes back after a while.
+    /// A gang whose pods have not all got nodes in time is released whole, and comes back after a while. One that has them, and pulls
+    /// images or mounts volumes, is left to it.
     fn within_time(&self, workload: &WorkloadView) -> Decision {
         let admitted = since(&workload.status.conditions, "Admitted", "True");
         let (Some(limit), Some(admitted)) = (self.view.facts.scheduling_timeout_seconds, admitted) else {
@@ -165,10 +169,18 @@ impl Case<'_> {
         if let Some(decision) = at_timeout(self.control, workload, (admitted, due), self.now) {
             return decision;
         }
+        let is_made = |role: &String| self.child(role).is_some();
+        if self.roles().iter().all(is_made) && self.states().values().all(RoleState::has_all_pods) {
+            match have_nodes(self.control, workload, due, self.now) {
+                None => return find_stuck(self.control, workload),
+                Some(true) => return Decision::Wait(after_seconds(self.now, NODES_SECONDS)),
+                Some(false) => {}
+            }
+        }
         let state = workload.status.requeue_state.as_ref();
         let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
         let delay = self.backoff_seconds(count);
-        let mut message = format!("not all pods were ready {limit}s after the admission; tried again after {delay}s");
+        let mut message = format!("not all pods had nodes {limit}s after the admission; tried again after {delay}s");
         if let Some(obstacle) = self.refusal().map(|(_, text)| text).or_else(|| self.missing_store()) {
             message = format!("{message}: {obstacle}");
         }

@@ -1,0 +1,67 @@
+//! core/v1 Node, as far as Berth reads it: its taints. The rest of a node, a hundred times as much, is passed over.
+
+use k8s_openapi::api::core::v1::Taint;
+use serde::{Deserialize, Serialize};
+
+/// API group.
+pub const GROUP: &str = "";
+/// Version.
+pub const VERSION: &str = "v1";
+/// `apiVersion` of a Node.
+pub const API_VERSION: &str = "v1";
+
+/// Taints by which clouds and their agents announce that a machine is about to be taken away: GKE's, that of AWS's node termination
+/// handler for the interruption of spot instances, and that of AKS when it drains a node for such an event.
+pub const RECLAIM_TAINTS: [&str; 3] = [
+    "aws-node-termination-handler/spot-itn",
+    "cloud.google.com/impending-node-termination",
+    "remediator.kubernetes.azure.com/unschedulable",
+];
+
+root_object! {
+    @in (crate::node)
+    /// A machine of the cluster.
+    Node, "nodes", ClusterResourceScope, spec: NodeSpec
+}
+
+/// What is set for a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeSpec {
+    /// What keeps pods away.
+    pub taints: Vec<Taint>,
+}
+
+impl Node {
+    /// The taint that announces its end, if it has one.
+    #[must_use]
+    pub fn reclaimed_by(&self) -> Option<&str> {
+        let keys = self.spec.taints.iter().map(|taint| taint.key.as_str());
+        keys.into_iter().find(|key| RECLAIM_TAINTS.contains(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube_core::Resource;
+    use serde_json::json;
+
+    #[test]
+    fn only_taints_that_announce_an_end_count() {
+        let node = |taints: serde_json::Value| -> Node {
+            serde_json::from_value(
+                json!({"metadata": {"name": "n", "uid": "u"}, "status": {"images": [{"names": ["i"]}]},
+                "spec": {"podCIDR": "10.0.0.0/24", "taints": taints}}),
+            )
+            .unwrap()
+        };
+        let spot = json!({"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"});
+        let ending = json!({"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"});
+        assert_eq!(node(json!([spot])).reclaimed_by(), None);
+        assert_eq!(node(json!([spot, ending])).reclaimed_by(), Some("cloud.google.com/impending-node-termination"));
+        let bare: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        assert_eq!(bare.reclaimed_by(), None);
+        assert_eq!(Node::url_path(&(), None), "/api/v1/nodes");
+    }
+}

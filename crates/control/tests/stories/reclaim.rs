@@ -1,0 +1,200 @@
+//! Nodes that are being taken away: who leaves with them, and where to.
+
+use berth_control::write::{Kind, Outcome, PodOnNode, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::groups::member;
+use crate::pods::pod;
+use crate::policies::with_tiers;
+use crate::tiers::{accepting, eviction, flavor_of, ladder, ladder_on};
+use crate::training::training;
+
+const ENDING: &str = "cloud.google.com/impending-node-termination";
+
+fn node(taint: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+        "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]}})
+}
+
+/// A pod of that Job, or that very pod, runs on node `n`.
+fn runs_there(cluster: &mut Cluster, kind: Kind, name: &str, pod_set: &str) {
+    let uid = cluster.objects[&Cluster::key(kind, "team", name)]["metadata"]["uid"].as_str().unwrap().to_owned();
+    let (of_pod, job) = match kind {
+        Kind::Pod => ((name.to_owned(), uid), None),
+        _ => ((format!("{name}-0"), "pod".to_owned()), Some((name.to_owned(), uid))),
+    };
+    let pod = PodOnNode { namespace: "team".into(), name: of_pod.0, uid: of_pod.1, pod_set: pod_set.into(), job };
+    cluster.on_node.entry("n".to_owned()).or_default().push(pod);
+}
+
+/// A job in the spot tier with a pod on node `n`.
+fn on_spot(job: Value) -> Cluster {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::Job, job);
+    cluster.pass(60);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+    runs_there(&mut cluster, Kind::Job, "a", "main");
+    cluster
+}
+
+#[test]
+fn a_job_leaves_a_node_before_it_is_gone() {
+    let mut cluster = on_spot(accepting("a", "spot,on-demand"));
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"), "{:?}", cluster.writes);
+    let message = eviction(&cluster, "a").1;
+    let expected = format!("flavor spot (spot capacity) takes node n back: it has the taint {ENDING}");
+    assert!(message.contains(&expected), "{message}");
+    cluster.put(Kind::Job, accepting("b", "spot,on-demand"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "it counts against the tier");
+    // Its kubelet goes on reporting.
+    for _ in 0..3 {
+        cluster.put(Kind::Node, node(ENDING));
+        cluster.pass(10);
+    }
+    assert_eq!(cluster.count(Purpose::FindPodsOnNode), 1, "each node is asked about once");
+    let evictions = &cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"];
+    assert_eq!(*evictions, json!([{"reason": "CapacityReclaimed", "underlyingCause": "", "count": 1}]));
+}
+
+#[test]
+fn who_lost_a_node_goes_before_those_who_came_later() {
+    let mut cluster = ladder("1");
+    cluster.put(Kind::Job, accepting("a", "spot"));
+    cluster.pass(1000);
+    cluster.put(Kind::Job, accepting("b", "spot"));
+    cluster.pass(10);
+    runs_there(&mut cluster, Kind::Job, "a", "main");
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.pass(10);
+    assert_eq!(eviction(&cluster, "a").0, "CapacityReclaimed");
+    assert!(!cluster.is("a", "QuotaReserved") && !cluster.is("b", "QuotaReserved"), "spot is out of stock for both");
+    cluster.pass(600);
+    assert!(cluster.is("a", "Admitted") && !cluster.is("b", "QuotaReserved"), "it was there first");
+}
+
+#[test]
+fn only_spot_nodes_whose_end_is_announced_count() {
+    let mut independent = accepting("a", "spot,on-demand");
+    independent["spec"]["parallelism"] = json!(2);
+    independent["spec"]["completions"] = json!(2);
+    let mut indexed = independent.clone();
+    indexed["spec"]["completionMode"] = json!("Indexed");
+    for (what, job, taint, leaves) in [
+        ("its end", accepting("a", "spot,on-demand"), ENDING, true),
+        ("pods that are one", indexed, ENDING, true),
+        ("another taint", accepting("a", "spot,on-demand"), "cloud.google.com/gke-spot", false),
+        ("pods of their own", independent, ENDING, false),
+        ("a job without tiers", job("a", "lq", "1", true), ENDING, false),
+    ] {
+        let mut cluster = on_spot(job);
+        cluster.put(Kind::Node, node(taint));
+        cluster.pass(30);
+        assert_eq!(flavor_of(&cluster, "a") == json!("on-demand"), leaves, "{what}");
+    }
+    let mut cluster = ladder("4");
+    cluster.put(Kind::Job, accepting("a", "on-demand,spot"));
+    cluster.pass(60);
+    runs_there(&mut cluster, Kind::Job, "a", "main");
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.pass(30);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"), "maintenance of a node that comes back");
+}
+
+#[test]
+fn a_policy_may_leave_such_nodes_alone() {
+    for (on, flavor) in [(json!(["NodeReclaimed"]), "on-demand"), (json!(["Unschedulable", "ScaleUpFailed"]), "spot")] {
+        let mut cluster = ladder("4");
+        cluster.put(Kind::QueuePolicy, with_tiers(json!({"default": ["spot", "on-demand"], "stockOutOn": on})));
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.pass(60);
+        runs_there(&mut cluster, Kind::Job, "a", "main");
+        cluster.put(Kind::Node, node(ENDING));
+        cluster.pass(30);
+        assert_eq!(flavor_of(&cluster, "a"), json!(flavor), "{on}");
+    }
+}
+
+#[test]
+fn a_question_without_answer_is_asked_again() {
+    let mut cluster = on_spot(accepting("a", "spot,on-demand"));
+    cluster.faults = vec![
+        (Purpose::FindPodsOnNode, Outcome::Busy(1_000), false),
+        (Purpose::FindPodsOnNode, Outcome::Unknown("broken".into()), false),
+    ];
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.pass(10);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    assert_eq!(cluster.count(Purpose::FindPodsOnNode), 3);
+}
+
+#[test]
+fn a_node_that_was_tainted_before_berth_began_is_asked_about() {
+    let mut cluster = on_spot(accepting("a", "spot,on-demand"));
+    cluster.faults = vec![(Purpose::FindPodsOnNode, Outcome::NotSent, false)];
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.settle();
+    cluster.restart();
+    cluster.pass(5);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+}
+
+#[test]
+fn another_node_of_that_name_is_asked_about_anew() {
+    let mut cluster = on_spot(accepting("a", "spot"));
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.pass(1_000);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"), "it is back, elsewhere");
+    cluster.delete(&Cluster::key(Kind::Node, "", "n"));
+    cluster.put(Kind::Node, node("other"));
+    cluster.pass(10);
+    assert_eq!(cluster.count(Purpose::FindPodsOnNode), 1);
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.pass(1_000);
+    assert_eq!(cluster.count(Purpose::FindPodsOnNode), 2);
+    assert_eq!(cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"][0]["count"], json!(2));
+}
+
+#[test]
+fn a_training_leaves_whole() {
+    let mut cluster = ladder("8");
+    cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["spot", "on-demand"]})));
+    cluster.pass(60);
+    assert_eq!(cluster.training("a")["status"]["capacityTier"], "spot");
+    runs_there(&mut cluster, Kind::Job, "a-worker", "worker");
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.pass(60);
+    let status = &cluster.training("a")["status"];
+    assert_eq!((&status["capacityTier"], &status["phase"]), (&json!("on-demand"), &json!("Running")), "{status}");
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "CapacityReclaimed");
+}
+
+#[test]
+fn pods_and_their_groups_leave() {
+    let mut settings = crate::cluster::settings();
+    settings.job_kinds.insert(Kind::Pod);
+    let single = || vec![pod("p", "1")];
+    let group = || vec![member("p", "1", 2, &[]), member("q", "1", 2, &[])];
+    for pods in [single(), group()] {
+        let mut cluster = ladder_on(Cluster::with(settings.clone()), "4");
+        let count = pods.len();
+        for mut pod in pods {
+            pod["metadata"]["annotations"]["berth.dev/capacity-tiers"] = json!("spot,on-demand");
+            cluster.put(Kind::Pod, pod);
+        }
+        cluster.pass(10);
+        assert_eq!(cluster.pod("p").unwrap()["spec"]["nodeSelector"], json!({"tier": "spot"}), "{:?}", cluster.writes);
+        runs_there(&mut cluster, Kind::Pod, "p", "");
+        cluster.put(Kind::Node, node(ENDING));
+        cluster.pass(10);
+        // One of a group stays, deleted, until another takes its place.
+        let leaves = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+        assert!(cluster.pod("p").is_none_or(leaves), "{count}: {:?}", cluster.writes);
+        let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToCapacityReclaimed").unwrap();
+        assert!(told.message.contains(ENDING), "{}", told.message);
+    }
+}

@@ -1,0 +1,360 @@
+//! Values that the fields of Berth's own kinds must not have: `cases/fields` has one at least for every rule of their schemas, and what
+//! the API server says of each must name the field, the value and what is allowed.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use kube::Client;
+use kube::api::PostParams;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::binaries::repository;
+use crate::kinds::{self, CHECKPOINT_STORE, Kind, QUEUE_POLICY, TRAINING_JOB, USER, items, text};
+
+/// The kinds whose schemas are Berth's own.
+const KINDS: [Kind; 3] = [TRAINING_JOB, QUEUE_POLICY, CHECKPOINT_STORE];
+
+/// A spec that is good, and what must not be put into it: by field, lists of value, words, and what the words do without.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    good: Value,
+    bad: BTreeMap<String, Vec<Vec<Value>>>,
+}
+
+/// One bad value.
+#[derive(Debug)]
+struct Case {
+    /// Path of the field, as the API server writes it.
+    field: String,
+    value: Value,
+    /// The object with that value.
+    object: Value,
+    /// What is said of it: what is allowed.
+    words: String,
+    /// The answer is known to lack the field.
+    no_field: bool,
+    /// The answer is known to lack the value.
+    no_value: bool,
+}
+
+/// Asks the API server about every case, without leaving an object behind; the result is their number.
+///
+/// # Errors
+/// With every rule that has no case, and every answer that does not say what it should.
+pub async fn refused(client: &Client, namespace: &str) -> Result<usize> {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for kind in KINDS {
+        let groups = groups(kind)?;
+        for group in &groups {
+            if let Some(told) = ask(client, namespace, kind, &object(kind, &group.good)).await? {
+                wrong.push(format!("{} {}: good, but told {}", kind.kind, group.good, text(&told, "/message")));
+            }
+        }
+        let cases = cases(kind, &groups)?;
+        wrong.extend(uncovered(&schema(kind)?, &cases).into_iter().map(|gap| format!("{} {gap}", kind.kind)));
+        for case in &cases {
+            let told = ask(client, namespace, kind, &case.object).await?;
+            if let Err(why) = judge(case, told.as_ref()) {
+                wrong.push(format!("{} {}: {}: {why}", kind.kind, case.field, short(&case.value)));
+            }
+        }
+        count += cases.len();
+    }
+    ensure!(
+        wrong.is_empty(),
+        "{} of {count} bad values are not told as they should:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    Ok(count)
+}
+
+/// The status with which the API server refuses to create an object, `None` when it would.
+async fn ask(client: &Client, namespace: &str, kind: Kind, object: &Value) -> Result<Option<Value>> {
+    let params = PostParams { dry_run: true, field_manager: Some(USER.to_owned()) };
+    match kind.api(client, namespace).create(&params, &serde_json::from_value(object.clone())?).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) => Ok(Some(serde_json::to_value(status)?)),
+        Err(e) => Err(e).with_context(|| format!("asking for a {}", kind.kind)),
+    }
+}
+
+fn groups(kind: Kind) -> Result<Vec<Group>> {
+    let path = repository().join("e2e/cases/fields").join(format!("{}.yaml", kind.kind));
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
+}
+
+/// Schema of the spec of a kind.
+fn schema(kind: Kind) -> Result<Value> {
+    let path = repository().join("crds").join(format!("{}.berth.dev.yaml", kind.plural));
+    let definition = kinds::parse(&fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)?;
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    definition
+        .first()
+        .and_then(|crd| crd.pointer(spec))
+        .cloned()
+        .with_context(|| format!("{spec} of {}", path.display()))
+}
+
+fn object(kind: Kind, spec: &Value) -> Value {
+    json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "bad-field"}, "spec": spec})
+}
+
+fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
+    let mut all = Vec::new();
+    for group in groups {
+        for (field, list) in &group.bad {
+            for entry in list {
+                let [value, Value::String(words), lacks @ ..] = entry.as_slice() else {
+                    bail!("{field}: a case is a value, words, and perhaps what they lack: {entry:?}");
+                };
+                ensure!(lacks.iter().all(|lack| lack == "no field" || lack == "no value"), "{field}: {lacks:?}");
+                let value = spelled(value);
+                let mut object = object(kind, &group.good);
+                put(&mut object, &steps(field), &value).with_context(|| format!("{field}: {value}"))?;
+                let lacks = |what: &str| lacks.iter().any(|lack| lack == what);
+                let (no_field, no_value) = (lacks("no field"), lacks("no value"));
+                all.push(Case { field: field.clone(), value, object, words: words.clone(), no_field, no_value });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What is too long to be written out.
+fn spelled(written: &Value) -> Value {
+    let number = |key: &str| written.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    match (number("long"), number("many")) {
+        (Some(letters), _) => Value::from("a".repeat(letters)),
+        (_, Some(entries)) => (0..entries).map(|entry| format!("n{entry}")).collect(),
+        _ => written.clone(),
+    }
+}
+
+fn steps(field: &str) -> Vec<&str> {
+    field.split(['.', '[']).map(|step| step.trim_end_matches(']')).collect()
+}
+
+/// Merges a value into the place at the end of the steps; entries are added to lists at their end.
+fn put(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
+    let Some((step, rest)) = steps.split_first() else {
+        merge(into, value);
+        return Ok(());
+    };
+    let index = step.parse::<usize>();
+    if into.is_null() {
+        *into = if index.is_ok() { json!([]) } else { json!({}) };
+    }
+    match (into, index) {
+        (Value::Array(list), Ok(index)) => {
+            if index == list.len() {
+                list.push(Value::Null);
+            }
+            put(list.get_mut(index).with_context(|| format!("no entry {index}"))?, rest, value)
+        }
+        (Value::Object(map), _) if rest.is_empty() && value.is_null() => {
+            map.remove(*step).map(drop).context("not there")
+        }
+        (Value::Object(map), _) => put(map.entry(*step).or_insert(Value::Null), rest, value),
+        (other, _) => bail!("{step} is no place in {other}"),
+    }
+}
+
+/// Merges as a merge patch does: `null` takes away.
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                if value.is_null() {
+                    into.remove(key);
+                } else {
+                    merge(into.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// Whether an answer says what it should of a case.
+fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
+    let told = told.ok_or("accepted")?;
+    let causes = items(told, "/details/causes");
+    let mut said = causes.iter().filter(|cause| text(cause, "/message").contains(&case.words));
+    // Where the API server leaves the field out, it still tells it within its words.
+    let about = |cause: &Value| {
+        let named = text(cause, "/field") == case.field;
+        if case.no_field { !named && text(cause, "/message").contains(&case.field) } else { named }
+    };
+    let Some(cause) = said.find(|cause| about(cause)) else {
+        return Err(format!("expected {:?} of the field, told {}", case.words, short(&told["details"]["causes"])));
+    };
+    let message = text(cause, "/message");
+    let line = format!("{}: {message}", text(cause, "/field"));
+    if !text(told, "/message").contains(&line) {
+        return Err(format!("{line:?} is not what a user is shown: {}", text(told, "/message")));
+    }
+    let Some(shown) = shown(case) else { return Ok(()) };
+    let after = message.split_once(": ").and_then(|(_, rest)| rest.strip_prefix(shown.as_str()));
+    match (after.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')), case.no_value) {
+        (true, false) | (false, true) => Ok(()),
+        (false, false) => Err(format!("the value {} is not told: {message}", short(&Value::from(shown)))),
+        (true, true) => Err(format!("the value is told by now, the case must not say that it is not: {message}")),
+    }
+}
+
+/// The value as the API server prints it: a type where that is wrong, a number of entries where these are too many.
+fn shown(case: &Case) -> Option<String> {
+    let kind = match &case.value {
+        Value::Null => return None,
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let entries = case.value.as_array().map(Vec::len).or(case.value.as_object().map(serde_json::Map::len));
+    Some(match entries {
+        Some(entries) if case.words.starts_with(MOST_ENTRIES) => entries.to_string(),
+        _ if case.words.starts_with(TYPE) && !case.no_value => format!("{kind:?}"),
+        _ => case.value.to_string(),
+    })
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() > 400 { format!("{}...", text.chars().take(400).collect::<String>()) } else { text }
+}
+
+const TYPE: &str = "must be of type";
+const MOST_ENTRIES: &str = "must have at most";
+
+/// Rules of a schema that no case breaks, and cases of fields that it does not have.
+fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
+    let mut rules: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    collect(schema, "spec", &mut rules);
+    let mut gaps = Vec::new();
+    for case in cases {
+        let place = place(schema, &case.field).unwrap_or_default();
+        match rules.get_mut(&place) {
+            // A rule whose message is computed begins with the one that is not.
+            Some(left) => left.retain(|rule| !case.words.starts_with(rule.as_str())),
+            None => gaps.push(format!("{}: the schema has no such field", case.field)),
+        }
+    }
+    for (field, left) in &rules {
+        gaps.extend(left.iter().map(|rule| format!("{field}: no case of: {rule}")));
+    }
+    gaps
+}
+
+/// The place of a field in its schema: `[]` stands for entries of lists, `{}` for values of maps.
+fn place(schema: &Value, field: &str) -> Option<String> {
+    let (mut node, mut place) = (schema, "spec".to_owned());
+    for step in steps(field.strip_prefix("spec")?).into_iter().skip(1) {
+        if let Some(child) = node["properties"].get(step) {
+            (node, place) = (child, format!("{place}.{step}"));
+        } else if step.parse::<usize>().is_ok() && node["items"].is_object() {
+            (node, place) = (&node["items"], format!("{place}[]"));
+        } else if node["additionalProperties"].is_object() {
+            (node, place) = (&node["additionalProperties"], format!("{place}{{}}"));
+        } else {
+            return None;
+        }
+    }
+    Some(place)
+}
+
+/// What is told of each field when its rules are broken, by its place.
+fn collect(node: &Value, place: &str, into: &mut BTreeMap<String, Vec<String>>) {
+    into.entry(place.to_owned()).or_default().extend(rules(node));
+    // What compares with the object as it was says nothing of a new one.
+    let own = items(node, "/x-kubernetes-validations").iter().filter(|rule| !text(rule, "/rule").contains("oldSelf"));
+    for rule in own {
+        let told_of = format!("{place}{}", text(rule, "/fieldPath"));
+        into.entry(told_of).or_default().push(text(rule, "/message").to_owned());
+    }
+    // What a pod may be is Kubernetes' matter.
+    if place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true) {
+        return;
+    }
+    for (name, child) in node["properties"].as_object().into_iter().flatten() {
+        let below = format!("{place}.{name}");
+        collect(child, &below, into);
+        if items(node, "/required").iter().any(|required| required == name) {
+            into.entry(below).or_default().push("Required value".to_owned());
+        }
+    }
+    for (key, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if node[key].is_object() {
+            collect(&node[key], &format!("{place}{suffix}"), into);
+        }
+    }
+    if matches!(text(node, "/x-kubernetes-list-type"), "set" | "map") {
+        into.entry(format!("{place}[]")).or_default().push("Duplicate value".to_owned());
+    }
+}
+
+/// What the API server says of a value that breaks one of these rules.
+fn rules(node: &Value) -> Vec<String> {
+    let number = |key: &str| node[key].as_i64();
+    let mut told = Vec::new();
+    match (node["x-kubernetes-int-or-string"].as_bool() == Some(true), text(node, "/type")) {
+        (true, _) => told.push(format!("{TYPE} integer,string")),
+        (false, "") => {}
+        (false, kind) => told.push(format!("{TYPE} {kind}")),
+    }
+    let choice: Vec<String> = items(node, "/enum").iter().map(ToString::to_string).collect();
+    if !choice.is_empty() {
+        told.push(format!("supported values: {}", choice.join(", ")));
+    }
+    told.extend(node["pattern"].as_str().map(|pattern| format!("should match '{pattern}'")));
+    told.extend(number("minLength").map(|n| format!("should be at least {n} chars long")));
+    told.extend(number("maxLength").map(|n| format!("may not be more than {n} bytes")));
+    told.extend(number("minimum").map(|n| format!("should be greater than or equal to {n}")));
+    told.extend(number("maximum").map(|n| format!("should be less than or equal to {n}")));
+    if text(node, "/format") == "int32" && (number("minimum").is_none() || number("maximum").is_none()) {
+        told.push(format!("{TYPE} integer with format int32"));
+    }
+    for key in ["maxItems", "maxProperties"] {
+        told.extend(number(key).map(|n| format!("{MOST_ENTRIES} {n} items")));
+    }
+    let keys = node.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+    told.extend(keys.filter(|key| !KNOWN.contains(key)).map(|key| format!("{key}, which this test does not know")));
+    told
+}
+
+/// What a schema may say, because [`rules`] or [`collect`] reads it or because it allows everything.
+const KNOWN: [&str; 23] = [
+    "additionalProperties",
+    "anyOf",
+    "default",
+    "description",
+    "enum",
+    "format",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minLength",
+    "minimum",
+    "pattern",
+    "properties",
+    "required",
+    "type",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+];
+
+#[cfg(test)]
+#[path = "bad_fields_tests.rs"]
+mod tests;

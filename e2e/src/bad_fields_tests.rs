@@ -1,0 +1,144 @@
+//! Every rule has a case, and the judge notices what an answer lacks.
+
+use super::*;
+
+#[test]
+fn every_rule_of_every_field_has_a_case() {
+    for kind in KINDS {
+        let cases = cases(kind, &groups(kind).unwrap()).unwrap();
+        let gaps = uncovered(&schema(kind).unwrap(), &cases);
+        assert!(gaps.is_empty(), "{}: {} rules without a case:\n{}", kind.kind, gaps.len(), gaps.join("\n"));
+    }
+}
+
+fn case(field: &str, value: Value, words: &str) -> Case {
+    Case {
+        field: field.to_owned(),
+        value,
+        object: Value::Null,
+        words: words.to_owned(),
+        no_field: false,
+        no_value: false,
+    }
+}
+
+#[test]
+fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
+    let schema = json!({"type": "object", "required": ["size"], "properties": {
+        "size": {"type": "integer", "minimum": 1, "maximum": 9},
+        "tiers": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string", "enum": ["a", "b"]}},
+        "patience": {"type": "object", "additionalProperties": {"pattern": "^s$"}},
+        "template": {"type": "object", "properties": {"spec": {"type": "object"}}},
+        "range": {"x-kubernetes-validations": [
+            {"rule": "self.min <= self.max", "message": "min must not be greater", "fieldPath": ".min"},
+            {"rule": "self == oldSelf", "message": "field is immutable"},
+        ], "properties": {"min": {"multipleOf": 5}}},
+    }});
+    let cases = [
+        case("spec", json!("x"), "must be of type object"),
+        case("spec.size", json!("x"), "must be of type integer"),
+        case("spec.size", json!(0), "should be greater than or equal to 1"),
+        case("spec.tiers[0]", json!(1), "must be of type string"),
+        case("spec.tiers[1]", json!("a"), "Duplicate value"),
+        case("spec.patience.spot", json!("x"), "should match '^s$'"),
+        case("spec.tiers.first", json!("x"), "must be of type string"),
+        case("spec.gone", json!("x"), "must be of type string"),
+    ];
+    assert_eq!(
+        uncovered(&schema, &cases),
+        [
+            "spec.tiers.first: the schema has no such field",
+            "spec.gone: the schema has no such field",
+            "spec.patience: no case of: must be of type object",
+            "spec.range.min: no case of: min must not be greater",
+            "spec.range.min: no case of: multipleOf, which this test does not know",
+            "spec.size: no case of: should be less than or equal to 9",
+            "spec.size: no case of: Required value",
+            "spec.template: no case of: must be of type object",
+            "spec.tiers: no case of: must be of type array",
+            "spec.tiers[]: no case of: supported values: \"a\", \"b\"",
+        ]
+    );
+}
+
+#[test]
+fn values_are_put_where_the_field_is() {
+    let good = json!({"spec": {"roles": [{"name": "a"}], "mpi": {"x": 1, "y": 2}}});
+    for (field, value, expected) in [
+        ("spec.roles[0].name", json!(5), json!({"roles": [{"name": 5}], "mpi": {"x": 1, "y": 2}})),
+        (
+            "spec.roles[1]",
+            json!({"name": "b"}),
+            json!({"roles": [{"name": "a"}, {"name": "b"}], "mpi": {"x": 1, "y": 2}}),
+        ),
+        ("spec.roles[0].name", Value::Null, json!({"roles": [{}], "mpi": {"x": 1, "y": 2}})),
+        ("spec.mpi", json!({"x": null, "z": 3}), json!({"roles": [{"name": "a"}], "mpi": {"y": 2, "z": 3}})),
+        ("spec.mpi", json!("x"), json!({"roles": [{"name": "a"}], "mpi": "x"})),
+        ("spec.tiers[0]", json!("x"), json!({"roles": [{"name": "a"}], "mpi": {"x": 1, "y": 2}, "tiers": ["x"]})),
+    ] {
+        let mut object = good.clone();
+        put(&mut object, &steps(field), &value).unwrap();
+        assert_eq!(object["spec"], expected, "{field}");
+    }
+    for field in ["spec.roles[2].name", "spec.roles.name", "spec.gone"] {
+        assert!(put(&mut good.clone(), &steps(field), &Value::Null).is_err(), "{field}");
+    }
+    assert_eq!(spelled(&json!({"long": 3})), json!("aaa"));
+    assert_eq!(spelled(&json!({"many": 2})), json!(["n0", "n1"]));
+}
+
+fn answer(field: &str, message: &str) -> Value {
+    json!({"message": format!("X \"bad-field\" is invalid: {field}: {message}"),
+        "details": {"causes": [{"field": field, "message": message}]}})
+}
+
+#[test]
+fn an_answer_that_lacks_a_part_is_noticed() {
+    let words = "should be greater than or equal to 1";
+    let given = case("spec.size", json!(0), words);
+    assert_eq!(
+        judge(&given, Some(&answer("spec.size", &format!("Invalid value: 0: spec.size in body {words}")))),
+        Ok(())
+    );
+    for (field, message) in [
+        ("spec", format!("Invalid value: 0: spec.size in body {words}")),
+        ("spec.size", format!("Invalid value: {words}")),
+        ("spec.size", format!("Invalid value: 05: spec.size in body {words}")),
+        ("spec.size", "Invalid value: 0: is wrong".to_owned()),
+    ] {
+        assert!(judge(&given, Some(&answer(field, &message))).is_err(), "{field}: {message}");
+    }
+    assert_eq!(judge(&given, None), Err("accepted".to_owned()));
+    let unseen =
+        json!({"message": "no", "details": answer("spec.size", &format!("Invalid value: 0: {words}"))["details"]});
+    assert!(judge(&given, Some(&unseen)).is_err(), "what is in the causes only is not shown");
+}
+
+#[test]
+fn a_weak_answer_is_known_as_such_and_only_while_it_is() {
+    let told =
+        answer("<nil>", "Invalid value: \"\": Checked value must be of type integer with format int32 in spec.size");
+    let mut given = case("spec.size", json!(3_000_000_000_i64), "must be of type integer with format int32");
+    assert!(judge(&given, Some(&told)).is_err());
+    (given.no_field, given.no_value) = (true, true);
+    assert_eq!(judge(&given, Some(&told)), Ok(()));
+    let better = answer("spec.size", "Invalid value: 3000000000: must be of type integer with format int32");
+    assert!(judge(&given, Some(&better)).is_err());
+}
+
+#[test]
+fn values_are_expected_as_the_server_prints_them() {
+    for (value, words, shown_as) in [
+        (json!("x"), "must be of type integer", Some("\"string\"")),
+        (json!(5), "must be of type string", Some("\"integer\"")),
+        (json!(true), "must be of type integer,string", Some("\"boolean\"")),
+        (json!("x"), "should match '^a$'", Some("\"x\"")),
+        (json!(-1), "should be greater than or equal to 0", Some("-1")),
+        (json!(["a", "b"]), "must have at most 1 items", Some("2")),
+        (json!({"a": 1, "b": 1}), "must have at most 1 items", Some("2")),
+        (json!({"name": "ps"}), "Duplicate value", Some("{\"name\":\"ps\"}")),
+        (Value::Null, "Required value", None),
+    ] {
+        assert_eq!(shown(&case("spec.x", value, words)).as_deref(), shown_as, "{words}");
+    }
+}
