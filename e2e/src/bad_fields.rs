@@ -16,7 +16,7 @@ use crate::kinds::{self, CHECKPOINT_STORE, Kind, QUEUE_POLICY, TRAINING_JOB, USE
 /// The kinds whose schemas are Berth's own.
 const KINDS: [Kind; 3] = [TRAINING_JOB, QUEUE_POLICY, CHECKPOINT_STORE];
 
-/// A spec that is good, and what must not be put into it: by field, lists of value, words, and what the words do without.
+/// A spec that is good, and what must not be put into it: by field, lists of value, words, and how the value is told.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -34,10 +34,19 @@ struct Case {
     object: Value,
     /// What is said of it: what is allowed.
     words: String,
-    /// The answer is known to lack the field.
-    no_field: bool,
-    /// The answer is known to lack the value.
-    no_value: bool,
+    /// How the value is told.
+    value_told: ValueTold,
+}
+
+/// How an answer tells the value.
+#[derive(Debug, PartialEq)]
+enum ValueTold {
+    /// As it is, before the words.
+    AsIs,
+    /// By what comes behind the words, where it is an object or a list.
+    Behind(String),
+    /// Not at all, which is known.
+    Not,
 }
 
 /// Asks the API server about every case, without leaving an object behind; the result is their number.
@@ -109,20 +118,28 @@ fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
     for group in groups {
         for (field, list) in &group.bad {
             for entry in list {
-                let [value, Value::String(words), lacks @ ..] = entry.as_slice() else {
-                    bail!("{field}: a case is a value, words, and perhaps what they lack: {entry:?}");
+                let [value, Value::String(words), how @ ..] = entry.as_slice() else {
+                    bail!("{field}: a case is a value, words, and perhaps how the value is told: {entry:?}");
                 };
-                ensure!(lacks.iter().all(|lack| lack == "no field" || lack == "no value"), "{field}: {lacks:?}");
+                let value_told = value_told(how).with_context(|| format!("{field}: {how:?}"))?;
                 let value = spelled(value);
                 let mut object = object(kind, &group.good);
                 put(&mut object, &steps(field), &value).with_context(|| format!("{field}: {value}"))?;
-                let lacks = |what: &str| lacks.iter().any(|lack| lack == what);
-                let (no_field, no_value) = (lacks("no field"), lacks("no value"));
-                all.push(Case { field: field.clone(), value, object, words: words.clone(), no_field, no_value });
+                all.push(Case { field: field.clone(), value, object, words: words.clone(), value_told });
             }
         }
     }
     Ok(all)
+}
+
+/// How the value is told, as the case has it behind the words.
+fn value_told(how: &[Value]) -> Result<ValueTold> {
+    match how {
+        [] => Ok(ValueTold::AsIs),
+        [mark] if mark == "no value" => Ok(ValueTold::Not),
+        [tells] if !text(tells, "/tells").is_empty() => Ok(ValueTold::Behind(text(tells, "/tells").to_owned())),
+        _ => bail!("neither `no value` nor `tells` and words"),
+    }
 }
 
 /// What is too long to be written out.
@@ -184,13 +201,8 @@ fn merge(into: &mut Value, from: &Value) {
 fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
     let told = told.ok_or("accepted")?;
     let causes = items(told, "/details/causes");
-    let mut said = causes.iter().filter(|cause| text(cause, "/message").contains(&case.words));
-    // Where the API server leaves the field out, it still tells it within its words.
-    let about = |cause: &Value| {
-        let named = text(cause, "/field") == case.field;
-        if case.no_field { !named && text(cause, "/message").contains(&case.field) } else { named }
-    };
-    let Some(cause) = said.find(|cause| about(cause)) else {
+    let said = |cause: &&Value| text(cause, "/field") == case.field && text(cause, "/message").contains(&case.words);
+    let Some(cause) = causes.iter().find(said) else {
         return Err(format!("expected {:?} of the field, told {}", case.words, short(&told["details"]["causes"])));
     };
     let message = text(cause, "/message");
@@ -198,19 +210,25 @@ fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
     if !text(told, "/message").contains(&line) {
         return Err(format!("{line:?} is not what a user is shown: {}", text(told, "/message")));
     }
+    if let ValueTold::Behind(tells) = &case.value_told {
+        let behind = message.split_once(&case.words).map_or("", |(_, rest)| rest);
+        return if behind.contains(tells) { Ok(()) } else { Err(format!("{tells:?} is not told: {message}")) };
+    }
     let Some(shown) = shown(case) else { return Ok(()) };
     let after = message.split_once(": ").and_then(|(_, rest)| rest.strip_prefix(shown.as_str()));
-    match (after.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')), case.no_value) {
+    match (after.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')), case.value_told == ValueTold::Not) {
         (true, false) | (false, true) => Ok(()),
         (false, false) => Err(format!("the value {} is not told: {message}", short(&Value::from(shown)))),
         (true, true) => Err(format!("the value is told by now, the case must not say that it is not: {message}")),
     }
 }
 
-/// The value as the API server prints it: a type where that is wrong, a number of entries where these are too many.
+/// The value as the API server prints it: a type where that is wrong, a number of entries where these are too many. `None` when there
+/// is none, because the case only takes away.
 fn shown(case: &Case) -> Option<String> {
     let kind = match &case.value {
         Value::Null => return None,
+        Value::Object(taken) if !taken.is_empty() && taken.values().all(Value::is_null) => return None,
         Value::Bool(_) => "boolean",
         Value::Number(_) => "integer",
         Value::String(_) => "string",
@@ -220,7 +238,7 @@ fn shown(case: &Case) -> Option<String> {
     let entries = case.value.as_array().map(Vec::len).or(case.value.as_object().map(serde_json::Map::len));
     Some(match entries {
         Some(entries) if case.words.starts_with(MOST_ENTRIES) => entries.to_string(),
-        _ if case.words.starts_with(TYPE) && !case.no_value => format!("{kind:?}"),
+        _ if case.words.starts_with(TYPE) => format!("{kind:?}"),
         _ => case.value.to_string(),
     })
 }
@@ -318,7 +336,8 @@ fn rules(node: &Value) -> Vec<String> {
     told.extend(number("minimum").map(|n| format!("should be greater than or equal to {n}")));
     told.extend(number("maximum").map(|n| format!("should be less than or equal to {n}")));
     if text(node, "/format") == "int32" && (number("minimum").is_none() || number("maximum").is_none()) {
-        told.push(format!("{TYPE} integer with format int32"));
+        // No case can have it: what such an integer is too great for is told without the field.
+        told.push("an int32 without both bounds".to_owned());
     }
     for key in ["maxItems", "maxProperties"] {
         told.extend(number(key).map(|n| format!("{MOST_ENTRIES} {n} items")));

@@ -12,14 +12,7 @@ fn every_rule_of_every_field_has_a_case() {
 }
 
 fn case(field: &str, value: Value, words: &str) -> Case {
-    Case {
-        field: field.to_owned(),
-        value,
-        object: Value::Null,
-        words: words.to_owned(),
-        no_field: false,
-        no_value: false,
-    }
+    Case { field: field.to_owned(), value, object: Value::Null, words: words.to_owned(), value_told: ValueTold::AsIs }
 }
 
 #[test]
@@ -32,7 +25,7 @@ fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
         "range": {"x-kubernetes-validations": [
             {"rule": "self.min <= self.max", "message": "min must not be greater", "fieldPath": ".min"},
             {"rule": "self == oldSelf", "message": "field is immutable"},
-        ], "properties": {"min": {"multipleOf": 5}}},
+        ], "properties": {"min": {"multipleOf": 5}, "max": {"format": "int32", "maximum": 5}}},
     }});
     let cases = [
         case("spec", json!("x"), "must be of type object"),
@@ -40,7 +33,8 @@ fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
         case("spec.size", json!(0), "should be greater than or equal to 1"),
         case("spec.tiers[0]", json!(1), "must be of type string"),
         case("spec.tiers[1]", json!("a"), "Duplicate value"),
-        case("spec.patience.spot", json!("x"), "should match '^s$'"),
+        case("spec.patience[spot]", json!("x"), "should match '^s$'"),
+        case("spec.range.max", json!(6), "should be less than or equal to 5"),
         case("spec.tiers.first", json!("x"), "must be of type string"),
         case("spec.gone", json!("x"), "must be of type string"),
     ];
@@ -50,6 +44,7 @@ fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
             "spec.tiers.first: the schema has no such field",
             "spec.gone: the schema has no such field",
             "spec.patience: no case of: must be of type object",
+            "spec.range.max: no case of: an int32 without both bounds",
             "spec.range.min: no case of: min must not be greater",
             "spec.range.min: no case of: multipleOf, which this test does not know",
             "spec.size: no case of: should be less than or equal to 9",
@@ -116,14 +111,38 @@ fn an_answer_that_lacks_a_part_is_noticed() {
 
 #[test]
 fn a_weak_answer_is_known_as_such_and_only_while_it_is() {
-    let told =
-        answer("<nil>", "Invalid value: \"\": Checked value must be of type integer with format int32 in spec.size");
-    let mut given = case("spec.size", json!(3_000_000_000_i64), "must be of type integer with format int32");
+    let told = answer("spec.name", "Too long: may not be more than 3 bytes");
+    let mut given = case("spec.name", json!("aaaa"), "may not be more than 3 bytes");
     assert!(judge(&given, Some(&told)).is_err());
-    (given.no_field, given.no_value) = (true, true);
+    given.value_told = ValueTold::Not;
     assert_eq!(judge(&given, Some(&told)), Ok(()));
-    let better = answer("spec.size", "Invalid value: 3000000000: must be of type integer with format int32");
+    let better = answer("spec.name", "Invalid value: \"aaaa\": may not be more than 3 bytes");
     assert!(judge(&given, Some(&better)).is_err());
+}
+
+#[test]
+fn a_value_in_words_stands_behind_what_is_allowed() {
+    let given = |tells: &str| Case {
+        value_told: ValueTold::Behind(tells.to_owned()),
+        ..case("spec.roles", json!([{"name": "launcher"}]), "may have the roles ps and chief")
+    };
+    let told = answer("spec.roles", "Invalid value: may have the roles ps and chief, not launcher");
+    assert_eq!(judge(&given("not launcher"), Some(&told)), Ok(()));
+    assert!(judge(&given("not evaluator"), Some(&told)).is_err());
+    assert!(judge(&given("ps"), Some(&told)).is_err(), "that is allowed");
+    let said = "Invalid value: \"object\": may have the roles ps and chief";
+    assert!(judge(&given("object"), Some(&answer("spec.roles", said))).is_err());
+}
+
+#[test]
+fn how_a_value_is_told_is_one_of_three() {
+    assert_eq!(value_told(&[]).unwrap(), ValueTold::AsIs);
+    assert_eq!(value_told(&[json!("no value")]).unwrap(), ValueTold::Not);
+    assert_eq!(value_told(&[json!({"tells": "not x"})]).unwrap(), ValueTold::Behind("not x".to_owned()));
+    for how in [json!("no field"), json!({"tells": ""}), json!({"told": "x"})] {
+        assert!(value_told(std::slice::from_ref(&how)).is_err(), "{how}");
+    }
+    assert!(value_told(&[json!("no value"), json!({"tells": "x"})]).is_err());
 }
 
 #[test]
@@ -138,6 +157,9 @@ fn values_are_expected_as_the_server_prints_them() {
         (json!({"a": 1, "b": 1}), "must have at most 1 items", Some("2")),
         (json!({"name": "ps"}), "Duplicate value", Some("{\"name\":\"ps\"}")),
         (Value::Null, "Required value", None),
+        (json!({"a": null, "b": null}), "one of a and b must be set", None),
+        (json!({"a": null, "b": 1}), "b must not be set", Some("{\"a\":null,\"b\":1}")),
+        (json!({}), "one of a and b must be set", Some("{}")),
     ] {
         assert_eq!(shown(&case("spec.x", value, words)).as_deref(), shown_as, "{words}");
     }

@@ -17,6 +17,24 @@ pub(crate) fn rules(list: &[(&str, &str)]) -> Value {
     list.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }
 
+/// `x-kubernetes-validations` from (rule, field, message, rest), for values that the API server does not print: objects, lists, and
+/// before Kubernetes 1.35 all that rules judge. What is told is the message and what `rest` makes of the value: CEL that begins within
+/// the text, such as `, not ' + self.name`. It is told of a field below the one that has the rule where one is given, such as `.min`.
+pub(crate) fn telling(list: &[[&str; 4]]) -> Value {
+    list.iter()
+        .map(|[rule, field, message, rest]| {
+            let mut told = json!({"rule": rule, "message": message});
+            if !field.is_empty() {
+                told["fieldPath"] = json!(field);
+            }
+            if !rest.is_empty() {
+                told["messageExpression"] = json!(format!("'{message}{rest}"));
+            }
+            told
+        })
+        .collect()
+}
+
 /// The value may never change.
 pub(crate) fn immutable() -> Value {
     rules(&[("self == oldSelf", "field is immutable")])
@@ -25,6 +43,12 @@ pub(crate) fn immutable() -> Value {
 /// Entries of a scalar list are unique.
 pub(crate) fn unique() -> Value {
     rules(&[("self.all(a, self.exists_one(b, a == b))", "must be unique")])
+}
+
+/// The same, and the first that is not is told. That takes a longest entry: the API server estimates what it costs.
+pub(crate) fn unique_told() -> Value {
+    let rest = ", and ' + self.filter(a, !self.exists_one(b, a == b))[0] + ' is not'";
+    telling(&[["self.all(a, self.exists_one(b, a == b))", "", "must be unique", rest]])
 }
 
 /// Exactly one of two fields is present.
@@ -64,3 +88,29 @@ pub(crate) fn taints() -> Value {
 }
 
 const TAINT_EFFECTS: &str = "supported taint effect values: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_begins_with_the_message() {
+        assert_eq!(
+            telling(&[
+                ["self.min <= self.max", ".min", "too great", ": %d'.format([self.min])"],
+                ["has(self.min)", "", "is missing", ""]
+            ]),
+            json!([
+                {
+                    "rule": "self.min <= self.max",
+                    "fieldPath": ".min",
+                    "message": "too great",
+                    "messageExpression": "'too great: %d'.format([self.min])",
+                },
+                {"rule": "has(self.min)", "message": "is missing"},
+            ])
+        );
+        assert_eq!(unique_told()[0]["rule"], unique()[0]["rule"]);
+        assert_eq!(unique_told()[0]["message"], unique()[0]["message"]);
+    }
+}

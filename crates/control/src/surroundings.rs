@@ -33,6 +33,8 @@ pub struct Surroundings {
     default_priority_class: bool,
     /// Pods, Deployments and StatefulSets are managed.
     pods: [bool; 3],
+    /// Jobs and JobSets are not.
+    without: [bool; 2],
     training: BTreeMap<Name, Training>,
     /// Namespaces and LocalQueues have been listed.
     listed: (bool, bool),
@@ -62,6 +64,7 @@ impl Surroundings {
             managed: settings.managed_namespaces.clone(),
             without_queue_name: settings.manage_jobs_without_queue_name,
             pods: [Kind::Pod, Kind::Deployment, Kind::StatefulSet].map(|kind| settings.job_kinds.contains(&kind)),
+            without: [Kind::Job, Kind::JobSet].map(|kind| !settings.job_kinds.contains(&kind)),
             ..Self::default()
         }
     }
@@ -188,7 +191,10 @@ impl Surroundings {
     #[must_use]
     pub fn facts(&self, namespace: &str) -> berth_jobs::Facts {
         let [pods, deployments, stateful_sets] = self.pods;
+        let [without_jobs, without_job_sets] = self.without;
         berth_jobs::Facts {
+            without_jobs,
+            without_job_sets,
             pods,
             deployments,
             stateful_sets,

@@ -7,6 +7,8 @@ mod topology;
 
 pub(crate) use topology::{Place, topology_rules};
 
+use crate::batch_job::BatchJob;
+use crate::job_set::JobSet;
 use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class};
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use berth_api::{labels, parse_tiers};
@@ -34,6 +36,18 @@ pub struct Facts {
     pub deployments: bool,
     /// Pods of StatefulSets are managed.
     pub stateful_sets: bool,
+    /// Batch Jobs are not: the configuration does not name them.
+    pub without_jobs: bool,
+    /// Nor are JobSets.
+    pub without_job_sets: bool,
+}
+
+impl Facts {
+    /// Whether jobs of kind `K` are managed at all.
+    #[must_use]
+    pub fn has_kind<K: JobKind>(&self) -> bool {
+        !(self.without_jobs && K::KIND == BatchJob::KIND || self.without_job_sets && K::KIND == JobSet::KIND)
+    }
 }
 
 /// What a job gets at its creation.
@@ -51,7 +65,7 @@ pub struct Defaults {
 #[must_use]
 pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
     let metadata = K::metadata(job);
-    if facts.governed || !facts.managed_namespace {
+    if facts.governed || !facts.managed_namespace || !facts.has_kind::<K>() {
         return Defaults::default();
     }
     let named = K::queue_name(job).is_some();

@@ -39,13 +39,14 @@ pub(crate) fn validate<K>(request: &Request, around: &Around<'_>) -> Result<Answ
 where
     K: JobKind<Object: DeserializeOwned>,
 {
+    let facts = around.surroundings.facts(&request.namespace);
+    if !facts.has_kind::<K>() {
+        return Ok(Answer::Allow);
+    }
     let job: K::Object = request.object()?;
     let errors = match request.old_object::<K::Object>()? {
         None => validate_job::<K>(&job),
-        Some(old) => {
-            let default_queue = around.surroundings.facts(&request.namespace).default_queue;
-            validate_job_update::<K>(&old, &job, default_queue)
-        }
+        Some(old) => validate_job_update::<K>(&old, &job, facts.default_queue),
     };
     Ok(Answer::of(errors))
 }

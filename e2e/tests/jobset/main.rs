@@ -19,6 +19,48 @@ use serde_json::{Value, json};
 /// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is let go.
 const MOST_WRITES: u64 = 10;
 
+/// JobSets of eight Jobs each that come at once, and how many writes each of them may cost, in tenths.
+const CROWD: u64 = 6;
+const TENTHS: u64 = 75;
+
+/// Eight Jobs of one pod, suspended as the webhook has it.
+fn crowded(s: &Scenario<'_>, name: &str) -> Value {
+    let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": "4000"}}, "spec": {"restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "train", "resources": {"requests": {"cpu": "100m"}}}]}});
+    let jobs = json!([{"name": "job", "replicas": 8, "template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}}]);
+    json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "metadata": {"namespace": s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"suspend": true, "replicatedJobs": jobs}})
+}
+
+/// What Berth writes for JobSets of eight Jobs, the statuses of their queues included.
+async fn costs_little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()> {
+    let s = stage.scenario("crowd").await?;
+    s.simple_queue("100", &json!({})).await?;
+    let from = audit.mark();
+    let names: Vec<String> = (0..CROWD).map(|index| format!("set-{index}")).collect();
+    for name in &names {
+        s.apply(&crowded(&s, name)).await?;
+    }
+    for name in &names {
+        s.object_is(JOBSET, name, "Completed", |j| condition(j, "Completed") == "True").await?;
+        s.workload(name, "let go", |w| {
+            condition(w, "Finished") == "True" && items(w, "/metadata/finalizers").is_empty()
+        })
+        .await?;
+    }
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    let requests = audit.within(&s.namespace, from, audit.mark())?;
+    let writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    let (objects, _) = audit::split_events(&writes);
+    // The ClusterQueue belongs to no namespace: its status is written as often as that of its only LocalQueue.
+    let statuses: u64 = writes.iter().filter(|(what, _)| what.ends_with(" localqueues/status")).map(|(_, n)| n).sum();
+    let tenths = (objects + statuses) * 10 / CROWD;
+    println!("{CROWD} JobSets of 8 Jobs: {}.{} object writes each by Berth: {writes:?}", tenths / 10, tenths % 10);
+    ensure!(tenths <= TENTHS, "{objects} + {statuses} object writes for {CROWD} JobSets: {writes:?}");
+    s.conclude().await
+}
+
 /// Two slices of two hosts: not suspended, the queue in an annotation, pinned to spot by its own selectors where `spot`.
 fn slices(s: &Scenario<'_>, name: &str, spot: bool, run_ms: u32) -> Value {
     let mut pods = json!({
@@ -257,7 +299,8 @@ async fn jobsets() -> Result<()> {
     let mut on_demand = Pool::tpu("tpu-od", 16, Tier::OnDemand);
     on_demand.labels.push(("e2e/pool".to_owned(), "on-demand".to_owned()));
     let reserved = Pool::tpu("tpu-res", 4, Tier::Reserved("my-reservation".to_owned()));
-    let pools = [Pool::tpu("tpu-spot", 16, Tier::Spot), on_demand, reserved];
+    let cpu = Pool::cpu("cpu", 1, Tier::OnDemand);
+    let pools = [Pool::tpu("tpu-spot", 16, Tier::Spot), on_demand, reserved, cpu];
     let audit = Audit::create(&subject::users())?;
     let mut options = Options::with_crds("jobset");
     options.api_server_args = audit.args();
@@ -268,6 +311,7 @@ async fn jobsets() -> Result<()> {
     ensure!(stage.observer.watches(JOBSET), "the promises about JobSets are not judged");
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
+        ("crowd", costs_little_in_a_crowd(s, &audit).boxed()),
         ("annotated", as_axlearn_writes_it(s, &audit).boxed()),
         ("axlearn", the_preset_serves_both(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),

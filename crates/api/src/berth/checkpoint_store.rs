@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{SUBDOMAIN, rules};
+use crate::rules::{SUBDOMAIN, telling};
 
 root_object! {
     @in (crate::berth)
@@ -21,15 +21,23 @@ const BUCKET: &str = "^[a-z0-9][a-z0-9._-]*[a-z0-9]$";
 /// What a CheckpointStore is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[
-    (
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+    [
         "[has(self.s3), has(self.gcs), has(self.azure), has(self.fileSystem)].filter(has, has).size() == 1",
+        "",
         "exactly one of the fields in [s3 gcs azure fileSystem] must be set",
-    ),
-    (
-        "!has(self.fileSystem) || (!has(self.credentialsSecret) && !has(self.caBundle))",
-        "credentialsSecret and caBundle: a fileSystem has none",
-    ),
+        ", and these are:' + (has(self.s3) ? ' s3' : '') + (has(self.gcs) ? ' gcs' : '') + (has(self.azure) ? ' azure' : '') \
+         + (has(self.fileSystem) ? ' fileSystem' : '') \
+         + (has(self.s3) || has(self.gcs) || has(self.azure) || has(self.fileSystem) ? '' : ' none')",
+    ],
+    [
+        "!has(self.fileSystem) || !has(self.credentialsSecret)",
+        ".credentialsSecret",
+        "a fileSystem has none",
+        ", so not ' + self.credentialsSecret",
+    ],
+    // Certificates are not repeated: they are long, and a message has one line.
+    ["!has(self.fileSystem) || !has(self.caBundle)", ".caBundle", "a fileSystem has none", ""],
 ])))]
 pub struct CheckpointStoreSpec {
     /// A bucket of S3, or of anything that speaks its protocol.

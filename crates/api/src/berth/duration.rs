@@ -1,7 +1,20 @@
 //! Durations as users of Berth's kinds write them: `90s`, `10m`, `1h30m`.
 
-/// Pattern of a duration in a schema: hours, minutes and seconds, each at most once and in that order, and one of them at least.
-pub const DURATION: &str = "^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,6}s)?|[0-9]{1,6}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
+use serde_json::Value;
+
+use crate::rules::telling;
+
+/// What a duration looks like: hours, minutes and seconds, each at most once and in that order, and one of them at least.
+const DURATION: &str = "^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,6}s)?|[0-9]{1,6}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
+
+/// Longest text that [`duration_rule`] judges, which bounds what that costs the API server. The longest duration has 21 characters.
+pub(super) const LONGEST_DURATION: u32 = 64;
+
+/// Rule of a duration in a schema. As a pattern, it would be told as it stands, and nobody reads that.
+pub(super) fn duration_rule() -> Value {
+    let rule = format!("self.matches('{DURATION}')");
+    telling(&[[rule.as_str(), "", "must be a time such as 90s, 10m or 1h30m", ", not \"' + self + '\"'"]])
+}
 
 /// A duration in seconds, `None` for what is none.
 #[must_use]

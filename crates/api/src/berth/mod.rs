@@ -8,7 +8,7 @@ mod training_job;
 mod training_status;
 
 pub use checkpoint_store::*;
-pub use duration::{DURATION, duration_seconds};
+pub use duration::duration_seconds;
 pub use queue_policy::*;
 pub use queue_policy_status::*;
 pub use training_job::*;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::DURATION;
+use super::duration::{LONGEST_DURATION, duration_rule};
 use super::queue_policy_status::QueuePolicyStatus;
-use crate::rules::{SUBDOMAIN, rules, unique};
+use crate::rules::{SUBDOMAIN, rules, telling, unique_told};
 
 root_object! {
     @in (crate::berth)
@@ -33,6 +33,7 @@ pub struct QueuePolicySpec {
     pub cluster_queues: Vec<String>,
     /// Labels of further ClusterQueues that it governs; an empty selector selects all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("properties" = selector()))]
     pub cluster_queue_selector: Option<LabelSelector>,
     /// Tiers of capacity: which are taken in which order, and when a job goes on to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +54,37 @@ pub struct QueuePolicySpec {
     pub borrowing_ratio_percent: Option<i32>,
 }
 
+/// Schema of a capacity tier.
+pub(super) fn tier() -> Value {
+    json!({"type": "string", "enum": ["reserved", "on-demand", "spot"]})
+}
+
+/// Rule of a map whose keys are tiers.
+fn by_tier() -> Value {
+    telling(&[[
+        "self.all(t, t in ['reserved', 'on-demand', 'spot'])",
+        "",
+        "keys must be reserved, on-demand or spot",
+        ", not ' + self.filter(t, !(t in ['reserved', 'on-demand', 'spot']))[0]",
+    ]])
+}
+
+/// Fields of a label selector, which Kubernetes' own schema allows any operator.
+fn selector() -> Value {
+    json!({
+        "matchExpressions": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {
+            "type": "object",
+            "required": ["key", "operator"],
+            "properties": {
+                "key": {"type": "string"},
+                "operator": {"type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+                "values": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {"type": "string"}},
+            },
+        }},
+        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+    })
+}
+
 /// What waiting is worth: who waits long enough gets before those of higher priority that come after it, so that nobody starves. It is
 /// an order among those who wait; nobody is preempted for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,9 +103,10 @@ pub struct WaitingTimeBonus {
 pub struct CapacityTiers {
     /// The tiers that jobs accept which name none and select none, best first; the queue's flavors as they come when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 3), inner(regex(pattern = "^(reserved|on-demand|spot)$")), extend(
+    #[schemars(length(max = 3), extend(
+        "items" = tier(),
         "x-kubernetes-list-type" = "atomic",
-        "x-kubernetes-validations" = unique(),
+        "x-kubernetes-validations" = unique_told(),
     ))]
     pub default: Vec<String>,
     /// What becomes of selectors by which a job asks for a reservation or for spot itself. `Respect`, the default: they pin it.
@@ -85,10 +118,12 @@ pub struct CapacityTiers {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend(
         "maxProperties" = 3,
-        "additionalProperties" = json!({"type": "string", "maxLength": 32, "pattern": DURATION}),
-        "x-kubernetes-validations" = rules(&[
-            ("self.all(t, t in ['reserved', 'on-demand', 'spot'])", "keys must be reserved, on-demand or spot"),
-        ]),
+        "additionalProperties" = json!({
+            "type": "string",
+            "maxLength": LONGEST_DURATION,
+            "x-kubernetes-validations": duration_rule(),
+        }),
+        "x-kubernetes-validations" = by_tier(),
     ))]
     pub patience: BTreeMap<String, String>,
     /// What counts as capacity that did not turn up; all of it when absent. `Unschedulable`: no node takes a pod within the patience.
@@ -96,9 +131,13 @@ pub struct CapacityTiers {
     /// autoscaler that was asked by an admission check did not get it. `NodeReclaimed`: a taint announces that a spot node is about to
     /// be taken away on which a pod runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4), inner(regex(pattern = "^(Unschedulable|ScaleUpFailed|ProvisioningRequestFailed|NodeReclaimed)$")), extend(
+    #[schemars(length(max = 4), extend(
+        "items" = json!({
+            "type": "string",
+            "enum": ["Unschedulable", "ScaleUpFailed", "ProvisioningRequestFailed", "NodeReclaimed"],
+        }),
         "x-kubernetes-list-type" = "atomic",
-        "x-kubernetes-validations" = unique(),
+        "x-kubernetes-validations" = unique_told(),
     ))]
     pub stock_out_on: Vec<String>,
     /// Most of a tier that one ClusterQueue may hold, by tier, in per cent of the nominal quota that all queues and cohorts of its tree
@@ -107,9 +146,7 @@ pub struct CapacityTiers {
     #[schemars(extend(
         "maxProperties" = 3,
         "additionalProperties" = json!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 100}),
-        "x-kubernetes-validations" = rules(&[
-            ("self.all(t, t in ['reserved', 'on-demand', 'spot'])", "keys must be reserved, on-demand or spot"),
-        ]),
+        "x-kubernetes-validations" = by_tier(),
     ))]
     pub max_share_percent: BTreeMap<String, i32>,
     /// How long capacity that did not turn up is not asked for again.
@@ -132,11 +169,11 @@ pub struct ClimbBack {
     pub when: Option<String>,
     /// A job stays at least so long; an hour when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub min_stay: Option<String>,
     /// The better tier must have been free for so long; five minutes when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub hysteresis: Option<String>,
     /// A job climbs at most so many times in its life; 3 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +188,7 @@ pub struct ClimbBack {
 pub struct StockBackoff {
     /// The first time; five minutes when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub initial: Option<String>,
     /// So many times longer after each further stock-out; 2 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,11 +196,11 @@ pub struct StockBackoff {
     pub factor: Option<i32>,
     /// The longest; two hours when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub max: Option<String>,
     /// After so long without another, a stock-out is forgotten; half an hour when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub decay: Option<String>,
 }
 
@@ -174,11 +211,11 @@ pub struct StockBackoff {
 pub struct AdmissionLimits {
     /// Most jobs of a ClusterQueue that hold quota at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = i32::MAX))]
     pub max_jobs: Option<i32>,
     /// Most devices that one job may ask for, over all its pods: resources whose names end in `/gpu`.
     #[serde(rename = "maxGPUsPerJob", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = i32::MAX))]
     pub max_gpus_per_job: Option<i32>,
     /// Priorities that jobs may have.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,20 +229,20 @@ pub struct AdmissionLimits {
 pub struct PreemptionBounds {
     /// A workload of the queue preempts only workloads whose priority is at least so much lower.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = i32::MAX))]
     pub min_priority_difference: Option<i32>,
     /// A workload of the queue is not preempted for so long after it reserved quota.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub protected_running_time: Option<String>,
     /// Time in which a job of the queue that saves checkpoints may save one more before it is stopped. 30 seconds for
     /// TrainingJobs when absent, and none for other jobs, which are told of it only where this is set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub grace_period: Option<String>,
     /// Most workloads that are evicted for one of the queue's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = i32::MAX))]
     pub max_victims: Option<i32>,
     /// Most that those who are evicted may hold of each contested resource, in per cent of what the one asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,15 +253,19 @@ pub struct PreemptionBounds {
 /// Bounds of a priority, both included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
     "!has(self.min) || !has(self.max) || self.min <= self.max",
+    ".min",
     "min must not be greater than max",
-)])))]
+    ": %d > %d'.format([self.min, self.max])",
+]])))]
 pub struct PriorityRange {
     /// The lowest.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub min: Option<i32>,
     /// The highest.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub max: Option<i32>,
 }

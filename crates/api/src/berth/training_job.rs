@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::DURATION;
+use super::duration::{LONGEST_DURATION, duration_rule};
+use super::queue_policy::tier;
 use super::training_status::TrainingJobStatus;
-use crate::rules::{LABEL, QUALIFIED_NAME, SUBDOMAIN, rules, unique};
+use crate::rules::{LABEL, QUALIFIED_NAME, SUBDOMAIN, telling, unique_told};
 
 root_object! {
     @in (crate::berth)
@@ -36,20 +37,31 @@ pub fn training_job_rules() -> Vec<(String, &'static str)> {
 /// Desired state of a TrainingJob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("required" = ["jobType", "template"], "x-kubernetes-validations" = rules(&[
-    (
+#[schemars(!default, extend("required" = ["jobType", "template"], "x-kubernetes-validations" = telling(&[
+    [
         "self.jobType == 'TFJob' || self.jobType == 'MPIJob' || !has(self.roles) || self.roles.size() == 0",
+        ".roles",
         "roles: only TFJob (chief, ps, evaluator) and MPIJob (launcher) have roles beside their workers",
-    ),
-    (
+        ", a ' + self.jobType + ' has no ' + self.roles[0].name",
+    ],
+    [
         "self.jobType != 'TFJob' || !has(self.roles) || self.roles.all(r, r.name in ['chief', 'ps', 'evaluator'])",
+        ".roles",
         "roles: a TFJob may have the roles chief, ps and evaluator",
-    ),
-    (
+        ", not ' + self.roles.map(r, r.name).filter(n, !(n in ['chief', 'ps', 'evaluator']))[0]",
+    ],
+    [
         "self.jobType != 'MPIJob' || !has(self.roles) || self.roles.all(r, r.name == 'launcher')",
+        ".roles",
         "roles: an MPIJob may have the role launcher",
-    ),
-    ("self.jobType == 'MPIJob' || !has(self.mpi)", "mpi: only an MPIJob may have it"),
+        ", not ' + self.roles.map(r, r.name).filter(n, n != 'launcher')[0]",
+    ],
+    [
+        "self.jobType == 'MPIJob' || !has(self.mpi)",
+        ".mpi",
+        "mpi: only an MPIJob may have it",
+        ", not a ' + self.jobType",
+    ],
 ])))]
 pub struct TrainingJobSpec {
     /// Framework, which decides how the pods find each other; immutable.
@@ -78,9 +90,10 @@ pub struct TrainingJobSpec {
     pub mpi: Option<MpiConfig>,
     /// Tiers of capacity that it accepts, best first; its queue's order when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 3), inner(regex(pattern = "^(reserved|on-demand|spot)$")), extend(
+    #[schemars(length(max = 3), extend(
+        "items" = tier(),
         "x-kubernetes-list-type" = "atomic",
-        "x-kubernetes-validations" = unique(),
+        "x-kubernetes-validations" = unique_told(),
     ))]
     pub capacity_tiers: Vec<String>,
     /// Where and how often it saves its state.
@@ -102,10 +115,12 @@ pub struct TrainingJobSpec {
 /// How many workers, and what each needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
     "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+    ".minReplicas",
     "minReplicas must not be greater than maxReplicas",
-)])))]
+    ": %d > %d'.format([self.minReplicas, self.maxReplicas])",
+]])))]
 pub struct TrainingResources {
     /// Fewest workers with which it can start; `maxReplicas` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,11 +179,11 @@ pub struct SchedulingConfig {
     pub gang_scheduling: Option<bool>,
     /// Longest time in the queue, such as `24h`; then the job fails.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub max_wait_time: Option<String>,
     /// Time in which all pods of an admitted gang must be ready.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION), extend("default" = "10m"))]
+    #[schemars(length(max = LONGEST_DURATION), extend("default" = "10m", "x-kubernetes-validations" = duration_rule()))]
     pub scheduling_timeout: Option<String>,
     /// Whom it may preempt: nobody (`Never`), of those whom its queue allows the ones of lower priority (`PreemptLower`), or all
     /// whom its queue allows (`PreemptAlways`, the default).
@@ -184,10 +199,12 @@ pub struct SchedulingConfig {
 /// Bounds between which the number of workers may change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
     "!has(self.minWorkers) || !has(self.maxWorkers) || self.minWorkers <= self.maxWorkers",
+    ".minWorkers",
     "minWorkers must not be greater than maxWorkers",
-)])))]
+    ": %d > %d'.format([self.minWorkers, self.maxWorkers])",
+]])))]
 pub struct ElasticConfig {
     /// Whether the bounds hold.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,11 +230,11 @@ pub struct ElasticConfig {
 pub struct ScalePolicy {
     /// Pause before workers are added, after its start and after each change.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION), extend("default" = "5m"))]
+    #[schemars(length(max = LONGEST_DURATION), extend("default" = "5m", "x-kubernetes-validations" = duration_rule()))]
     pub scale_up_cooldown: Option<String>,
     /// Pause before workers are taken, after each change; what a preemption takes back is given up at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION), extend("default" = "1m"))]
+    #[schemars(length(max = LONGEST_DURATION), extend("default" = "1m", "x-kubernetes-validations" = duration_rule()))]
     pub scale_down_cooldown: Option<String>,
     /// Workers that are added at once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,10 +269,13 @@ pub struct TrainingRole {
 /// Settings of an MPIJob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
     "has(self.sshAuthSecret) == has(self.sshAuthMountPath)",
+    "",
     "sshAuthSecret and sshAuthMountPath go together",
-)])))]
+    ", and there is only ' + (has(self.sshAuthSecret) ? 'sshAuthSecret ' + self.sshAuthSecret \
+     : 'sshAuthMountPath ' + self.sshAuthMountPath)",
+]])))]
 pub struct MpiConfig {
     /// Processes per worker; its GPUs when absent, and 1 when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -282,7 +302,7 @@ pub struct CheckpointConfig {
     pub store: Option<String>,
     /// Longest time between two checkpoints, such as `30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 21), regex(pattern = DURATION))]
+    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
     pub interval: Option<String>,
     /// Checkpoints that are kept.
     #[serde(skip_serializing_if = "Option::is_none")]

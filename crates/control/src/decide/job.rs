@@ -316,7 +316,7 @@ impl Case<'_> {
     }
 
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
-        if !workload.reserved() || self.job.suspended {
+        if !workload.reserved() || self.job.suspended || !self.control.settings.reclaimable_pods {
             return None;
         }
         let wanted = &self.job.reclaimable;

@@ -23,6 +23,7 @@ mod provisioning;
 mod queues;
 mod random;
 mod reclaim;
+mod rows;
 mod sets;
 mod sharing;
 mod stores;

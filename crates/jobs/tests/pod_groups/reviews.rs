@@ -19,6 +19,8 @@ const HERE: Facts = Facts {
     pods: true,
     deployments: true,
     stateful_sets: true,
+    without_jobs: false,
+    without_job_sets: false,
 };
 
 /// A pod as a user writes it.

@@ -120,6 +120,19 @@ fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
 }
 
 #[test]
+fn kinds_that_the_configuration_does_not_name_are_left_alone() {
+    let managed = Facts { managed_namespace: true, ..Facts::default() };
+    for (path, facts, suspended) in [
+        ("/mutate-batch-v1-job", managed, true),
+        ("/mutate-batch-v1-job", Facts { without_jobs: true, ..managed }, false),
+        ("/mutate-batch-v1-job", Facts { without_job_sets: true, ..managed }, true),
+    ] {
+        let answer = ask_in(path, json!({"object": job("q", false)}), facts);
+        assert_eq!(answer.get("patch").is_some(), suspended, "{facts:?}");
+    }
+}
+
+#[test]
 fn a_job_of_a_job_set_is_left_to_it() {
     let path = "/mutate-batch-v1-job";
     let facts = Facts {

@@ -256,7 +256,7 @@ impl<'a> Case<'a> {
         let known: BTreeSet<&str> = workload.sizes().map(|(name, _)| name).collect();
         let grown = wanted.iter().any(|pods| known.contains(pods.name.as_str()) && pods.count > before(&pods.name));
         let pods = json!({ "reclaimablePods": wanted });
-        (grown && workload.reserved())
+        (grown && workload.reserved() && self.control.settings.reclaimable_pods)
             .then(|| self.apply(workload, Purpose::SetReclaimable, "kueue-reclaimable-pods", pods))
     }
 

@@ -1,0 +1,456 @@
+//! Rows of docs/compatibility.md, and differences of docs/decisions, that no other story shows: reasons of conditions, and what is
+//! another way when a gate is.
+
+use berth_control::measure::Measure;
+use berth_control::write::{Kind, ObjectKey, Purpose};
+use berth_engine::{FairSharing, Gates};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::checks::{answer, checked};
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, merge, settings};
+use crate::tiers::flavor_of;
+use crate::{one_queue, with_queue};
+
+/// A cluster in which that gate of Kueue's has that value, with fair sharing where it is asked for.
+fn gated(gate: &str, on: bool, fair: bool) -> Cluster {
+    let mut settings = settings();
+    settings.engine.gates = Gates::named(|name| (name == gate).then_some(on));
+    settings.engine.fair_sharing = fair.then(FairSharing::default);
+    let mut cluster = Cluster::with(settings);
+    for name in ["first", "second"] {
+        cluster.put(Kind::ResourceFlavor, flavor(name, json!({"tier": name})));
+    }
+    for (class, value) in [("low", 1), ("middle", 2), ("high", 3)] {
+        cluster.set_class(class, value);
+    }
+    cluster
+}
+
+/// A ClusterQueue of the cohort `all`, and the LocalQueue of its name; `more` goes into its spec.
+fn member(cluster: &mut Cluster, name: &str, flavors: &[(&str, &str)], more: &Value) {
+    let mut queue = cluster_queue(name, Some("all"), flavors);
+    merge(&mut queue["spec"], more);
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue(name, name));
+}
+
+fn of_class(name: &str, queue: &str, class: &str) -> Value {
+    let mut made = job(name, queue, "1", true);
+    made["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+    made
+}
+
+/// The reason of a condition of a job's Workload.
+fn reason(cluster: &Cluster, job: &str, kind: &str) -> Value {
+    cluster.condition(job, kind).unwrap_or_default()["reason"].clone()
+}
+
+fn workload_named(cluster: &Cluster, job: &str) -> String {
+    cluster.workload_of(job).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// The first job got what both want.
+fn beats(cluster: &Cluster, winner: &str, loser: &str) -> bool {
+    cluster.is(winner, "Admitted") && !cluster.is(loser, "QuotaReserved")
+}
+
+/// A queue that takes back what it lent, one that has nothing of its own, and a job for all of it.
+fn lend(cluster: &mut Cluster) {
+    let reclaims = json!({"preemption": {"reclaimWithinCohort": "Any"}});
+    member(cluster, "owner", &[("first", "2")], &reclaims);
+    member(cluster, "guest", &[("first", "0")], &json!({}));
+    cluster.put(Kind::Job, job("borrower", "guest", "2", true));
+    cluster.settle();
+    assert!(cluster.is("borrower", "Admitted"));
+}
+
+#[test]
+fn who_waits_for_a_victim_says_so_and_the_victim_says_for_what() {
+    let mut cluster = gated("", true, false);
+    lend(&mut cluster);
+    // It is slow to stop.
+    cluster.controller_sleeps = true;
+    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.pass(5);
+    let waits = cluster.condition("mine", "QuotaReserved").unwrap();
+    assert_eq!(waits["status"], "False", "{waits}");
+    assert_eq!(waits["reason"], "WaitingForPreemptedWorkloads", "{waits}");
+    assert!(waits["message"].as_str().unwrap().ends_with("Pending the preemption of 1 workload(s)"), "{waits}");
+    assert_eq!(reason(&cluster, "borrower", "Evicted"), "Preempted");
+    assert_eq!(reason(&cluster, "borrower", "Preempted"), "InCohortReclamation");
+    cluster.controller_sleeps = false;
+    cluster.pass(30);
+    assert!(beats(&cluster, "mine", "borrower"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_share_that_is_taken_back_has_a_reason_of_its_own() {
+    let mut cluster = gated("", true, true);
+    let reclaims = json!({"preemption": {"reclaimWithinCohort": "Any"}});
+    for (name, quota) in [("pool", "4"), ("large", "0"), ("small", "0")] {
+        member(&mut cluster, name, &[("first", quota)], &reclaims);
+    }
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        cluster.put(Kind::Job, job(name, "large", "1", true));
+    }
+    cluster.settle();
+    cluster.put(Kind::Job, job("other", "small", "1", true));
+    cluster.pass(30);
+    assert!(cluster.is("other", "Admitted"), "{:?}", cluster.writes);
+    let told: Vec<Value> = names.into_iter().filter_map(|name| cluster.condition(name, "Preempted")).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((&told[0]["status"], &told[0]["reason"]), (&json!("True"), &json!("InCohortFairSharing")));
+    let paths = "due to Fair Sharing within the cohort; preemptor path: /all/small; preemptee path: /all/large";
+    assert!(told[0]["message"].as_str().unwrap().ends_with(paths), "{told:?}");
+}
+
+#[test]
+fn what_is_missing_for_an_admission_is_said() {
+    let (mut cluster, name) = checked();
+    assert_eq!(reason(&cluster, "a", "Admitted"), "UnsatisfiedAdmissionChecks");
+    assert_eq!(reason(&cluster, "a", "PodsReady"), "WaitForStart");
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.pass(5);
+    assert_eq!(reason(&cluster, "b", "Admitted"), "NoReservation");
+    answer(&mut cluster, &name, "Ready");
+    cluster.pass(5);
+    assert_eq!(reason(&cluster, "a", "Admitted"), "Admitted");
+    assert_eq!(reason(&cluster, "a", "PodsReady"), "Started");
+}
+
+fn active(cluster: &Cluster, key: &ObjectKey) -> (Value, Value) {
+    let condition = &cluster.objects[key]["status"]["conditions"][0];
+    (condition["status"].clone(), condition["reason"].clone())
+}
+
+#[test]
+fn a_queue_that_is_deleted_takes_nobody_in_and_goes_with_its_last_workload() {
+    let mut cluster = one_queue("2");
+    let queue = Cluster::key(Kind::ClusterQueue, "", "cq");
+    let local = Cluster::key(Kind::LocalQueue, "team", "lq");
+    let inactive = |reason: &str| (json!("False"), json!(reason));
+    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.settle();
+    cluster.delete(&queue);
+    cluster.put(Kind::Job, job("late", "lq", "1", true));
+    cluster.pass(10);
+    assert_eq!(active(&cluster, &queue), inactive("Terminating"));
+    assert_eq!(active(&cluster, &local), inactive("ClusterQueueIsInactive"));
+    assert!(beats(&cluster, "runs", "late"), "{:?}", cluster.writes);
+    assert_eq!(reason(&cluster, "late", "QuotaReserved"), "Suspended");
+    cluster.complete("runs");
+    cluster.pass(10);
+    assert!(!cluster.objects.contains_key(&queue), "{:?}", cluster.writes);
+    assert_eq!(active(&cluster, &local), inactive("ClusterQueueDoesNotExist"));
+    assert_eq!(reason(&cluster, "late", "QuotaReserved"), "Misconfigured");
+}
+
+#[test]
+fn who_comes_back_says_what_had_kept_it_away() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    for policy in ["HoldAndDrain", "None"] {
+        cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+        cluster.pass(5);
+    }
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(reason(&cluster, "a", "Requeued"), "ClusterQueueRestarted");
+    let (mut cluster, name) = checked();
+    answer(&mut cluster, &name, "Retry");
+    cluster.pass(60);
+    assert!(cluster.is("a", "QuotaReserved"), "{:?}", cluster.writes);
+    assert_eq!(reason(&cluster, "a", "Requeued"), "BackoffFinished");
+}
+
+#[test]
+fn what_is_deactivated_while_it_waits_says_so() {
+    let mut cluster = one_queue("1");
+    for name in ["holds", "waits"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.pass(3);
+    }
+    let name = workload_named(&cluster, "waits");
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(5);
+    assert_eq!(reason(&cluster, "waits", "QuotaReserved"), "Deactivated");
+}
+
+/// Goes on for as long as there is something to write at this moment; the reasons that a condition has on the way.
+fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
+    let mut seen = Vec::new();
+    loop {
+        let step = cluster.control.step(cluster.now);
+        if step.writes.is_empty() {
+            return seen;
+        }
+        cluster.take(step);
+        seen.extend(cluster.condition(job, kind).map(|condition| condition["reason"].clone()));
+        seen.dedup();
+    }
+}
+
+#[test]
+fn who_is_to_be_deactivated_is_told_why_before_it_is() {
+    let later = |cluster: &mut Cluster| {
+        cluster.now = cluster.now.checked_add(SignedDuration::from_secs(11)).unwrap();
+    };
+    let mut cluster = one_queue("1");
+    let mut limited = job("a", "lq", "1", true);
+    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("10");
+    cluster.put(Kind::Job, limited);
+    cluster.settle();
+    later(&mut cluster);
+    assert_eq!(on_the_way(&mut cluster, "a", "DeactivationTarget"), ["MaximumExecutionTimeExceeded"]);
+
+    let (mut cluster, name) = checked();
+    answer(&mut cluster, &name, "Rejected");
+    assert_eq!(on_the_way(&mut cluster, "a", "DeactivationTarget"), ["AdmissionCheck"]);
+
+    let mut settings = settings();
+    let wait = settings.wait_for_pods_ready.as_mut().unwrap();
+    wait.timeout_ms = 10_000;
+    wait.backoff_limit_count = Some(0);
+    let mut cluster = with_queue(Cluster::with(settings), "1");
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    later(&mut cluster);
+    assert_eq!(on_the_way(&mut cluster, "a", "DeactivationTarget"), ["RequeuingLimitExceeded"]);
+}
+
+#[test]
+fn a_finalizer_is_taken_from_the_state_that_was_read() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let name = workload_named(&cluster, "a");
+    cluster.complete("a");
+    let held = loop {
+        let step = cluster.control.step(cluster.now);
+        assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
+        if step.writes.iter().any(|write| write.purpose == Purpose::LetFinishedGo) {
+            break step;
+        }
+        cluster.take(step);
+    };
+    // Somebody else's finalizer comes while the write that takes ours away is on its way.
+    let both = json!(["kueue.x-k8s.io/resource-in-use", "example.com/keeps"]);
+    cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": both}}));
+    cluster.take(held);
+    let finalizers = |cluster: &Cluster| cluster.workload_of("a").unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers(&cluster), both, "that write was made for another state");
+    cluster.pass(10);
+    assert_eq!(finalizers(&cluster), json!(["example.com/keeps"]));
+}
+
+#[test]
+fn a_job_goes_like_any_other_when_what_owned_it_is_gone() {
+    let mut cluster = one_queue("1");
+    let mut orphan = job("orphan", "lq", "1", true);
+    orphan["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "uid-of-gone", "controller": true}]);
+    cluster.put(Kind::Job, orphan);
+    cluster.settle();
+    cluster.put(Kind::Job, job("next", "lq", "1", true));
+    cluster.settle();
+    assert!(beats(&cluster, "orphan", "next"), "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "orphan"));
+    cluster.settle();
+    assert!(cluster.is("next", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn the_first_flavor_that_fits_is_taken_where_flavors_are_not_fungible() {
+    for (on, expected) in [(true, "second"), (false, "first")] {
+        let mut cluster = gated("FlavorFungibility", on, false);
+        member(&mut cluster, "pool", &[("first", "1")], &json!({}));
+        let more = json!({"flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}});
+        member(&mut cluster, "own", &[("first", "0"), ("second", "1")], &more);
+        cluster.put(Kind::Job, job("a", "own", "1", true));
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, "a"), expected, "{on}");
+    }
+}
+
+#[test]
+fn who_lost_its_round_goes_on_with_the_next_flavor_where_progress_is_kept() {
+    for (on, expected) in [(true, "second"), (false, "first")] {
+        let mut cluster = gated("FlavorFungibilityPreserveScanProgress", on, false);
+        member(&mut cluster, "pool", &[("first", "1"), ("second", "1")], &json!({}));
+        member(&mut cluster, "rival", &[("first", "0"), ("second", "0")], &json!({}));
+        let more = json!({"preemption": {"withinClusterQueue": "LowerPriority"},
+            "flavorFungibility": {"whenCanPreempt": "MayStopSearch"}});
+        member(&mut cluster, "own", &[("first", "1"), ("second", "0")], &more);
+        cluster.put(Kind::Job, of_class("below", "own", "low"));
+        cluster.settle();
+        // Both ask for what is free of the first flavor. From there on, the loser either tries the second, or finds whom to preempt.
+        cluster.put(Kind::Job, of_class("winner", "rival", "high"));
+        cluster.put(Kind::Job, of_class("loser", "own", "middle"));
+        cluster.pass(30);
+        assert_eq!(flavor_of(&cluster, "winner"), "first", "{on}");
+        assert_eq!(flavor_of(&cluster, "loser"), expected, "{on}");
+        assert_eq!(cluster.condition("below", "Preempted").is_some(), !on);
+    }
+}
+
+#[test]
+fn priority_orders_the_heads_of_a_cohort_where_the_gate_is_on() {
+    for on in [true, false] {
+        let mut cluster = gated("PrioritySortingWithinCohort", on, false);
+        for (name, quota) in [("pool", "1"), ("one", "0"), ("two", "0")] {
+            member(&mut cluster, name, &[("first", quota)], &json!({}));
+        }
+        cluster.put(Kind::Job, job("holder", "pool", "1", true));
+        cluster.settle();
+        for (name, queue, class) in [("older", "one", "low"), ("urgent", "two", "high")] {
+            cluster.put(Kind::Job, of_class(name, queue, class));
+            cluster.pass(2);
+        }
+        cluster.complete("holder");
+        cluster.pass(5);
+        let (winner, loser) = if on { ("urgent", "older") } else { ("older", "urgent") };
+        assert!(beats(&cluster, winner, loser), "{on}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn who_does_not_borrow_goes_before_a_smaller_share_where_the_gate_is_on() {
+    for on in [true, false] {
+        let mut cluster = gated("FairSharingPrioritizeNonBorrowing", on, true);
+        for (name, cpu, memory) in [("pool", "0", "10Gi"), ("large", "10", "0"), ("small", "0", "0")] {
+            let quotas = json!([{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": memory}]);
+            let groups = json!([{"coveredResources": ["cpu", "memory"],
+                "flavors": [{"name": "first", "resources": quotas}]}]);
+            member(&mut cluster, name, &[], &json!({"resourceGroups": groups}));
+        }
+        let mut borrower = job("borrower", "large", "1", true);
+        borrower["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = json!({"memory": "8Gi"});
+        cluster.put(Kind::Job, borrower);
+        cluster.settle();
+        assert!(cluster.is("borrower", "Admitted"), "{:?}", cluster.writes);
+        // One asks for all the cpu, which is its own, and has borrowed most of the memory; one borrows a little cpu.
+        cluster.put(Kind::Job, job("entitled", "large", "10", true));
+        cluster.put(Kind::Job, job("modest", "small", "1", true));
+        cluster.pass(5);
+        let (winner, loser) = if on { ("entitled", "modest") } else { ("modest", "entitled") };
+        assert!(beats(&cluster, winner, loser), "{on}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn within_its_quota_a_queue_takes_back_without_regard_to_shares_where_the_gate_is_on() {
+    for (on, expected) in [(true, "InCohortReclamation"), (false, "InCohortFairSharing")] {
+        let mut cluster = gated("FairSharingPreemptWithinNominal", on, true);
+        lend(&mut cluster);
+        cluster.put(Kind::Job, job("mine", "owner", "2", true));
+        cluster.pass(30);
+        assert!(beats(&cluster, "mine", "borrower"), "{on}: {:?}", cluster.writes);
+        assert_eq!(reason(&cluster, "borrower", "Preempted"), expected);
+    }
+}
+
+#[test]
+fn what_no_queue_declares_counts_for_nothing_where_that_is_asked_for() {
+    for ignored in [true, false] {
+        let mut settings = settings();
+        settings.engine.ignore_undeclared = ignored;
+        let mut cluster = with_queue(Cluster::with(settings), "1");
+        let mut licensed = job("a", "lq", "1", true);
+        licensed["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["example.com/license"] =
+            json!("1");
+        cluster.put(Kind::Job, licensed);
+        cluster.pass(5);
+        let expected = if ignored { "QuotaReserved" } else { "NoMatchingFlavor" };
+        assert_eq!(reason(&cluster, "a", "QuotaReserved"), expected);
+    }
+}
+
+#[test]
+fn what_pods_leave_that_have_ended_is_free_where_the_gate_is_on() {
+    for on in [true, false] {
+        let mut settings = settings();
+        settings.reclaimable_pods = on;
+        let mut cluster = with_queue(Cluster::with(settings), "2");
+        let mut wide = job("wide", "lq", "1", true);
+        merge(&mut wide, &json!({"spec": {"parallelism": 2, "completions": 2}}));
+        cluster.put(Kind::Job, wide);
+        cluster.settle();
+        cluster.put(Kind::Job, job("next", "lq", "1", true));
+        cluster.pass(5);
+        assert!(beats(&cluster, "wide", "next"), "{:?}", cluster.writes);
+        cluster.edit(Kind::Job, "team", "wide", &json!({"status": {"active": 1, "ready": 1, "succeeded": 1}}));
+        cluster.pass(10);
+        assert_eq!(cluster.is("next", "Admitted"), on, "{:?}", cluster.writes);
+        assert_eq!(cluster.count(Purpose::SetReclaimable) > 0, on, "{:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn figures_of_local_queues_cohorts_and_those_who_wait_can_be_left_out() {
+    for on in [true, false] {
+        let mut settings = settings();
+        settings.local_queue_metrics = on;
+        settings.cohort_metrics = on;
+        settings.unadmitted_metrics = on;
+        settings.creation_latency_metric = on;
+        let mut cluster = Cluster::with(settings);
+        cluster.put(Kind::ResourceFlavor, flavor("first", json!({})));
+        member(&mut cluster, "own", &[("first", "1")], &json!({}));
+        cluster.put(Kind::Job, job("too-large", "own", "2", true));
+        cluster.pass(5);
+        let gauges = cluster.control.figures().gauges;
+        for name in ["kueue_local_queue_", "kueue_cohort_", "kueue_cluster_queue_info", "kueue_unadmitted_workloads"] {
+            assert_eq!(gauges.iter().any(|gauge| gauge.name.starts_with(name)), on, "{name}");
+        }
+        let latency = "kueue_workload_creation_latency_seconds";
+        let measures = cluster.control.drain_measures();
+        let measured = measures.iter().any(|one| matches!(one, Measure::Observe { name, .. } if *name == latency));
+        assert_eq!(measured, on);
+    }
+}
+
+#[test]
+fn the_quota_of_what_is_deactivated_is_free_when_its_pods_are_gone() {
+    let mut cluster = one_queue("1");
+    for name in ["holds", "waits"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.pass(3);
+    }
+    cluster.controller_sleeps = true;
+    let name = workload_named(&cluster, "holds");
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(20);
+    assert!(cluster.is("holds", "Evicted") && cluster.is("holds", "QuotaReserved"), "{:?}", cluster.writes);
+    assert!(!cluster.is("waits", "QuotaReserved"), "the pods are there");
+    cluster.controller_sleeps = false;
+    cluster.pass(10);
+    assert!(beats(&cluster, "waits", "holds"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn nobody_is_preempted_while_admission_waits_for_pods() {
+    let mut settings = settings();
+    settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
+    let mut cluster = with_queue(Cluster::with(settings), "2");
+    for (class, value) in [("low", 1), ("high", 3)] {
+        cluster.set_class(class, value);
+    }
+    let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
+    cluster.put(Kind::Job, of_class("ready", "lq", "low"));
+    cluster.settle();
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::Job, of_class("slow", "lq", "low"));
+    cluster.settle();
+    assert!(cluster.is("ready", "PodsReady") && cluster.is("slow", "Admitted") && !cluster.is("slow", "PodsReady"));
+    cluster.put(Kind::Job, of_class("urgent", "lq", "high"));
+    cluster.pass(20);
+    assert_eq!(reason(&cluster, "urgent", "QuotaReserved"), "WaitingForPodsReady");
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+    cluster.pods_stay_unready = false;
+    cluster.pass(60);
+    assert!(cluster.is("urgent", "Admitted") && cluster.count(Purpose::Evict) == 1, "{:?}", cluster.writes);
+}
