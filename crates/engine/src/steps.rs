@@ -9,7 +9,7 @@ use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
 use crate::nominate::Nominator;
 use crate::preempt::{self, Ask};
-use crate::store::{Phase, Place, PodSet, Progress, Store};
+use crate::store::{LocalQueue, Phase, Place, PodSet, Progress, Store};
 use crate::tree::{Tree, Trial};
 use crate::why::{distinct_texts, texts};
 use crate::world::World;
@@ -196,10 +196,13 @@ impl World {
         Some(named.collect())
     }
 
-    /// Whether any workload is pending, in whichever queue.
+    /// Whether any workload is pending that could get quota of a ClusterQueue: in it, or in another one of its cohort tree.
     #[must_use]
-    pub fn anyone_waits(&self) -> bool {
-        self.store.local_queues.iter().any(|(_, queue)| !queue.pending.is_empty())
+    pub fn anyone_waits_beside(&self, cluster_queue: &str) -> bool {
+        let root = |queue: QueueId| self.tree.root(self.store.queues[queue].node);
+        let Some(own) = self.store.queue_ids.get(cluster_queue).map(|id| root(*id)) else { return false };
+        let waits = |local: &LocalQueue| !local.pending.is_empty() && local.queue.is_some_and(|id| root(id) == own);
+        self.store.local_queues.iter().any(|(_, local)| waits(local))
     }
 
     /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked or in

@@ -34,7 +34,7 @@ enum Unbuilt {
 }
 
 /// Seconds in which the ends of more pods are awaited before the first is written.
-const RECLAIM_SECONDS: i64 = 2;
+const RECLAIM_SECONDS: i64 = 5;
 /// Message of the end of a Workload that was made beforehand, and not for what its job has become.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
 pub(super) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
@@ -332,7 +332,9 @@ impl Case<'_> {
         // job ends with them.
         let ended = self.control.ration.ended_at(&self.job.uid).filter(|_| !self.control.unpaced);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
-        if let Some(due) = due.filter(|_| !self.control.world.anyone_waits()) {
+        let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
+        let waited_for = given.is_some_and(|queue| self.control.world.anyone_waits_beside(queue));
+        if let Some(due) = due.filter(|_| !waited_for) {
             return Some(Decision::Wait(due));
         }
         let mut metadata = workload.identity().metadata();
