@@ -12,7 +12,7 @@ use crate::core::{Control, after, key};
 use crate::decide::grace::Asked;
 use crate::flight::Flight;
 use crate::status::{find_true, seconds, since};
-use crate::training_figures::saves;
+use crate::training_figures::saved;
 use crate::training_view::TrainingView;
 use crate::view::Name;
 use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose};
@@ -134,7 +134,7 @@ impl Control {
             }
         };
         if let Some(view) = self.view.training.get(name).filter(|_| fresh > 0) {
-            self.measures.push(saves(name, &view.status, fresh));
+            self.measures.push(saved(name, &view.status, fresh));
         }
         if changed {
             self.mirror_owned_by(&uid);

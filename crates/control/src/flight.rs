@@ -41,6 +41,15 @@ impl Decision {
     pub(crate) fn write(draft: Draft) -> Self {
         Self::Write(Box::new(draft))
     }
+
+    /// The same, looked at again at that time at the latest.
+    pub(crate) fn not_later_than(self, until: Timestamp) -> Self {
+        match self {
+            Self::Done => Self::Wait(until),
+            Self::Wait(at) => Self::Wait(at.min(until)),
+            decision => decision,
+        }
+    }
 }
 
 /// A write that was handed to the runtime.

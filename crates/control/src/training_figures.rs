@@ -201,11 +201,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
         let counted = result.map(|(result, timeout)| labels([("result", result), ("timeout", timeout)]));
         measures.extend(counted.map(|labels| count("training_gang_scheduling", labels)));
     }
-    let job = format!("{}/{}", name.0, name.1);
-    let mut save = |reason: &str, status: &str| {
-        measures
-            .push(count("training_checkpoint_saves", labels([("job", &job), ("reason", reason), ("status", status)])));
-    };
+    let mut save = |reason: &str, status: &str| measures.push(saves(name, (reason, status), 1));
     let latest = |status: &TrainingJobStatus| Some(status.checkpoint.as_ref()?.latest.as_ref()?.time.0);
     let asked = |status: &TrainingJobStatus| is(status, "CheckpointRequested");
     // Those in a store are counted when a look there finds them.
@@ -223,15 +219,16 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
 }
 
 /// A look into the store of a TrainingJob has found so many checkpoints that were not there before.
-pub(crate) fn saves(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
+pub(crate) fn saved(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
     let asked = is_true(&status.conditions, "CheckpointRequested");
-    let reason = if asked { "preemption" } else { "interval" };
+    saves(name, (if asked { "preemption" } else { "interval" }, "saved"), u64::try_from(number).unwrap_or(u64::MAX))
+}
+
+/// So many checkpoints for that reason, and what became of them.
+fn saves(name: &Name, (reason, status): (&str, &str), by: u64) -> Measure {
     let job = format!("{}/{}", name.0, name.1);
-    Measure::Count {
-        name: "training_checkpoint_saves",
-        labels: labels([("job", &job), ("reason", reason), ("status", "saved")]),
-        by: u64::try_from(number).unwrap_or(u64::MAX),
-    }
+    let labels = labels([("job", &job), ("reason", reason), ("status", status)]);
+    Measure::Count { name: "training_checkpoint_saves", labels, by }
 }
 
 /// The series of a TrainingJob that is gone.

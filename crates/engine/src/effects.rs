@@ -75,10 +75,7 @@ impl World {
             let node = self.store.queues[queue].node;
             let root = self.tree.root(node);
             if target.gives_up.is_none() {
-                self.feuds.note(root, entry.workload, target.workload);
-                if self.store.guarded > 0 {
-                    self.store.victims.entry(entry.workload).or_default().insert(target.workload);
-                }
+                self.store.feuds.note(root, entry.workload, target.workload);
             }
             report.moved.insert(root);
             report.evictions.push(Eviction {

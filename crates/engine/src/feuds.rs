@@ -15,6 +15,12 @@ impl Feuds {
         self.0.entry(root).or_default().entry(victim).or_default().insert(preemptor);
     }
 
+    /// Who was evicted for a workload.
+    pub(crate) fn victims_of(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
+        let pairs = self.0.values().flatten();
+        pairs.filter(|(_, preemptors)| preemptors.contains(&asking)).map(|(victim, _)| *victim).collect()
+    }
+
     /// Workloads that must not be preempted for this one: it, or one that it goes back to, was evicted for them.
     fn barred(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let mut barred = BTreeSet::new();
@@ -34,8 +40,8 @@ impl Feuds {
 impl World {
     /// Whom a workload must not preempt, its own older slice included.
     pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
-        let root = if self.feuds.0.is_empty() { None } else { self.tree_of(asking) };
-        let mut barred = root.map_or_else(BTreeSet::new, |root| self.feuds.barred(root, asking));
+        let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(asking) };
+        let mut barred = root.map_or_else(BTreeSet::new, |root| self.store.feuds.barred(root, asking));
         let class = self.store.workload(asking).map(|workload| workload.class);
         let older = class.and_then(|class| self.store.classes[class].replaces.as_deref());
         barred.extend(older.and_then(|older| self.store.by_uid.get(&older.uid)));
@@ -53,18 +59,15 @@ impl World {
 
     /// A workload came, went or changed: its tree may decide anew.
     pub(crate) fn end_feuds_of(&mut self, workload: WorkloadId) {
-        if !self.feuds.0.is_empty()
+        if !self.store.feuds.0.is_empty()
             && let Some(root) = self.tree_of(workload)
         {
-            for preemptor in self.feuds.0.remove(&root).into_iter().flatten().flat_map(|(_, preemptors)| preemptors) {
-                self.store.victims.remove(&preemptor);
-            }
+            self.store.feuds.0.remove(&root);
         }
     }
 
     /// Queues or cohorts changed: everybody may decide anew.
     pub(crate) fn end_feuds(&mut self) {
-        self.feuds.0.clear();
-        self.store.victims.clear();
+        self.store.feuds.0.clear();
     }
 }

@@ -142,7 +142,7 @@ impl World {
         for queue in self.store.queues.ids() {
             let root = self.tree.root(self.store.queues[queue].node);
             let is_stale = self.store.queues[queue].pending.epoch != self.tree.nodes[root].epoch;
-            let is_full = self.store.queues[queue].is_full();
+            let is_full = self.store.queues[queue].reached_limit().is_some();
             if !self.store.queues[queue].active || is_stale || is_full {
                 continue;
             }

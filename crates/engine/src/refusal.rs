@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::cycle::Requeue;
 use crate::ids::{QueueId, WorkloadId};
 use crate::matching::selects;
-use crate::model::PendingReason;
+use crate::model::{JobLimit, PendingReason};
 use crate::store::Workload;
 use crate::why::{Finding, Said};
 use crate::world::World;
@@ -33,10 +33,10 @@ impl World {
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
         // Who takes the place of another takes no further one.
-        if self.store.queues[queue].is_full() && self.store.grows_from(workload, queue).is_none() {
+        if let Some(JobLimit { most, source }) = self.store.queues[queue].reached_limit()
+            && self.store.grows_from(workload, queue).is_none()
+        {
             let held = self.store.queues[queue].held.len();
-            let limit = self.store.queues[queue].job_limit();
-            let (most, source) = limit.map_or((0, ""), |limit| (limit.most, limit.source.as_str()));
             let text = format!("{source} is {most}, and {held} workloads hold quota of the ClusterQueue");
             return Some((Requeue::NoRoom, (PendingReason::AdmissionLimit, Said::AtLength(text))));
         }

@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
 use crate::balance::{Units, units};
+use crate::feuds::Feuds;
 pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
@@ -207,14 +208,10 @@ impl Queue {
         self.groups.iter().find(|group| group.covered.contains(&resource))
     }
 
-    /// As many workloads hold quota as may.
-    pub(crate) fn is_full(&self) -> bool {
-        let limit = self.job_limit();
-        limit.is_some_and(|limit| self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX))
-    }
-
-    pub(crate) fn job_limit(&self) -> Option<&JobLimit> {
-        self.spec.as_ref()?.max_jobs.as_ref()
+    /// The limit that it has reached: as many workloads hold quota as may.
+    pub(crate) fn reached_limit(&self) -> Option<&JobLimit> {
+        let limit = self.spec.as_ref()?.max_jobs.as_ref()?;
+        (self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX)).then_some(limit)
     }
 
     pub(crate) fn is_strict(&self) -> bool {
@@ -238,8 +235,7 @@ pub(crate) struct LocalQueue {
 pub(crate) struct Store {
     pub(crate) flavor_names: Interner<FlavorId, String>,
     pub(crate) flavors: FxHashMap<FlavorId, FlavorSpec>,
-    /// Whom a workload had evicted since the last change from outside, where policies bound preemption.
-    pub(crate) victims: BTreeMap<WorkloadId, BTreeSet<WorkloadId>>,
+    pub(crate) feuds: Feuds,
     pub(crate) stock_outs: StockOuts,
     pub(crate) resources: Interner<ResourceId, String>,
     pub(crate) cells: Interner<CellId, (FlavorId, ResourceId)>,
@@ -274,7 +270,7 @@ impl Store {
         Self {
             flavor_names: Interner::new(),
             flavors: FxHashMap::default(),
-            victims: BTreeMap::new(),
+            feuds: Feuds::default(),
             stock_outs: StockOuts::default(),
             resources,
             cells: Interner::new(),

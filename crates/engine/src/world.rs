@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::balance::{INF, units};
-use crate::feuds::Feuds;
 use crate::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
@@ -38,7 +37,6 @@ pub struct World {
     pub(crate) notices: BTreeSet<WorkloadId>,
     pub(crate) cycle: u64,
     pub(crate) epoch: u64,
-    pub(crate) feuds: Feuds,
     /// When ledgers of admission fair sharing were settled last.
     pub(crate) settled_at: Option<Millis>,
     /// A ledger has something to settle when the sampling interval is over.
@@ -68,7 +66,6 @@ impl World {
             notices: BTreeSet::new(),
             cycle: 0,
             epoch: 0,
-            feuds: Feuds::default(),
             settled_at: None,
             unsettled: false,
             changed_queues: Marks::new(),

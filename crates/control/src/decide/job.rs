@@ -300,10 +300,9 @@ impl Case<'_> {
             return self.stop(workload);
         }
         let next = if self.job.suspended { self.waiting(workload) } else { self.running(workload) };
-        match (next, reclaims) {
-            (Decision::Done, Some(due)) => Decision::Wait(due),
-            (Decision::Wait(next), Some(due)) => Decision::Wait(next.min(due)),
-            (next, _) => next,
+        match reclaims {
+            Some(due) => next.not_later_than(due),
+            None => next,
         }
     }
 
@@ -333,8 +332,8 @@ impl Case<'_> {
         let ended = self.control.ration.ended_at(&self.job.uid).filter(|_| !self.control.unpaced);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
-        let waited_for = given.is_some_and(|queue| self.control.world.anyone_waits_beside(queue));
-        if let Some(due) = due.filter(|_| !waited_for) {
+        let waited_for = || given.is_some_and(|queue| self.control.world.anyone_waits_beside(queue));
+        if let Some(due) = due.filter(|_| !waited_for()) {
             return Some(Decision::Wait(due));
         }
         let mut metadata = workload.identity().metadata();

@@ -51,7 +51,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
     let decision = match control.view.slice_of(&view.uid) {
         Some(workload) => match case.beside(workload, &owned) {
-            Some(Decision::Wait(until)) => earlier(case.with_workload(workload), until),
+            Some(Decision::Wait(until)) => case.with_workload(workload).not_later_than(until),
             Some(decision) => decision,
             None => case.with_workload(workload),
         },
@@ -59,15 +59,6 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     };
     match decision {
         Decision::Done | Decision::Wait(_) => status::of_new_phase(&case).map_or(decision, Decision::write),
-        decision => decision,
-    }
-}
-
-/// A decision, looked at again at that time at the latest.
-fn earlier(decision: Decision, until: Timestamp) -> Decision {
-    match decision {
-        Decision::Done => Decision::Wait(until),
-        Decision::Wait(at) => Decision::Wait(at.min(until)),
         decision => decision,
     }
 }

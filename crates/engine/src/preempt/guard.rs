@@ -37,9 +37,9 @@ pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i32) -> bool {
 /// workload before, and did not help it, count as well.
 pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec<Target> {
     let Some(guard) = guard(store, ask.queue) else { return targets };
+    let known = ask.asking.map(|asking| store.feuds.victims_of(asking)).unwrap_or_default();
     let is_new = |victim: &&WorkloadId| !targets.iter().any(|target| target.workload == **victim);
-    let earlier = ask.asking.and_then(|asking| store.victims.get(&asking)).into_iter().flatten();
-    let earlier: Vec<WorkloadId> = earlier.filter(is_new).copied().collect();
+    let earlier: Vec<WorkloadId> = known.iter().filter(is_new).copied().collect();
     let all = targets.len() + earlier.len();
     let too_many = guard.max_victims.is_some_and(|most| all > usize::try_from(most).unwrap_or(usize::MAX));
     let too_much = guard.max_evicted_percent.is_some_and(|percent| {
@@ -54,12 +54,8 @@ pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec
         })
     });
     // Nobody new is taken: there is nothing to bound.
-    let only_known = targets.iter().all(|target| is_known(store, ask, target.workload));
+    let only_known = targets.iter().all(|target| known.contains(&target.workload));
     if (too_many || too_much) && !only_known { Vec::new() } else { targets }
-}
-
-fn is_known(store: &Store, ask: &Ask<'_>, victim: WorkloadId) -> bool {
-    ask.asking.and_then(|asking| store.victims.get(&asking)).is_some_and(|known| known.contains(&victim))
 }
 
 impl World {

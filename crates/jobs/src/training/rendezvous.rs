@@ -9,6 +9,7 @@ mod mpi;
 use berth_api::berth::TrainingJob;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use serde_json::Value;
+use std::fmt::Display;
 
 use super::roles::{Cards, Role, WORKER, worker_bounds};
 use super::saved::{Continuation, checkpoint_variables};
@@ -45,13 +46,13 @@ impl<'a> Party<'a> {
     }
 
     /// Host name of a pod within its namespace.
-    fn host(&self, role: &str, index: i32) -> String {
+    fn host(&self, role: &str, index: impl Display) -> String {
         format!("{}-{role}-{index}.{}", self.job.name(), self.service)
     }
 
     /// Host name of the pod that reads it.
     fn own_host(&self, role: &str) -> String {
-        format!("{}-{role}-{}.{}", self.job.name(), index(), self.service)
+        self.host(role, index())
     }
 
     /// Host names of a role, in the order of their ranks.

@@ -2,7 +2,7 @@
 
 use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, children};
 
-use super::{Case, earlier, status};
+use super::{Case, status};
 use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
@@ -35,7 +35,7 @@ impl Case<'_> {
             }
             return match self.within_time(workload) {
                 Decision::Done => self.start(workload),
-                Decision::Wait(until) => earlier(self.start(workload), until),
+                Decision::Wait(until) => self.start(workload).not_later_than(until),
                 over => over,
             };
         }
