@@ -134,12 +134,15 @@ pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job has fewer pods left than it began with.
+/// A job has fewer pods left than it began with, and another waits for what they held.
 pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
-        s.create(s.job("waves").run_ms(2000).spec(&json!({"parallelism": 2, "completions": 3}))).await?;
-        s.finished("waves").await
+        s.create(s.job("waves").run_ms(4000).spec(&json!({"parallelism": 2, "completions": 3}))).await?;
+        s.admitted("waves").await?;
+        s.create(s.job("next")).await?;
+        s.finished("waves").await?;
+        s.finished("next").await
     }
     .boxed()
 }
