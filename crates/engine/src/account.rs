@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::assignment::Mode;
-use crate::balance::{Units, amount};
+use crate::assignment::{Assignment, Mode, PodSetResult};
+use crate::balance::{Units, Usage, accumulate, amount, in_usage};
 use crate::flavors::{self, Request};
-use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::ids::{CellId, QueueId, ResourceId, WorkloadId};
 use crate::model::{Amount, Millis, PreemptionPolicy, Verdict};
+use crate::nominate::Nominator;
 use crate::preempt::Ask;
 use crate::preempt::candidates::satisfies;
 use crate::preempt::guard::{is_too_near, protected_until};
@@ -97,8 +98,10 @@ pub struct CellAccount {
     pub flavor: String,
     /// Resource.
     pub resource: String,
-    /// What all its pods ask for.
+    /// What all its pods ask for; of a workload that waits to grow, what they ask for on top of what it has.
     pub asked: Amount,
+    /// What earlier pod sets of the workload, which are judged together with it, take of the same before.
+    pub earlier: Amount,
     /// What is free for the ClusterQueue: `unused` and `borrowable` together, as far as limits allow.
     pub free: Amount,
     /// What is free of the ClusterQueue's own nominal quota.
@@ -113,6 +116,15 @@ pub struct CellAccount {
     pub holders: Vec<Holding>,
     /// What would help.
     pub unblock: Unblock,
+}
+
+/// Whose account it is.
+struct Subject<'a> {
+    workload: &'a Workload,
+    id: WorkloadId,
+    queue: QueueId,
+    /// Whom it must not preempt.
+    barred: BTreeSet<WorkloadId>,
 }
 
 /// The account of a workload.
@@ -152,25 +164,37 @@ impl World {
             let (active, parked) = self.pending(name);
             active.iter().chain(&parked).position(|other| other == uid).unwrap_or(0)
         });
-        let mode = match (&cluster_queue, held) {
-            (Some(name), None) => {
-                self.assign(uid, name, crate::steps::AssignInput::default()).map(|report| report.mode)
-            }
-            _ => None,
-        };
+        let found = queue.filter(|_| held.is_none()).and_then(|queue| self.assignable(id, queue));
+        let mode = found.as_ref().map(Assignment::mode);
         let verdict = self.explain(uid, now);
-        let cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue));
+        let cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue, found.as_ref()));
         let holds = held.map(|(_, evicted)| evicted);
         Some(Account { uid: uid.to_owned(), cluster_queue, verdict, holds, ahead, not_before, mode, cells })
     }
 
-    fn cell_accounts(&self, id: WorkloadId, queue: QueueId) -> Vec<CellAccount> {
+    /// What a cycle would assign to a workload that waits, from the first flavor on.
+    fn assignable(&mut self, id: WorkloadId, queue: QueueId) -> Option<Assignment> {
+        let gone = BTreeSet::new();
+        let workload = self.store.workload(id)?;
+        let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
+        Some(nominator.assign(workload, queue, None, None, None))
+    }
+
+    /// The accounts of all pod sets. As in an assignment, each is judged on top of what those before it were given in `found`.
+    fn cell_accounts(&self, id: WorkloadId, queue: QueueId, found: Option<&Assignment>) -> Vec<CellAccount> {
         let Some(workload) = self.store.workload(id) else { return Vec::new() };
+        let subject = Subject { workload, id, queue, barred: self.barred(id) };
         let class = &self.store.classes[workload.class];
-        let barred = self.barred(id);
+        let waits = workload.held().is_none();
         let request = Request::of(&self.store, &self.options, workload, queue);
+        let mut earlier = Usage::new();
         let mut accounts = Vec::new();
         for (index, pod_set) in class.pod_sets.iter().enumerate() {
+            let name = pod_set.spec.name.as_str();
+            let on_top = |resource: ResourceId, value: Units| match request.replaced.filter(|_| waits) {
+                Some(older) => older.less(name, resource, value),
+                None => value,
+            };
             let asked = flavors::requests(&self.store, request.queue, pod_set, pod_set.spec.count);
             for group in &request.queue.groups {
                 let line = request.line(&self.store, pod_set, group);
@@ -178,49 +202,49 @@ impl World {
                 for flavor in line.iter().chain(others).copied() {
                     for (resource, value) in asked.iter().filter(|(resource, _)| group.covered.contains(resource)) {
                         let Some(cell) = self.store.find_cell(flavor, *resource) else { continue };
+                        let value = on_top(*resource, *value);
                         let mismatch = flavors::why_not(&self.store, &request, index, pod_set, group, flavor);
-                        let mut account = self.cell_account(workload, id, queue, cell, *value, &barred);
+                        let mut account = self.cell_account(&subject, cell, value, in_usage(&earlier, cell));
                         let stock = self.store.stock_outs.find(&self.store, flavor, pod_set, pod_set.spec.count);
                         if mismatch.is_some() {
                             account.unblock = Unblock::ChangeRequirements;
-                        } else if stock.is_some() && workload.held().is_none() {
+                        } else if stock.is_some() && waits {
                             account.unblock = Unblock::Restock;
                         }
                         let stock = stock.map(|text| format!("flavor {} {text}", account.flavor));
-                        let share = request.over_share(&self.store, &self.tree, (flavor, *resource), *value, &[]);
-                        let share = share.filter(|_| workload.held().is_none());
+                        let share = request.over_share(&self.store, &self.tree, (flavor, *resource), value, &earlier);
+                        let share = share.filter(|_| waits);
                         let share = share.map(|amounts| Why::TierShare(flavor, *resource, amounts).text(&self.store));
                         let mismatch = mismatch.or(stock).or(share);
-                        accounts.push(CellAccount { pod_set: pod_set.spec.name.clone(), mismatch, ..account });
+                        accounts.push(CellAccount { pod_set: name.to_owned(), mismatch, ..account });
                     }
+                }
+            }
+            let given = found.and_then(|found| found.pod_sets.get(index)).into_iter().flat_map(PodSetResult::given);
+            for (resource, flavor, value) in given {
+                if let Some(cell) = self.store.find_cell(flavor, resource) {
+                    accumulate(&mut earlier, cell, on_top(resource, value));
                 }
             }
         }
         accounts
     }
 
-    fn cell_account(
-        &self,
-        workload: &Workload,
-        id: WorkloadId,
-        queue: QueueId,
-        cell: CellId,
-        asked: Units,
-        barred: &BTreeSet<WorkloadId>,
-    ) -> CellAccount {
-        let node = self.store.queues[queue].node;
+    fn cell_account(&self, subject: &Subject<'_>, cell: CellId, asked: Units, earlier: Units) -> CellAccount {
+        let node = self.store.queues[subject.queue].node;
         let names = self.store.named(cell);
         let (free, maximum) = (self.tree.available(node, cell), self.tree.potential(node, cell));
         let own = self.tree.cell(node, cell);
         let unused = (own.nominal - own.usage).clamp(0, free);
-        let holders = self.holders(workload, id, queue, cell, barred);
+        let holders = self.holders(subject, cell);
         let leaving: Units =
             holders.iter().filter(|h| h.right == Right::Leaving).map(|h| Units::from(h.amount.get())).sum();
-        let lacking = asked - free;
-        let unblock = if workload.held().is_some() || lacking <= 0 {
+        let together = asked + earlier;
+        let lacking = together - free;
+        let unblock = if subject.workload.held().is_some() || lacking <= 0 {
             Unblock::Nothing
-        } else if asked > maximum {
-            Unblock::RaiseQuota(amount(asked - maximum))
+        } else if together > maximum {
+            Unblock::RaiseQuota(amount(together - maximum))
         } else if leaving >= lacking {
             Unblock::EvictedLeave
         } else {
@@ -231,6 +255,7 @@ impl World {
             flavor: names.flavor,
             resource: names.resource,
             asked: amount(asked),
+            earlier: amount(earlier),
             free: amount(free),
             unused: amount(unused),
             borrowable: amount(free - unused),
@@ -241,14 +266,9 @@ impl World {
         }
     }
 
-    fn holders(
-        &self,
-        workload: &Workload,
-        id: WorkloadId,
-        queue: QueueId,
-        cell: CellId,
-        barred: &BTreeSet<WorkloadId>,
-    ) -> Vec<Holding> {
+    fn holders(&self, subject: &Subject<'_>, cell: CellId) -> Vec<Holding> {
+        let Subject { workload, id, queue, barred } = subject;
+        let (id, queue) = (*id, *queue);
         let node = self.store.queues[queue].node;
         let policy = self.store.queues[queue].spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
         let policy = policy.of(self.store.classes[workload.class].preempts);
@@ -260,7 +280,7 @@ impl World {
             for victim in self.store.queues[other_queue].held.iter().filter(|victim| *victim != id) {
                 let Some(candidate) = self.store.workload(victim) else { continue };
                 let Some(held) = candidate.held() else { continue };
-                let value = crate::balance::in_usage(&held.usage, cell);
+                let value = in_usage(&held.usage, cell);
                 if value <= 0 {
                     continue;
                 }
@@ -296,3 +316,6 @@ impl World {
         holders
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::balance::{Units, Usage, amount};
 use crate::ids::{FlavorId, ResourceId};
 use crate::model::{PendingReason, PodSetAssignment};
+use crate::preempt::recheck::Breach;
 use crate::store::{PodSet, Progress, Store};
 use crate::why::{Said, Why, distinct_texts, unfit};
 
@@ -162,6 +163,8 @@ pub(crate) struct Assignment {
     pub(crate) is_deferred: bool,
     /// The scan began behind the first flavor somewhere.
     pub(crate) resumed: bool,
+    /// Set when victims were found and refused.
+    pub(crate) breach: Option<Breach>,
 }
 
 impl Assignment {

@@ -90,6 +90,11 @@ impl Cell {
         left(self.local(), self.usage).max(0)
     }
 
+    /// What of `value` more the parent would see; nothing where a quota without end is kept back, however much is in use.
+    pub(crate) fn above_local(&self, value: Units) -> Units {
+        if self.local() >= INF { 0 } else { value - self.local_available() }
+    }
+
     /// What the parent sees of the quota.
     pub(crate) fn lent(&self) -> Units {
         match self.local() {

@@ -297,7 +297,9 @@ impl World {
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = Requeue::NoRoom;
                 self.reserve(entry, run);
-                entry.verdict = waiting(entry.assignment.take_unfit(None));
+                self.refused_victims += u64::from(entry.assignment.breach.is_some());
+                let refused = entry.assignment.breach.take().map(|breach| Said::Plainly(breach.text()));
+                entry.verdict = waiting(refused.unwrap_or_else(|| entry.assignment.take_unfit(None)));
             }
             Mode::DeferredFit => {
                 let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::balance::{amount, units};
+use crate::balance::{amount, left, units};
 use crate::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
 use crate::store::{Phase, Place};
@@ -99,7 +99,7 @@ impl World {
         let has_parent = self.tree.nodes[queue.node].parent.is_some();
         let reservation = self.cells(cluster_queue, |cell| {
             let cell = self.tree.cell(queue.node, cell);
-            let borrowed = if has_parent { (cell.usage - cell.nominal).max(0) } else { 0 };
+            let borrowed = if has_parent { (-left(cell.nominal, cell.usage)).max(0) } else { 0 };
             (cell.usage, borrowed)
         });
         Some(QueueFigures {

@@ -18,6 +18,7 @@ mod assignment;
 mod balance;
 mod check;
 mod cycle;
+mod digest;
 mod effects;
 mod feuds;
 mod figures;
@@ -48,10 +49,14 @@ mod why;
 mod workloads;
 mod world;
 
+#[cfg(test)]
+mod sketch;
+
 pub use account::{Account, CellAccount, Holding, Right, Unblock};
 pub use afs::{AdmissionFairSharing, entry_rate, kept, weighted_usage};
 pub use assignment::{Granular, Mode, PreemptionPossibility};
 pub use check::check;
+pub use digest::Booked;
 pub use model::*;
 pub use options::{FairSharing, Gates, Options, ShareStrategy};
 pub use order::{Nominee, Standing, compare_standing};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{FlavorSpec, Requirement, Selector, SelectorOp, Taint, TaintEffect, Toleration};
+use crate::model::{FlavorSpec, PodSetSpec, Requirement, Selector, SelectorOp, Taint, TaintEffect, Toleration};
 
 type Labels = BTreeMap<String, String>;
 
@@ -20,6 +20,14 @@ pub(crate) const CAPACITY_LABELS: [&str; 7] = [
 /// Whether pods select a kind of capacity themselves.
 pub(crate) fn asks_for_capacity(node_selector: &Labels) -> bool {
     CAPACITY_LABELS.iter().any(|key| node_selector.contains_key(*key))
+}
+
+impl PodSetSpec {
+    /// Whether its pods select a kind of capacity themselves, which pins them.
+    #[must_use]
+    pub fn asks_for_capacity(&self) -> bool {
+        asks_for_capacity(&self.node_selector)
+    }
 }
 
 /// The first entry of a node selector that a flavor forbids.

@@ -8,6 +8,7 @@ use crate::flavors::{self, Pins, Request};
 use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::options::Options;
 use crate::partial;
+use crate::preempt::recheck::Breach;
 use crate::preempt::{self, Ask, Target};
 use crate::store::{Progress, Store, Workload};
 use crate::tree::Tree;
@@ -33,15 +34,16 @@ impl Nominator<'_> {
         progress: Option<&Progress>,
         pins: Option<&Pins>,
     ) -> Nomination {
-        let full = self.assign(workload, queue, None, progress, pins);
+        let mut full = self.assign(workload, queue, None, progress, pins);
         let mode = full.mode();
         if mode == Mode::Fit {
             return (full, Vec::new());
         }
         if mode == Mode::Preempt {
-            let targets = self.targets(workload, queue, &full);
-            if !targets.is_empty() {
-                return (full, targets);
+            match self.targets(workload, queue, &full) {
+                Ok(targets) if targets.is_empty() => {}
+                Ok(targets) => return (full, targets),
+                Err(breach) => full.breach = Some(breach),
             }
         }
         // A slice that takes the place of another is as large as it says.
@@ -54,7 +56,7 @@ impl Nominator<'_> {
                 match assignment.mode() {
                     Mode::Fit => Some((assignment, Vec::new())),
                     Mode::Preempt => {
-                        let targets = self.targets(workload, queue, &assignment);
+                        let targets = self.targets(workload, queue, &assignment).unwrap_or_default();
                         (!targets.is_empty()).then_some((assignment, targets))
                     }
                     Mode::NoFit | Mode::DeferredFit => None,
@@ -85,7 +87,7 @@ impl Nominator<'_> {
         flavors::assign(self.store, self.tree, &request, &mut oracle)
     }
 
-    fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Vec<Target> {
+    fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {
         let mut needs: Vec<CellId> = assignment
             .pod_sets
             .iter()
@@ -100,7 +102,7 @@ impl Nominator<'_> {
             && let [choice] = pod_set.choices.as_slice()
             && choice.hopeless
         {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let usage: Usage = assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect();
         let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(self.store, workload, queue, self.gone, self.options) };

@@ -187,7 +187,7 @@ impl World {
         preempt::classical::leave(&self.store, &mut trial, id, true);
         let workload = self.store.workload(id)?;
         let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(&self.store, workload, queue, &gone, &self.options) };
-        let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask);
+        let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask).unwrap_or_default();
         drop(trial);
         let named = targets.iter().filter_map(|target| {
             let victim = self.store.workload(target.workload)?;

@@ -213,10 +213,20 @@ impl Tree {
         loop {
             let cell = self.cell(at, key);
             let Some(parent) = self.nodes[at].parent else {
-                return bound.min(plus(local, left(cell.subtree, cell.usage)));
+                return match left(cell.subtree, cell.usage) {
+                    INF => bound,
+                    rest => bound.min(local + rest),
+                };
             };
-            local = plus(local, cell.local_available());
-            bound = bound.min(plus(local, cell.bound_from_parent()));
+            match cell.local_available() {
+                INF => return bound,
+                // Exact: a sum that is cut off here hides a debt further up.
+                own => local += own,
+            }
+            match cell.bound_from_parent() {
+                INF => {}
+                more => bound = bound.min(local + more),
+            }
             at = parent;
         }
     }
@@ -247,7 +257,7 @@ impl Tree {
         for (key, value) in usage.iter().copied() {
             let (mut at, mut value) = (node, value);
             loop {
-                let above = value - self.cell(at, key).local_available();
+                let above = self.cell(at, key).above_local(value);
                 self.nodes[at].update(key, |cell| cell.usage += value);
                 match self.nodes[at].parent {
                     Some(parent) if above > 0 => (at, value) = (parent, above),
@@ -279,7 +289,7 @@ impl Tree {
         if !cell.exceeds_with(value) || !has_parent {
             return (0, has_parent);
         }
-        let mut remaining = value - cell.local_available();
+        let mut remaining = cell.above_local(value);
         let mut height = 0;
         for node in self.ancestors(queue) {
             let cell = self.cell(node, key);

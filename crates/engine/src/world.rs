@@ -41,6 +41,8 @@ pub struct World {
     pub(crate) settled_at: Option<Millis>,
     /// A ledger has something to settle when the sampling interval is over.
     pub(crate) unsettled: bool,
+    /// Victims that were refused.
+    pub(crate) refused_victims: u64,
     pub(crate) changed_queues: Marks<QueueId>,
     pub(crate) changed_local_queues: Marks<LocalQueueId>,
     pub(crate) changed_cohorts: Marks<NodeId>,
@@ -68,6 +70,7 @@ impl World {
             epoch: 0,
             settled_at: None,
             unsettled: false,
+            refused_victims: 0,
             changed_queues: Marks::new(),
             changed_local_queues: Marks::new(),
             changed_cohorts: Marks::new(),

@@ -1,5 +1,7 @@
-//! Laws over random worlds: what a plan may do to quota and workloads, lawful and lean preemption, an end to evictions, and
-//! changes of the input that must not matter.
+//! Laws over random worlds: what a plan may do to quota and workloads, an end to evictions, and changes of the input that must not
+//! matter. Those of quota in depth are in `quota.rs`, those of preemption in `victims.rs`.
+//!
+//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
 #[path = "oracle/mod.rs"]
 mod slow;
@@ -8,33 +10,88 @@ mod worlds;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
-use slow::books::{Amounts, Fr, Node};
-use slow::victims::{Plea, has_room, lawful};
-use worlds::{Dice, Objects, amount, cases, random};
+use slow::books::Node;
+use worlds::{Dice, Named, Objects, cases, mixed, random, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-fn seeds() -> std::ops::Range<u64> {
-    let first: u64 = std::env::var("BERTH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    first..first + u64::from(cases())
+/// The root of the tree of a queue.
+fn root(objects: &Objects, queue: &str) -> String {
+    let Some(mut at) = objects.queues.iter().find(|known| known.name == queue).and_then(|known| known.cohort.as_ref())
+    else {
+        return queue.to_owned();
+    };
+    while let Some(above) =
+        objects.cohorts.iter().find(|cohort| cohort.name == *at).and_then(|cohort| cohort.parent.as_ref())
+    {
+        at = above;
+    }
+    at.clone()
 }
 
-/// What a plan does, with names mapped.
-fn story(plan: &Plan, name: impl Fn(&str) -> String) -> Vec<String> {
-    let mut story = Vec::new();
+/// By tree and kind of step: what was done.
+type Story = BTreeMap<(String, &'static str), Vec<String>>;
+
+/// What a plan does in each tree, in its order: admissions, evictions, and reasons to wait, which have no order. Names are mapped.
+fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story {
+    let mut story = Story::new();
+    let mut tell = |uid: &str, what: &'static str, text: String| {
+        let queue = objects.workloads.iter().find(|spec| spec.uid == uid).map_or("", |spec| spec.local_queue.as_str());
+        story.entry((name(&root(objects, queue)), what)).or_default().push(text);
+    };
     for admission in &plan.admissions {
-        let flavors: Vec<_> = admission.pod_sets.iter().flat_map(|set| set.flavors.clone()).collect();
-        story.push(format!("admit {} {} {flavors:?}", name(&admission.uid), name(&admission.cluster_queue)));
+        let given: Vec<_> = admission.pod_sets.iter().map(|set| (set.count, &set.flavors)).collect();
+        let text = format!("{} {} {given:?}", name(&admission.uid), name(&admission.cluster_queue));
+        tell(&admission.uid, "admit", text);
     }
     for eviction in &plan.evictions {
-        story.push(format!("evict {} for {} {}", name(&eviction.uid), name(&eviction.preemptor), eviction.reason));
+        let text = format!("{} for {} {}", name(&eviction.uid), name(&eviction.preemptor), eviction.reason);
+        tell(&eviction.uid, "evict", text);
     }
     for verdict in plan.verdicts.iter().filter(|verdict| verdict.leading) {
-        story.push(format!("wait {} {:?}", name(&verdict.uid), verdict.reason));
+        tell(&verdict.uid, "wait", format!("{} {:?}", name(&verdict.uid), verdict.reason));
     }
-    story.sort();
+    for ((_, what), lines) in &mut story {
+        if *what == "wait" {
+            lines.sort();
+        }
+    }
     story
+}
+
+/// Q7: all pod sets, each with all that it asks for, none below its minimum.
+fn is_whole(admission: &Admission, spec: &WorkloadSpec) -> bool {
+    let mut sets = admission.pod_sets.iter().zip(&spec.pod_sets);
+    admission.pod_sets.len() == spec.pod_sets.len()
+        && sets.all(|(given, set)| {
+            given.name == set.name
+                && given.count >= set.min_count.unwrap_or(set.count)
+                && given.count <= set.count
+                && set.requests.keys().all(|resource| given.flavors.contains_key(resource))
+        })
+}
+
+/// Its place in a queue.
+fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
+    (-i64::from(spec.priority), spec.queued_at, spec.uid.as_str())
+}
+
+/// V2: in a queue in which the first blocks those behind it, nobody is admitted before one that stands ahead of it.
+fn passed_over<'a>(
+    objects: &Objects,
+    specs: &'a BTreeMap<String, WorkloadSpec>,
+    admitted: &WorkloadSpec,
+) -> Option<&'a WorkloadSpec> {
+    let queue = objects.queues.iter().find(|queue| queue.name == admitted.local_queue)?;
+    if queue.strategy != Strategy::StrictFifo {
+        return None;
+    }
+    let waits = |spec: &&WorkloadSpec| {
+        let is_static = spec.points_per_hour == 0;
+        spec.local_queue == queue.name && is_static && matches!(spec.state, WorkloadState::Pending { .. })
+    };
+    specs.values().filter(waits).find(|spec| place(spec) < place(admitted))
 }
 
 /// Lets a world run: victims leave and queue again, until nothing moves. Returns the rounds with evictions.
@@ -45,6 +102,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
     for spec in &objects.workloads {
         if matches!(&spec.state, WorkloadState::Reserved(held) if held.evicted) {
             world.apply(Delta::RemoveWorkload(spec.uid.clone())).unwrap();
+            specs.remove(&spec.uid);
         }
     }
     let mut evictions = Vec::new();
@@ -58,15 +116,12 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
             return Err(format!("books: {faults:?}"));
         }
         for admission in &plan.admissions {
-            let spec = specs.get_mut(&*admission.uid).unwrap();
-            let whole = admission.pod_sets.iter().zip(&spec.pod_sets).all(|(given, set)| {
-                given.name == set.name
-                    && given.count >= set.min_count.unwrap_or(set.count)
-                    && given.count <= set.count
-                    && set.requests.keys().all(|resource| given.flavors.contains_key(resource))
-            });
-            if !whole || admission.pod_sets.len() != spec.pod_sets.len() {
+            let spec = &specs[&*admission.uid];
+            if !is_whole(admission, spec) {
                 return Err(format!("not all or nothing: {admission:?}"));
+            }
+            if let Some(ahead) = passed_over(objects, &specs, spec) {
+                return Err(format!("{} is passed over: {admission:?}", ahead.uid));
             }
             let held = Reservation {
                 cluster_queue: admission.cluster_queue.to_string(),
@@ -76,9 +131,9 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
                 surplus: None,
                 evicted: false,
             };
-            let mut confirmed = spec.clone();
-            confirmed.state = WorkloadState::Reserved(held);
-            world.apply(Delta::Workload(confirmed)).unwrap();
+            let spec = specs.get_mut(&*admission.uid).unwrap();
+            spec.state = WorkloadState::Reserved(held);
+            world.apply(Delta::Workload(spec.clone())).unwrap();
         }
         if plan.evictions.is_empty() {
             let again = world.plan(NOW, ALL);
@@ -88,7 +143,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
             let found = world.sweep(NOW);
             return if found == 0 { Ok(evictions.len()) } else { Err(format!("sweep found {found}")) };
         }
-        evictions.push(story(&plan, str::to_owned));
+        evictions.push(story(objects, &plan, str::to_owned));
         for eviction in &plan.evictions {
             let spec = specs.get_mut(&eviction.uid).unwrap();
             spec.revision += 1;
@@ -101,11 +156,11 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
     Err(format!("evictions without end, the last:\n{last:#?}"))
 }
 
-#[test]
-fn evictions_come_to_an_end_and_leave_nothing_to_do() {
+fn come_to_an_end(make: fn(u64) -> Objects) {
     let mut rounds = [0_u32; 8];
     for seed in seeds() {
-        let objects = random(seed);
+        let _named = Named(seed);
+        let objects = make(seed);
         match run_out(&objects, &mut objects.world()) {
             Ok(count) => rounds[count.min(7)] += 1,
             Err(_) => {
@@ -119,8 +174,20 @@ fn evictions_come_to_an_end_and_leave_nothing_to_do() {
 }
 
 #[test]
+fn evictions_come_to_an_end_and_leave_nothing_to_do() {
+    come_to_an_end(random);
+}
+
+#[test]
+#[ignore = "seed 80706: three pod sets whose flavors hang together are evicted for without end (docs/decisions/no-eviction-loops.md)"]
+fn evictions_for_several_pod_sets_come_to_an_end() {
+    come_to_an_end(mixed);
+}
+
+#[test]
 fn a_plan_puts_no_queue_over_its_quota() {
     for seed in seeds() {
+        let _named = Named(seed);
         let objects = random(seed);
         let mut world = objects.world();
         let before: BTreeSet<String> = world.over_quota().into_iter().collect();
@@ -165,6 +232,7 @@ fn random_guard(dice: &mut Dice) -> PreemptionGuard {
 fn what_is_evicted_stays_within_the_bounds_of_policies() {
     let (mut bounded, mut shares) = (0, 0);
     for seed in seeds() {
+        let _named = Named(seed);
         let mut objects = random(seed);
         let mut dice = Dice::new(seed ^ 0x6a09_e667);
         for queue in &mut objects.queues {
@@ -217,57 +285,6 @@ fn what_is_evicted_stays_within_the_bounds_of_policies() {
     assert!(cases() < 1000 || (bounded > 100 && shares > 20), "too tame: {bounded} {shares}");
 }
 
-#[test]
-fn preemption_is_lawful_and_lean() {
-    let mut sets = 0;
-    for seed in seeds() {
-        let objects = random(seed);
-        let mut world = objects.world();
-        let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
-        for spec in objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
-            let wanted: Vec<(Fr, i128)> = spec.pod_sets[0]
-                .requests
-                .iter()
-                .map(|(resource, value)| (("f0".to_owned(), resource.clone()), i128::from(value.get())))
-                .collect();
-            let node = Node::Queue(spec.local_queue.clone());
-            let lacks = |(fr, value): &&(Fr, i128)| *value > books.available(&node, fr).max(0);
-            let needs: Vec<Fr> = wanted.iter().filter(lacks).map(|(fr, _)| fr.clone()).collect();
-            let usage: Amounts = wanted.iter().filter(|(_, value)| *value > 0).cloned().collect();
-            let cell = |fr: &Fr| FlavorResource { flavor: fr.0.clone(), resource: fr.1.clone() };
-            let cells: Vec<FlavorResource> = needs.iter().map(cell).collect();
-            let asked = usage.iter().map(|(fr, value)| (cell(fr), amount(u64::try_from(*value).unwrap()))).collect();
-            let victims = world.victims(&spec.uid, &spec.local_queue, &cells, &asked).unwrap();
-            if victims.is_empty() {
-                continue;
-            }
-            sets += 1;
-            let queue = spec.local_queue.as_str();
-            let plea = Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs, usage };
-            let uids: Vec<String> = victims.iter().map(|(uid, _)| uid.clone()).collect();
-            let policy = books.queues[queue].preemption;
-            for uid in &uids {
-                let holder = books.holders.iter().find(|holder| holder.uid == *uid).unwrap();
-                let (own, other) = (policy.within_cluster_queue, policy.reclaim_within_cohort);
-                let rule = if holder.queue == queue { own } else { other };
-                assert!(lawful(rule, &plea, holder), "seed {seed}: {uid} for {}\n{}", spec.uid, objects.describe());
-                let touches = plea.needs.iter().any(|fr| holder.usage.contains_key(fr));
-                assert!(touches, "seed {seed}: {uid} holds nothing that {} needs", spec.uid);
-            }
-            let lean = [true, false].iter().any(|borrow| {
-                has_room(&books.without(&uids), &plea, *borrow)
-                    && uids.iter().all(|kept| {
-                        let others: Vec<String> = uids.iter().filter(|uid| *uid != kept).cloned().collect();
-                        !has_room(&books.without(&others), &plea, *borrow)
-                    })
-            });
-            assert!(lean, "seed {seed}: {victims:?} for {}\n{}", spec.uid, objects.describe());
-        }
-    }
-    println!("sets of victims {sets}");
-    assert!(cases() < 1000 || sets > cases() / 20);
-}
-
 fn permuted(objects: &Objects, seed: u64) -> Objects {
     let mut dice = Dice::new(seed ^ 0xABCD);
     let mut objects = objects.clone();
@@ -302,7 +319,11 @@ fn renamed(objects: &Objects) -> Objects {
 
 fn scaled(objects: &Objects) -> Objects {
     let mut objects = objects.clone();
-    let scale = |amount: &mut Amount| *amount = Amount::new(amount.get() * 4096);
+    let scale = |amount: &mut Amount| {
+        if !amount.is_unlimited() {
+            *amount = Amount::new(amount.get() * 4096);
+        }
+    };
     let queues = objects.queues.iter_mut().flat_map(|queue| &mut queue.groups);
     for group in queues.chain(objects.cohorts.iter_mut().flat_map(|cohort| &mut cohort.groups)) {
         for quota in group.flavors.iter_mut().flat_map(|flavor| &mut flavor.quotas) {
@@ -312,16 +333,31 @@ fn scaled(objects: &Objects) -> Objects {
         }
     }
     for workload in &mut objects.workloads {
-        workload.pod_sets[0].requests.values_mut().for_each(scale);
+        workload.pod_sets.iter_mut().flat_map(|set| set.requests.values_mut()).for_each(scale);
         if let WorkloadState::Reserved(held) = &mut workload.state {
-            held.pod_sets[0].usage.values_mut().for_each(scale);
+            held.pod_sets.iter_mut().flat_map(|set| set.usage.values_mut()).for_each(scale);
         }
     }
     objects
 }
 
+/// Whether no sum of amounts comes near the end of their range when all are scaled. What has no end is not scaled, and so shares of it
+/// are not what they were.
+fn is_scalable(objects: &Objects) -> bool {
+    let queues = objects.queues.iter().flat_map(|queue| &queue.groups);
+    let groups = queues.chain(objects.cohorts.iter().flat_map(|cohort| &cohort.groups));
+    let quotas = groups.flat_map(|group| group.flavors.iter().flat_map(|flavor| &flavor.quotas));
+    let all = |quota: &Quota| [Some(quota.nominal), quota.borrowing_limit, quota.lending_limit];
+    let mut limits = quotas.flat_map(all).flatten();
+    let sets = objects.workloads.iter().flat_map(|spec| &spec.pod_sets);
+    let mut requests = sets.flat_map(|set| set.requests.values().copied());
+    let is_small = |amount: Amount| amount.get() < 1 << 42;
+    let has_no_end = |amount: Amount| amount.is_unlimited() && objects.options.fair_sharing.is_none();
+    requests.all(is_small) && limits.all(|amount| is_small(amount) || has_no_end(amount))
+}
+
 fn with_strangers(objects: &Objects, seed: u64) -> Objects {
-    let strangers = renamed(&random(seed + 1_000_003));
+    let strangers = renamed(&mixed(seed + 1_000_003));
     let mut objects = objects.clone();
     objects.cohorts.extend(strangers.cohorts);
     objects.queues.extend(strangers.queues);
@@ -332,63 +368,80 @@ fn with_strangers(objects: &Objects, seed: u64) -> Objects {
 #[test]
 fn what_must_not_matter_does_not() {
     for seed in seeds() {
-        let objects = random(seed);
+        let _named = Named(seed);
+        let objects = mixed(seed);
         let plan = objects.world().plan(NOW, ALL);
-        let told = story(&plan, str::to_owned);
+        let told = story(&objects, &plan, str::to_owned);
         let strip = |name: &str| name.strip_prefix("n-").unwrap_or(name).to_owned();
         let context = || format!("seed {seed}\n{}", objects.describe());
         let again = objects.world().plan(NOW, ALL);
         assert_eq!(format!("{plan:?}"), format!("{again:?}"), "twice: {}", context());
-        let other = permuted(&objects, seed).world().plan(NOW, ALL);
-        assert_eq!(told, story(&other, str::to_owned), "permuted: {}", context());
-        let other = renamed(&objects).world().plan(NOW, ALL);
-        assert_eq!(told, story(&other, strip), "renamed: {}", context());
-        let other = scaled(&objects).world().plan(NOW, ALL);
-        assert_eq!(told, story(&other, str::to_owned), "scaled: {}", context());
-        let other = with_strangers(&objects, seed).world().plan(NOW, ALL);
-        let mine: Vec<String> = story(&other, str::to_owned).into_iter().filter(|line| !line.contains(" n-")).collect();
+        let other = permuted(&objects, seed);
+        let plan = other.world().plan(NOW, ALL);
+        assert_eq!(told, story(&other, &plan, str::to_owned), "permuted: {}", context());
+        let other = renamed(&objects);
+        let plan = other.world().plan(NOW, ALL);
+        assert_eq!(told, story(&other, &plan, strip), "renamed: {}", context());
+        if is_scalable(&objects) {
+            let other = scaled(&objects);
+            let plan = other.world().plan(NOW, ALL);
+            assert_eq!(told, story(&other, &plan, str::to_owned), "scaled: {}", context());
+        }
+        let other = with_strangers(&objects, seed);
+        let plan = other.world().plan(NOW, ALL);
+        let mut mine = story(&other, &plan, str::to_owned);
+        mine.retain(|(root, _), _| !root.starts_with("n-"));
         assert_eq!(told, mine, "with strangers: {}", context());
     }
 }
 
-/// One plan walks several heads per queue; Kueue's cycles, run one after another, do the same.
+/// One plan walks several heads per queue; Kueue's cycles, run one after another, do the same things in the same sequence.
 #[test]
 fn a_plan_is_kueues_cycles_one_after_another() {
+    let mut long = 0;
     for seed in seeds() {
-        let objects = random(seed);
-        let mut told = story(&objects.world().plan(NOW, ALL), str::to_owned);
-        told.retain(|line| !line.starts_with("wait"));
-        let (mut world, mut steps, mut quiet) = (objects.world(), Vec::new(), 0);
+        let _named = Named(seed);
+        let objects = mixed(seed);
+        let plan = objects.world().plan(NOW, ALL);
+        let (mut world, mut quiet) = (objects.world(), 0);
+        let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
         // A cycle that only goes on scanning flavors moves nothing.
         while quiet < 8 {
-            let mut step = story(&world.plan_cycles(NOW, ALL, 1), str::to_owned);
-            step.retain(|line| !line.starts_with("wait"));
-            quiet = if step.is_empty() { quiet + 1 } else { 0 };
-            steps.extend(step);
+            let step = world.plan_cycles(NOW, ALL, 1);
+            quiet = if step.admissions.is_empty() && step.evictions.is_empty() { quiet + 1 } else { 0 };
+            admissions.extend(step.admissions);
+            evictions.extend(step.evictions);
         }
-        steps.sort();
-        assert_eq!(told, steps, "seed {seed}\n{}", objects.describe());
+        long += u32::from(plan.admissions.len() + plan.evictions.len() > 2);
+        assert_eq!(plan.admissions, admissions, "seed {seed}\n{}", objects.describe());
+        assert_eq!(plan.evictions, evictions, "seed {seed}\n{}", objects.describe());
     }
+    assert!(cases() < 1000 || long > cases() / 50, "too tame: {long} long sequences");
 }
 
 #[test]
 fn more_quota_takes_nothing_away() {
     for seed in seeds() {
-        let mut objects = random(seed);
+        let _named = Named(seed);
+        let mut objects = mixed(seed);
         objects.cohorts.clear();
         for queue in &mut objects.queues {
             queue.cohort = None;
             queue.preemption = Preemption::default();
             queue.strategy = Strategy::StrictFifo;
             // A second flavor would let the first workload take another way.
-            queue.groups[0].flavors.truncate(1);
+            queue.groups.iter_mut().for_each(|group| group.flavors.truncate(1));
+        }
+        for set in objects.workloads.iter_mut().flat_map(|spec| &mut spec.pod_sets) {
+            // With more quota it would take more pods.
+            set.min_count = None;
         }
         let before = objects.world().plan(NOW, ALL);
         let mut dice = Dice::new(seed);
-        for queue in &mut objects.queues {
-            for quota in queue.groups[0].flavors.iter_mut().flat_map(|flavor| &mut flavor.quotas) {
-                quota.nominal = Amount::new(quota.nominal.get() + dice.below(3) as i64);
-            }
+        let groups = objects.queues.iter_mut().flat_map(|queue| &mut queue.groups);
+        for quota in groups.flat_map(|group| &mut group.flavors).flat_map(|flavor| &mut flavor.quotas) {
+            let more = [0, 1, 2, quota.nominal.get() / 2, i64::MAX];
+            quota.nominal = quota.nominal.add(Amount::new(dice.pick(&more)));
         }
         let after: BTreeSet<String> =
             objects.world().plan(NOW, ALL).admissions.into_iter().map(|a| a.uid.to_string()).collect();

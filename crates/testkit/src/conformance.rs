@@ -1,7 +1,7 @@
 //! The runner: every case below a folder, a line per family and kind, the totals last.
 
 use crate::applicable::reason_against;
-use crate::case;
+use crate::case::{self, Case};
 use crate::diff::Verdict;
 use crate::kinds;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,10 +54,7 @@ pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result
         writeln!(out, "conformance: {} absent, 0 cases", folder.display())?;
         return Ok(report);
     }
-    let mut files = Vec::new();
-    collect(folder, &mut files)?;
-    files.sort();
-    for path in files {
+    for path in files(folder)? {
         let relative = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
         // The table of gates stands beside the families and is no case.
         let Some((family, _)) = relative.split_once('/') else { continue };
@@ -117,6 +114,17 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "conformance: {cases} cases, {passed} passed, {failed} failed, {not_applicable} not applicable")
 }
 
+/// The YAML files below a folder, in order.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    collect(folder, &mut files)?;
+    files.sort();
+    Ok(files)
+}
+
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -136,10 +144,17 @@ pub fn judge(family: &str, text: &str) -> (String, Verdict) {
         Ok(case) => case,
         Err(error) => return ("unreadable".to_owned(), Verdict::Failed(vec![error])),
     };
-    if let Some(reason) = reason_against(family, &case) {
-        return (case.kind, Verdict::NotApplicable(reason));
+    let verdict = judge_case(family, &case);
+    (case.kind, verdict)
+}
+
+/// The verdict on a case that has been read.
+#[must_use]
+pub fn judge_case(family: &str, case: &Case) -> Verdict {
+    if let Some(reason) = reason_against(family, case) {
+        return Verdict::NotApplicable(reason);
     }
-    let verdict = match catch_unwind(AssertUnwindSafe(|| kinds::run(&case))) {
+    match catch_unwind(AssertUnwindSafe(|| kinds::run(case))) {
         Ok(Ok(diff)) => diff.verdict(),
         Ok(Err(error)) => Verdict::Failed(vec![error]),
         Err(panic) => {
@@ -147,6 +162,5 @@ pub fn judge(family: &str, text: &str) -> (String, Verdict) {
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
             Verdict::Failed(vec![format!("panic: {text}")])
         }
-    };
-    (case.kind, verdict)
+    }
 }

@@ -89,7 +89,8 @@ pub(crate) fn satisfies(ask: &Ask<'_>, candidate: &Workload, policy: PreemptionP
     policy_allows(policy, (ask.priority, ask.queued_at), (candidate.priority, candidate.queued_at))
 }
 
-fn uses(held: &Held, needs: &[CellId]) -> bool {
+/// Whether it holds some of what is lacking.
+pub(crate) fn uses(held: &Held, needs: &[CellId]) -> bool {
     held.usage.iter().any(|(cell, _)| needs.contains(cell))
 }
 
@@ -151,7 +152,7 @@ impl<'a> Filter<'a> {
         Self { store, ask, policy: policy.of(ask.preempts) }
     }
 
-    const fn policy_of(&self, is_own: bool) -> PreemptionPolicy {
+    pub(crate) const fn policy_of(&self, is_own: bool) -> PreemptionPolicy {
         if is_own { self.policy.within_cluster_queue } else { self.policy.reclaim_within_cohort }
     }
 
@@ -190,7 +191,8 @@ impl<'a> Filter<'a> {
         })
     }
 
-    fn right(&self, priority: i32, is_own: bool, advantage: bool) -> Right {
+    /// By which right a workload of this priority may be taken; `advantage` when the asking queue is closer to quota.
+    pub(crate) fn right(&self, priority: i32, is_own: bool, advantage: bool) -> Right {
         let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| priority > bound);
         if is_own {
             Right::WithinQueue
@@ -426,7 +428,7 @@ fn add_cohorts<'a>(
 }
 
 /// Whether the requests fit the node's quota; leaves what it cannot give from its own.
-fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
+pub(crate) fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
     let mut fits = true;
     for (key, value) in requests {
         let cell = tree.cell(node, *key);

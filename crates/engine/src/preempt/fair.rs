@@ -14,8 +14,10 @@ use crate::share::{Share, share_of};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
 
-const RECLAIM: &str = "InCohortReclamation";
-const FAIR: &str = "InCohortFairSharing";
+/// Reason of victims in other queues, where the asking queue takes back what is its own.
+pub(crate) const RECLAIM: &str = "InCohortReclamation";
+/// Reason of victims in other queues, where shares decide.
+pub(crate) const FAIR: &str = "InCohortFairSharing";
 
 /// Queues to take a victim from, one after the other: always from the branch with the highest share.
 pub(crate) struct Turns<'a> {
@@ -120,17 +122,19 @@ struct Search<'a> {
     gates: &'a Gates,
 }
 
+/// The victims, and whether all who were taken beside the asking queue leave whole: then what shares said when the others were taken
+/// holds at the end as well.
 pub(crate) fn targets(
     store: &Store,
     tree: &mut Tree,
     strategies: &[ShareStrategy],
     gates: &Gates,
     ask: &Ask<'_>,
-) -> Vec<Target> {
+) -> (Vec<Target>, bool) {
     let filter = Filter::new(store, ask);
     let lines = collect_borrowers(&filter, tree);
     if lines.is_empty() {
-        return Vec::new();
+        return (Vec::new(), true);
     }
     let strategies = match strategies {
         [] => &[ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare],
@@ -148,12 +152,26 @@ pub(crate) fn targets(
         found = search.second_pass(&mut trial, retry, &mut targets);
     }
     if !found {
-        return Vec::new();
+        return (Vec::new(), true);
     }
     trial.remove(search.own, ask.usage);
+    let taken = search.beside(trial.tree(), &targets);
     fill_back(store, &mut trial, ask, &mut targets, true);
     keep_whole(store, &mut trial, ask, &mut targets, true);
-    targets
+    let settled = search.beside(trial.tree(), &targets) == taken;
+    (targets, settled)
+}
+
+/// The children of the lowest common cohort of two queues, on the side of each.
+pub(crate) fn sides(tree: &Tree, own: NodeId, other: NodeId) -> (NodeId, NodeId) {
+    let line = |node: NodeId| -> Vec<NodeId> {
+        let mut line: Vec<NodeId> = std::iter::once(node).chain(tree.ancestors(node)).collect();
+        line.reverse();
+        line
+    };
+    let (own_line, other_line) = (line(own), line(other));
+    let differ = own_line.iter().zip(&other_line).find(|(a, b)| a != b);
+    differ.map_or((own, other), |(a, b)| (*a, *b))
 }
 
 impl<'a> Search<'a> {
@@ -172,16 +190,13 @@ impl<'a> Search<'a> {
         fits
     }
 
-    /// The children of the lowest common cohort on the side of the asking queue and of another.
-    fn sides(&self, tree: &Tree, other: NodeId) -> (NodeId, NodeId) {
-        let line = |node: NodeId| -> Vec<NodeId> {
-            let mut line: Vec<NodeId> = std::iter::once(node).chain(tree.ancestors(node)).collect();
-            line.reverse();
-            line
-        };
-        let (own, other_line) = (line(self.own), line(other));
-        let differ = own.iter().zip(&other_line).find(|(a, b)| a != b);
-        differ.map_or((self.own, other), |(a, b)| (*a, *b))
+    /// How many victims that leave whole share a cohort below the root with the asking queue, or are its own.
+    fn beside(&self, tree: &Tree, targets: &[Target]) -> usize {
+        let line = |node: NodeId| std::iter::once(node).chain(tree.ancestors(node));
+        let top = line(self.own).take_while(|node| tree.nodes[*node].parent.is_some()).last();
+        let node = |target: &Target| Some(self.store.queues[self.store.workload(target.workload)?.held()?.queue].node);
+        let whole = targets.iter().filter(|target| target.gives_up.is_none());
+        whole.filter_map(node).filter(|node| line(*node).any(|at| Some(at) == top)).count()
     }
 
     fn share(&self, tree: &Tree, node: NodeId) -> Share {
@@ -208,7 +223,7 @@ impl<'a> Search<'a> {
                 }
                 continue;
             }
-            let (own_side, other_side) = self.sides(trial.tree(), queue);
+            let (own_side, other_side) = sides(trial.tree(), self.own, queue);
             let new = self.share(trial.tree(), own_side);
             let old = self.share(trial.tree(), other_side);
             let hopeless = new.value().is_infinite() && old.value().is_finite();
@@ -240,7 +255,7 @@ impl<'a> Search<'a> {
         retry.sort_by(|a, b| a.compare(b, self.ask.queue));
         let mut turns = Turns::listed(self.store, trial.tree(), self.ask.queue, &retry);
         while let Some(queue) = turns.next(self.store, trial.tree()) {
-            let (own_side, other_side) = self.sides(trial.tree(), queue);
+            let (own_side, other_side) = sides(trial.tree(), self.own, queue);
             let is_less = self.share(trial.tree(), own_side).compare(&self.share(trial.tree(), other_side)).is_lt();
             if is_less
                 && let Some(candidate) = turns.pop(self.filter, queue)

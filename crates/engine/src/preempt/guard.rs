@@ -33,10 +33,15 @@ pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i32) -> bool {
     least > 0 && i64::from(ask.priority) - i64::from(priority) < i64::from(least)
 }
 
-/// Drops victims altogether when they are too many, or hold too much more than what is asked for. Those who were evicted for the same
-/// workload before, and did not help it, count as well.
+/// Drops victims altogether when they are too many, or hold too much more than what is asked for.
 pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec<Target> {
-    let Some(guard) = guard(store, ask.queue) else { return targets };
+    if is_bounded(store, ask, &targets) { targets } else { Vec::new() }
+}
+
+/// Whether victims are few enough, and hold little enough more than what is asked for. Those who were evicted for the same workload
+/// before, and did not help it, count as well.
+pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bool {
+    let Some(guard) = guard(store, ask.queue) else { return true };
     let known = ask.asking.map(|asking| store.feuds.victims_of(asking)).unwrap_or_default();
     let is_new = |victim: &&WorkloadId| !targets.iter().any(|target| target.workload == **victim);
     let earlier: Vec<WorkloadId> = known.iter().filter(is_new).copied().collect();
@@ -55,7 +60,7 @@ pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec
     });
     // Nobody new is taken: there is nothing to bound.
     let only_known = targets.iter().all(|target| known.contains(&target.workload));
-    if (too_many || too_much) && !only_known { Vec::new() } else { targets }
+    only_known || !(too_many || too_much)
 }
 
 impl World {

@@ -5,6 +5,7 @@ pub(crate) mod candidates;
 pub(crate) mod classical;
 pub(crate) mod fair;
 pub(crate) mod guard;
+pub(crate) mod recheck;
 pub(crate) mod spare;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use crate::balance::Units;
 use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Millis, Preempts};
 use crate::options::Options;
+use crate::preempt::recheck::Breach;
 use crate::store::{Store, Workload};
 use crate::tree::{Tree, Trial};
 
@@ -71,12 +73,23 @@ impl<'a> Ask<'a> {
 }
 
 /// Victims whose leaving makes the usage fit; empty when there is no such set.
-pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Vec<Target> {
-    let targets = match &options.fair_sharing {
-        None => classical::targets(store, tree, ask),
+///
+/// # Errors
+/// The rule that they break when they are checked again, which no search should let happen.
+pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Result<Vec<Target>, Breach> {
+    let (targets, settled) = search(store, tree, options, ask);
+    let checked = recheck::check(store, tree, options, ask, &targets, settled);
+    debug_assert!(checked.is_ok(), "{checked:?} by {targets:?}");
+    checked.map(|()| targets)
+}
+
+/// The victims before they are checked again, and whether shares can be judged on them.
+fn search(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> (Vec<Target>, bool) {
+    let (targets, settled) = match &options.fair_sharing {
+        None => (classical::targets(store, tree, ask), true),
         Some(sharing) => fair::targets(store, tree, &sharing.strategies, &options.gates, ask),
     };
-    guard::bounded(store, ask, targets)
+    (guard::bounded(store, ask, targets), settled)
 }
 
 /// The search for a single cell, as flavor assignment needs it.
@@ -89,7 +102,7 @@ pub(crate) fn possibility(
     value: Units,
 ) -> (PreemptionPossibility, u32) {
     let ask = Ask { needs: &[cell], usage: &[(cell, value)], ..*ask };
-    let victims = targets(store, tree, options, &ask);
+    let (victims, _) = search(store, tree, options, &ask);
     let node = store.queues[ask.queue].node;
     let mut trial = Trial::new(tree);
     let mut own = false;

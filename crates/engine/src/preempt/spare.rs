@@ -27,6 +27,11 @@ impl Spare {
         (pods > 0 && count > 0).then(|| Self { pods, step: surplus.step.max(1), each: each() })
     }
 
+    /// Whether it may do without so many.
+    pub(crate) const fn has(&self, pods: i64) -> bool {
+        pods > 0 && pods <= self.pods
+    }
+
     /// Steps after which all of them are gone.
     fn steps(&self) -> i64 {
         self.pods / self.step + i64::from(self.pods % self.step > 0)

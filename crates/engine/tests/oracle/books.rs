@@ -40,6 +40,21 @@ pub(crate) struct Books {
 
 const BOUNDLESS: i128 = i64::MAX as i128;
 
+/// Sum of quotas; with no end as soon as it comes to the largest amount.
+fn plus(a: i128, b: i128) -> i128 {
+    if a >= BOUNDLESS || b >= BOUNDLESS { BOUNDLESS } else { (a + b).min(BOUNDLESS) }
+}
+
+/// Difference of quotas.
+fn minus(a: i128, b: i128) -> i128 {
+    if b >= BOUNDLESS { if a >= BOUNDLESS { 0 } else { -BOUNDLESS } } else { left(a, b) }
+}
+
+/// What of a quota is left beside usage.
+fn left(quota: i128, used: i128) -> i128 {
+    if quota >= BOUNDLESS { BOUNDLESS } else { quota - used }
+}
+
 /// Nominal quota, borrowing limit and lending limit.
 type Limits3 = (i128, Option<i128>, Option<i128>);
 
@@ -105,12 +120,18 @@ impl Books {
     }
 
     pub(crate) fn subtree(&self, node: &Node, fr: &Fr) -> i128 {
-        let lent: i128 = self.children(node).iter().map(|child| self.subtree(child, fr) - self.local(child, fr)).sum();
-        self.nominal(node, fr) + lent
+        let lent = self.children(node).into_iter().map(|child| minus(self.subtree(&child, fr), self.local(&child, fr)));
+        lent.fold(self.nominal(node, fr), plus)
     }
 
     fn local(&self, node: &Node, fr: &Fr) -> i128 {
-        self.limits(node, fr).2.map_or(0, |lending| (self.subtree(node, fr) - lending).max(0))
+        self.limits(node, fr).2.map_or(0, |lending| minus(self.subtree(node, fr), lending).max(0))
+    }
+
+    /// What a node takes from the quota of its parent.
+    fn above(&self, node: &Node, fr: &Fr) -> i128 {
+        let local = self.local(node, fr);
+        if local >= BOUNDLESS { 0 } else { (self.usage(node, fr) - local).max(0) }
     }
 
     pub(crate) fn usage(&self, node: &Node, fr: &Fr) -> i128 {
@@ -121,36 +142,35 @@ impl Books {
                 let booked = self.booked.iter().filter(|(queue, _)| queue == name).map(|(_, usage)| amount(usage));
                 held.chain(booked).sum()
             }
-            Node::Cohort(_) => {
-                let above = |child: &Node| (self.usage(child, fr) - self.local(child, fr)).max(0);
-                self.children(node).iter().map(above).sum()
-            }
+            Node::Cohort(_) => self.children(node).iter().map(|child| self.above(child, fr)).sum(),
         }
     }
 
     pub(crate) fn local_available(&self, node: &Node, fr: &Fr) -> i128 {
-        (self.local(node, fr) - self.usage(node, fr)).max(0)
+        left(self.local(node, fr), self.usage(node, fr)).max(0)
     }
 
     pub(crate) fn available(&self, node: &Node, fr: &Fr) -> i128 {
-        let (subtree, usage, local) = (self.subtree(node, fr), self.usage(node, fr), self.local(node, fr));
-        let Some(parent) = self.parent(node) else { return subtree - usage };
+        let subtree = self.subtree(node, fr);
+        let Some(parent) = self.parent(node) else { return left(subtree, self.usage(node, fr)) };
         let mut from_parent = self.available(&parent, fr);
         if let Some(limit) = self.borrowing_limit(node, fr) {
-            from_parent = from_parent.min((subtree - local) - (usage - local).max(0) + limit);
+            let lent = minus(subtree, self.local(node, fr));
+            from_parent = from_parent.min(plus(left(lent, self.above(node, fr)), limit));
         }
-        self.local_available(node, fr) + from_parent
+        plus(self.local_available(node, fr), from_parent)
     }
 
     pub(crate) fn potential(&self, node: &Node, fr: &Fr) -> i128 {
         let subtree = self.subtree(node, fr);
         let Some(parent) = self.parent(node) else { return subtree };
-        let value = self.local(node, fr) + self.potential(&parent, fr);
-        self.borrowing_limit(node, fr).map_or(value, |limit| value.min(subtree + limit))
+        let value = plus(self.local(node, fr), self.potential(&parent, fr));
+        self.borrowing_limit(node, fr).map_or(value, |limit| value.min(plus(subtree, limit)))
     }
 
     pub(crate) fn exceeds(&self, node: &Node, fr: &Fr, more: i128) -> bool {
-        self.usage(node, fr) + more > self.subtree(node, fr)
+        let subtree = self.subtree(node, fr);
+        subtree < BOUNDLESS && self.usage(node, fr) + more > subtree
     }
 
     pub(crate) fn fits(&self, queue: &str, usage: &Amounts) -> bool {
@@ -201,11 +221,11 @@ impl Books {
         let mut share = Share { ratio: 0.0, weight: weight as f64 / 1e9, borrowing: false };
         let Some(parent) = self.parent(node) else { return share };
         let frs = self.all_frs();
-        for resource in ["cpu", "memory"] {
+        for resource in ["cpu", "gpu", "memory"] {
             let of = |fr: &&Fr| fr.1 == resource;
-            let over = |fr: &Fr| (self.usage(node, fr) - self.subtree(node, fr)).max(0);
+            let over = |fr: &Fr| (-left(self.subtree(node, fr), self.usage(node, fr))).max(0);
             let borrowed: i128 = frs.iter().filter(of).filter(|fr| self.has_quota(node, fr)).map(over).sum();
-            let lendable: i128 = frs.iter().filter(of).map(|fr| self.potential(&parent, fr).min(BOUNDLESS)).sum();
+            let lendable = frs.iter().filter(of).map(|fr| self.potential(&parent, fr)).fold(0, plus);
             share.borrowing |= borrowed > 0;
             if lendable > 0 {
                 share.ratio = share.ratio.max(borrowed as f64 * 1000.0 / lendable as f64);

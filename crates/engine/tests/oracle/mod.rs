@@ -1,5 +1,6 @@
 //! A slow, obvious scheduler: one cycle over plain objects, written from the specification and apart from the engine. It knows
-//! one pod set per workload and one resource group per queue, and no partial admission.
+//! one pod set per workload and one resource group per queue, and no partial admission; its books and its rules of preemption know
+//! any number.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod books;
@@ -61,9 +62,11 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
     for spec in workloads {
         if let WorkloadState::Reserved(held) = &spec.state {
             let mut usage = Amounts::new();
-            for (resource, flavor) in &held.pod_sets[0].flavors {
-                let amount = i128::from(held.pod_sets[0].usage[resource].get());
-                usage.insert((flavor.clone(), resource.clone()), amount);
+            for set in &held.pod_sets {
+                for (resource, flavor) in &set.flavors {
+                    let amount = i128::from(set.usage[resource].get());
+                    *usage.entry((flavor.clone(), resource.clone())).or_default() += amount;
+                }
             }
             books.holders.push(Holder {
                 uid: spec.uid.clone(),

@@ -40,13 +40,81 @@ fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
     });
 }
 
-fn over(books: &Books, node: &Node, needs: &[Fr]) -> bool {
+/// Whether a node is over the quota of its subtree in something that is needed.
+pub(crate) fn over(books: &Books, node: &Node, needs: &[Fr]) -> bool {
     needs.iter().any(|fr| books.exceeds(node, fr, 0))
 }
 
 pub(crate) fn has_room(books: &Books, plea: &Plea<'_>, borrow: bool) -> bool {
     let node = Node::Queue(plea.queue.to_owned());
     books.fits(plea.queue, &plea.usage) && (borrow || plea.usage.iter().all(|(fr, v)| !books.exceeds(&node, fr, *v)))
+}
+
+/// The lowest cohort above both queues.
+pub(crate) fn common(books: &Books, queue: &str, other: &str) -> Option<Node> {
+    let line = books.line(&Node::Queue(other.to_owned()));
+    books.line(&Node::Queue(queue.to_owned())).into_iter().find(|node| line.contains(node))
+}
+
+/// Whether who asks is closer to the quota of a cohort than what is held below it: without the branch from which it asks, its
+/// request fits the quota of its queue or of a cohort on the way.
+fn has_advantage(books: &Books, plea: &Plea<'_>, common: &Node) -> bool {
+    let mut remaining = plea.usage.clone();
+    for node in books.line(&Node::Queue(plea.queue.to_owned())) {
+        if node == *common {
+            break;
+        }
+        if remaining.iter().all(|(fr, value)| !books.exceeds(&node, fr, *value)) {
+            return true;
+        }
+        for (fr, value) in &mut remaining {
+            *value = (*value - books.local_available(&node, fr)).max(0);
+        }
+    }
+    false
+}
+
+/// The reason that a victim is to be given under classical preemption, and whether its right ends where who asks would borrow.
+pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'static str, bool) {
+    if holder.queue == plea.queue {
+        return ("InClusterQueue", false);
+    }
+    let policy = books.queues[plea.queue].preemption;
+    if common(books, plea.queue, &holder.queue).is_some_and(|common| has_advantage(books, plea, &common)) {
+        return ("InCohortReclamation", false);
+    }
+    let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > bound);
+    if policy.borrow_within_cohort && holder.priority < plea.priority && !above {
+        ("InCohortReclaimWhileBorrowing", false)
+    } else {
+        ("InCohortReclamation", true)
+    }
+}
+
+/// Whether the victims can leave one after the other so that each that is not of the asking queue is taken from a queue that is over
+/// its quota at that moment, as are all cohorts between it and the lowest one above both.
+pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holder]) -> bool {
+    let may_leave = |now: &Books, holder: &Holder| {
+        let shared = common(books, plea.queue, &holder.queue);
+        let node = Node::Queue(holder.queue.clone());
+        let mut below = now.line(&node).into_iter().take_while(|node| Some(node) != shared.as_ref());
+        holder.queue == plea.queue || below.all(|node| over(now, &node, &plea.needs))
+    };
+    // By the set of those who have left: whether one can come there.
+    let mut reached = vec![false; 1 << victims.len()];
+    reached[0] = true;
+    for away in 0..reached.len() {
+        if !reached[away] {
+            continue;
+        }
+        let is_away = |index: &usize| away & (1 << index) != 0;
+        let gone: Vec<String> = (0..victims.len()).filter(is_away).map(|index| victims[index].uid.clone()).collect();
+        let now = books.without(&gone);
+        for index in (0..victims.len()).filter(|index| !is_away(index)) {
+            reached[away | (1 << index)] |= may_leave(&now, &victims[index]);
+        }
+    }
+    reached.last() == Some(&true)
 }
 
 fn give_back(books: &Books, plea: &Plea<'_>, mut taken: Victims, borrow: bool) -> Victims {

@@ -1,6 +1,10 @@
 //! Random worlds from a seed, and how many of them a law is tried on.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+mod describe;
+pub(crate) mod ledger;
+pub(crate) mod wide;
+
 use std::collections::BTreeMap;
 
 use berth_engine::*;
@@ -8,6 +12,28 @@ use berth_engine::*;
 /// Cases per law: `BERTH_CASES`, 100,000 unless told.
 pub(crate) fn cases() -> u32 {
     std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
+}
+
+/// The seeds of a law: so many as there are cases, from `BERTH_SEED` on, 1 unless told.
+pub(crate) fn seeds() -> std::ops::Range<u64> {
+    let first: u64 = std::env::var("BERTH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    first..first + u64::from(cases())
+}
+
+/// Names a world when anything panics in it, the engine's own assertions included.
+pub(crate) struct Named<T: std::fmt::Debug>(pub(crate) T);
+
+impl<T: std::fmt::Debug> Drop for Named<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("it was in world {:?}", self.0);
+        }
+    }
+}
+
+/// Every third world is a wide one: they cost several times as much, and the small ones meet more often.
+pub(crate) fn mixed(seed: u64) -> Objects {
+    if seed % 3 == 0 { wide::wide(seed) } else { random(seed) }
 }
 
 /// xorshift, good enough to wander.
@@ -119,15 +145,50 @@ fn random_groups(dice: &mut Dice, flavors: u64, resources: usize, most: u64, lim
     vec![ResourceGroup { covered, flavors }]
 }
 
+const WEIGHTS: [i64; 5] = [1_000_000_000, 1_000_000_000, 2_000_000_000, 500_000_000, 0];
+
+/// Fair sharing in every second world, with each list of strategies.
+fn random_sharing(dice: &mut Dice) -> Option<FairSharing> {
+    let (last, first) = (ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare);
+    dice.chance(2).then(|| FairSharing {
+        strategies: dice.pick(&[&[][..], &[last][..], &[first][..], &[last, first][..]]).to_vec(),
+    })
+}
+
+/// Weight, preemption, scan over flavors and strategy of a queue.
+fn random_policies(dice: &mut Dice, spec: &mut ClusterQueueSpec) {
+    let policies = [
+        PreemptionPolicy::Never,
+        PreemptionPolicy::LowerPriority,
+        PreemptionPolicy::LowerOrNewerEqualPriority,
+        PreemptionPolicy::Any,
+    ];
+    spec.weight = dice.pick(&WEIGHTS);
+    spec.preemption.within_cluster_queue = dice.pick(&policies[..3]);
+    spec.preemption.reclaim_within_cohort = dice.pick(&policies);
+    if dice.chance(3) && spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never {
+        spec.preemption.borrow_within_cohort = true;
+        spec.preemption.max_priority_threshold = dice.chance(2).then_some(1);
+    }
+    if dice.chance(2) {
+        spec.fungibility.when_can_preempt = Fungibility::MayStopSearch;
+    }
+    if dice.chance(2) {
+        spec.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
+    }
+    let both_next = spec.fungibility.when_can_borrow == spec.fungibility.when_can_preempt
+        && spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
+    spec.fungibility.preemption_over_borrowing = both_next && dice.chance(2);
+    if dice.chance(4) {
+        spec.strategy = Strategy::StrictFifo;
+    }
+}
+
 /// A world of up to five queues below a forest of up to three cohorts, with workloads that hold quota or wait for it.
 pub(crate) fn random(seed: u64) -> Objects {
     let mut dice = Dice::new(seed);
     let mut objects = Objects::default();
-    if dice.chance(2) {
-        let (last, first) = (ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare);
-        let strategies = dice.pick(&[&[][..], &[last][..], &[first][..], &[last, first][..]]).to_vec();
-        objects.options.fair_sharing = Some(FairSharing { strategies });
-    }
+    objects.options.fair_sharing = random_sharing(&mut dice);
     let flavors = 1 + dice.below(2);
     let resources = 1 + usize::from(dice.chance(3));
     let shape = dice.below(4);
@@ -137,7 +198,6 @@ pub(crate) fn random(seed: u64) -> Objects {
         2 => vec![("x", None), ("y", Some("x")), ("z", Some("x"))],
         _ => vec![("x", None), ("y", Some("x")), ("z", Some("y"))],
     };
-    let weights = [1_000_000_000, 1_000_000_000, 2_000_000_000, 500_000_000, 0];
     for (name, parent) in &parents {
         objects.cohorts.push(CohortSpec {
             name: (*name).to_owned(),
@@ -147,39 +207,15 @@ pub(crate) fn random(seed: u64) -> Objects {
             } else {
                 vec![]
             },
-            weight: dice.pick(&weights),
+            weight: dice.pick(&WEIGHTS),
         });
     }
-    let policies = [
-        PreemptionPolicy::Never,
-        PreemptionPolicy::LowerPriority,
-        PreemptionPolicy::LowerOrNewerEqualPriority,
-        PreemptionPolicy::Any,
-    ];
     let count = 2 + dice.below(4);
     for index in 0..count {
         let cohort = (!dice.chance(8)).then(|| parents[dice.below(parents.len() as u64) as usize].0);
         let groups = random_groups(&mut dice, flavors, resources, 5, cohort.is_some());
         let mut spec = queue(&format!("q{index}"), cohort, groups);
-        spec.weight = dice.pick(&weights);
-        spec.preemption.within_cluster_queue = dice.pick(&policies[..3]);
-        spec.preemption.reclaim_within_cohort = dice.pick(&policies);
-        if dice.chance(3) && spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never {
-            spec.preemption.borrow_within_cohort = true;
-            spec.preemption.max_priority_threshold = dice.chance(2).then_some(1);
-        }
-        if dice.chance(2) {
-            spec.fungibility.when_can_preempt = Fungibility::MayStopSearch;
-        }
-        if dice.chance(2) {
-            spec.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
-        }
-        let both_next = spec.fungibility.when_can_borrow == spec.fungibility.when_can_preempt
-            && spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
-        spec.fungibility.preemption_over_borrowing = both_next && dice.chance(2);
-        if dice.chance(4) {
-            spec.strategy = Strategy::StrictFifo;
-        }
+        random_policies(&mut dice, &mut spec);
         objects.queues.push(spec);
     }
     // A point for each millisecond, in a queue in which waiting counts.
@@ -199,12 +235,19 @@ pub(crate) fn random(seed: u64) -> Objects {
     }
     // Reservations are within quota, as the engine would have made them, but for a few that an edit put over.
     if !dice.chance(10) {
+        objects.keep_within_quota();
+    }
+    objects
+}
+
+impl Objects {
+    /// Drops holders that are more than the quota has room for.
+    fn keep_within_quota(&mut self) {
         let mut world = World::default();
-        objects.objects_into(&mut world);
+        self.objects_into(&mut world);
         let mut kept = Vec::new();
-        for spec in std::mem::take(&mut objects.workloads) {
-            let is_held = matches!(spec.state, WorkloadState::Reserved(_));
-            if is_held {
+        for spec in std::mem::take(&mut self.workloads) {
+            if matches!(spec.state, WorkloadState::Reserved(_)) {
                 world.apply(Delta::Workload(spec.clone())).unwrap();
                 if !world.over_quota().is_empty() {
                     world.apply(Delta::RemoveWorkload(spec.uid.clone())).unwrap();
@@ -213,15 +256,38 @@ pub(crate) fn random(seed: u64) -> Objects {
             }
             kept.push(spec);
         }
-        objects.workloads = kept;
+        self.workloads = kept;
     }
-    objects
-}
 
-impl Objects {
+    /// The workload of that name.
+    pub(crate) fn workload(&mut self, uid: &str) -> &mut WorkloadSpec {
+        self.workloads.iter_mut().find(|spec| spec.uid == uid).unwrap()
+    }
+
+    /// What these objects are after a plan: who was admitted holds what it was given, who is preempted is on its way out.
+    pub(crate) fn after(&self, plan: &Plan, now: Millis) -> Self {
+        let mut objects = self.clone();
+        for admission in &plan.admissions {
+            objects.workload(&admission.uid).state = WorkloadState::Reserved(Reservation {
+                cluster_queue: admission.cluster_queue.to_string(),
+                pod_sets: admission.pod_sets.to_vec(),
+                at: now,
+                saved: None,
+                surplus: None,
+                evicted: false,
+            });
+        }
+        for eviction in &plan.evictions {
+            if let WorkloadState::Reserved(held) = &mut objects.workload(&eviction.uid).state {
+                held.evicted = true;
+            }
+        }
+        objects
+    }
+
     fn objects_into(&self, world: &mut World) {
         world.apply(Delta::Namespace("default".into(), BTreeMap::new())).unwrap();
-        for flavor in ["f0", "f1"] {
+        for flavor in ["f0", "f1", "f2", "f3"] {
             world.apply(Delta::Flavor(FlavorSpec { name: flavor.into(), ..FlavorSpec::default() })).unwrap();
         }
         for cohort in &self.cohorts {
@@ -231,47 +297,6 @@ impl Objects {
             world.apply(Delta::ClusterQueue(queue.clone())).unwrap();
             world.apply(Delta::LocalQueue(local_queue(&queue.name))).unwrap();
         }
-    }
-
-    /// In few lines.
-    pub(crate) fn describe(&self) -> String {
-        let quotas = |groups: &[ResourceGroup]| -> String {
-            let one = |amount: Option<Amount>| amount.map_or("-".to_owned(), |amount| amount.get().to_string());
-            let flavors = groups.iter().flat_map(|group| &group.flavors).map(|flavor| {
-                let cells = flavor.quotas.iter().map(|quota| {
-                    let (nominal, borrow, lend) = (quota.nominal, quota.borrowing_limit, quota.lending_limit);
-                    format!("{},{},{}", nominal.get(), one(borrow), one(lend))
-                });
-                format!("{}={}", flavor.flavor, cells.collect::<Vec<_>>().join("/"))
-            });
-            flavors.collect::<Vec<_>>().join(" ")
-        };
-        let mut text = format!("{:?}\n", self.options.fair_sharing);
-        for cohort in &self.cohorts {
-            let (name, parent, weight) = (&cohort.name, &cohort.parent, cohort.weight);
-            text.push_str(&format!("cohort {name} {parent:?} {weight} {}\n", quotas(&cohort.groups)));
-        }
-        for queue in &self.queues {
-            let (name, cohort, weight) = (&queue.name, &queue.cohort, queue.weight);
-            let (rules, scan) = (queue.preemption, queue.fungibility);
-            text.push_str(&format!(
-                "queue {name} {cohort:?} {weight} {}\n  {rules:?}\n  {scan:?}\n",
-                quotas(&queue.groups)
-            ));
-        }
-        for spec in &self.workloads {
-            let asked: Vec<i64> = spec.pod_sets[0].requests.values().map(|amount| amount.get()).collect();
-            let state = match &spec.state {
-                WorkloadState::Reserved(held) => {
-                    format!("{:?} at {} evicted {}", held.pod_sets[0].flavors, held.at.0, held.evicted)
-                }
-                WorkloadState::Pending { .. } => "pending".to_owned(),
-            };
-            let (uid, queue, priority, since) = (&spec.uid, &spec.local_queue, spec.priority, spec.queued_at.0);
-            let points = spec.points_per_hour;
-            text.push_str(&format!("{uid} {queue} prio {priority}+{points} since {since} asks {asked:?} {state}\n"));
-        }
-        text
     }
 
     /// The world of these objects.

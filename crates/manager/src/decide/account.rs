@@ -35,6 +35,9 @@ struct Cell {
     flavor: String,
     resource: String,
     asked: String,
+    /// What earlier pod sets of the workload take of it before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    earlier: Option<String>,
     free: String,
     unused: String,
     borrowable: String,
@@ -101,6 +104,7 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
         holders: holders.collect(),
         more_holders: cell.holders.len().checked_sub(NAMED).filter(|more| *more > 0),
         asked: text(cell.asked),
+        earlier: Some(cell.earlier).filter(|earlier| *earlier != Amount::ZERO).map(text),
         free: text(cell.free),
         unused: text(cell.unused),
         borrowable: text(cell.borrowable),
@@ -122,10 +126,13 @@ impl Account {
             let (name, resource, flavor) = (&cell.pod_set, &cell.resource, &cell.flavor);
             let (free, unused, borrowable) = (&cell.free, &cell.unused, &cell.borrowable);
             let verb = if held.is_empty() { "asks" } else { "has" };
+            let earlier = cell.earlier.as_ref().map(|earlier| format!(" on top of {earlier} of earlier pod sets"));
             let _ = write!(
                 out,
-                "    {name}: {verb} {} {resource} in flavor {flavor}, {free} free ({unused} own, {borrowable} to borrow) of {}",
-                cell.asked, cell.maximum
+                "    {name}: {verb} {} {resource} in flavor {flavor}{}, {free} free ({unused} own, {borrowable} to borrow) of {}",
+                cell.asked,
+                earlier.unwrap_or_default(),
+                cell.maximum
             );
             if held.is_empty() {
                 out.push_str(&cell.help());

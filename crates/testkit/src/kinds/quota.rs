@@ -301,7 +301,11 @@ fn flavors(list: &Value) -> Vec<(String, String, String, String)> {
     let items = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
     let mut rows = Vec::new();
     for flavor in items(Some(list)) {
-        for resource in items(flavor.get("resources")) {
+        let resources = items(flavor.get("resources"));
+        if resources.is_empty() {
+            rows.push((text(&flavor, "/name"), String::new(), String::new(), String::new()));
+        }
+        for resource in resources {
             let name = text(&resource, "/name");
             let canonical = |field: &str| {
                 let text = text(&resource, field);

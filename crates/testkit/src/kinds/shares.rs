@@ -59,7 +59,12 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let mut diff = Diff::default();
     for want in shares.into_iter().flatten() {
         let place = format!("shares[{}]", want.name);
-        let got = scene.offline.control().world().share(&want.name, want.kind == "ClusterQueue", &extra);
+        let is_queue = match want.kind.as_str() {
+            "ClusterQueue" => true,
+            "Cohort" => false,
+            other => return Err(format!("expect.shares: unknown kind {other:?}")),
+        };
+        let got = scene.offline.control().world().share(&want.name, is_queue, &extra);
         let Some(got) = got else {
             diff.note(format!("{place}: no such {}", want.kind));
             continue;

@@ -1,0 +1,75 @@
+use super::*;
+use crate::model::{Limits, WorkloadSpec};
+use crate::options::Options;
+use crate::sketch::{held, pending, queue, world};
+
+const NOW: Millis = Millis(2000);
+const ALL: Limits = Limits { max_admissions: 10 };
+
+/// Two pod sets that ask for 3 each.
+fn pair(priority: i32) -> WorkloadSpec {
+    pending("q", "pair", priority, &[("master", 3), ("worker", 3)])
+}
+
+/// Mode, and per pod set and flavor: asked, taken by earlier pod sets, free, and what would help.
+fn told(world: &mut World) -> (Option<Mode>, Vec<(String, String, [i64; 3], Unblock)>) {
+    let account = world.account("pair", NOW).unwrap();
+    let cell = |cell: CellAccount| {
+        let amounts = [cell.asked, cell.earlier, cell.free].map(Amount::get);
+        (cell.pod_set, cell.flavor, amounts, cell.unblock)
+    };
+    (account.mode, account.cells.into_iter().map(cell).collect())
+}
+
+fn line(pod_set: &str, flavor: &str, amounts: [i64; 3], unblock: Unblock) -> (String, String, [i64; 3], Unblock) {
+    (pod_set.to_owned(), flavor.to_owned(), amounts, unblock)
+}
+
+#[test]
+fn pod_sets_that_fit_one_by_one_are_judged_together() {
+    let mut world = world(Options::default(), vec![queue("q", None, &[("f", 4)])], vec![pair(0)]);
+    let expected = vec![
+        line("master", "f", [3, 0, 4], Unblock::Nothing),
+        line("worker", "f", [3, 3, 4], Unblock::RaiseQuota(Amount::new(2))),
+    ];
+    assert_eq!(told(&mut world), (Some(Mode::NoFit), expected));
+}
+
+/// The account asks for what the message of the cycle asks for.
+#[test]
+fn what_both_lack_is_to_be_released() {
+    let workloads = vec![pair(0), held("q", "high", 9, "f", 4)];
+    let mut world = world(Options::default(), vec![queue("q", None, &[("f", 8)])], workloads);
+    let plan = world.plan(NOW, ALL);
+    let said =
+        "couldn't assign flavors to pod set worker: insufficient unused quota for cpu in flavor f, 2m more needed";
+    assert_eq!(&*plan.verdicts[0].message, said);
+    let expected = vec![
+        line("master", "f", [3, 0, 4], Unblock::Nothing),
+        line("worker", "f", [3, 3, 4], Unblock::Release(Amount::new(2))),
+    ];
+    assert_eq!(told(&mut world), (Some(Mode::Preempt), expected));
+}
+
+#[test]
+fn who_was_evicted_for_both_is_waited_for() {
+    let workloads = vec![pair(5), held("q", "low", 0, "f", 4)];
+    let mut world = world(Options::default(), vec![queue("q", None, &[("f", 8)])], workloads);
+    assert_eq!(world.plan(NOW, ALL).evictions.len(), 1);
+    let expected =
+        vec![line("master", "f", [3, 0, 4], Unblock::Nothing), line("worker", "f", [3, 3, 4], Unblock::EvictedLeave)];
+    assert_eq!(told(&mut world), (Some(Mode::Preempt), expected));
+}
+
+/// Only what earlier pod sets were given of the same flavor counts.
+#[test]
+fn another_flavor_is_as_free_as_it_is() {
+    let mut world = world(Options::default(), vec![queue("q", None, &[("f", 4), ("g", 4)])], vec![pair(0)]);
+    let expected = vec![
+        line("master", "f", [3, 0, 4], Unblock::Nothing),
+        line("master", "g", [3, 0, 4], Unblock::Nothing),
+        line("worker", "f", [3, 3, 4], Unblock::RaiseQuota(Amount::new(2))),
+        line("worker", "g", [3, 0, 4], Unblock::Nothing),
+    ];
+    assert_eq!(told(&mut world), (Some(Mode::Fit), expected));
+}

@@ -1,0 +1,251 @@
+//! Every rule once more, on the victims that are left when those not needed were put back. A set that breaks one is refused: nobody
+//! is preempted, the workload is told, and it is counted.
+//!
+//! What held when a victim was taken need not hold for it on the final set, because others left after it. What always holds there is
+//! checked: for each node that had to be above its quota, and for each side that had to have the higher share, it holds with the one
+//! put back who was taken last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{NodeId, QueueId};
+use crate::options::Options;
+use crate::preempt::candidates::{Filter, Right, fit_in_quota, satisfies, uses};
+use crate::preempt::classical::fits;
+use crate::preempt::fair::{FAIR, RECLAIM, sides};
+use crate::preempt::guard::{is_bounded, is_too_near, protected_until};
+use crate::preempt::spare::leave;
+use crate::preempt::{Ask, Target};
+use crate::share::share_of;
+use crate::store::{Held, Store, Workload};
+use crate::tree::{Tree, Trial};
+use crate::world::World;
+
+/// The rule that a set of victims breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breach {
+    /// One holds no quota, is in the set twice, or gives up pods that it can not spare.
+    NoVictim,
+    /// One was evicted already for somebody else of the cycle, or the workload was evicted for it.
+    Barred,
+    /// One is of another tree of cohorts, of a queue that may not admit, or holds nothing of what is asked for.
+    Elsewhere,
+    /// One stands beside the slice that it replaces, or that replaces it.
+    HandingOver,
+    /// `withinClusterQueue` or `reclaimWithinCohort` protects one.
+    Policy,
+    /// The priority of one is too near.
+    TooNear,
+    /// One began a short while ago.
+    Protected,
+    /// One is preempted by a right that the workload does not have: `borrowWithinCohort`, its threshold, or its own quota.
+    Right,
+    /// The queue of one, or a cohort above it, is within its quota.
+    WithinQuota,
+    /// The side of one has a smaller share than that of who asks.
+    Share,
+    /// They are more, or hold more, than the queue's policy allows.
+    Bounds,
+    /// The workload does not fit when they have left, or only by borrowing what it may not.
+    NotEnough,
+}
+
+impl Breach {
+    /// What the workload is told.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::NoVictim => "Preemption was refused: a chosen workload holds nothing that it could give up",
+            Self::Barred => "Preemption was refused: a chosen workload must not be preempted for this one",
+            Self::Elsewhere => "Preemption was refused: a chosen workload holds nothing that would help",
+            Self::HandingOver => "Preemption was refused: a chosen workload is being replaced",
+            Self::Policy => "Preemption was refused: the preemption policy protects a chosen workload",
+            Self::TooNear => "Preemption was refused: a chosen workload has a priority too near",
+            Self::Protected => "Preemption was refused: a chosen workload began a short while ago",
+            Self::Right => "Preemption was refused: the workload has no right to preempt a chosen one",
+            Self::WithinQuota => "Preemption was refused: a chosen workload's queue is within its quota",
+            Self::Share => "Preemption was refused: a chosen workload's queue has the smaller share",
+            Self::Bounds => "Preemption was refused: too many workloads, or too much quota, would be preempted",
+            Self::NotEnough => "Preemption was refused: the workload would not fit after it",
+        }
+    }
+}
+
+/// What the checks of one set have in common.
+struct Check<'a> {
+    store: &'a Store,
+    ask: &'a Ask<'a>,
+    filter: Filter<'a>,
+    own: NodeId,
+}
+
+/// Checks victims in the state in which they were looked for. `settled` says that all who were taken on the side of the asking queue
+/// leave whole: only then shares can be judged again. Costs the victims, and the nodes above each.
+///
+/// # Errors
+/// A rule that they break.
+pub(crate) fn check(
+    store: &Store,
+    tree: &mut Tree,
+    options: &Options,
+    ask: &Ask<'_>,
+    targets: &[Target],
+    settled: bool,
+) -> Result<(), Breach> {
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let check = Check { store, ask, filter: Filter::new(store, ask), own: store.queues[ask.queue].node };
+    let mut seen = BTreeSet::new();
+    for target in targets {
+        if !seen.insert(target.workload) {
+            return Err(Breach::NoVictim);
+        }
+        check.may_be_taken(tree, target)?;
+    }
+    if !is_bounded(store, ask, targets) {
+        return Err(Breach::Bounds);
+    }
+    if options.fair_sharing.is_some() {
+        check.fair(tree, options, targets, settled)
+    } else {
+        check.classical(tree, targets)
+    }
+}
+
+impl Check<'_> {
+    fn victim(&self, target: &Target) -> Result<(&Workload, &Held), Breach> {
+        let workload = self.store.workload(target.workload).ok_or(Breach::NoVictim)?;
+        Ok((workload, workload.held().ok_or(Breach::NoVictim)?))
+    }
+
+    fn node(&self, queue: QueueId) -> NodeId {
+        self.store.queues[queue].node
+    }
+
+    /// What holds of a victim whoever else is one.
+    fn may_be_taken(&self, tree: &Tree, target: &Target) -> Result<(), Breach> {
+        let (workload, held) = self.victim(target)?;
+        let spares = |pods: i64| !held.evicted && held.spare.as_ref().is_some_and(|spare| spare.has(pods));
+        let rules = [
+            (target.gives_up.is_none_or(spares), Breach::NoVictim),
+            (!self.ask.gone.contains(&target.workload), Breach::Barred),
+            (self.store.queues[held.queue].active, Breach::Elsewhere),
+            (tree.root(self.node(held.queue)) == tree.root(self.own), Breach::Elsewhere),
+            (uses(held, self.ask.needs), Breach::Elsewhere),
+            (!self.store.is_handing_over(workload), Breach::HandingOver),
+            (satisfies(self.ask, workload, self.filter.policy_of(held.queue == self.ask.queue)), Breach::Policy),
+            (!is_too_near(self.store, self.ask, workload.priority), Breach::TooNear),
+            (protected_until(self.store, held).is_none(), Breach::Protected),
+        ];
+        rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, breach)| Err(breach))
+    }
+
+    /// The asking queue's cohorts, lowest first, each with whether the queue is closer to quota than the others below it.
+    fn levels(&self, tree: &Tree) -> Vec<(NodeId, bool)> {
+        let mut remaining = self.ask.usage.to_vec();
+        let mut advantage = fit_in_quota(tree, self.own, &mut remaining);
+        let mut levels = Vec::new();
+        for cohort in tree.ancestors(self.own) {
+            levels.push((cohort, advantage));
+            advantage |= fit_in_quota(tree, cohort, &mut remaining);
+        }
+        levels
+    }
+
+    fn classical(&self, tree: &mut Tree, targets: &[Target]) -> Result<(), Breach> {
+        let levels = self.levels(tree);
+        let mut may_borrow = true;
+        for target in targets {
+            let (workload, held) = self.victim(target)?;
+            let common = |node: NodeId| levels.iter().find(|(cohort, _)| *cohort == node);
+            let advantage = tree.ancestors(self.node(held.queue)).find_map(common).is_some_and(|(_, closer)| *closer);
+            let right = self.filter.right(workload.priority, held.queue == self.ask.queue, advantage);
+            if right.reason() != target.reason {
+                return Err(Breach::Right);
+            }
+            may_borrow &= right != Right::WithoutBorrowing;
+        }
+        let mut trial = self.without(tree, targets);
+        if !fits(self.store, trial.tree(), self.ask, may_borrow) {
+            return Err(Breach::NotEnough);
+        }
+        // Per node below the lowest common cohort: somebody below it is a victim with whom it is above its quota.
+        let mut above: BTreeMap<NodeId, bool> = BTreeMap::new();
+        for target in targets {
+            let (_, held) = self.victim(target)?;
+            if held.queue == self.ask.queue {
+                continue;
+            }
+            leave(self.store, &mut trial, target, false);
+            let (tree, node) = (trial.tree(), self.node(held.queue));
+            let is_common = |node: &NodeId| levels.iter().any(|(cohort, _)| cohort == node);
+            for node in std::iter::once(node).chain(tree.ancestors(node)).take_while(|node| !is_common(node)) {
+                *above.entry(node).or_default() |= !tree.within_quota(node, self.ask.needs);
+            }
+            leave(self.store, &mut trial, target, true);
+        }
+        if above.into_values().all(|above| above) { Ok(()) } else { Err(Breach::WithinQuota) }
+    }
+
+    fn fair(&self, tree: &mut Tree, options: &Options, targets: &[Target], settled: bool) -> Result<(), Breach> {
+        let others = |target: &&Target| self.victim(target).is_ok_and(|(_, held)| held.queue != self.ask.queue);
+        for target in targets.iter().filter(others) {
+            let (_, held) = self.victim(target)?;
+            if tree.within_quota(self.node(held.queue), self.ask.needs) {
+                return Err(Breach::WithinQuota);
+            }
+        }
+        let mut trial = Trial::new(tree);
+        trial.add(self.own, self.ask.usage);
+        let is_entitled =
+            options.gates.fair_preempt_within_nominal && trial.tree().within_quota(self.own, self.ask.needs);
+        drop(trial);
+        let other = if is_entitled { RECLAIM } else { FAIR };
+        for target in targets {
+            let reason = if others(&target) { other } else { Right::WithinQueue.reason() };
+            if target.reason != reason {
+                return Err(Breach::Right);
+            }
+        }
+        let mut trial = self.without(tree, targets);
+        if !fits(self.store, trial.tree(), self.ask, true) {
+            return Err(Breach::NotEnough);
+        }
+        if !settled {
+            return Ok(());
+        }
+        // As when they were looked for, shares are those with the asking workload in.
+        trial.add(self.own, self.ask.usage);
+        let mut higher: BTreeMap<NodeId, bool> = BTreeMap::new();
+        for target in targets.iter().filter(|target| target.reason == FAIR) {
+            let (_, held) = self.victim(target)?;
+            let (own_side, other_side) = sides(trial.tree(), self.own, self.node(held.queue));
+            let (new, _) = share_of(self.store, trial.tree(), own_side, &[]);
+            leave(self.store, &mut trial, target, false);
+            let (old, _) = share_of(self.store, trial.tree(), other_side, &[]);
+            leave(self.store, &mut trial, target, true);
+            *higher.entry(other_side).or_default() |= new.compare(&old).is_le();
+        }
+        if higher.into_values().all(|higher| higher) { Ok(()) } else { Err(Breach::Share) }
+    }
+
+    /// The what-if in which all of them have left.
+    fn without<'t>(&self, tree: &'t mut Tree, targets: &[Target]) -> Trial<'t> {
+        let mut trial = Trial::new(tree);
+        for target in targets {
+            leave(self.store, &mut trial, target, true);
+        }
+        trial
+    }
+}
+
+impl World {
+    /// How often chosen victims broke a rule when they were checked again, and nobody was preempted: a fault of the engine, so it must
+    /// stay 0.
+    #[must_use]
+    pub const fn refused_victims(&self) -> u64 {
+        self.refused_victims
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+use super::*;
+use crate::ids::WorkloadId;
+use crate::model::{ClusterQueueSpec, Limits, Millis, Preemption, PreemptionGuard, WorkloadSpec};
+use crate::options::FairSharing;
+use crate::preempt::targets;
+use crate::sketch::{held, pending, queue, world};
+
+const RECLAIMED: &str = "InCohortReclamation";
+const BORROWED: &str = "InCohortReclaimWhileBorrowing";
+const OWN: &str = "InClusterQueue";
+
+/// A queue that lacks quota, one that borrows, one that does not, and one by itself.
+fn queues() -> Vec<ClusterQueueSpec> {
+    vec![
+        queue("a", Some("c"), &[("f", 4)]),
+        queue("b", Some("c"), &[("f", 2)]),
+        queue("d", Some("c"), &[("f", 1)]),
+        queue("alone", None, &[("f", 4)]),
+    ]
+}
+
+fn workloads() -> Vec<WorkloadSpec> {
+    vec![
+        pending("a", "asks", 5, &[("main", 2)]),
+        held("a", "own", 0, "f", 1),
+        held("a", "equal", 5, "f", 1),
+        held("b", "one", 0, "f", 2),
+        held("b", "two", 0, "f", 1),
+        held("b", "high", 4, "f", 1),
+        held("d", "within", 0, "f", 1),
+        held("alone", "other", 0, "f", 1),
+    ]
+}
+
+fn fair() -> Options {
+    Options { fair_sharing: Some(FairSharing { strategies: Vec::new() }), ..Options::default() }
+}
+
+/// A plea of `asks` in queue `a`, and what it may be told of victims.
+struct Court {
+    world: World,
+    asked: i128,
+    gone: BTreeSet<WorkloadId>,
+    settled: bool,
+}
+
+impl Court {
+    fn new(options: Options, queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>, asked: i128) -> Self {
+        Self { world: world(options, queues, workloads), asked, gone: BTreeSet::new(), settled: true }
+    }
+
+    fn id(&self, uid: &str) -> WorkloadId {
+        *self.world.store.by_uid.get(uid).unwrap()
+    }
+
+    /// What `act` says of the plea.
+    fn hear<R>(&mut self, act: impl FnOnce(&Store, &mut Tree, &Options, &Ask<'_>) -> R) -> R {
+        let (id, cell) = (self.id("asks"), self.world.store.intern_cell("f", "cpu"));
+        let (needs, usage) = ([cell], [(cell, self.asked)]);
+        let World { store, tree, options, .. } = &mut self.world;
+        let queue = *store.queue_ids.get("a").unwrap();
+        let ask = Ask::of(store, store.workload(id).unwrap(), queue, &self.gone, options);
+        act(store, tree, options, &Ask { needs: &needs, usage: &usage, ..ask })
+    }
+
+    /// Victims by uid, with reasons, as they are found.
+    fn found(&mut self) -> Vec<(String, &'static str)> {
+        let targets = self.hear(targets).unwrap();
+        let uid = |target: &Target| self.world.store.workload(target.workload).unwrap().uid.to_string();
+        targets.iter().map(|target| (uid(target), target.reason)).collect()
+    }
+
+    fn judge(&mut self, victims: &[(&str, &'static str)]) -> Result<(), Breach> {
+        let target = |&(uid, reason): &(&str, &'static str)| Target { workload: self.id(uid), reason, gives_up: None };
+        let targets: Vec<Target> = victims.iter().map(target).collect();
+        self.judge_targets(&targets)
+    }
+
+    fn judge_targets(&mut self, targets: &[Target]) -> Result<(), Breach> {
+        let settled = self.settled;
+        self.hear(|store, tree, options, ask| check(store, tree, options, ask, targets, settled))
+    }
+}
+
+fn classical() -> Court {
+    Court::new(Options::default(), queues(), workloads(), 2)
+}
+
+#[test]
+fn what_is_found_is_lawful_and_evicted() {
+    let mut court = classical();
+    let found = court.found();
+    assert!(!found.is_empty() && found.iter().all(|(_, reason)| *reason == RECLAIMED), "{found:?}");
+    let plan = court.world.plan(Millis(2000), Limits { max_admissions: 10 });
+    let evicted: Vec<_> = plan.evictions.iter().map(|eviction| (eviction.uid.clone(), eviction.reason)).collect();
+    assert_eq!((evicted, court.world.refused_victims()), (found, 0));
+}
+
+/// Victims with reasons, and what is said of them.
+type Case = (&'static [(&'static str, &'static str)], Result<(), Breach>);
+
+const SETS: [Case; 11] = [
+    (&[], Ok(())),
+    (&[("one", RECLAIMED)], Ok(())),
+    (&[("two", RECLAIMED), ("high", RECLAIMED)], Ok(())),
+    (&[("one", RECLAIMED), ("one", RECLAIMED)], Err(Breach::NoVictim)),
+    (&[("one", RECLAIMED), ("asks", OWN)], Err(Breach::NoVictim)),
+    (&[("one", RECLAIMED), ("equal", OWN)], Err(Breach::Policy)),
+    (&[("one", RECLAIMED), ("other", RECLAIMED)], Err(Breach::Elsewhere)),
+    (&[("one", RECLAIMED), ("within", RECLAIMED)], Err(Breach::WithinQuota)),
+    (&[("one", BORROWED)], Err(Breach::Right)),
+    (&[("own", RECLAIMED), ("two", RECLAIMED)], Err(Breach::Right)),
+    (&[("two", RECLAIMED)], Err(Breach::NotEnough)),
+];
+
+#[test]
+fn corrupted_sets_are_refused() {
+    for (victims, said) in SETS {
+        assert_eq!(classical().judge(victims), said, "{victims:?}");
+    }
+}
+
+/// `b` holds 4 of a quota of 2: one who holds 2 may go, and then nobody else.
+#[test]
+fn nobody_goes_below_the_quota() {
+    let all = [("one", RECLAIMED), ("two", RECLAIMED), ("high", RECLAIMED)];
+    assert_eq!(classical().judge(&all), Err(Breach::WithinQuota));
+    assert_eq!(classical().judge(&all[..2]), Ok(()), "the smaller may have gone first");
+}
+
+#[test]
+fn who_must_not_be_taken_is_refused() {
+    let mut court = classical();
+    court.gone = BTreeSet::from([court.id("one")]);
+    assert_eq!(court.judge(&[("one", RECLAIMED)]), Err(Breach::Barred));
+    let mut court = classical();
+    let part = Target { workload: court.id("one"), reason: RECLAIMED, gives_up: Some(1) };
+    assert_eq!(court.judge_targets(&[part]), Err(Breach::NoVictim), "it has no pods to spare");
+    let mut queues = queues();
+    queues[1].stop = crate::model::StopPolicy::Hold;
+    let mut court = Court::new(Options::default(), queues, workloads(), 2);
+    assert_eq!(court.judge(&[("one", RECLAIMED)]), Err(Breach::Elsewhere), "its queue is stopped");
+}
+
+#[test]
+fn bounds_of_policies_hold_on_the_final_set() {
+    let guarded = |at: usize, guard: PreemptionGuard| {
+        let mut queues = queues();
+        queues[at].guard = guard;
+        Court::new(Options::default(), queues, workloads(), 2)
+    };
+    let none = PreemptionGuard::default();
+    let mut near = guarded(0, PreemptionGuard { min_priority_difference: 2, ..none });
+    assert_eq!(near.judge(&[("one", RECLAIMED)]), Ok(()));
+    assert_eq!(near.judge(&[("two", RECLAIMED), ("high", RECLAIMED)]), Err(Breach::TooNear));
+    let mut young = guarded(1, PreemptionGuard { protected_ms: 5000, ..none });
+    young.world.store.now = Millis(5999);
+    assert_eq!(young.judge(&[("one", RECLAIMED)]), Err(Breach::Protected));
+    young.world.store.now = Millis(6000);
+    assert_eq!(young.judge(&[("one", RECLAIMED)]), Ok(()));
+    let mut few = guarded(0, PreemptionGuard { max_victims: Some(1), ..none });
+    assert_eq!(few.judge(&[("one", RECLAIMED)]), Ok(()));
+    assert_eq!(few.judge(&[("two", RECLAIMED), ("high", RECLAIMED)]), Err(Breach::Bounds));
+    let mut little = guarded(0, PreemptionGuard { max_evicted_percent: Some(100), ..none });
+    assert_eq!(little.judge(&[("one", RECLAIMED)]), Ok(()));
+    assert_eq!(little.judge(&[("one", RECLAIMED), ("two", RECLAIMED)]), Err(Breach::Bounds));
+}
+
+/// Beyond its own quota it may preempt only whom `borrowWithinCohort` names, up to the threshold.
+#[test]
+fn the_threshold_of_borrowing_holds_on_the_final_set() {
+    let mut queues = queues();
+    queues[0].groups[0].flavors[0].quotas[0].nominal = crate::model::Amount::new(2);
+    queues[0].preemption =
+        Preemption { borrow_within_cohort: true, max_priority_threshold: Some(3), ..queues[0].preemption };
+    let mut workloads = workloads();
+    workloads.retain(|workload| ["asks", "one", "two", "high"].contains(&workload.uid.as_str()));
+    // It asks for 3 of its own 2; with `b` at 4 of the cohort's 5.
+    let mut court = Court::new(Options::default(), queues, workloads, 3);
+    assert_eq!(court.judge(&[("one", BORROWED)]), Ok(()));
+    assert_eq!(court.judge(&[("two", BORROWED), ("high", BORROWED)]), Err(Breach::Right), "above the threshold");
+    assert_eq!(court.judge(&[("two", BORROWED), ("high", RECLAIMED)]), Err(Breach::NotEnough), "it would borrow");
+}
+
+/// Workloads of a queue that hold one unit each.
+fn ones(queue: &str, uids: &[&str]) -> Vec<WorkloadSpec> {
+    uids.iter().map(|uid| held(queue, uid, 0, "f", 1)).collect()
+}
+
+fn shared(asked: i128) -> Court {
+    let quotas = [("a", 2), ("b", 2), ("d", 2), ("e", 1)];
+    let queues = quotas.map(|(name, nominal)| queue(name, Some("c"), &[("f", nominal)]));
+    let mut workloads = vec![pending("a", "asks", 5, &[("main", 3)])];
+    workloads.extend(ones("b", &["b1", "b2", "b3"]));
+    workloads.extend(ones("d", &["d1", "d2", "d3"]));
+    workloads.extend(ones("e", &["within"]));
+    Court::new(fair(), queues.to_vec(), workloads, asked)
+}
+
+#[test]
+fn shares_are_judged_again() {
+    let mut court = shared(3);
+    assert_eq!(court.judge(&[("b1", FAIR), ("d1", FAIR)]), Err(Breach::NotEnough));
+    assert_eq!(court.judge(&[("within", FAIR)]), Err(Breach::WithinQuota));
+    assert_eq!(court.judge(&[("b1", RECLAIM)]), Err(Breach::Right), "it asks for more than its own");
+    let all = [("d1", FAIR), ("d2", FAIR), ("d3", FAIR)];
+    assert_eq!(court.judge(&all), Err(Breach::Share), "d has less then than a would have");
+    court.settled = false;
+    assert_eq!(court.judge(&all), Ok(()), "others came back beside a: shares say nothing");
+    // What is its own it takes back whatever the shares are.
+    let mut court = shared(1);
+    assert_eq!(court.judge(&[("b1", FAIR)]), Err(Breach::Right));
+    assert_eq!(court.judge(&[("b1", RECLAIM)]), Ok(()));
+    assert_eq!(court.found().len(), 1);
+}
+
+#[test]
+fn who_has_the_highest_share_gives() {
+    let quotas = [("a", 1), ("b", 2), ("d", 3)];
+    let queues = quotas.map(|(name, nominal)| queue(name, Some("c"), &[("f", nominal)]));
+    let mut workloads = vec![pending("a", "asks", 5, &[("main", 2)])];
+    workloads.extend(ones("b", &["b1", "b2", "b3", "b4", "b5"]));
+    workloads.extend(ones("d", &["d1"]));
+    let mut court = Court::new(fair(), queues.to_vec(), workloads, 2);
+    let found = court.found();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|(uid, reason)| uid.starts_with('b') && *reason == FAIR), "{found:?}");
+}

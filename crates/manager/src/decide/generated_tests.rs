@@ -1,0 +1,72 @@
+//! What `berth flavors` and `berth import` write is read back and decided on: jobs get the capacity that was meant.
+
+use super::*;
+use std::path::{Path, PathBuf};
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
+}
+
+/// What is decided on manifests.
+fn decided(manifests: &[Manifest]) -> Value {
+    let told = answer(manifests, "", latest(manifests), Output::Yaml).unwrap();
+    serde_saphyr::from_str(&told).unwrap()
+}
+
+/// Decision, queue and flavors of a job.
+fn outcome(decided: &Value, job: &str) -> (String, String, Value) {
+    let all = decided.get("decisions").and_then(Value::as_array).unwrap();
+    let found = all.iter().find(|decision| text(decision, "/job") == job).unwrap();
+    let flavors = found.pointer("/podSets/0/flavors").cloned().unwrap_or_default();
+    (text(found, "/decision"), text(found, "/clusterQueue"), flavors)
+}
+
+fn admitted(queue: &str, resource: &str, flavor: &str) -> (String, String, Value) {
+    ("admitted".to_owned(), queue.to_owned(), json!({ resource: flavor }))
+}
+
+/// The flavors and queues of a table, with the jobs of its example.
+fn table(change: impl Fn(&str) -> String) -> Vec<Manifest> {
+    let read = |file: &str| std::fs::read_to_string(example("capacity-table").join(file)).unwrap();
+    let made = crate::capacity::manifests("capacity.yaml", &read("table/capacity.yaml")).unwrap();
+    let mut all = manifests::of_text("queues.yaml", &made).unwrap();
+    all.extend(manifests::of_text("jobs.yaml", &change(&read("jobs.yaml"))).unwrap());
+    all
+}
+
+#[test]
+fn jobs_get_their_family_in_the_tier_that_they_accept() {
+    let told = decided(&table(str::to_owned));
+    assert_eq!(outcome(&told, "capacity-table/stays"), admitted("table-research", "nvidia.com/gpu", "h100-on-demand"));
+    let first = admitted("table-research", "google.com/tpu", "tpu-v5e-reserved");
+    assert_eq!(outcome(&told, "capacity-table/takes-what-comes"), first);
+    assert_eq!((told.get("unknown"), told.get("inactive")), (None, None), "read whole, and every flavor is there");
+    let told = decided(&table(|jobs| jobs.replace("nvidia-h100-80gb", "nvidia-tesla-a100")));
+    assert_eq!(outcome(&told, "capacity-table/stays"), admitted("table-research", "nvidia.com/gpu", "a100-on-demand"));
+    let told = decided(&table(|jobs| {
+        let jobs = jobs.replace("nvidia-h100-80gb", "nvidia-tesla-a100");
+        jobs.replace("capacity-tiers: on-demand", "capacity-tiers: reserved")
+    }));
+    let (decision, queue, _) = outcome(&told, "capacity-table/stays");
+    assert_eq!((decision.as_str(), queue.as_str()), ("pending", ""), "a cell that is not offered");
+}
+
+#[test]
+fn projects_use_their_fractions_and_what_others_leave_idle() {
+    let folder = example("import-axlearn");
+    let read = |change: &dyn Fn(&str) -> String| {
+        let mut all = manifests::read(&[folder.join("queues.yaml")]).unwrap();
+        let jobs = std::fs::read_to_string(folder.join("jobs.yaml")).unwrap();
+        all.extend(manifests::of_text("jobs.yaml", &change(&jobs)).unwrap());
+        decided(&all)
+    };
+    let told = read(&|jobs| jobs.to_owned());
+    let reserved = |queue: &str| admitted(queue, "google.com/tpu", "v5litepod-reserved");
+    assert_eq!(outcome(&told, "axlearn-vision-models/vision"), reserved("vision-models"));
+    assert_eq!(outcome(&told, "axlearn-speech-models/speech"), reserved("speech-models"), "1 of 4 chips is borrowed");
+    assert_eq!((told.get("unknown"), told.get("inactive")), (None, None));
+    let told = read(&|jobs| jobs.replace("google.com/tpu: 4", "google.com/tpu: 24"));
+    for job in ["axlearn-vision-models/vision", "axlearn-speech-models/speech"] {
+        assert_eq!(outcome(&told, job).0, "pending", "no tier has more than 16 chips for all projects together");
+    }
+}
