@@ -1,6 +1,8 @@
 //! `berth decide`: what Berth would do with the objects in some manifests, by the same control that runs in a cluster.
 
 mod account;
+#[cfg(test)]
+mod generated_tests;
 mod manifests;
 #[cfg(test)]
 mod tests;

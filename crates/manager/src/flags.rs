@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::capacity::clouds::Cloud;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -18,6 +19,10 @@ pub(crate) enum Command {
     Manager(ManagerFlags),
     /// Say what Berth would do with the objects in manifests, without a cluster.
     Decide(DecideFlags),
+    /// Write the ResourceFlavors and ClusterQueues of a table of machine families and capacity tiers.
+    Flavors(FlavorsFlags),
+    /// Write manifests for what another system has.
+    Import(ImportFlags),
 }
 
 #[derive(Debug, Args)]
@@ -81,6 +86,74 @@ pub(crate) struct DecideFlags {
     pub(crate) now: Option<String>,
 }
 
+/// What to make flavors of.
+#[derive(Debug, Args)]
+pub(crate) struct FlavorsFlags {
+    /// The table (config.berth.dev/v1alpha1, kind CapacityTable); - is the standard input
+    #[arg(short = 'f', long = "filename")]
+    pub(crate) file: PathBuf,
+    /// File to write [default: the standard output]
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What to import.
+#[derive(Debug, Args)]
+pub(crate) struct ImportFlags {
+    #[command(subcommand)]
+    pub(crate) what: Import,
+}
+
+/// Other systems.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Import {
+    /// AxLearn's quota file: flavors by tier, a queue and its door for each project, a cohort, and RoleBindings.
+    AxlearnQuota(Box<AxlearnQuotaFlags>),
+}
+
+/// An AxLearn quota file, and what it does not say.
+#[derive(Debug, Args)]
+pub(crate) struct AxlearnQuotaFlags {
+    /// The quota file (project-quotas.config: TOML, schema version 1); - is the standard input
+    #[arg(short = 'f', long = "filename")]
+    pub(crate) file: PathBuf,
+    /// File to write [default: the standard output]
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+    /// For each tier of the file, best first, reserved, on-demand or spot, as reserved,spot [default: just that for two tiers,
+    /// reserved for one]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) tiers: Vec<String>,
+    /// Whose nodes they are
+    #[arg(long, value_enum, default_value = "gke")]
+    pub(crate) cloud: Cloud,
+    /// Node label that tells the tiers apart, for aks (default capacity) and bare-metal
+    #[arg(long)]
+    pub(crate) capacity_label: Option<String>,
+    /// Name of the reservation: NAME for all types, TYPE=NAME for one
+    #[arg(long)]
+    pub(crate) reservation: Vec<String>,
+    /// What a type is: TYPE=RESOURCE[:UNITS][,LABEL=VALUE...], where so many UNITS of the file are one of the resource. TPUs v4,
+    /// v5p, v5litepod, v6e and 7x are known
+    #[arg(long = "type", value_name = "TYPE=RESOURCE")]
+    pub(crate) types: Vec<String>,
+    /// Name of the cohort
+    #[arg(long, default_value = "axlearn")]
+    pub(crate) cohort: String,
+    /// Namespace of a project
+    #[arg(long, default_value = "{project}")]
+    pub(crate) namespace: String,
+    /// LocalQueue of a project
+    #[arg(long, default_value = "{project}")]
+    pub(crate) local_queue: String,
+    /// What RBAC calls a user of the file, as oidc:{user}@example.com
+    #[arg(long, default_value = "{user}")]
+    pub(crate) user: String,
+    /// Write the Namespaces as well
+    #[arg(long)]
+    pub(crate) create_namespaces: bool,
+}
+
 /// Form of an answer.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Output {
@@ -99,7 +172,7 @@ mod tests {
         let words = ["berth", "manager"].iter().chain(words);
         match Cli::try_parse_from(words).unwrap().command {
             Command::Manager(flags) => flags,
-            Command::Decide(_) => unreachable!("the first word is manager"),
+            other => unreachable!("the first word is manager: {other:?}"),
         }
     }
 
@@ -114,5 +187,20 @@ mod tests {
         let flags = manager(&["--metrics-bind-address", "127.0.0.1:1", "--namespace", "n", "--zap-log-level=2"]);
         assert_eq!(flags.metrics_bind_address.as_deref(), Some("127.0.0.1:1"));
         assert_eq!((flags.namespace.as_deref(), flags.zap_log_level.as_str()), (Some("n"), "2"));
+    }
+
+    #[test]
+    fn what_is_imported_is_read() {
+        let words = "berth import axlearn-quota -f q.toml --tiers reserved,spot --cloud bare-metal --reservation a \
+                     --reservation v4=b";
+        let Command::Import(ImportFlags { what: Import::AxlearnQuota(flags) }) =
+            Cli::try_parse_from(words.split(' ')).unwrap().command
+        else {
+            unreachable!("the first words are import axlearn-quota");
+        };
+        let flags = *flags;
+        assert_eq!((flags.tiers.join(" "), flags.reservation.join(" ")), ("reserved spot".into(), "a v4=b".into()));
+        assert_eq!((flags.cloud, flags.namespace.as_str(), flags.output), (Cloud::BareMetal, "{project}", None));
+        assert!(Cli::try_parse_from(["berth", "flavors"]).is_err(), "a file is needed");
     }
 }

@@ -1,15 +1,19 @@
-//! The shipped binary: flags, configuration, logging, signals. No logic beyond wiring.
+//! The shipped binary: flags, configuration, logging, signals, and manifests that are made of other files. Otherwise no logic
+//! beyond wiring.
 //!
 //! What it never does: decide anything about a job. Decisions are in `berth-control`, input and output in
 //! `berth-runtime`.
 //!
 //! Where to start reading: [`manager`] below, then `configuration.rs` for what a configuration file may say.
 
+mod axlearn_quota;
+mod capacity;
 mod configuration;
 mod decide;
 mod duration;
 mod flags;
 mod gates;
+mod generated;
 mod logging;
 mod schema;
 mod webhooks;
@@ -20,7 +24,7 @@ use berth_runtime::metrics::Metrics;
 use berth_runtime::{Beside, Options, server};
 use clap::Parser;
 use configuration::{Given, Loaded};
-use flags::{Cli, Command, ManagerFlags};
+use flags::{Cli, Command, Import, ManagerFlags};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::cell::OnceCell;
 use std::process::ExitCode;
@@ -44,6 +48,10 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Manager(flags) => manager(&flags),
         Command::Decide(flags) => decide::run(&flags),
+        Command::Flavors(flags) => capacity::run(&flags),
+        Command::Import(flags) => match flags.what {
+            Import::AxlearnQuota(flags) => axlearn_quota::run(&flags),
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

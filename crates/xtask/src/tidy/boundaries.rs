@@ -54,7 +54,7 @@ const RULES: [Rule; 11] = [
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
     Rule {
         name: "manager",
-        ours: &["control", "engine", "jobs", "quantity", "runtime", "webhook"],
+        ours: &["api", "control", "engine", "jobs", "quantity", "runtime", "webhook"],
         others: Others::AllBut(&[]),
     },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },

@@ -1,0 +1,101 @@
+//! What AxLearn's types of resources are in Kubernetes: a resource, node labels, and how many of AxLearn's units are one of it.
+
+use std::collections::BTreeMap;
+
+/// TPUs by AxLearn's name for their version, with the label of their nodes on GKE and their cores per chip: AxLearn counts what the
+/// last number of an instance type says (`v4-8`, `v5litepod-16`), which is cores for some and chips for others.
+const TPUS: [(&str, &str, i128); 5] = [
+    ("v4", "tpu-v4-podslice", 2),
+    ("v5p", "tpu-v5p-slice", 2),
+    ("7x", "tpu7x", 2),
+    ("v5litepod", "tpu-v5-lite-podslice", 1),
+    ("v6e", "tpu-v6e-slice", 1),
+];
+/// The label of nodes with TPUs.
+const TPU_LABEL: &str = "cloud.google.com/gke-tpu-accelerator";
+/// Most units that are one of a resource.
+const MOST_UNITS: i128 = 1000;
+/// How `--type` is written.
+const FORM: &str = "allowed is TYPE=RESOURCE[:UNITS][,LABEL=VALUE...], such as \
+                    h100=nvidia.com/gpu,cloud.google.com/gke-accelerator=nvidia-h100-80gb";
+
+/// What a type is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResourceKind {
+    /// The resource that pods ask for.
+    pub(crate) resource: String,
+    /// So many of AxLearn's units are one of it.
+    pub(crate) units: i128,
+    /// Labels of its nodes.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+/// What is said by `--type`, by type.
+///
+/// # Errors
+/// The option, and its form.
+pub(crate) fn told(options: &[String]) -> Result<BTreeMap<String, ResourceKind>, String> {
+    let mut told = BTreeMap::new();
+    for option in options {
+        let refused = || format!("--type {option:?}: {FORM}");
+        let (name, rest) = option.split_once('=').ok_or_else(refused)?;
+        let mut parts = rest.split(',');
+        let first = parts.next().unwrap_or_default();
+        let (resource, units) = first.rsplit_once(':').unwrap_or((first, "1"));
+        let units = units.parse::<i128>().ok().filter(|units| (1..=MOST_UNITS).contains(units)).ok_or_else(refused)?;
+        let labels = parts.map(|part| {
+            let (key, value) = part.split_once('=').ok_or_else(refused)?;
+            Ok::<_, String>((key.to_owned(), value.to_owned()))
+        });
+        let labels = labels.collect::<Result<_, String>>()?;
+        if name.is_empty() || resource.is_empty() {
+            return Err(refused());
+        }
+        let kind = ResourceKind { resource: resource.to_owned(), units, labels };
+        if told.insert(name.to_owned(), kind).is_some() {
+            return Err(format!("--type {option:?}: {name} is told twice"));
+        }
+    }
+    Ok(told)
+}
+
+/// What a type is, where nobody says it.
+pub(crate) fn known(name: &str) -> Option<ResourceKind> {
+    let (_, label, units) = TPUS.into_iter().find(|(known, ..)| *known == name)?;
+    Some(ResourceKind {
+        resource: "google.com/tpu".to_owned(),
+        units,
+        labels: BTreeMap::from([(TPU_LABEL.to_owned(), label.to_owned())]),
+    })
+}
+
+/// What is to be said of a type that is not known.
+pub(crate) fn unknown(name: &str) -> String {
+    let names = TPUS.map(|(name, ..)| name).join(", ");
+    format!("the type {name:?} is not known ({names} are); say what it is by --type: {FORM}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_known_or_told() {
+        assert_eq!(known("v4").map(|kind| kind.units), Some(2));
+        assert_eq!(known("h100"), None);
+        let told = told(&["h100=nvidia.com/gpu,a.b/c=d,e=".to_owned(), "v3=google.com/tpu:2".to_owned()]).unwrap();
+        let labels = BTreeMap::from([("a.b/c".to_owned(), "d".to_owned()), ("e".to_owned(), String::new())]);
+        assert_eq!(told["h100"], ResourceKind { resource: "nvidia.com/gpu".to_owned(), units: 1, labels });
+        assert_eq!((told["v3"].units, told["v3"].labels.len()), (2, 0));
+    }
+
+    #[test]
+    fn what_is_told_wrongly_is_named() {
+        for option in ["h100", "=a", "a=", "a=b:0", "a=b:x", "a=b:1001", "a=b,c"] {
+            let fault = super::told(&[option.to_owned()]).unwrap_err();
+            assert!(fault.starts_with(&format!("--type {option:?}: allowed is TYPE=")), "{fault}");
+        }
+        let twice = super::told(&["a=b".to_owned(), "a=c".to_owned()]).unwrap_err();
+        assert!(twice.ends_with("a is told twice"), "{twice}");
+    }
+}

@@ -1,0 +1,46 @@
+//! Members of projects: AxLearn has regular expressions of user ids, RBAC has names.
+
+/// The user ids that an expression stands for when the whole id must match it, where these can be listed: plain text, escaped
+/// characters, `|` between whole ids. A single `.` is taken for the character itself, which admits fewer than the expression.
+pub(crate) fn user_ids(pattern: &str) -> Option<Vec<String>> {
+    let mut ids = Vec::new();
+    let mut id = String::new();
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            // Letters and digits behind it are classes, anchors or references.
+            '\\' => id.push(chars.next().filter(|escaped| !escaped.is_alphanumeric())?),
+            '|' => ids.push(std::mem::take(&mut id)),
+            '^' if id.is_empty() => {}
+            '$' if chars.peek().is_none_or(|next| *next == '|') => {}
+            '^' | '$' | '*' | '+' | '?' | '{' | '}' | '[' | ']' | '(' | ')' => return None,
+            '.' if chars.peek().is_some_and(|next| matches!(next, '*' | '+' | '?' | '{')) => return None,
+            plain => id.push(plain),
+        }
+    }
+    ids.push(id);
+    ids.iter().all(|id| !id.is_empty()).then_some(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_listed_and_other_expressions_are_not() {
+        for (pattern, expected) in [
+            ("user1", vec!["user1"]),
+            ("first.last@example.com", vec!["first.last@example.com"]),
+            (r"first\.last@example\.com", vec!["first.last@example.com"]),
+            ("^ann$", vec!["ann"]),
+            ("ann|bob|^eve$", vec!["ann", "bob", "eve"]),
+        ] {
+            assert_eq!(user_ids(pattern), Some(expected.into_iter().map(str::to_owned).collect()), "{pattern}");
+        }
+        for pattern in
+            [".*", "user[12]", "user.+", "(ann|bob)", r"\d+", "a?", "a{2}", "", "ann|", "a^b", "a$b", "\\", "a|.*"]
+        {
+            assert_eq!(user_ids(pattern), None, "{pattern}");
+        }
+    }
+}
