@@ -251,6 +251,19 @@ impl PodSet {
     }
 }
 
+impl PodSetTopologyRequest {
+    /// Whether anything is asked for. Kueue writes the labels that count pods and sub-groups into every Workload, for the case that
+    /// its queue has nothing but flavors with a topology; they alone ask for nothing.
+    pub fn asks(&self) -> bool {
+        self.required.is_some()
+            || self.preferred.is_some()
+            || self.unconstrained.is_some()
+            || self.pod_set_slice_required_topology.is_some()
+            || self.pod_set_slice_size.is_some()
+            || !self.podset_slice_required_topology_constraints.is_empty()
+    }
+}
+
 impl WorkloadSpec {
     /// Whether the workload may be admitted: true unless `active` is false.
     pub fn is_active(&self) -> bool {

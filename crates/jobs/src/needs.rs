@@ -2,7 +2,7 @@
 
 use crate::limits::{LimitSummary, validate_requests};
 use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests};
-use berth_api::PodSet;
+use berth_api::{PodSet, PodSetTopologyRequest};
 use berth_quantity::Amount;
 use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, PodTemplateSpec, Toleration,
@@ -67,7 +67,7 @@ pub fn workload_needs<'a>(
             affinity: affinity(&spec),
             node_selector: spec.node_selector.unwrap_or_default(),
             tolerations: spec.tolerations.unwrap_or_default(),
-            topology_request: set.topology_request.is_some(),
+            topology_request: set.topology_request.as_ref().is_some_and(PodSetTopologyRequest::asks),
         }
     });
     let pod_sets = needs.collect();
@@ -142,6 +142,24 @@ mod tests {
         assert_eq!(set.requests, BTreeMap::from([("cpu".to_owned(), Amount::new(1100))]));
         assert_eq!(set.affinity.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0]);
         assert_eq!((set.node_selector.len(), set.tolerations.len(), set.topology_request), (1, 1, false));
+    }
+
+    #[test]
+    fn labels_that_count_pods_ask_for_no_topology() {
+        for (request, asks) in [
+            (json!({"podIndexLabel": "index", "subGroupIndexLabel": "group", "subGroupCount": 2}), false),
+            (json!({"required": "rack"}), true),
+            (json!({"preferred": "rack"}), true),
+            (json!({"unconstrained": true}), true),
+            (json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}), true),
+            (json!({"podsetSliceRequiredTopologyConstraints": [{"topology": "rack", "size": 4}]}), true),
+        ] {
+            let set = json!({"count": 1, "template": {"spec": {"containers": []}}, "topologyRequest": request});
+            let set: PodSet = serde_json::from_value(set).expect("pod set");
+            let found = workload_needs(&[set], &LimitSummary::default(), |_| None, &RequestRules::default());
+            let found: Vec<bool> = found.pod_sets.iter().map(|set| set.topology_request).collect();
+            assert_eq!(found, [asks], "{request}");
+        }
     }
 
     #[test]

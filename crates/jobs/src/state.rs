@@ -4,13 +4,13 @@
 use crate::build::{Priority, build_workload};
 use crate::equivalence::PodSetDigest;
 use crate::kind::{
-    Finish, JobInfo, JobKind, controller, is_stopping, max_execution_seconds, prebuilt_workload_name, version_of,
-    workload_priority_class,
+    Finish, JobInfo, JobKind, controller, is_stopping, label, max_execution_seconds, prebuilt_workload_name,
+    version_of, workload_priority_class,
 };
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
 use crate::training::RoleState;
-use berth_api::{PodSet, ReclaimablePod, Workload};
+use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -70,6 +70,8 @@ pub struct JobState {
     pub unsupported: Option<Box<str>>,
     /// How far the role of a TrainingJob has come that it runs, if one controls it.
     pub role: Option<Box<RoleState>>,
+    /// Its own labels of those by which a bastion runner shows that it looks after a job.
+    pub runner_labels: Box<[(&'static str, Box<str>)]>,
     /// When it was created, in milliseconds since 1970.
     pub created: i64,
     /// `metadata.generation`: 1 until its spec is changed.
@@ -113,6 +115,7 @@ impl JobState {
             reclaimable: K::reclaimable_pods(job),
             unsupported: K::unsupported(job).map(Into::into),
             role: K::training_role(job).map(Box::new),
+            runner_labels: runner_labels(metadata),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond()),
             generation: metadata.generation.unwrap_or_default(),
             annotations: pairs(metadata),
@@ -202,6 +205,11 @@ fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
         _ => group,
     };
     if group == ours { kind.into() } else { format!("{kind}.{group}").into() }
+}
+
+fn runner_labels(metadata: &ObjectMeta) -> Box<[(&'static str, Box<str>)]> {
+    let all = [BASTION_TIER, BASTION_JOB_VERSION].into_iter();
+    all.filter_map(|key| Some((key, label(metadata, key)?.into()))).collect()
 }
 
 fn pairs(metadata: &ObjectMeta) -> Box<[(Box<str>, Box<str>)]> {
@@ -295,6 +303,7 @@ mod tests {
         let state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         assert_eq!((state.version, state.queue_name.as_deref()), (7, Some("q")));
         assert_eq!(state.pod_priority_class.as_deref(), Some("high"));
+        assert!(state.runner_labels.is_empty());
         assert_eq!(
             (state.annotation("a"), state.annotation("empty"), state.annotation("b")),
             (Some("1"), Some(""), None)
@@ -302,6 +311,15 @@ mod tests {
         let whole = state.whole().expect("packed");
         assert_eq!(whole.pod_sets(), BatchJob::pod_sets(&job(1, "one", "q")));
         assert_eq!(whole.suspend_patch(), BatchJob::suspend_patch(&job(1, "one", "q")));
+    }
+
+    #[test]
+    fn the_labels_of_a_runner_are_known() {
+        let mut watched = job(1, "one", "q");
+        let labels = watched.metadata.labels.get_or_insert_default();
+        labels.extend([("bastion-job-version".to_owned(), "3".to_owned()), ("bastion-tier".to_owned(), String::new())]);
+        let state = JobState::read::<BatchJob>(&watched, None);
+        assert_eq!(&*state.runner_labels, &[("bastion-job-version", Box::<str>::from("3"))][..]);
     }
 
     #[test]

@@ -66,8 +66,8 @@ pub fn unsupported_workload(workload: &Workload) -> Option<String> {
     workload.spec.pod_sets.iter().enumerate().find_map(|(index, set)| {
         let path = format!("spec.podSets[{index}]");
         match &set.topology_request {
-            Some(_) => Some(message(&format!("{path}.topologyRequest"))),
-            None => unsupported_template(&format!("{path}.template"), &set.template),
+            Some(request) if request.asks() => Some(message(&format!("{path}.topologyRequest"))),
+            _ => unsupported_template(&format!("{path}.template"), &set.template),
         }
     })
 }
@@ -101,6 +101,11 @@ mod tests {
             (
                 json!({"spec": {"podSets": [{"name": "a"}, {"name": "b", "topologyRequest": {"required": "rack"}}]}}),
                 Some("spec.podSets[1].topologyRequest"),
+            ),
+            (
+                json!({"spec": {"podSets": [{"name": "a", "topologyRequest": {"podIndexLabel": "index",
+                    "subGroupIndexLabel": "group", "subGroupCount": 2}}]}}),
+                None,
             ),
             (
                 template(json!({"resourceClaims": [{"name": "c"}]})),

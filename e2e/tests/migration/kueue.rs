@@ -16,8 +16,8 @@ use sha1::{Digest, Sha1};
 /// Namespace of Kueue.
 pub(crate) const NAMESPACE: &str = "kueue-system";
 /// Field managers of a Kueue that wrote everything below.
-pub(crate) const MANAGERS: [&str; 4] =
-    ["kueue", "kueue-admission", "kueue-job-controller-PodsReady", "kueue-reclaimable-pods"];
+pub(crate) const MANAGERS: [&str; 5] =
+    ["kueue", "kueue-admission", "kueue-job-controller-PodsReady", "kueue-reclaimable-pods", "kueue-pod-controller"];
 /// Name of the lease.
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
 /// The finalizer of everything that is in use.
@@ -168,24 +168,39 @@ fn now() -> String {
 
 /// Kueue's name for the Workload of a Job.
 pub(crate) fn workload_name(job: &Value) -> String {
-    let name = text(job, "/metadata/name");
-    let digest = Sha1::digest(format!("Job\nbatch\n{name}\n{}", text(job, "/metadata/uid")));
+    name_of(JOB, job)
+}
+
+/// Kueue's name for the Workload of an object.
+pub(crate) fn name_of(kind: Kind, object: &Value) -> String {
+    let name = text(object, "/metadata/name");
+    let group = kind.api_version.split_once('/').map_or("", |(group, _)| group);
+    let digest = Sha1::digest(format!("{}\n{group}\n{name}\n{}", kind.kind, text(object, "/metadata/uid")));
     let hash: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
-    format!("job-{name}-{}", &hash[..5])
+    format!("{}-{name}-{}", kind.kind.to_lowercase(), &hash[..5])
 }
 
 /// The Workload that Kueue makes of a Job.
 pub(crate) fn workload_of(job: &Value) -> Value {
     let mut template = job["spec"]["template"].clone();
     template["metadata"] = json!({"annotations": template["metadata"]["annotations"]});
-    let uid = text(job, "/metadata/uid");
-    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": uid,
+    // Topology-aware scheduling is on by default, and every Workload says how its pods are counted. That asks for nothing.
+    let place = json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index"});
+    let count = &job["spec"]["parallelism"];
+    let set = json!({"name": "main", "count": count, "template": template, "topologyRequest": place});
+    workload_with(JOB, job, json!([set]))
+}
+
+/// The Workload that Kueue makes of an object with these pod sets.
+pub(crate) fn workload_with(kind: Kind, object: &Value, sets: Value) -> Value {
+    let uid = text(object, "/metadata/uid");
+    let metadata = &object["metadata"];
+    let owner = json!({"apiVersion": kind.api_version, "kind": kind.kind, "name": metadata["name"], "uid": uid,
         "controller": true, "blockOwnerDeletion": true});
-    let set = json!({"name": "main", "count": job["spec"]["parallelism"], "template": template});
     json!({"apiVersion": WORKLOAD.api_version, "kind": "Workload",
-        "metadata": {"namespace": job["metadata"]["namespace"], "name": workload_name(job), "finalizers": [IN_USE],
+        "metadata": {"namespace": metadata["namespace"], "name": name_of(kind, object), "finalizers": [IN_USE],
             "labels": {"kueue.x-k8s.io/job-uid": uid}, "ownerReferences": [owner]},
-        "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [set]}})
+        "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": sets}})
 }
 
 /// A condition that changed now.
@@ -207,11 +222,17 @@ impl Kueue<'_> {
     /// A Job, suspended, with its Workload.
     pub(crate) async fn queue(&self, job: Job) -> Result<(Value, String)> {
         let job = kinds::apply(self.client, &job.manifest()).await?;
-        let workload = workload_of(&job);
+        let workload = self.record(workload_of(&job)).await?;
+        Ok((job, workload))
+    }
+
+    /// Creates a Workload; its name.
+    pub(crate) async fn record(&self, workload: Value) -> Result<String> {
+        let name = text(&workload, "/metadata/name").to_owned();
         let params = PostParams { field_manager: Some("kueue".to_owned()), ..PostParams::default() };
         let api = WORKLOAD.api(self.client, self.namespace);
-        api.create(&params, &serde_json::from_value(workload.clone())?).await.context("creating a Workload")?;
-        Ok((job, text(&workload, "/metadata/name").to_owned()))
+        api.create(&params, &serde_json::from_value(workload)?).await.context("creating a Workload")?;
+        Ok(name)
     }
 
     /// Applies a part of a Workload's status as one of Kueue's writers.
@@ -224,27 +245,40 @@ impl Kueue<'_> {
         Ok(())
     }
 
-    /// What an admitted Workload has.
+    /// What an admitted Workload of one pod set with one pod has.
     pub(crate) fn admission(&self, cpu: &str) -> Value {
-        let set = json!({"name": "main", "count": 1, "flavors": {"cpu": self.flavor}, "resourceUsage": {"cpu": cpu}});
+        self.admission_of("main", 1, cpu)
+    }
+
+    /// What an admitted Workload of one pod set has: its name, its pods, and the cpu of all of them.
+    pub(crate) fn admission_of(&self, set: &str, count: usize, cpu: &str) -> Value {
+        let set = json!({"name": set, "count": count, "flavors": {"cpu": self.flavor}, "resourceUsage": {"cpu": cpu}});
         json!({"admission": {"clusterQueue": self.cluster_queue, "podSetAssignments": [set]}, "conditions": [
             is("QuotaReserved", true, "QuotaReserved", &format!("Quota reserved in ClusterQueue {}", self.cluster_queue)),
             is("Admitted", true, "Admitted", "The workload is admitted")]})
     }
 
+    /// What a start adds to the metadata of the pods of a pod set.
+    pub(crate) fn marks(&self, set: &str, workload: &str) -> Value {
+        let labels = json!({"kueue.x-k8s.io/podset": set, "kueue.x-k8s.io/cluster-queue-name": self.cluster_queue,
+            "kueue.x-k8s.io/local-queue-name": "queue"});
+        json!({"labels": labels, "annotations": {"kueue.x-k8s.io/workload": workload}})
+    }
+
+    /// Merges into an object, as Kueue starts what it has admitted.
+    pub(crate) async fn merge(&self, kind: Kind, name: &str, patch: &Value) -> Result<()> {
+        let params = PatchParams { field_manager: Some("kueue".to_owned()), ..PatchParams::default() };
+        let api = kind.api(self.client, self.namespace);
+        api.patch(name, &params, &Patch::Merge(patch))
+            .await
+            .with_context(|| format!("starting {} {name}", kind.kind))?;
+        Ok(())
+    }
+
     /// Starts a Job in one write: unsuspended, with what its flavor and its Workload add to its pods.
     pub(crate) async fn start(&self, name: &str, workload: &str) -> Result<()> {
-        let labels = json!({"kueue.x-k8s.io/podset": "main", "kueue.x-k8s.io/cluster-queue-name": self.cluster_queue,
-            "kueue.x-k8s.io/local-queue-name": "queue"});
-        let metadata = json!({"labels": labels, "annotations": {"kueue.x-k8s.io/workload": workload}});
-        let patch = json!({"spec": {"suspend": false, "template": {"metadata": metadata,
-            "spec": {"nodeSelector": {"e2e/pool": "cpu"}}}}});
-        let params = PatchParams { field_manager: Some("kueue".to_owned()), ..PatchParams::default() };
-        JOB.api(self.client, self.namespace)
-            .patch(name, &params, &Patch::Merge(&patch))
-            .await
-            .context("starting a Job")?;
-        Ok(())
+        let template = json!({"metadata": self.marks("main", workload), "spec": {"nodeSelector": {"e2e/pool": "cpu"}}});
+        self.merge(JOB, name, &json!({"spec": {"suspend": false, "template": template}})).await
     }
 
     /// A Job that runs.
@@ -262,13 +296,17 @@ impl Kueue<'_> {
     }
 }
 
-/// What of a Workload would not be as Kueue leaves it; empty when Kueue could go on with it.
-pub(crate) fn strange(workload: &Value, job: &Value) -> Vec<String> {
+/// What of a Workload would not be as Kueue leaves the one that it `wanted`; empty when Kueue could go on with it.
+pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
-    let wanted = workload_of(job);
-    for pointer in
-        ["/metadata/name", "/metadata/finalizers", "/metadata/labels", "/metadata/ownerReferences", "/spec/queueName"]
-    {
+    for pointer in [
+        "/metadata/name",
+        "/metadata/finalizers",
+        "/metadata/labels",
+        "/metadata/annotations/kueue.x-k8s.io~1is-group-workload",
+        "/spec/queueName",
+        "/spec/priority",
+    ] {
         let finished = pointer == "/metadata/finalizers" && kinds::condition(workload, "Finished") == "True";
         if workload.pointer(pointer) != wanted.pointer(pointer) && !finished {
             wrong.push(format!(
@@ -278,12 +316,27 @@ pub(crate) fn strange(workload: &Value, job: &Value) -> Vec<String> {
             ));
         }
     }
-    // The Job of a started Workload carries what its start put in; what it asks for is the same.
-    for pointer in ["/spec/containers", "/spec/restartPolicy", "/metadata/annotations/e2e.berth.dev~1outcome"] {
-        let at = format!("/spec/podSets/0/template{pointer}");
-        let (is, should) = (workload.pointer(&at), wanted.pointer(&at));
-        if is != should {
-            wrong.push(format!("{at} is {is:?}, Kueue writes {should:?}"));
+    let [owners, all] = [workload, wanted].map(|object| sorted(object, "/metadata/ownerReferences"));
+    if owners != all {
+        wrong.push(format!("its owners are {owners:?}, Kueue writes {all:?}"));
+    }
+    // Pods of a started Workload carry what its start put in; what they ask for is the same.
+    let [sets, all] = [workload, wanted].map(|object| sorted(object, "/spec/podSets"));
+    if sets.len() != all.len() {
+        wrong.push(format!("it has {} pod sets, Kueue writes {}", sets.len(), all.len()));
+    }
+    for (set, wanted) in sets.iter().zip(&all) {
+        for pointer in [
+            "/name",
+            "/count",
+            "/template/spec/containers",
+            "/template/spec/restartPolicy",
+            "/template/metadata/annotations/e2e.berth.dev~1outcome",
+        ] {
+            let (is, should) = (set.pointer(pointer), wanted.pointer(pointer));
+            if is != should {
+                wrong.push(format!("{pointer} of pod set {} is {is:?}, Kueue writes {should:?}", set["name"]));
+            }
         }
     }
     for entry in items(workload, "/metadata/managedFields") {
@@ -297,4 +350,11 @@ pub(crate) fn strange(workload: &Value, job: &Value) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// A list of what has names, in their order.
+fn sorted(object: &Value, pointer: &str) -> Vec<Value> {
+    let mut list = items(object, pointer).to_vec();
+    list.sort_by_key(|item| text(item, "/name").to_owned());
+    list
 }

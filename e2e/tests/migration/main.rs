@@ -1,7 +1,10 @@
 //! A cluster moves from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm: no
-//! job is restarted, the books are right, and every queue and Workload is there at the end.
+//! job is restarted, the books are right, and every queue and Workload is there at the end. Jobs are followed here, what is no Job in
+//! `others`.
 
+mod forms;
 mod kueue;
+mod others;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
 use berth_e2e::helm::{self, Helm};
+use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{
     self, CLUSTER_QUEUE, CRD, DEPLOYMENT, FLAVOR, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD, condition, items, text,
 };
@@ -74,7 +78,9 @@ impl World {
         for (kind, name) in [MUTATING, VALIDATING].into_iter().zip(names) {
             self.plane.kubectl(&["delete", kind.plural, name]).await?;
             let others = kind.list(&self.client, "").await?;
-            left.extend(others.iter().map(|object| text(object, "/metadata/name").to_owned()));
+            let names = others.iter().map(|object| text(object, "/metadata/name").to_owned());
+            // Those of the controller of JobSets stay.
+            left.extend(names.filter(|name| !name.starts_with("jobset-")));
         }
         Ok(left)
     }
@@ -131,14 +137,17 @@ impl World {
     /// Versions of all that an operator writes.
     async fn versions(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
-        for kind in [WORKLOAD, JOB, CLUSTER_QUEUE, LOCAL_QUEUE, FLAVOR] {
+        let mut add = |kind: Kind, object: &Value| {
+            let name = format!("{} {}", kind.kind, kinds::key(object));
+            found.insert(name, text(object, "/metadata/resourceVersion").to_owned());
+        };
+        for kind in [WORKLOAD, JOB, JOBSET, CLUSTER_QUEUE, LOCAL_QUEUE, FLAVOR] {
             for object in kind.all(&self.client).list(&Default::default()).await?.items {
-                let object = serde_json::to_value(object)?;
-                found.insert(
-                    format!("{} {}", kind.kind, kinds::key(&object)),
-                    text(&object, "/metadata/resourceVersion").to_owned(),
-                );
+                add(kind, &serde_json::to_value(object)?);
             }
+        }
+        for pod in POD.list(&self.client, others::NAMESPACE).await? {
+            add(POD, &pod);
         }
         Ok(found)
     }
@@ -376,7 +385,7 @@ async fn kueue_is_uninstalled(world: &World) -> Result<()> {
 }
 
 /// Kueue is installed beside Berth, and takes back everything as it would have written it.
-async fn given_back(world: &World, config: &str, mut manager: Manager) -> Result<()> {
+async fn given_back(world: &World, config: &str, mut manager: Manager, before: &others::Runs) -> Result<()> {
     let chart = world.plane.folder().join("kueue-chart").display().to_string();
     let args = ["install", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--take-ownership", "--force-conflicts"];
     world.helm.ok(&args).await?;
@@ -387,6 +396,7 @@ async fn given_back(world: &World, config: &str, mut manager: Manager) -> Result
     world
         .until("new", "has a Workload of Berth's", |_, workload| !condition(workload, "QuotaReserved").is_empty())
         .await?;
+    others::begun_by_berth(world, &manager).await.context("what Berth begins")?;
     let log = std::fs::read_to_string(manager.log())?;
     ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
     let keeps = world.run_of("keeps").await?;
@@ -399,9 +409,10 @@ async fn given_back(world: &World, config: &str, mut manager: Manager) -> Result
     ensure!(kueue::leader(&world.client).await?.is_empty(), "Berth gives the lease up when it ends");
     for job in JOB.list(&world.client, TEAM).await? {
         let name = text(&job, "/metadata/name");
-        let strange = kueue::strange(&world.workload(name).await?, &job);
+        let strange = kueue::strange(&world.workload(name).await?, &kueue::workload_of(&job));
         ensure!(strange.is_empty(), "job {name}: {}", strange.join("; "));
     }
+    others::as_kueue_writes_them(world, before).await.context("pods and JobSets for Kueue")?;
     kueue::lead(&world.client, true).await?;
     let manager = world.manager("again", config, None).await?;
     world.only_follows(&manager).await?;
@@ -419,19 +430,23 @@ async fn given_back(world: &World, config: &str, mut manager: Manager) -> Result
 
 async fn story(world: &World) -> Result<()> {
     as_kueue_leaves_it(world).await.context("what Kueue leaves")?;
+    let _controller = others::controller(world).await.context("the controller of JobSets")?;
+    let before = others::as_kueue_leaves_them(world).await.context("what Kueue leaves of pods and JobSets")?;
     stored_in_one_version(world).await.context("what is stored as v1beta1")?;
     let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
     installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
     let port = webhooks::port()?;
     webhooks::install(&world.client, port, "Fail").await?;
+    kueue::lead(&world.client, true).await?;
     let manager = world.manager("berth", &config, Some(port)).await?;
     told_at_the_start(&manager)?;
     world.only_follows(&manager).await.context("Berth follows")?;
     webhooks_change_hands(world).await.context("Kueue's webhooks go")?;
     taken_over(world, &manager).await.context("Berth takes over")?;
+    others::taken_over(world, &manager, &before).await.context("Berth takes pods and JobSets over")?;
     takes_the_definitions(world, &manager).await.context("Berth takes the CRDs")?;
     kueue_is_uninstalled(world).await.context("Kueue is uninstalled")?;
-    given_back(world, &config, manager).await.context("Kueue takes back")
+    given_back(world, &config, manager, &before).await.context("Kueue takes back")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -445,7 +460,12 @@ async fn there_and_back() -> Result<()> {
     let mut outcome = story(&world).await;
     if let Err(error) = outcome {
         world.plane.keep_files();
-        outcome = Err(anyhow::anyhow!("{error:#}\n{}", berth_e2e::world::dump(&world.client, TEAM).await));
+        let mut worlds = String::new();
+        for namespace in [TEAM, others::NAMESPACE] {
+            worlds.push_str(&berth_e2e::world::dump(&world.client, namespace).await);
+        }
+        // The cause comes last: who reads the end of a long log sees it.
+        outcome = Err(anyhow::anyhow!("{worlds}\n{error:#}"));
     }
     world.plane.stop().await;
     outcome

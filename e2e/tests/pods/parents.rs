@@ -33,10 +33,8 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     let s = stage.scenario("deployment").await?;
     s.simple_queue("2", &json!({})).await?;
     let stored = s.apply(&parent(&s, DEPLOYMENT, 1)).await?;
-    ensure!(
-        stored["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == json!("queue"),
-        "{stored}"
-    );
+    let labels = json!({"app": "web", "kueue.x-k8s.io/queue-name": "queue", "kueue.x-k8s.io/managed": "true"});
+    ensure!(stored["spec"]["template"]["metadata"]["labels"] == labels, "{stored}");
     counts(&s, 1, 0).await?;
     scale(&s, DEPLOYMENT, 3).await?;
     let pods = counts(&s, 2, 1).await?;

@@ -65,6 +65,10 @@ fn defaults(
         result.labels.insert(labels::PRIORITY_CLASS, class.to_owned());
     }
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, framework.to_owned());
+    if framework == DEPLOYMENT_FRAMEWORK {
+        // A Kueue that takes over again gates pods with that annotation, but looks only after those that have the label.
+        result.labels.insert(labels::MANAGED, "true".to_owned());
+    }
     // Each pod of a Deployment has a Workload of its own, made of the pod; that of a StatefulSet is made of the set.
     if let Some(tiers) = annotation(metadata, labels::CAPACITY_TIERS).filter(|_| framework == DEPLOYMENT_FRAMEWORK) {
         result.annotations.insert(labels::CAPACITY_TIERS, tiers.to_owned());

@@ -8,7 +8,8 @@ use berth_api::labels;
 use serde_json::{Value, json};
 
 impl PodState {
-    /// Starts a waiting pod: its placement, and its gate away; `None` when it does not wait any more.
+    /// Starts a waiting pod: its placement, and its gate away; `None` when it does not wait any more. With it goes the gate
+    /// that Kueue puts on every pod in case its admission names a topology: nobody else would take it away.
     ///
     /// # Errors
     /// [`PlacementError`]: it can never start as it was admitted.
@@ -18,7 +19,7 @@ impl PodState {
         let placement = named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: 1 })?;
         let have = TemplateParts::of(&template(&pod), 1);
         let mut want = placement.apply(&have)?;
-        want.scheduling_gates.retain(|gate| gate != labels::ADMISSION_GATE);
+        want.scheduling_gates.retain(|gate| ![labels::ADMISSION_GATE, labels::TOPOLOGY_GATE].contains(&gate.as_str()));
         let mut patch = merge_diff(&have.to_value(), &want.to_value()).unwrap_or_else(|| json!({}));
         if let Some(fields) = patch.as_object_mut() {
             let metadata = fields.entry("metadata").or_insert_with(|| json!({}));

@@ -7,6 +7,7 @@ use berth_jobs::pods::{
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 use crate::{member, merge, pod};
 
@@ -211,14 +212,22 @@ fn parent<T: serde::de::DeserializeOwned>(more: Value) -> T {
 #[test]
 fn what_the_templates_of_parents_get() {
     let (queue, class) = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class");
-    let of_deployment = deployment_defaults(&parent(json!({})), HERE);
-    assert_eq!((of_deployment.labels[queue].as_str(), of_deployment.labels[class].as_str()), ("q", "high"));
-    assert_eq!(of_deployment.annotations["kueue.x-k8s.io/pod-suspending-parent"], "deployment");
-    let of_set = stateful_set_defaults(&parent(json!({})), HERE);
-    assert_eq!(of_set.annotations["kueue.x-k8s.io/pod-suspending-parent"], "statefulset");
-    let moved = json!({"spec": {"template": {"metadata": {"labels": {queue: "old", class: "high"}}}}});
+    let (managed, parent_of) = ("kueue.x-k8s.io/managed", "kueue.x-k8s.io/pod-suspending-parent");
+    let texts = |pairs: &[(&'static str, &str)]| -> BTreeMap<&'static str, String> {
+        pairs.iter().map(|(key, value)| (*key, (*value).to_owned())).collect()
+    };
+    // All that Kueue puts there, and nothing of what else the Deployment says of its own admission.
+    let more = json!({"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "60"},
+        "annotations": {"kueue.x-k8s.io/admission-gated-by": "example.com/a"}}});
+    let of_deployment = deployment_defaults(&parent(more.clone()), HERE);
+    assert_eq!(of_deployment.labels, texts(&[(queue, "q"), (class, "high"), (managed, "true")]));
+    assert_eq!(of_deployment.annotations, texts(&[(parent_of, "deployment")]));
+    let of_set = stateful_set_defaults(&parent(more), HERE);
+    assert_eq!(of_set.labels, texts(&[(queue, "q"), (class, "high")]));
+    assert_eq!(of_set.annotations, texts(&[(parent_of, "statefulset")]));
+    let moved = json!({"spec": {"template": {"metadata": {"labels": {queue: "old", class: "high", managed: "true"}}}}});
     let again = deployment_defaults(&parent(moved), HERE);
-    assert_eq!(again.labels.into_iter().collect::<Vec<_>>(), [(queue, "q".to_owned())], "it follows");
+    assert_eq!(again.labels, texts(&[(queue, "q")]), "it follows");
     let owned = json!({"metadata": {"ownerReferences": [{"apiVersion": "x/v1", "kind": "X", "name": "x", "uid": "x",
         "controller": true}]}});
     for (object, facts) in [

@@ -62,10 +62,14 @@ fn a_start_is_one_patch() {
             "schedulingGates": [{"name": "other/gate"}]},
     });
     assert_eq!(patch, expected);
-    let only = state(json!({"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}));
-    let patch = only.start_patch(std::slice::from_ref(&placement)).unwrap().unwrap();
-    assert_eq!(patch["spec"]["schedulingGates"], Value::Null);
-    assert!(patch["spec"].as_object().unwrap().contains_key("schedulingGates"), "it must go: {patch}");
+    // Kueue makes a pod wait behind two gates, the second for the case that it is given a topology.
+    for gates in [&["kueue.x-k8s.io/admission"][..], &["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"]] {
+        let gates: Vec<Value> = gates.iter().map(|name| json!({"name": name})).collect();
+        let only = state(json!({"spec": {"schedulingGates": gates}}));
+        let patch = only.start_patch(std::slice::from_ref(&placement)).unwrap().unwrap();
+        assert_eq!(patch["spec"]["schedulingGates"], Value::Null);
+        assert!(patch["spec"].as_object().unwrap().contains_key("schedulingGates"), "it must go: {patch}");
+    }
     let elsewhere = Placement { node_selector: [("disk".to_owned(), "hdd".to_owned())].into(), ..placement.clone() };
     assert!(state(json!({})).start_patch(&[elsewhere]).is_err(), "it asks for another disk");
     let other = Placement { pod_set: "other".to_owned(), ..placement };

@@ -1,0 +1,446 @@
+//! The real Kueue hands a cluster over to Berth and takes it back, with every kind of job that both know at work: nothing restarts, the
+//! books are right, and each frees what the other admitted. Kueue's module cannot be had by version, so that this needs a checkout of
+//! Kueue 0.19 with its manager built (`make build` there, or `go build -o bin/manager ./cmd/kueue`): `KUEUE=folder`. Without one it says so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use berth_e2e::binaries::repository;
+use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
+use berth_e2e::jobset::{self, JOBSET};
+use berth_e2e::kinds::{
+    self, CLUSTER_QUEUE, DEPLOYMENT, FLAVOR, JOB, Kind, LOCAL_QUEUE, POD, STATEFUL_SET, WORKLOAD, condition, items,
+    text,
+};
+use berth_e2e::manager::{self, Manager, ManagerOptions};
+use berth_e2e::manifest::{self, Job, group, merge, quota};
+use berth_e2e::nodes::{self, Pool, Tier};
+use berth_e2e::process::{Guarded, Launch, free_ports};
+use berth_e2e::quota_tree::reserved;
+use berth_e2e::wait::{self, STEP, Seen};
+use berth_e2e::webhooks::{self, MUTATING, NAMES, VALIDATING};
+use kube::Client;
+use serde_json::{Value, json};
+
+const TEAM: &str = "team";
+const QUEUE: &str = "cq";
+const SYSTEM: &str = "kueue-system";
+const WEBHOOKS: [&str; 2] = ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"];
+/// Where Kueue looks for the certificate of its metrics; no flag changes it.
+const METRICS_CERTIFICATES: &str = "/etc/kueue/metrics/certs";
+const FRAMEWORKS: [&str; 5] = ["batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment", "statefulset"];
+/// Longer than a lease.
+const HANDOVER: Duration = Duration::from_secs(60);
+
+struct World {
+    plane: ControlPlane,
+    client: Client,
+    source: PathBuf,
+    port: u16,
+}
+
+impl World {
+    /// Starts Kueue; it leads, or follows.
+    fn kueue(&self, name: &'static str) -> Result<Guarded> {
+        let folder = self.plane.folder().join("kueue");
+        fs::create_dir_all(&folder)?;
+        for (from, to) in [("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")] {
+            fs::copy(self.plane.folder().join("pki").join(from), folder.join(to))?;
+        }
+        let [metrics, health] = free_ports()?;
+        let config = json!({
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "namespace": SYSTEM,
+            "webhook": {"host": "127.0.0.1", "port": self.port, "certDir": folder.display().to_string()},
+            "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+            "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
+            "leaderElection": {"leaderElect": true, "resourceName": "c1f6bfd2.kueue.x-k8s.io", "resourceNamespace": SYSTEM},
+            "internalCertManagement": {"enable": false},
+            "integrations": {"frameworks": FRAMEWORKS},
+        });
+        let path = folder.join(format!("{name}.yaml"));
+        fs::write(&path, config.to_string())?;
+        Guarded::start(Launch {
+            name,
+            program: &self.source.join("bin/manager"),
+            args: vec![
+                format!("--kubeconfig={}", self.plane.kubeconfig().display()),
+                format!("--config={}", path.display()),
+                // It would listen on every address.
+                "--feature-gates=VisibilityOnDemand=false".to_owned(),
+            ],
+            env: Vec::new(),
+            folder: self.plane.folder(),
+            doomed: None,
+            restarts: false,
+        })
+    }
+
+    /// Kueue's webhooks, of the kinds that are here, under Kueue's names.
+    async fn install_kueues_webhooks(&self) -> Result<()> {
+        let text = fs::read_to_string(self.source.join("config/components/webhook/manifests.yaml"))?;
+        let authority = base64::engine::general_purpose::STANDARD.encode(fs::read(self.plane.authority())?);
+        let elsewhere = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+            "values": ["kube-system", SYSTEM, "berth-system"]});
+        for (mut object, name) in kinds::parse(&text)?.into_iter().zip(WEBHOOKS) {
+            object["metadata"]["name"] = json!(name);
+            let list = object["webhooks"].as_array_mut().context("webhooks")?;
+            list.retain(|webhook| {
+                let group = kinds::text(webhook, "/rules/0/apiGroups/0");
+                ["", "apps", "batch", "kueue.x-k8s.io", "jobset.x-k8s.io"].contains(&group)
+            });
+            for webhook in list {
+                let path = kinds::text(webhook, "/clientConfig/service/path").to_owned();
+                let url = format!("https://127.0.0.1:{}{path}", self.port);
+                webhook["clientConfig"] = json!({"url": url, "caBundle": authority});
+                webhook["namespaceSelector"] = json!({"matchExpressions": [elsewhere]});
+            }
+            kinds::apply(&self.client, &object).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_webhooks(&self, names: [&str; 2]) -> Result<()> {
+        for (kind, name) in [MUTATING, VALIDATING].into_iter().zip(names) {
+            kind.delete(&self.client, "", name).await?;
+        }
+        Ok(())
+    }
+
+    async fn leader_is(&self, what: &str, check: impl Fn(&str) -> bool) -> Result<()> {
+        let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
+        wait::until(HANDOVER, what, || async {
+            let lease = leases.get(&self.client, SYSTEM, "c1f6bfd2.kueue.x-k8s.io").await?.unwrap_or_default();
+            let holder = text(&lease, "/spec/holderIdentity");
+            Ok(Seen::when(check(holder), || format!("the lease is {holder:?}'s")))
+        })
+        .await
+    }
+
+    async fn create(&self, object: &Value) -> Result<()> {
+        kinds::apply(&self.client, object)
+            .await
+            .map(drop)
+            .with_context(|| format!("{} {}", object["kind"], kinds::key(object)))
+    }
+
+    /// What runs, by name, and what may not change of it: pods with their identity and node, jobs with what the user and the
+    /// operator wrote and when they started.
+    async fn running(&self) -> Result<BTreeMap<String, String>> {
+        let mut found = BTreeMap::new();
+        for kind in [JOB, JOBSET, STATEFUL_SET, DEPLOYMENT, POD] {
+            for object in kind.list(&self.client, TEAM).await? {
+                let what = if kind == POD {
+                    json!([object["spec"]["nodeName"], object["spec"]["schedulingGates"], object["status"]["phase"]])
+                } else {
+                    json!([object["spec"], object["status"]["startTime"], object["status"]["restarts"]])
+                };
+                let uid = text(&object, "/metadata/uid");
+                found.insert(format!("{} {}", kind.kind, kinds::key(&object)), format!("{uid} {what}"));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn versions(&self) -> Result<BTreeMap<String, String>> {
+        let mut found = BTreeMap::new();
+        for kind in [WORKLOAD, JOB, JOBSET, STATEFUL_SET, DEPLOYMENT, POD, CLUSTER_QUEUE, LOCAL_QUEUE, FLAVOR] {
+            for object in kind.all(&self.client).list(&Default::default()).await?.items {
+                let object = serde_json::to_value(object)?;
+                let version = text(&object, "/metadata/resourceVersion").to_owned();
+                found.insert(format!("{} {}", kind.kind, kinds::key(&object)), version);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The queue says that so many thousandths of a cpu are held, and its Workloads say so too.
+    async fn holds(&self, wanted: i128) -> Result<()> {
+        wait::until(STEP, &format!("{wanted} thousandths of a cpu are held"), || async {
+            let queue = CLUSTER_QUEUE.get(&self.client, "", QUEUE).await?.context("no queue")?;
+            let workloads = WORKLOAD.list(&self.client, TEAM).await?;
+            let holds = |w: &&Value| condition(w, "QuotaReserved") == "True" && condition(w, "Finished") != "True";
+            let names: Vec<&str> = workloads.iter().filter(holds).map(|w| text(w, "/metadata/name")).collect();
+            let told = reserved(&queue, "total");
+            Ok(Seen::when(told == wanted, || format!("told {told}, held by {names:?}")))
+        })
+        .await
+    }
+
+    async fn is(&self, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
+        wait::until(STEP, &format!("{} {name}: {what}", kind.kind), || async {
+            let object = kind.get(&self.client, TEAM, name).await?.unwrap_or_default();
+            Ok(Seen::when(check(&object), || object.to_string()))
+        })
+        .await
+    }
+
+    async fn starts(&self, job: &str) -> Result<()> {
+        self.is(JOB, job, "runs", |job| job["status"]["ready"] == json!(1)).await
+    }
+}
+
+fn pod(name: &str, cpu: &str, more: &Value) -> Value {
+    let mut object = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": TEAM, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"},
+            "annotations": {"e2e.berth.dev/outcome": "never"}},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "work", "resources": {"requests": {"cpu": cpu}}}]}});
+    merge(&mut object, more);
+    object
+}
+
+/// Two pods of a group.
+fn member(name: &str) -> Value {
+    pod(
+        name,
+        "500m",
+        &json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "group"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"}}}),
+    )
+}
+
+fn job_set(name: &str, cpu: &str) -> Value {
+    let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "never"}}, "spec": {"restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "train", "resources": {"requests": {"cpu": cpu}}}]}});
+    let jobs = json!([{"name": "job", "replicas": 2,
+        "template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}}]);
+    json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "metadata": {"namespace": TEAM, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"replicatedJobs": jobs}})
+}
+
+/// A StatefulSet or Deployment of one pod.
+fn server(kind: Kind, name: &str) -> Value {
+    let container = json!({"name": "main", "image": "serve", "resources": {"requests": {"cpu": "500m"}}});
+    json!({"apiVersion": kind.api_version, "kind": kind.kind,
+        "metadata": {"namespace": TEAM, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}, "annotations": {"e2e.berth.dev/outcome": "never"}},
+                "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}})
+}
+
+/// Everything runs or waits under Kueue: 8 cpus are taken of 8.
+async fn under_kueue(world: &World) -> Result<()> {
+    create_namespace(&world.client, TEAM, &[]).await?;
+    world.create(&manifest::flavor("flavor", &[("e2e/pool", "cpu")])).await?;
+    let groups = [group(&[("flavor", &[quota("cpu", "8")])])];
+    world.create(&manifest::cluster_queue(QUEUE, &groups, &json!({}))).await?;
+    world.create(&manifest::local_queue(TEAM, "queue", QUEUE)).await?;
+    let job = |name: &str, cpu: &str| Job::new(TEAM, name, "queue").cpu(cpu).endless().manifest();
+    for object in [
+        job("keeps", "2"),
+        job("ends", "1"),
+        pod("alone", "1", &json!({})),
+        member("member-0"),
+        member("member-1"),
+        job_set("set", "1"),
+        server(STATEFUL_SET, "state"),
+        server(DEPLOYMENT, "web"),
+    ] {
+        world.create(&object).await?;
+    }
+    world.holds(8_000).await?;
+    wait::until(STEP, "nine pods run", || async {
+        let pods = POD.list(&world.client, TEAM).await?;
+        let run = pods.iter().filter(|pod| text(pod, "/status/phase") == "Running").count();
+        Ok(Seen::when(run == 9, || format!("{run} run of {}", pods.len())))
+    })
+    .await?;
+    for object in [job("waits", "2"), pod("gated", "1", &json!({})), job_set("set-waits", "1")] {
+        world.create(&object).await?;
+        // Who came first is known by the second only.
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+    }
+    wait::until(STEP, "three wait", || async {
+        let all = WORKLOAD.list(&world.client, TEAM).await?;
+        let waiting = all.iter().filter(|w| condition(w, "QuotaReserved") == "False").count();
+        Ok(Seen::when(waiting == 3, || format!("{waiting} of {} wait", all.len())))
+    })
+    .await
+}
+
+/// What an operator wrote since, by object.
+fn written(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+    let changed = after.iter().filter(|(name, version)| before.get(*name) != Some(version));
+    changed.map(|(name, _)| name.clone()).collect()
+}
+
+/// Waits until nothing changes for three seconds.
+async fn quiet(world: &World) -> Result<BTreeMap<String, String>> {
+    let (mut last, mut calm) = (world.versions().await?, 0);
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = world.versions().await?;
+        calm = if now == last { calm + 1 } else { 0 };
+        if calm == 3 {
+            return Ok(now);
+        }
+        last = now;
+    }
+    anyhow::bail!("objects change without end")
+}
+
+/// Berth follows, then leads; what runs is left alone, and what ends makes room for what Kueue left waiting.
+async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
+    let before = quiet(world).await?;
+    let runs = world.running().await?;
+    let port = webhooks::port()?;
+    let config = json!({"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"frameworks": FRAMEWORKS}});
+    let options = ManagerOptions {
+        config: Some(config.to_string()),
+        webhooks: Some(port),
+        args: vec![format!("--leader-elect-resource-namespace={SYSTEM}")],
+        ..ManagerOptions::default()
+    };
+    let manager = Manager::start(&world.plane, options).await?;
+    webhooks::install(&world.client, port, "Fail").await?;
+    let changed = written(&before, &quiet(world).await?);
+    ensure!(changed.is_empty(), "Berth follows, and {changed:?} changed");
+    world.delete_webhooks(WEBHOOKS).await?;
+    kueue.stop(Duration::from_secs(20));
+    world.leader_is("Berth leads", |holder| !holder.is_empty() && !holder.starts_with("kueue")).await?;
+    let changed = written(&before, &quiet(world).await?);
+    println!("Berth took over; it wrote: {changed:?}");
+    ensure!(world.running().await? == runs, "something restarted: {:?}\nwas {runs:?}", world.running().await?);
+    world.holds(8_000).await?;
+    manager.recomputes().await?;
+    // A Job's end lets the Job that waits in, and a pod's the pod.
+    JOB.delete(&world.client, TEAM, "keeps").await?;
+    world.starts("waits").await?;
+    let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": null, "e2e.berth.dev/run-ms": "100"}}});
+    for pod in POD.list(&world.client, TEAM).await? {
+        if text(&pod, "/metadata/labels/job-name") == "ends" {
+            POD.patch(&world.client, TEAM, text(&pod, "/metadata/name"), &ends).await?;
+        }
+    }
+    world.is(JOB, "ends", "done", |job| condition(job, "Complete") == "True").await?;
+    world.is(POD, "gated", "runs", |pod| text(pod, "/status/phase") == "Running").await?;
+    // The group ends as a whole, and the JobSet is replaced by the one that waits.
+    for name in ["member-0", "member-1"] {
+        POD.patch(&world.client, TEAM, name, &ends).await?;
+    }
+    world.is(WORKLOAD, "group", "finished", |w| condition(w, "Finished") == "True").await?;
+    for name in ["member-0", "member-1"] {
+        world.is(POD, name, "let go", |pod| items(pod, "/metadata/finalizers").is_empty()).await?;
+    }
+    JOBSET.delete(&world.client, TEAM, "set").await?;
+    let resumed = |set: &Value| set["spec"]["suspend"] == json!(false);
+    world.is(JOBSET, "set-waits", "resumed", resumed).await?;
+    world.holds(7_000).await?;
+    manager.recomputes().await?;
+    Ok(manager)
+}
+
+/// Kueue follows, then leads again.
+async fn back_to_kueue(world: &World, mut manager: Manager) -> Result<Guarded> {
+    world.create(&Job::new(TEAM, "larger", "queue").cpu("2").endless().manifest()).await?;
+    world.is(JOB, "larger", "suspended", |job| job["spec"]["suspend"] == json!(true)).await?;
+    let before = quiet(world).await?;
+    let runs = world.running().await?;
+    let kueue = world.kueue("kueue-again")?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.delete_webhooks(NAMES).await?;
+    manager.terminate(Duration::from_secs(15));
+    world.install_kueues_webhooks().await?;
+    world.leader_is("Kueue leads", |holder| holder.contains('_') && !holder.contains("berth")).await?;
+    let changed = written(&before, &quiet(world).await?);
+    println!("Kueue took over; it wrote: {changed:?}");
+    ensure!(world.running().await? == runs, "something restarted: {:?}\nwas {runs:?}", world.running().await?);
+    world.holds(7_000).await?;
+    POD.delete(&world.client, TEAM, "alone").await?;
+    world.starts("larger").await?;
+    for (kind, name) in [
+        (JOB, "larger"),
+        (JOB, "waits"),
+        (JOB, "ends"),
+        (JOBSET, "set-waits"),
+        (POD, "gated"),
+        (STATEFUL_SET, "state"),
+        (DEPLOYMENT, "web"),
+    ] {
+        kind.delete(&world.client, TEAM, name).await.with_context(|| format!("{} {name}", kind.kind))?;
+    }
+    world.holds(0).await?;
+    Ok(kueue)
+}
+
+/// A folder with Kueue's own CRDs and those of berth.dev.
+fn definitions(source: &Path) -> Result<PathBuf> {
+    let folder = std::env::temp_dir().join(format!("berth-kueue-crds-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    for from in [source.join("config/components/crd/bases"), repository().join("crds")] {
+        for entry in fs::read_dir(from)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
+            if name.ends_with(".berth.dev.yaml") || name.starts_with("kueue.x-k8s.io_") {
+                fs::copy(&path, folder.join(name))?;
+            }
+        }
+    }
+    Ok(folder)
+}
+
+/// Berth's right to Kueue's lease, as the chart gives it.
+async fn lease_for_berth(client: &Client) -> Result<()> {
+    let rbac = "rbac.authorization.k8s.io";
+    let metadata = json!({"name": "berth-leader-election", "namespace": SYSTEM});
+    let rule = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+        "verbs": ["get", "list", "watch", "create", "update", "patch"]});
+    let subject = json!({"kind": "ServiceAccount", "name": manager::SERVICE_ACCOUNT, "namespace": manager::NAMESPACE});
+    for object in [
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": [rule]}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata, "subjects": [subject],
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "berth-leader-election"}}),
+    ] {
+        kinds::apply(client, &object).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hands_over_and_takes_back() -> Result<()> {
+    let Some(source) = std::env::var_os("KUEUE").filter(|path| !path.is_empty()).map(PathBuf::from) else {
+        println!("kueue: not tried; KUEUE=folder names a checkout of Kueue 0.19 with bin/manager built");
+        return Ok(());
+    };
+    ensure!(
+        Path::new(METRICS_CERTIFICATES).join("tls.crt").exists(),
+        "Kueue reads a certificate and key from {METRICS_CERTIFICATES}: put any tls.crt and tls.key there"
+    );
+    let folder = definitions(&source)?;
+    let crds = vec![folder.clone(), jobset::definitions().await?];
+    let plane = ControlPlane::start(Options { name: "kueue".to_owned(), crds, ..Options::default() }).await;
+    fs::remove_dir_all(folder)?;
+    let plane = plane?;
+    let client = plane.client();
+    nodes::create(&client, &[Pool::cpu("cpu", 3, Tier::OnDemand).label("e2e/pool", "cpu")]).await?;
+    create_namespace(&client, SYSTEM, &[]).await?;
+    manager::install(&client).await?;
+    lease_for_berth(&client).await?;
+    let jobsets = jobset::start(&plane).await?;
+    let world = World { plane, client, source, port: webhooks::port()? };
+    let kueue = world.kueue("kueue")?;
+    world.leader_is("Kueue leads", |holder| !holder.is_empty()).await?;
+    world.install_kueues_webhooks().await?;
+    let told = async {
+        under_kueue(&world).await?;
+        let manager = to_berth(&world, kueue).await?;
+        back_to_kueue(&world, manager).await
+    }
+    .await;
+    if told.is_err() {
+        world.plane.keep_files();
+        println!("{}", berth_e2e::world::dump(&world.client, TEAM).await);
+    }
+    drop(jobsets);
+    let kueue = told?;
+    drop(kueue);
+    world.plane.stop().await;
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Pods, groups of pods and JobSets as their users write them, and what a Kueue 0.19 makes of them: its webhook, its Workloads, its
+//! start. Taken from Kueue's pkg/controller/jobs (pod, jobset) and pkg/podset.
+
+use anyhow::{Context, Result};
+use berth_e2e::jobset::JOBSET;
+use berth_e2e::kinds::{POD, WORKLOAD, items, text};
+use berth_e2e::manifest;
+use serde_json::{Value, json};
+
+use crate::kueue::{IN_USE, Kueue, workload_with};
+
+/// Label of a managed pod, and its finalizer.
+const MANAGED: &str = "kueue.x-k8s.io/managed";
+/// Group of a pod.
+const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
+/// Name of the pod set of pods of one shape.
+pub(crate) const ROLE_HASH: &str = "kueue.x-k8s.io/role-hash";
+/// The hash that the pods here have from Kueue; whoever reads it takes it as it is.
+const HASH: &str = "1f0e3dad";
+/// Gates that Kueue puts on every pod of its own: the second for the case that its admission names a topology.
+const GATES: [&str; 2] = ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"];
+
+/// Pods that run until their annotation is taken away.
+fn endless() -> Value {
+    json!({"e2e.berth.dev/outcome": "never"})
+}
+
+fn pod_spec(cpu: &str) -> Value {
+    let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": cpu}}});
+    json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]})
+}
+
+/// A pod as its user writes it, in a group of two where that is named.
+pub(crate) fn pod(namespace: &str, name: &str, cpu: &str, group: Option<&str>) -> Value {
+    let mut pod = json!({"apiVersion": POD.api_version, "kind": POD.kind,
+        "metadata": {"namespace": namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"},
+            "annotations": endless()},
+        "spec": pod_spec(cpu)});
+    if let Some(group) = group {
+        pod["metadata"]["labels"][GROUP] = json!(group);
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = json!("2");
+    }
+    pod
+}
+
+/// What Kueue's webhook makes of a pod in a queue.
+pub(crate) fn gated(mut pod: Value) -> Value {
+    let gates = GATES.map(|name| json!({"name": name}));
+    let metadata = json!({"labels": {MANAGED: "true"}, "finalizers": [MANAGED], "annotations": {ROLE_HASH: HASH}});
+    let more = json!({"metadata": metadata, "spec": {"schedulingGates": gates}});
+    manifest::merge(&mut pod, &more);
+    pod
+}
+
+/// A JobSet of so many Jobs of one pod, each with one cpu, suspended as the webhook has it.
+pub(crate) fn job_set(namespace: &str, name: &str, jobs: usize) -> Value {
+    let pods = json!({"metadata": {"annotations": endless()}, "spec": pod_spec("1")});
+    let job = json!({"name": "job", "replicas": jobs,
+        "template": {"spec": {"parallelism": 1, "completions": 1, "backoffLimit": 0, "template": pods}}});
+    json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "metadata": {"namespace": namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"suspend": true, "replicatedJobs": [job]}})
+}
+
+/// Whether a pod is held until its end is booked.
+pub(crate) fn is_held(pod: &Value) -> bool {
+    items(pod, "/metadata/finalizers").contains(&json!(MANAGED))
+}
+
+/// The group of a pod, empty where it is in none.
+pub(crate) fn group_of(pod: &Value) -> &str {
+    pod["metadata"]["labels"][GROUP].as_str().unwrap_or_default()
+}
+
+fn set_of(name: &str, count: usize, pod: &Value) -> Value {
+    json!({"name": name, "count": count, "template": {"spec": pod["spec"]},
+        "topologyRequest": {"podIndexLabel": "kueue.x-k8s.io/pod-group-pod-index"}})
+}
+
+/// The Workload that Kueue makes of a pod by itself.
+pub(crate) fn workload_of_pod(pod: &Value) -> Value {
+    workload_with(POD, pod, json!([set_of("main", 1, pod)]))
+}
+
+/// The Workload that Kueue makes of a group of equal pods.
+pub(crate) fn workload_of_group(pods: &[Value]) -> Result<Value> {
+    let first = pods.first().context("a group has pods")?;
+    let owner = |pod: &Value| {
+        let metadata = &pod["metadata"];
+        json!({"apiVersion": POD.api_version, "kind": POD.kind, "name": metadata["name"], "uid": metadata["uid"]})
+    };
+    let owners: Vec<Value> = pods.iter().map(owner).collect();
+    let role = first["metadata"]["annotations"][ROLE_HASH].as_str().context("a role")?;
+    Ok(json!({"apiVersion": WORKLOAD.api_version, "kind": WORKLOAD.kind,
+        "metadata": {"namespace": first["metadata"]["namespace"], "name": group_of(first), "finalizers": [IN_USE],
+            "annotations": {"kueue.x-k8s.io/is-group-workload": "true"}, "ownerReferences": owners},
+        "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [set_of(role, pods.len(), first)]}}))
+}
+
+/// The Workload that Kueue makes of a JobSet whose Jobs have one pod each.
+pub(crate) fn workload_of_job_set(set: &Value) -> Value {
+    let of_job = |job: &Value| {
+        let place = json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index",
+            "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index", "subGroupCount": job["replicas"]});
+        json!({"name": job["name"], "count": job["replicas"], "template": job["template"]["spec"]["template"],
+            "topologyRequest": place})
+    };
+    let sets: Vec<Value> = items(set, "/spec/replicatedJobs").iter().map(of_job).collect();
+    workload_with(JOBSET, set, json!(sets))
+}
+
+impl Kueue<'_> {
+    /// Starts a pod in one write: what its flavor and its Workload add to it, and both gates away.
+    pub(crate) async fn start_pod(&self, name: &str, set: &str, workload: &str) -> Result<()> {
+        let spec = json!({"nodeSelector": {"e2e/pool": "cpu"}, "schedulingGates": null});
+        self.merge(POD, name, &json!({"metadata": self.marks(set, workload), "spec": spec})).await
+    }
+
+    /// Starts a JobSet in one write.
+    pub(crate) async fn start_job_set(&self, set: &Value, workload: &str) -> Result<()> {
+        let mut jobs = set["spec"]["replicatedJobs"].clone();
+        for job in jobs.as_array_mut().context("jobs")? {
+            let marks = self.marks(text(job, "/name"), workload);
+            let more = json!({"metadata": marks, "spec": {"nodeSelector": {"e2e/pool": "cpu"}}});
+            manifest::merge(&mut job["template"]["spec"]["template"], &more);
+        }
+        let patch = json!({"spec": {"suspend": false, "replicatedJobs": jobs}});
+        self.merge(JOBSET, text(set, "/metadata/name"), &patch).await
+    }
+}

@@ -1,0 +1,282 @@
+//! JobSets under their real controller, pods and groups of pods go the same way as the Jobs, in a namespace and a queue of their own:
+//! what runs is not restarted, what waits behind Kueue's gates is started by Berth, what ends gives its quota back, and what Berth writes
+//! is in the form in which Kueue would have written it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::control_plane::create_namespace;
+use berth_e2e::jobset::{self, JOBSET};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD, condition, items, text};
+use berth_e2e::manager::Manager;
+use berth_e2e::manifest::{self, group, quota};
+use berth_e2e::process::Guarded;
+use berth_e2e::quota_tree::reserved;
+use berth_e2e::wait::{self, STEP, Seen};
+use serde_json::{Value, json};
+
+use crate::World;
+use crate::forms::{self, ROLE_HASH};
+use crate::kueue::{self, Kueue};
+
+/// Their namespace, and the name of their ClusterQueue.
+pub(crate) const NAMESPACE: &str = "others";
+/// Cpus of the queue: what Kueue has admitted takes seven, and the pod that waits asks for two.
+const QUOTA: &str = "8";
+/// Group whose pods Kueue has started.
+const CREW: &str = "crew";
+/// Label of the pods of a JobSet.
+const JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
+
+/// What must not change of what runs: uid and start of each pod and of each Job, uid and spec of each JobSet.
+pub(crate) type Runs = BTreeMap<String, Value>;
+
+/// The CRD of JobSets, and their controller.
+pub(crate) async fn controller(world: &World) -> Result<Guarded> {
+    for entry in fs::read_dir(jobset::definitions().await?)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            kinds::apply_yaml(&world.client, &fs::read_to_string(&path)?).await?;
+        }
+    }
+    wait::until(STEP, "JobSets are served", || async {
+        Ok(Seen::when(JOBSET.is_served(&world.client).await?, || "not yet".to_owned()))
+    })
+    .await?;
+    jobset::start(&world.plane).await
+}
+
+fn kueue(world: &World) -> Kueue<'_> {
+    Kueue { client: &world.client, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
+}
+
+/// Waits until `check` holds for an object.
+async fn is(world: &World, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+    wait::until(STEP, &format!("{} {name}: {what}", kind.kind), || async {
+        Ok(match kind.get(&world.client, NAMESPACE, name).await? {
+            None => Seen::NotYet("absent".to_owned()),
+            Some(object) if check(&object) => Seen::Yes(object),
+            Some(object) => Seen::NotYet(format!("{} {}", object["metadata"]["finalizers"], object["status"])),
+        })
+    })
+    .await
+}
+
+fn runs(pod: &Value) -> bool {
+    text(pod, "/status/phase") == "Running"
+}
+
+fn waits(pod: &Value) -> bool {
+    !items(pod, "/spec/schedulingGates").is_empty()
+}
+
+/// A Workload that has ended, and that nothing holds.
+fn let_go(workload: &Value) -> bool {
+    condition(workload, "Finished") == "True" && items(workload, "/metadata/finalizers").is_empty()
+}
+
+async fn pods_of_set(world: &World, set: &str) -> Result<Vec<Value>> {
+    let mut pods = POD.list(&world.client, NAMESPACE).await?;
+    pods.retain(|pod| pod["metadata"]["labels"][JOB_SET] == json!(set));
+    Ok(pods)
+}
+
+/// Waits until so many pods of a JobSet run.
+async fn set_runs(world: &World, set: &str, count: usize) -> Result<()> {
+    wait::until(STEP, &format!("{count} pods of JobSet {set} run"), || async {
+        let pods = pods_of_set(world, set).await?;
+        let running = pods.iter().filter(|pod| runs(pod)).count();
+        Ok(Seen::when(running == count && pods.len() == count, || format!("{running} of {}", pods.len())))
+    })
+    .await
+}
+
+async fn running(world: &World) -> Result<Runs> {
+    let mut found = Runs::new();
+    for kind in [POD, JOB, JOBSET] {
+        for object in kind.list(&world.client, NAMESPACE).await? {
+            let what = if kind == JOBSET { &object["spec"] } else { &object["status"]["startTime"] };
+            if kind != POD || !waits(&object) {
+                let name = format!("{} {}", kind.kind, text(&object, "/metadata/name"));
+                found.insert(name, json!([object["metadata"]["uid"], what]));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// All that ran once is there, and was never started again.
+async fn untouched(world: &World, before: &Runs) -> Result<()> {
+    let now = running(world).await?;
+    for (name, run) in before {
+        ensure!(now.get(name) == Some(run), "{name} was {run}, and is {:?}", now.get(name));
+    }
+    Ok(())
+}
+
+/// The queue's status says that so many cpus are reserved, and the view what a fresh list says.
+async fn books_say(world: &World, manager: &Manager, cpus: i128) -> Result<()> {
+    wait::until(STEP, &format!("{cpus} cpus are reserved"), || async {
+        let queue = CLUSTER_QUEUE.get(&world.client, "", NAMESPACE).await?.context("no queue")?;
+        let told = reserved(&queue, "total");
+        Ok(Seen::when(told == cpus * 1_000, || format!("{told} thousandths")))
+    })
+    .await?;
+    manager.recomputes().await
+}
+
+/// Two running pods and one that waits, a running group, two running JobSets; what runs.
+pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
+    create_namespace(&world.client, NAMESPACE, &[]).await?;
+    let groups = [group(&[("flavor", &[quota("cpu", QUOTA)])])];
+    let mut queue = manifest::cluster_queue(NAMESPACE, &groups, &json!({}));
+    queue["metadata"]["finalizers"] = json!([kueue::IN_USE]);
+    kinds::apply(&world.client, &queue).await?;
+    kinds::apply(&world.client, &manifest::local_queue(NAMESPACE, "queue", NAMESPACE)).await?;
+    let kueue = kueue(world);
+    for name in ["runs", "ends"] {
+        let pod = kinds::apply(&world.client, &forms::gated(forms::pod(NAMESPACE, name, "1", None))).await?;
+        let workload = kueue.record(forms::workload_of_pod(&pod)).await?;
+        kueue.status(&workload, "kueue-admission", &kueue.admission("1")).await?;
+        kueue.start_pod(name, "main", &workload).await?;
+        is(world, POD, name, "running", runs).await?;
+        kueue.ready(&workload).await?;
+    }
+    let pod = kinds::apply(&world.client, &forms::gated(forms::pod(NAMESPACE, "waits", "2", None))).await?;
+    let workload = kueue.record(forms::workload_of_pod(&pod)).await?;
+    let message =
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor flavor, 1 more needed";
+    let conditions = json!([kueue::is("QuotaReserved", false, "WaitingForQuota", message)]);
+    kueue.status(&workload, "kueue-admission", &json!({"conditions": conditions})).await?;
+
+    let mut pods = Vec::new();
+    for name in ["crew-a", "crew-b"] {
+        let pod = forms::gated(forms::pod(NAMESPACE, name, "1", Some(CREW)));
+        pods.push(kinds::apply(&world.client, &pod).await?);
+    }
+    let group = forms::workload_of_group(&pods)?;
+    let role = text(&group, "/spec/podSets/0/name").to_owned();
+    let workload = kueue.record(group).await?;
+    kueue.status(&workload, "kueue-admission", &kueue.admission_of(&role, 2, "2")).await?;
+    for pod in &pods {
+        let name = text(pod, "/metadata/name");
+        kueue.start_pod(name, &role, &workload).await?;
+        is(world, POD, name, "running", runs).await?;
+    }
+    kueue.ready(&workload).await?;
+
+    for (name, jobs) in [("set", 2), ("done", 1)] {
+        let set = kinds::apply(&world.client, &forms::job_set(NAMESPACE, name, jobs)).await?;
+        let workload = kueue.record(forms::workload_of_job_set(&set)).await?;
+        kueue.status(&workload, "kueue-admission", &kueue.admission_of("job", jobs, &jobs.to_string())).await?;
+        kueue.start_job_set(&set, &workload).await?;
+        set_runs(world, name, jobs).await?;
+        kueue.ready(&workload).await?;
+    }
+    // Job and JobSet have heard of it, too.
+    is(world, JOBSET, "set", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(2)).await?;
+    is(world, JOBSET, "done", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(1)).await?;
+    running(world).await
+}
+
+/// Lets pods succeed.
+async fn end(world: &World, names: &[&str]) -> Result<()> {
+    for name in names {
+        let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": null}}});
+        POD.patch(&world.client, NAMESPACE, name, &ends).await?;
+    }
+    Ok(())
+}
+
+/// Pods that have succeeded, and are let go.
+async fn ended(world: &World, names: &[&str]) -> Result<()> {
+    for name in names {
+        let over = |pod: &Value| text(pod, "/status/phase") == "Succeeded" && !forms::is_held(pod);
+        is(world, POD, name, "succeeded and let go", over).await?;
+    }
+    Ok(())
+}
+
+/// Berth leads: what runs goes on, what ends gives its quota back, and what waits behind both of Kueue's gates gets it.
+pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) -> Result<()> {
+    books_say(world, manager, 7).await?;
+    untouched(world, before).await?;
+    let waiting = POD.get(&world.client, NAMESPACE, "waits").await?.context("the pod that waits")?;
+    ensure!(waits(&waiting), "there is no room for it: {}", waiting["status"]);
+    let single = POD.get(&world.client, NAMESPACE, "ends").await?.context("the pod that ends")?;
+    let single = kueue::name_of(POD, &single);
+    end(world, &["ends"]).await?;
+    is(world, WORKLOAD, &single, "let go", let_go).await?;
+    ended(world, &["ends"]).await?;
+    let started = is(world, POD, "waits", "running", |pod| runs(pod) && !waits(pod)).await?;
+    ensure!(started["metadata"]["uid"] == waiting["metadata"]["uid"], "it is another pod");
+    ensure!(started["spec"]["nodeSelector"]["e2e/pool"] == json!("cpu"), "{}", started["spec"]["nodeSelector"]);
+    books_say(world, manager, 8).await?;
+
+    end(world, &["crew-a", "crew-b"]).await?;
+    is(world, WORKLOAD, CREW, "let go", let_go).await?;
+    ended(world, &["crew-a", "crew-b"]).await?;
+    let pods = pods_of_set(world, "done").await?;
+    let names: Vec<&str> = pods.iter().map(|pod| text(pod, "/metadata/name")).collect();
+    end(world, &names).await?;
+    let set = is(world, JOBSET, "done", "Completed", |set| condition(set, "Completed") == "True").await?;
+    is(world, WORKLOAD, &kueue::name_of(JOBSET, &set), "let go", let_go).await?;
+    books_say(world, manager, 5).await?;
+    untouched(world, before).await
+}
+
+/// What Berth begins, for the way back.
+pub(crate) async fn begun_by_berth(world: &World, manager: &Manager) -> Result<()> {
+    kinds::apply(&world.client, &forms::pod(NAMESPACE, "new", "1", None)).await?;
+    for name in ["next-a", "next-b"] {
+        kinds::apply(&world.client, &forms::pod(NAMESPACE, name, "500m", Some("next"))).await?;
+    }
+    kinds::apply(&world.client, &forms::job_set(NAMESPACE, "young", 1)).await?;
+    for name in ["new", "next-a", "next-b"] {
+        is(world, POD, name, "running", runs).await?;
+    }
+    set_runs(world, "young", 1).await?;
+    books_say(world, manager, 8).await
+}
+
+/// Berth has ended: every Workload is as Kueue would have written it, and what ran under Kueue has run through it all.
+pub(crate) async fn as_kueue_writes_them(world: &World, before: &Runs) -> Result<()> {
+    let mut wanted = Vec::new();
+    let mut groups: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for pod in POD.list(&world.client, NAMESPACE).await? {
+        if pod["metadata"]["labels"][JOB_SET].is_string() {
+            continue;
+        }
+        let name = text(&pod, "/metadata/name");
+        ensure!(runs(&pod) == forms::is_held(&pod), "pod {name} is held: {}", forms::is_held(&pod));
+        match forms::group_of(&pod) {
+            "" => wanted.push(forms::workload_of_pod(&pod)),
+            group => groups.entry(group.to_owned()).or_default().push(pod),
+        }
+    }
+    for pods in groups.values() {
+        let roles = pods.iter().filter(|pod| pod["metadata"]["annotations"][ROLE_HASH].is_string());
+        ensure!(roles.count() == 2, "two pods that know their role: {pods:?}");
+        wanted.push(forms::workload_of_group(pods)?);
+    }
+    wanted.extend(JOBSET.list(&world.client, NAMESPACE).await?.iter().map(forms::workload_of_job_set));
+    for workload in &wanted {
+        let name = text(workload, "/metadata/name");
+        let found = WORKLOAD.get(&world.client, NAMESPACE, name).await?;
+        let found = found.with_context(|| format!("there is no Workload {name}, as Kueue calls it"))?;
+        let strange = kueue::strange(&found, workload);
+        ensure!(strange.is_empty(), "Workload {name}: {}", strange.join("; "));
+    }
+    let all = WORKLOAD.list(&world.client, NAMESPACE).await?.len();
+    ensure!(all == wanted.len(), "there are {all} Workloads, and {} should be", wanted.len());
+    for kind in [POD, JOBSET] {
+        for object in kind.list(&world.client, NAMESPACE).await? {
+            for entry in items(&object, "/metadata/managedFields") {
+                let manager = text(entry, "/manager");
+                ensure!(!manager.contains("berth"), "{manager} wrote into {} {}", kind.kind, kinds::key(&object));
+            }
+        }
+    }
+    untouched(world, before).await
+}
