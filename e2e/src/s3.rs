@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use hyper::server::conn::http1;
@@ -13,9 +12,10 @@ use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+use crate::bucket::exchange;
 
 /// The key that the server lets in.
 pub const ACCESS_KEY: &str = "berth-test";
@@ -25,8 +25,6 @@ pub const SECRET_KEY: &str = "not-so-secret";
 const REGION: &str = "us-east-1";
 /// Headers that a signature covers.
 const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
-/// Longest time for one request.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// A server; it ends when it is dropped, and its objects go.
 #[derive(Debug)]
@@ -72,26 +70,6 @@ impl S3 {
     pub fn client(&self) -> S3Client {
         self.client.clone()
     }
-
-    /// Puts an object into its bucket, as a pod would.
-    ///
-    /// # Errors
-    /// As for [`S3Client::put`].
-    pub async fn put(&self, path: &str, text: &str) -> Result<()> {
-        self.client.put(&self.uri(path), text).await
-    }
-
-    /// Whether its bucket has such an object.
-    ///
-    /// # Errors
-    /// As for [`S3Client::has`].
-    pub async fn has(&self, path: &str) -> Result<bool> {
-        self.client.has(&self.uri(path)).await
-    }
-
-    fn uri(&self, path: &str) -> String {
-        format!("s3://{}/{path}", self.bucket)
-    }
 }
 
 impl Drop for S3 {
@@ -135,16 +113,7 @@ impl S3Client {
         let path = uri.strip_prefix("s3:/").with_context(|| format!("{uri} is no URI of S3"))?;
         let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let request = signed(&self.address, (method, path, body), &now);
-        let exchange = async {
-            let mut stream = TcpStream::connect(&self.address).await?;
-            stream.write_all(request.as_bytes()).await?;
-            let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).await?;
-            anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let answer = tokio::time::timeout(LIMIT, exchange).await.with_context(|| format!("{method} {uri}"))??;
-        let code = answer.split_whitespace().nth(1).and_then(|code| code.parse().ok());
-        Ok((code.with_context(|| format!("{method} {uri}: no HTTP status in {answer:?}"))?, answer))
+        exchange(&self.address, &format!("{method} {uri}"), &request).await
     }
 }
 
@@ -175,8 +144,8 @@ fn signed(address: &str, (method, path, body): (&str, &str, &str), now: &str) ->
     format!("{}\r\n\r\n{body}", lines.join("\r\n"))
 }
 
-/// HMAC-SHA256 with a key of at most 64 bytes, which all keys here are.
-fn hmac(key: &[u8], text: &str) -> [u8; 32] {
+/// HMAC-SHA256 with a key of at most 64 bytes, which all keys of these tests are.
+pub(crate) fn hmac(key: &[u8], text: &str) -> [u8; 32] {
     let mut block = [0_u8; 64];
     for (to, from) in block.iter_mut().zip(key) {
         *to = *from;
@@ -204,17 +173,14 @@ mod tests {
     #[tokio::test]
     async fn what_is_put_is_there_and_only_who_signs_may_put() -> Result<()> {
         let s3 = S3::start("unit").await?;
-        s3.put("a/b/c.json", "{}").await?;
-        assert!(s3.has("a/b/c.json").await? && !s3.has("a/b/d.json").await?);
+        s3.client.put("s3://unit/a/b/c.json", "{}").await?;
+        assert!(s3.client.has("s3://unit/a/b/c.json").await? && !s3.client.has("s3://unit/a/b/d.json").await?);
         // A signature is of one request and of no other.
         let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let forged = signed(&s3.client.address, ("PUT", "/unit/mine", "x"), &now).replace("/unit/mine", "/unit/yours");
-        let mut stream = TcpStream::connect(&s3.client.address).await?;
-        stream.write_all(forged.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-        assert!(!s3.has("yours").await?);
+        let (code, answer) = exchange(&s3.client.address, "a forged PUT", &forged).await?;
+        assert_eq!(code, 403, "{answer}");
+        assert!(!s3.client.has("s3://unit/yours").await?);
         Ok(())
     }
 }

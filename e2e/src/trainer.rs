@@ -1,5 +1,5 @@
 //! The training in pods that only seem to run: where Berth tells a pod to, at the pace that its annotations set, checkpoints are
-//! written through the API of an S3 server. As the code of users does it, it goes on from where the pod's environment says, saves at
+//! written through the API of an object store. As the code of users does it, it goes on from where the pod's environment says, saves at
 //! once when it is told that it is to stop, and ends with its pod, whatever was on its way.
 //!
 //! What it never does: look at anything but pods and the store, or tell Berth of what it saved.
@@ -13,8 +13,8 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::bucket::BucketClient;
 use crate::kinds::{POD, items, text};
-use crate::s3::{S3, S3Client};
 use crate::wait::{self, STEP, Seen};
 
 /// Annotation of pods: they train, and save after so many milliseconds.
@@ -66,12 +66,12 @@ pub struct Trainer {
 impl Trainer {
     /// Starts to train in pods that carry [`SAVES_EVERY`]; they save to that server.
     #[must_use]
-    pub fn start(client: &Client, namespace: &str, s3: &S3) -> Trainer {
+    pub fn start(client: &Client, namespace: &str, store: impl Into<BucketClient>) -> Trainer {
         let diary = Arc::new(Mutex::new(Diary::default()));
         let work = Work {
             client: client.clone(),
             namespace: namespace.to_owned(),
-            store: s3.client(),
+            store: store.into(),
             diary: Arc::clone(&diary),
             pods: BTreeMap::new(),
         };
@@ -142,7 +142,7 @@ impl Diary {
 struct Work {
     client: Client,
     namespace: String,
-    store: S3Client,
+    store: BucketClient,
     diary: Arc<Mutex<Diary>>,
     /// How far the pods that write have come, by uid.
     pods: BTreeMap<String, Progress>,
@@ -218,7 +218,7 @@ impl Work {
 
 impl Progress {
     /// The next bit of the training; the step of a checkpoint that is complete by it.
-    async fn go_on(&mut self, store: &S3Client, pod: &Value, listed: Instant) -> Result<Option<i64>> {
+    async fn go_on(&mut self, store: &BucketClient, pod: &Value, listed: Instant) -> Result<Option<i64>> {
         let place = variable(pod, "BERTH_CHECKPOINT_URI").context("a pod that saves is not told where")?;
         let folder = format!("{place}/step-{}", self.next);
         let stop = annotation(pod, "berth.dev/stop-at");

@@ -22,6 +22,8 @@ pub const CAPACITY_SELECTORS: [&str; 12] = [
 
 /// Pod label by which AxLearn says which kind of capacity it asked for; taken out with the selectors.
 pub const BASTION_TIER: &str = "bastion-tier";
+/// Pod label by which AxLearn says which version of a job its bastion runs.
+pub const BASTION_JOB_VERSION: &str = "bastion-job-version";
 
 /// How capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,6 +11,8 @@ pub(crate) const KIND: &str = "^(?i)[a-z]([-a-z0-9]*[a-z0-9])?$";
 /// Qualified name: optional subdomain prefix, slash, name.
 pub(crate) const QUALIFIED_NAME: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+/// Value of a label; it may be empty.
+pub(crate) const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
 /// `x-kubernetes-validations` from (rule, message) pairs.
 pub(crate) fn rules(list: &[(&str, &str)]) -> Value {

@@ -155,6 +155,10 @@ impl Control {
             }
             set.count = workload.remaining(&set.name, self.settings.reclaimable_pods).unwrap_or(set.count);
         }
+        let tiers = match &workload.tiers {
+            Some(wish) => wish.tiers.clone().ok(),
+            None => self.tiers_by_label(workload, &pod_sets),
+        };
         let by_creation = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.order_by_creation);
         engine::WorkloadSpec {
             uid: workload.uid.clone(),
@@ -165,7 +169,7 @@ impl Control {
             queued_at: millis(workload.queued_at(by_creation, !self.settings.engine.gates.priority_sorting)),
             pod_sets,
             allowed_flavors: workload.allowed_flavors.clone(),
-            tiers: workload.tiers.as_ref().and_then(|wish| wish.tiers.clone().ok()),
+            tiers,
             // Growth takes what is idle.
             preempts: if replaces.is_some() { engine::Preempts::Nobody } else { workload.preempts },
             points_per_hour: self.rules_for(workload).map_or(0, |rules| rules.points_per_hour),

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::core::{Control, after, key};
-use crate::decide::grace::Asked;
+use crate::decide::grace::{Asked, LastSave};
 use crate::flight::Flight;
 use crate::status::{find_true, seconds, since};
 use crate::training_figures::saved;
@@ -35,6 +35,9 @@ pub(crate) struct Saving {
     pub(crate) begun: BTreeMap<String, Option<String>>,
     /// Workloads whose pods were told that they are to stop, by uid.
     pub(crate) notified: BTreeSet<String>,
+    /// What the jobs of Workloads that this process evicted had saved then, by uid. It outlives their quota, with which the status may
+    /// still be in arrears.
+    pub(crate) before: BTreeMap<String, LastSave>,
     /// Workloads that are to lose workers, and whose pods were asked to save first, by uid.
     pub(crate) asked: BTreeMap<String, Asked>,
 }
@@ -150,6 +153,7 @@ impl Control {
         }
         let of = |key: &ObjectKey| (key.namespace.clone(), key.name.clone());
         match flight.purpose {
+            Purpose::Evict => self.note_evicted(&of(object)),
             Purpose::StartTraining => self.note_start(&of(&flight.origin)),
             Purpose::ScaleTraining => {
                 let job = self.view.training.get(&of(&flight.origin));

@@ -61,8 +61,8 @@ pub struct Control {
     pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// TrainingJobs whose status may have to be written.
     pub(crate) untold: BTreeSet<ObjectKey>,
-    /// What users were told last of objects for which nothing can be done.
-    pub(crate) told: BTreeMap<ObjectKey, String>,
+    /// What users were told last of objects, by reason.
+    pub(crate) told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
     pub(crate) next_sweep: Option<Timestamp>,
     /// When a plan filled what may be unacknowledged, and left somebody out.
     pub(crate) filled_at: Option<Timestamp>,
@@ -253,6 +253,7 @@ impl Control {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_stuck(&object, stuck, now);
             }
+            Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
             Outcome::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_on_node(&object.name, &pods, now);
@@ -416,12 +417,7 @@ impl Control {
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
                 }
-                Decision::Tell(notice) => {
-                    if self.told.get(&object) != Some(&notice.message) {
-                        self.told.insert(object, notice.message.clone());
-                        step.notices.push(notice);
-                    }
-                }
+                Decision::Tell(notice) => self.tell_once(object, notice, step),
             }
         }
     }

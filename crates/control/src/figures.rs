@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use berth_engine::model as engine;
 use berth_quantity::Amount;
-use serde_json::{Value, json};
 
 use crate::core::Control;
 use crate::decide::queues;
@@ -75,6 +74,8 @@ impl Control {
         }
         self.training_gauges(&mut gauges);
         gauges.put("berth_sweep_found", Vec::new(), f64::from(u32::try_from(self.sweep_found).unwrap_or(u32::MAX)));
+        let refused = u32::try_from(self.world.refused_victims()).unwrap_or(u32::MAX);
+        gauges.put("berth_victims_refused", Vec::new(), f64::from(refused));
         gauges.count("berth_unacknowledged_admissions", Vec::new(), self.planned.len());
         Figures { gauges: gauges.0 }
     }
@@ -224,28 +225,6 @@ impl Control {
             gauges.put("kueue_local_queue_resource_reservation", at(), shown(&cell.resource, cell.total));
             gauges.put("kueue_local_queue_resource_usage", at(), shown(&cell.resource, usage));
         }
-    }
-
-    /// A digest of the view and the books, for comparison with one made from a fresh list (invariant R2).
-    #[must_use]
-    pub fn recompute(&self) -> Value {
-        let mut queues = BTreeMap::new();
-        for name in self.view.cluster_queues.keys() {
-            let Some(figures) = self.world.figures(name) else { continue };
-            let usage: BTreeMap<String, i64> = figures
-                .reservation
-                .iter()
-                .map(|cell| (format!("{}/{}", cell.flavor, cell.resource), cell.total.get()))
-                .collect();
-            let pending = figures.pending_active.saturating_add(figures.pending_inadmissible);
-            queues.insert(name.clone(), json!({"reserving": figures.reserving, "pending": pending, "usage": usage}));
-        }
-        json!({
-            "clusterQueues": queues,
-            "workloads": self.view.workloads.len(),
-            "jobs": self.view.jobs.len(),
-            "problems": berth_engine::check(&self.world),
-        })
     }
 }
 

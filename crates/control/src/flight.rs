@@ -33,7 +33,7 @@ pub(crate) enum Decision {
     WaitFor(ObjectKey),
     /// Write.
     Write(Box<Draft>),
-    /// Nothing can be done, and the user is told so, once per text.
+    /// The user is told something, once per text. What else there is to do is found when it is looked at again at once.
     Tell(Notice),
 }
 

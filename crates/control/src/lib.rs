@@ -24,6 +24,7 @@ mod children;
 mod core;
 mod decide;
 mod deltas;
+mod digest;
 mod elastic;
 pub mod event;
 mod figures;

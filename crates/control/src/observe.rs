@@ -290,6 +290,7 @@ impl Control {
             self.note_lost_slice(&old, now);
             self.forget_children(&old);
             self.saving.forget(&old.uid);
+            self.saving.before.remove(&old.uid);
             self.view.repriced.remove(&old.uid);
             self.ration.forget(&old.uid);
             self.ladder.answers.remove(&old.uid);

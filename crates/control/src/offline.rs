@@ -289,6 +289,7 @@ impl Offline {
             Request::ProbePods { .. } => return Outcome::Applied { resource_version: String::new() },
             Request::FindStuckPods { .. } | Request::AskAutoscalers { .. } => return Outcome::Stuck(Vec::new()),
             Request::FindPodsOnNode => return Outcome::OnNode(Vec::new()),
+            Request::CountNodes { .. } => return Outcome::Nodes(0),
             Request::AnnotatePods { .. } | Request::DeleteCheckpoints { .. } => {
                 return Outcome::Applied { resource_version: String::new() };
             }

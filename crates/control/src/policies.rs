@@ -1,21 +1,25 @@
-//! QueuePolicies: which ClusterQueue follows which, and what they say, read once.
+//! QueuePolicies: which ClusterQueue follows which, and what they say, read once. What they read in labels of jobs is in `labels`.
+
+mod labels;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api::CapacityTier;
 use berth_api::berth::{
-    AdmissionLimits, CapacityTiers, ClimbBack, PreemptionBounds, QueuePolicy, StockBackoff, duration_seconds,
+    AdmissionLimits, CapacityTiers, ClimbBack, DefaultFor, PreemptionBounds, PriorityFromLabel, QueuePolicy,
+    StockBackoff, duration_seconds,
 };
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::core::{Control, cluster_key, key};
 use crate::deltas;
-use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, USUAL, USUAL_CLIMB, When};
+use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::observe::same_intent;
 use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
+pub(crate) use labels::{NamedClasses, Wanted};
 
 /// What a policy says, as control acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub(crate) struct Rules {
     /// Name of the policy.
     pub(crate) policy: String,
     pub(crate) tiers: Option<TierRules>,
+    /// Which class a job has by a label.
+    pub(crate) classes: Option<ClassesByLabel>,
     pub(crate) limits: Limits,
     pub(crate) guard: engine::PreemptionGuard,
     /// Time for a checkpoint before a stop.
@@ -31,6 +37,14 @@ pub(crate) struct Rules {
     pub(crate) points_per_hour: u32,
     /// Most that may be borrowed, in per cent of the nominal quota.
     pub(crate) borrowing_percent: Option<i64>,
+}
+
+/// The WorkloadPriorityClasses of jobs by a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClassesByLabel {
+    pub(crate) label: String,
+    /// Names of classes by value of the label.
+    pub(crate) names: BTreeMap<String, String>,
 }
 
 /// Limits of admission.
@@ -66,6 +80,7 @@ impl Policy {
         let rules = Rules {
             policy: object.metadata.name.clone().unwrap_or_default(),
             tiers: spec.capacity_tiers.as_ref().map(tier_rules),
+            classes: spec.priority_from_label.as_ref().map(classes),
             limits: spec.admission.as_ref().map(limits).unwrap_or_default(),
             guard: spec.preemption.as_ref().map(guard).unwrap_or_default(),
             grace_ms: spec.preemption.as_ref().and_then(|bounds| milliseconds(bounds.grace_period.as_ref())),
@@ -91,6 +106,15 @@ fn milliseconds(text: Option<&String>) -> Option<i64> {
     text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
 }
 
+fn classes(told: &PriorityFromLabel) -> ClassesByLabel {
+    let names = told.classes.iter().map(|one| (one.value.clone(), one.workload_priority_class.clone()));
+    ClassesByLabel { label: told.label.clone(), names: names.collect() }
+}
+
+fn tiers_of(words: &[String]) -> Vec<engine::Tier> {
+    words.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect()
+}
+
 /// What is absent, and what no schema lets in, is as usual.
 fn tier_rules(tiers: &CapacityTiers) -> TierRules {
     let [reserved, on_demand, spot] = CapacityTier::ALL;
@@ -99,7 +123,8 @@ fn tier_rules(tiers: &CapacityTiers) -> TierRules {
         milliseconds(tiers.patience.get(tier.as_str())).unwrap_or(usual)
     };
     TierRules {
-        default: tiers.default.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect(),
+        default: tiers_of(&tiers.default),
+        default_for: tiers.default_for.iter().map(tiers_for).collect(),
         patience_ms: [patience(reserved), patience(on_demand), patience(spot)],
         signals: Signals::of(&tiers.stock_out_on),
         backoff: tiers.backoff.as_ref().map_or(USUAL.backoff, backoff),
@@ -108,6 +133,10 @@ fn tier_rules(tiers: &CapacityTiers) -> TierRules {
         max_shares: CapacityTier::ALL
             .map(|tier| tiers.max_share_percent.get(tier.as_str()).and_then(|percent| u32::try_from(*percent).ok())),
     }
+}
+
+fn tiers_for(told: &DefaultFor) -> TiersFor {
+    TiersFor { label: told.label.clone(), values: told.values.clone(), tiers: tiers_of(&told.tiers) }
 }
 
 fn backoff(told: &StockBackoff) -> Backoff {
@@ -192,14 +221,23 @@ impl Control {
         }
     }
 
-    /// What the policy of a workload's ClusterQueue says: of the one whose quota it holds, else of the one it waits in.
+    /// What the policy of a workload's ClusterQueue says.
     pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&Rules> {
         if self.view.claims.is_empty() {
             return None;
         }
+        self.rules_of(self.queue_of(workload)?)
+    }
+
+    /// The ClusterQueue whose quota a workload holds, else the one it waits in.
+    pub(crate) fn queue_of<'a>(&'a self, workload: &'a WorkloadView) -> Option<&'a str> {
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
-        let local = || self.view.local_queues.get(&workload.local_queue())?.spec.cluster_queue.as_deref();
-        self.rules_of(given.or_else(local)?)
+        given.or_else(|| self.behind(&workload.local_queue()))
+    }
+
+    /// The ClusterQueue behind a LocalQueue.
+    fn behind(&self, local: &Name) -> Option<&str> {
+        self.view.local_queues.get(local)?.spec.cluster_queue.as_deref()
     }
 
     /// The limit that keeps a waiting workload out for good.
@@ -258,6 +296,8 @@ impl Control {
             (_, Some(object)) => drop(self.view.policies.insert(name.to_owned(), Policy::new(object))),
             (_, None) => drop(self.view.policies.remove(name)),
         }
+        // A class that a label stands for may be what a job without a Workload waits for.
+        self.touch_all_jobs();
         for queue in self.view.cluster_queues.keys().cloned().collect::<Vec<_>>() {
             let labels = self.view.cluster_queues.get(&queue).and_then(|object| object.metadata.labels.clone());
             if self.claim(&queue, &labels.unwrap_or_default(), now) {
@@ -299,13 +339,25 @@ impl Control {
         let Some(object) = self.view.cluster_queues.get(queue) else { return };
         let spec = self.queue_spec(object);
         self.engine(engine::Delta::ClusterQueue(spec));
+        self.tell_members_again(queue);
+    }
+
+    /// What is judged by the policy of a ClusterQueue is told to the engine again, and looked at.
+    pub(crate) fn tell_members_again(&mut self, queue: &str) {
         let locals = self.view.local_queues.iter();
         let locals = locals.filter(|(_, local)| local.spec.cluster_queue.as_deref() == Some(queue));
-        let members: Vec<Name> =
-            locals.flat_map(|(local, _)| self.view.workloads.members(local)).map(WorkloadView::key).collect();
+        for local in locals.map(|(name, _)| name.clone()).collect::<Vec<Name>>() {
+            self.tell_local_members_again(&local);
+        }
+    }
+
+    /// The same for those of one LocalQueue.
+    pub(crate) fn tell_local_members_again(&mut self, local: &Name) {
+        let members: Vec<Name> = self.view.workloads.members(local).map(WorkloadView::key).collect();
         for name in members {
             self.mirror(&name);
-            self.touch(key(Kind::Workload, &name));
+            // Its job, too, follows what the policy says of its priority.
+            self.touch_related(&key(Kind::Workload, &name));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use berth_jobs::version_of;
 
-use crate::core::{Control, cluster_key, key};
+use crate::core::{Control, Step, cluster_key, key};
 use crate::deltas;
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
@@ -26,6 +26,17 @@ impl Control {
             message: format!("the API server refused a change by Berth: {text}"),
             reporter: WORKLOADS,
         });
+    }
+
+    /// Tells a user of an object something that he was not told last for that reason. There may be more to tell or to do: it is looked
+    /// at again.
+    pub(crate) fn tell_once(&mut self, object: ObjectKey, notice: Notice, step: &mut Step) {
+        let told = self.told.entry(object.clone()).or_default();
+        if told.get(&notice.reason) != Some(&notice.message) {
+            told.insert(notice.reason.clone(), notice.message.clone());
+            step.notices.push(notice);
+            self.dirty.insert(object);
+        }
     }
 
     /// Marks everything that is decided about.

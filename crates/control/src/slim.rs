@@ -45,6 +45,8 @@ impl Control {
         let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
         let gates = annotations.get(api::labels::ADMISSION_GATED_BY).filter(|_| self.settings.admission_gates).cloned();
         let (namespace, name) = name;
+        let mut labels = metadata.labels.unwrap_or_default();
+        let job_uid = labels.remove(api::labels::JOB_UID);
         WorkloadView {
             uid,
             resource_version: metadata.resource_version.unwrap_or_default(),
@@ -54,7 +56,8 @@ impl Control {
             finalizers: metadata.finalizers.unwrap_or_default(),
             owner,
             group,
-            job_uid: metadata.labels.and_then(|mut labels| labels.remove("kueue.x-k8s.io/job-uid")),
+            job_uid,
+            labels: (!labels.is_empty()).then(|| Box::new(labels)),
             gated_by: gates.unwrap_or_default(),
             queue: spec.queue_name.unwrap_or_default(),
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),

@@ -25,19 +25,13 @@ fn count(name: &'static str, labels: Labels) -> Measure {
 }
 
 impl Control {
-    /// The ClusterQueue that a workload has its quota from, or waits in.
-    fn queue_of(&self, workload: &WorkloadView) -> String {
-        let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.clone());
-        let local = || self.view.local_queues.get(&workload.local_queue())?.spec.cluster_queue.clone();
-        given.or_else(local).unwrap_or_default()
-    }
-
     /// The measures of a change of a TrainingJob's Workload from `old` to `new`, seen at `now`.
     pub(crate) fn training_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
         let job = new.training_job().and_then(|name| self.view.training.get(&name));
         let Some(job_type) = job.map(|job| job.facts.job_type.as_str()) else { return Vec::new() };
         let became = |kind: &str| new.is(kind) && !old.is(kind);
-        let queue = self.queue_of(if new.status.admission.is_some() { new } else { old });
+        let queue =
+            self.queue_of(if new.status.admission.is_some() { new } else { old }).unwrap_or_default().to_owned();
         let mut measures = Vec::new();
         let scheduled = |result: &str, since: Timestamp| Measure::Observe {
             name: "training_job_scheduling_duration_seconds",
@@ -106,7 +100,8 @@ impl Control {
             };
             let class = workload.priority_class.as_ref().map(|class| class.name.clone());
             let priority = class.unwrap_or_else(|| workload.priority.to_string());
-            let sum: &mut usize = waiting.entry((self.queue_of(workload), priority)).or_default();
+            let sum: &mut usize =
+                waiting.entry((self.queue_of(workload).unwrap_or_default().to_owned(), priority)).or_default();
             *sum = sum.saturating_add(usize::from(!workload.reserved() && workload.active));
         }
         waiting

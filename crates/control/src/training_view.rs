@@ -13,6 +13,7 @@ use berth_jobs::{JobState, PodSetDigest};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
+use crate::decide::training::nodes::Counted;
 use crate::training_figures;
 use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, ObjectKey};
@@ -41,6 +42,8 @@ pub(crate) struct TrainingView {
     /// What it asks for, as it compares with a Workload, or what is wrong with it.
     pub(crate) asked: Result<Vec<PodSetDigest>, String>,
     pub(crate) status: TrainingJobStatus,
+    /// On how many nodes its pods were, when that was asked last.
+    pub(crate) counted: Option<Counted>,
     /// Its spec and what of its metadata matters, as JSON.
     packed: Arc<str>,
 }
@@ -63,6 +66,7 @@ impl TrainingView {
         let job = TrainingJob { metadata, spec, status: None };
         let packed: Arc<str> = serde_json::to_string(&job).unwrap_or_default().into();
         let known = older.filter(|older| older.packed == packed);
+        let counted = older.filter(|older| Some(&older.uid) == uid.as_ref()).and_then(|older| older.counted);
         let template = job.spec.template.spec.as_ref();
         Self {
             uid: uid.unwrap_or_default(),
@@ -78,6 +82,7 @@ impl TrainingView {
             pod_priority_class: template.and_then(|spec| spec.priority_class_name.clone()),
             asked: known.map_or_else(|| asked(&job, cards), |known| known.asked.clone()),
             status: status.unwrap_or_default(),
+            counted,
             packed: known.map_or(packed, |known| known.packed.clone()),
         }
     }

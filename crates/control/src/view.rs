@@ -12,13 +12,14 @@ use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::pods::{PodBook, SetBook};
+use crate::policies::Wanted;
 use crate::shape::Shape;
 use crate::training_view::TrainingView;
 use crate::workloads::Workloads;
 use crate::write::{Kind, ObjectKey};
 
 /// Kind of the classes that jobs name for their Workloads.
-const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
+pub(crate) const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
 
 /// Namespace and name.
 pub(crate) type Name = (String, String);
@@ -75,6 +76,8 @@ pub(crate) struct WorkloadView {
     pub(crate) group: Option<Box<[Member]>>,
     /// Carries the label `kueue.x-k8s.io/job-uid`.
     pub(crate) job_uid: Option<String>,
+    /// Its other labels, where it has any.
+    pub(crate) labels: Option<Box<BTreeMap<String, String>>>,
     /// `kueue.x-k8s.io/admission-gated-by`.
     pub(crate) gated_by: String,
     pub(crate) queue: String,
@@ -118,15 +121,16 @@ impl WorkloadView {
 
     /// Whether its job asks for another class than it has, and it may change to that (kueue.md 5.2). The value is its own: it may be
     /// edited, and follows its class only when that changes.
-    pub(crate) fn changes_class(&self, wanted: &Priority) -> bool {
+    pub(crate) fn changes_class(&self, wanted: &Wanted) -> bool {
         let named = |class: &Option<api::PriorityClassRef>| {
             class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS).map(|class| class.name.clone())
         };
-        let new = named(&wanted.class);
+        let new = named(&wanted.priority.class);
         match &self.priority_class {
             // The API server lets no class come or go while quota is held.
             None => !self.reserved() && new.is_some(),
-            Some(class) if class.kind != WORKLOAD_CLASS => false,
+            // Kueue keeps the class of the pods; a policy that reads a label of them comes before it.
+            Some(class) if class.kind != WORKLOAD_CLASS => wanted.by_label && !self.reserved() && new.is_some(),
             Some(class) => new.as_ref() != Some(&class.name) && (new.is_some() || !self.reserved()),
         }
     }
@@ -221,6 +225,7 @@ impl WorkloadView {
         if !self.is("Finished") {
             return;
         }
+        self.labels = None;
         let mut conditions = std::mem::take(&mut self.status.conditions);
         conditions.retain(|condition| condition.type_ == "Finished");
         conditions.shrink_to_fit();

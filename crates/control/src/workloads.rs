@@ -58,11 +58,6 @@ impl Workloads {
         self.all.iter_mut().map(|(name, workload)| (name, workload.as_mut()))
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.all.len()
-    }
-
     /// The workload with a uid.
     pub(crate) fn by_uid(&self, uid: &str) -> Option<&WorkloadView> {
         self.get(self.name_of(uid)?)

@@ -287,6 +287,11 @@ pub enum Request<Body = Packed> {
     },
     /// No write at all: GET of the pods on a node that have not ended. Answered with [`Outcome::OnNode`].
     FindPodsOnNode,
+    /// No write at all: GET of the pods of a job that have not ended. Answered with [`Outcome::Nodes`].
+    CountNodes {
+        /// Which pods.
+        pods: PodsOf,
+    },
     /// Merge patches of the pods of a job that have not ended, one by one. `Applied` when all carry the annotations, `Busy` when
     /// that takes more time.
     AnnotatePods {
@@ -324,6 +329,7 @@ impl Request<Value> {
             Self::FindStuckPods { pods } => Request::FindStuckPods { pods },
             Self::AskAutoscalers { pods } => Request::AskAutoscalers { pods },
             Self::FindPodsOnNode => Request::FindPodsOnNode,
+            Self::CountNodes { pods } => Request::CountNodes { pods },
             Self::AnnotatePods { pods, annotations } => Request::AnnotatePods { pods, annotations },
             Self::ListCheckpoints { place } => Request::ListCheckpoints { place },
             Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },
@@ -370,6 +376,8 @@ pub enum Outcome {
     Stuck(Vec<StuckPod>),
     /// The pods on a node.
     OnNode(Vec<PodOnNode>),
+    /// How many nodes the pods of a job are on.
+    Nodes(usize),
     /// What a look into a store has shown, or why it failed.
     Checkpoints(Result<Vec<Checkpoint>, String>),
     /// Precondition failed (409 on patch): decide again on the newest state.

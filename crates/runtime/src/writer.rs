@@ -116,6 +116,7 @@ impl Writer {
                 Request::FindStuckPods { pods } => Some(stuck::find(client, namespace, pods).await),
                 Request::AskAutoscalers { pods } => Some(stuck::ask(client, namespace, pods).await),
                 Request::FindPodsOnNode => Some(pods::on_node(client, &write.key.name).await),
+                Request::CountNodes { pods } => Some(pods::count_nodes(client, namespace, pods).await),
                 Request::AnnotatePods { pods, annotations } => {
                     Some(notify::annotate(client, namespace, pods, annotations).await)
                 }
@@ -148,6 +149,7 @@ const fn verb_of(request: &Request) -> Verb {
         | Request::ProbePods { .. }
         | Request::FindStuckPods { .. }
         | Request::FindPodsOnNode
+        | Request::CountNodes { .. }
         | Request::AskAutoscalers { .. }
         | Request::AnnotatePods { .. }
         | Request::ListCheckpoints { .. }
@@ -168,6 +170,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
         | Request::ProbePods { .. }
         | Request::FindStuckPods { .. }
         | Request::FindPodsOnNode
+        | Request::CountNodes { .. }
         | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }

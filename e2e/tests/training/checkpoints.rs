@@ -8,7 +8,7 @@ use berth_e2e::wait::{self, Seen};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{LIMIT, endless, is, phase, pods_of, training};
+use crate::{LIMIT, endless, is, nodes_told, phase, pods_of, training};
 
 /// Asked to save first, stopped as soon as it has, and told of its checkpoint when it comes back.
 pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
@@ -27,6 +27,7 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     let saving = json!({"checkpoint": {"interval": "10m"}});
     s.apply(&training(s, "saves", "PyTorchJob", &of("low", saving))).await?;
     phase(s, "saves", "Running").await?;
+    nodes_told(s, "saves").await?;
     s.apply(&training(
         s,
         "meek",

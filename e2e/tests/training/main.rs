@@ -17,6 +17,7 @@ use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
 use berth_e2e::wait::{self, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(40);
@@ -69,15 +70,26 @@ async fn pods_of(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
+/// Waits until a TrainingJob, whose pods stay, tells on how many nodes they are.
+async fn nodes_told(s: &Scenario<'_>, name: &str) -> Result<()> {
+    let pods = pods_of(s, name).await?;
+    let nodes: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
+    let told = |job: &Value| job["status"]["allocatedResources"]["nodes"] == json!(nodes.len());
+    is(s, name, &format!("told to be on {nodes:?}"), told).await.map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn training_jobs() -> Result<()> {
     let pools = [
         Pool::cpu("cpu", 2, Tier::OnDemand),
         Pool::gpu("gpu", 4, Tier::OnDemand).label("nvidia.com/gpu.product", CARD),
     ];
+    // What has to be built or installed is had before anything is waited for.
+    berth_e2e::gcs::program().await?;
+    let azurite = berth_e2e::azure::program().await?;
     let stage = Stage::start("training", &pools, ManagerOptions::default()).await?;
     let s = &stage;
-    let runs: Vec<Run<'_>> = vec![
+    let mut runs: Vec<Run<'_>> = vec![
         ("pytorch", life::pytorch(s).boxed()),
         ("frameworks", life::frameworks(s).boxed()),
         ("failing-worker", life::failing(s).boxed()),
@@ -87,6 +99,7 @@ async fn training_jobs() -> Result<()> {
         ("saves-first", checkpoints::saves_first(s).boxed()),
         ("saves-workers", checkpoints::saves_workers(s).boxed()),
         ("checkpoint-store", stores::kept_in_s3(s).boxed()),
+        ("checkpoint-gcs", stores::kept_in_gcs(s).boxed()),
         ("bad-stores", stores::refused_or_told(s).boxed()),
         ("suspended", stops::suspended(s).boxed()),
         ("max-wait", stops::waits_too_long(s).boxed()),
@@ -94,6 +107,9 @@ async fn training_jobs() -> Result<()> {
         ("training-deleted", stops::deleted(s).boxed()),
         ("bad-training", bad::refused_or_told(s).boxed()),
     ];
+    if let Some(program) = &azurite {
+        runs.push(("checkpoint-azure", stores::kept_in_azure(s, program).boxed()));
+    }
     let outcome = run_all(&stage, runs).await;
     stage.stop().await;
     outcome

@@ -1,10 +1,15 @@
-//! Checkpoints in a store that speaks S3: told, kept, dropped, and where a start goes on.
+//! Checkpoints in stores of each protocol: told, kept, dropped, and where a start goes on.
+
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::azure::Azure;
+use berth_e2e::bucket::{Bucket, credentials};
+use berth_e2e::gcs::Gcs;
 use berth_e2e::kinds::{CHECKPOINT_STORE, JOB, TRAINING_JOB, condition, condition_object, items, text};
 use berth_e2e::manager::NAMESPACE;
 use berth_e2e::manifest::merge;
-use berth_e2e::s3::{ACCESS_KEY, S3, SECRET_KEY};
+use berth_e2e::s3::S3;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::trainer::{NEVER_MS, Run, SAVES_EVERY, STEPS, Trainer};
 use serde_json::{Value, json};
@@ -19,23 +24,35 @@ fn store(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "CheckpointStore", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Whether the store has a file of a checkpoint of the job.
-async fn there(s3: &S3, s: &Scenario<'_>, step: i64, file: &str) -> Result<bool> {
-    s3.has(&format!("runs/{}/saves/step-{step}/{file}", s.namespace)).await
+/// In a store that speaks S3.
+pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
+    kept(stage, "checkpoint-store", &Bucket::S3(S3::start("checkpoints").await?)).await
+}
+
+/// In one that speaks the protocol of Google Cloud Storage, which tells times in whole seconds.
+pub(crate) async fn kept_in_gcs(stage: &Stage) -> Result<()> {
+    kept(stage, "checkpoint-gcs", &Bucket::Gcs(Gcs::start(stage.plane.folder(), "checkpoints").await?)).await
+}
+
+/// In one that speaks the protocol of Azure, by that program.
+pub(crate) async fn kept_in_azure(stage: &Stage, program: &Path) -> Result<()> {
+    let azure = Azure::start(program, stage.plane.folder(), "checkpoints").await?;
+    kept(stage, "checkpoint-azure", &Bucket::Azure(azure)).await
 }
 
 /// The whole life of a job's checkpoints; its pods write them.
-pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
-    let scenario = stage.scenario("checkpoint-store").await?;
+async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
+    let scenario = stage.scenario(name).await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
-    let s3 = S3::start("checkpoints").await?;
-    let trainer = Trainer::start(&s.client, &s.namespace, &s3);
+    let client = bucket.client();
+    let trainer = Trainer::start(&s.client, &s.namespace, bucket);
+    // The same for all kinds: others may be at it, too.
     s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
-        "stringData": {"accessKeyId": ACCESS_KEY, "secretAccessKey": SECRET_KEY}}))
+        "stringData": credentials()}))
         .await?;
-    let place = json!({"bucket": s3.bucket, "endpoint": s3.endpoint});
-    let main = json!({"s3": place, "prefix": "runs", "credentialsSecret": CREDENTIALS});
+    let mut main = json!({"prefix": "runs", "credentialsSecret": CREDENTIALS});
+    merge(&mut main, &bucket.spec());
     s.apply(&store(&s.name("main"), &main)).await?;
     let mut spec = endless();
     let saving = json!({
@@ -45,11 +62,11 @@ pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
     merge(&mut spec, &saving);
     s.apply(&training(s, "saves", "PyTorchJob", &spec)).await?;
     phase(s, "saves", "Running").await?;
-    let base = format!("s3://checkpoints/runs/{}/saves", s.namespace);
+    let base = format!("{}/runs/{}/saves", bucket.uri(), s.namespace);
     ensure!(variable(s, "BERTH_CHECKPOINT_URI").await?.as_deref() == Some(base.as_str()), "where it saves");
     ensure!(variable(s, "BERTH_RESUME_URI").await?.is_none(), "there is nothing yet");
     // Half of one does not count.
-    s3.put(&format!("runs/{}/saves/step-9/rank-0.pt", s.namespace), "weights").await?;
+    client.put(&format!("{base}/step-9/rank-0.pt"), "weights").await?;
     saves(s, 3 * STEPS).await?;
     trainer.pace("saves", NEVER_MS, 0).await?;
     trainer.rest("saves").await?;
@@ -68,10 +85,11 @@ pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
     for step in (1..=last / STEPS).map(|number| number * STEPS) {
         let kept = step > last - 2 * STEPS;
         for file in ["checkpoint.json", "rank-0.pt", "rank-1.pt"] {
-            ensure!(there(&s3, s, step, file).await? == kept, "{file} of step {step} of {last}: {}", !kept);
+            let there = client.has(&format!("{base}/step-{step}/{file}")).await?;
+            ensure!(there == kept, "{file} of step {step} of {last}: {there}");
         }
     }
-    ensure!(there(&s3, s, 9, "rank-0.pt").await?, "what is being written is left alone");
+    ensure!(client.has(&format!("{base}/step-9/rank-0.pt")).await?, "what is being written is left alone");
     is(s, "saves", "told that it is late", |job| condition(job, "CheckpointOverdue") == "True").await?;
     // What it saves from now on takes as long as is wanted here: it is seen to be waited for.
     trainer.pace("saves", NEVER_MS, NEVER_MS).await?;
@@ -121,6 +139,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
         (json!({"s3": {"bucket": "abc", "endpoint": "minio:9000"}}), "spec.s3.endpoint"),
         (json!({"s3": {"bucket": "abc", "region": "a b"}}), "spec.s3.region"),
         (json!({"gcs": {}}), "spec.gcs.bucket"),
+        (json!({"gcs": {"bucket": "abc", "endpoint": "storage:4443"}}), "spec.gcs.endpoint"),
         (json!({"azure": {"account": "A", "container": "abc"}}), "spec.azure.account"),
         (json!({"azure": {"account": "abc", "container": "-"}}), "spec.azure.container"),
         (json!({"azure": {"account": "abc", "container": "abc", "endpoint": "x"}}), "spec.azure.endpoint"),

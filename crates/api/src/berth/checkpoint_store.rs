@@ -93,6 +93,10 @@ pub struct GcsStore {
     /// Bucket.
     #[schemars(length(min = 3, max = 222), regex(pattern = BUCKET))]
     pub bucket: String,
+    /// Where it is, when it is not Google's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512), regex(pattern = ENDPOINT))]
+    pub endpoint: Option<String>,
 }
 
 /// A container of Azure Blob Storage.
@@ -122,6 +126,15 @@ pub struct FileSystemStore {
     pub path: String,
 }
 
+impl AzureStore {
+    /// The account's host for paths with folders: beside that for blobs, where the endpoint names one of a cloud of Azure's.
+    fn host(&self) -> String {
+        let host = self.endpoint.as_deref().and_then(|endpoint| endpoint.split('/').nth(2));
+        let cloud = host.and_then(|host| host.strip_prefix(self.account.as_str())?.strip_prefix(".blob."));
+        format!("{}.dfs.{}", self.account, cloud.unwrap_or("core.windows.net"))
+    }
+}
+
 impl CheckpointStoreSpec {
     /// Where a job's checkpoints are, as its pods know it.
     #[must_use]
@@ -129,9 +142,7 @@ impl CheckpointStoreSpec {
         let root = match (&self.s3, &self.gcs, &self.azure, &self.file_system) {
             (Some(s3), ..) => format!("s3://{}", s3.bucket),
             (_, Some(gcs), ..) => format!("gs://{}", gcs.bucket),
-            (_, _, Some(azure), _) => {
-                format!("abfss://{}@{}.dfs.core.windows.net", azure.container, azure.account)
-            }
+            (_, _, Some(azure), _) => format!("abfss://{}@{}", azure.container, azure.host()),
             (_, _, _, Some(files)) => format!("file://{}", files.path),
             _ => String::new(),
         };
@@ -151,6 +162,14 @@ mod tests {
             (json!({"s3": {"bucket": "b"}, "prefix": "x/y"}), "s3://b/x/y/team/job"),
             (json!({"gcs": {"bucket": "b"}}), "gs://b/team/job"),
             (json!({"azure": {"account": "a", "container": "c"}}), "abfss://c@a.dfs.core.windows.net/team/job"),
+            (
+                json!({"azure": {"account": "a", "container": "c", "endpoint": "https://a.blob.cloud.cn/"}}),
+                "abfss://c@a.dfs.cloud.cn/team/job",
+            ),
+            (
+                json!({"azure": {"account": "a", "container": "c", "endpoint": "http://azurite:10000/a"}}),
+                "abfss://c@a.dfs.core.windows.net/team/job",
+            ),
             (json!({"fileSystem": {"path": "/mnt/c"}, "prefix": "x"}), "file:///mnt/c/x/team/job"),
         ] {
             let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();

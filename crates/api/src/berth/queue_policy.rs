@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::duration::{LONGEST_DURATION, duration_rule};
 use super::queue_policy_status::QueuePolicyStatus;
-use crate::rules::{SUBDOMAIN, rules, telling, unique_told};
+use crate::rules::{LABEL_VALUE, QUALIFIED_NAME, SUBDOMAIN, rules, telling, unique_told};
 
 root_object! {
     @in (crate::berth)
@@ -47,6 +47,9 @@ pub struct QueuePolicySpec {
     /// What waiting is worth where the workloads of a queue are ordered; nothing when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_time_bonus: Option<WaitingTimeBonus>,
+    /// Which WorkloadPriorityClass a job has by a label of its pods; as in Kueue when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_from_label: Option<PriorityFromLabel>,
     /// Most that a ClusterQueue may borrow of each resource, in per cent of its nominal quota; a smaller `borrowingLimit` of the
     /// queue holds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +99,34 @@ pub struct WaitingTimeBonus {
     pub points_per_hour: i32,
 }
 
+/// The priorities of jobs by a label of their pods. It is looked for on the pod templates of the Workload in their order, then on the
+/// Workload itself. A job without it, with a value that has no class here, or with a class that does not exist has the priority that it
+/// has in Kueue: by the label `kueue.x-k8s.io/priority-class`, else by the `priorityClassName` of its pods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["label", "classes"]))]
+pub struct PriorityFromLabel {
+    /// Key of the label.
+    #[schemars(length(min = 1, max = 316), regex(pattern = QUALIFIED_NAME))]
+    pub label: String,
+    /// The classes by value of the label.
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["value"]))]
+    pub classes: Vec<LabelledClass>,
+}
+
+/// The class that a value of a label stands for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["value", "workloadPriorityClass"]))]
+pub struct LabelledClass {
+    /// Value of the label.
+    #[schemars(length(max = 63), regex(pattern = LABEL_VALUE))]
+    pub value: String,
+    /// Name of the WorkloadPriorityClass.
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    pub workload_priority_class: String,
+}
+
 /// Tiers of capacity: reserved, on demand, spot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -109,6 +140,10 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = unique_told(),
     ))]
     pub default: Vec<String>,
+    /// The tiers of such jobs by a label of their pods: the first entry that fits takes the place of `default`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub default_for: Vec<DefaultFor>,
     /// What becomes of selectors by which a job asks for a reservation or for spot itself. `Respect`, the default: they pin it.
     /// `Override`: they are taken out with their tolerations while it runs, and it goes down the ladder like any other.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +190,29 @@ pub struct CapacityTiers {
     /// Whether running jobs go back to a better tier when it is free; they stay when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub climb_back: Option<ClimbBack>,
+}
+
+/// The tiers of jobs with a label. It is looked for on the pod templates of the Workload and on the Workload itself. An entry fits
+/// a job with one of the values where the ClusterQueue has a flavor of one of the tiers: a reservation that is not there is not waited for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("required" = ["label", "values", "tiers"]))]
+pub struct DefaultFor {
+    /// Key of the label.
+    #[schemars(length(min = 1, max = 316), regex(pattern = QUALIFIED_NAME))]
+    pub label: String,
+    /// Values of the label, of which a job has one.
+    #[schemars(length(min = 1, max = 16), inner(length(max = 63), regex(pattern = LABEL_VALUE)), extend(
+        "x-kubernetes-list-type" = "set",
+    ))]
+    pub values: Vec<String>,
+    /// The tiers that it accepts, best first.
+    #[schemars(length(min = 1, max = 3), extend(
+        "items" = tier(),
+        "x-kubernetes-list-type" = "atomic",
+        "x-kubernetes-validations" = unique_told(),
+    ))]
+    pub tiers: Vec<String>,
 }
 
 /// When a running job leaves its tier for a better one. It is stopped and started again for that.

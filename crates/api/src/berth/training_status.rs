@@ -117,8 +117,10 @@ pub struct AllocatedResources {
     pub cpu: Quantity,
     /// Memory.
     pub memory: Quantity,
-    /// Places for pods: one for each admitted pod.
-    pub nodes: i32,
+    /// Nodes that its pods run on: counted when all of them are ready, and again after some failed or their number changed.
+    /// Absent while that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<i32>,
 }
 
 /// Pods of one role.

@@ -44,6 +44,9 @@ impl Asked {
     }
 }
 
+/// When a job saved last, and the step where it is known: of two within a second the greater step is the later one.
+pub(crate) type LastSave = (Timestamp, Option<i64>);
+
 /// The while that a job is given which saves its work and is to stop, or is to lose workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
@@ -56,20 +59,6 @@ pub(crate) struct Grace {
 }
 
 impl Grace {
-    /// Of an evicted workload whose job saved last at that time.
-    pub(crate) fn of(workload: &WorkloadView, grace_ms: i64, saved: Option<Timestamp>) -> Option<Self> {
-        let evicted = find_true(&workload.status.conditions, "Evicted")?;
-        let asked = evicted.last_transition_time.0;
-        // Who climbs does so because it has saved.
-        let since = if evicted.reason == CLIMBED_BACK { after_seconds(asked, -FRESH_SECONDS) } else { asked };
-        Some(Self {
-            reason: evicted.reason.clone(),
-            message: evicted.message.clone(),
-            until: after(asked, grace_ms),
-            saved: saved.is_some_and(|at| at >= since),
-        })
-    }
-
     /// It may go on for now.
     pub(crate) fn lasts(&self, now: Timestamp) -> bool {
         !self.saved && now < self.until
@@ -170,15 +159,50 @@ impl Control {
     /// What the TrainingJob of a workload is given to save its work, where it does.
     pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
-        Grace::of(workload, self.grace_ms(workload).unwrap_or(GRACE_MS), self.saved_at(workload))
+        self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))
+    }
+
+    /// The while of an evicted workload, `None` of one that is not. What its job was known to have saved when the eviction was written
+    /// is no answer to it: conditions tell times in whole seconds, as some stores do, and within one of these the order is not seen.
+    pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
+        let evicted = find_true(&workload.status.conditions, "Evicted")?;
+        let asked = evicted.last_transition_time.0;
+        let answers = |save: LastSave| match self.saving.before.get(&workload.uid) {
+            // Who climbs does so because it has saved.
+            _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
+            Some(before) => save.0 >= asked && save > *before,
+            None => save.0 >= asked,
+        };
+        Some(Grace {
+            reason: evicted.reason.clone(),
+            message: evicted.message.clone(),
+            until: after(asked, grace_ms),
+            saved: self.last_save(workload).is_some_and(answers),
+        })
+    }
+
+    /// Keeps what the job of a workload had saved when its eviction was written: nobody was asked for anything before that.
+    pub(crate) fn note_evicted(&mut self, name: &Name) {
+        let Some(workload) = self.view.workloads.get(name) else { return };
+        let (uid, save) = (workload.uid.clone(), self.last_save(workload));
+        if let Some(save) = save {
+            self.saving.before.insert(uid, save);
+        } else {
+            self.saving.before.remove(&uid);
+        }
     }
 
     /// When the job of a workload saved its work last, as far as that is known.
     pub(crate) fn saved_at(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        self.last_save(workload).map(|(at, _)| at)
+    }
+
+    fn last_save(&self, workload: &WorkloadView) -> Option<LastSave> {
         if let Some(name) = workload.training_job() {
             let job = self.view.training.get(&name)?;
-            return self.saved_of(&name, job).map(|saved| saved.at);
+            return self.saved_of(&name, job).map(|saved| (saved.at, saved.step));
         }
-        self.view.job_of(workload)?.annotation(labels::LAST_CHECKPOINT_TIME)?.parse().ok()
+        let at = self.view.job_of(workload)?.annotation(labels::LAST_CHECKPOINT_TIME)?.parse::<Timestamp>().ok()?;
+        Some((at, None))
     }
 }

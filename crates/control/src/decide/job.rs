@@ -21,6 +21,7 @@ use super::pods_ready;
 use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
+use crate::policies::NamedClasses;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 use owners::Governor;
@@ -291,6 +292,9 @@ impl Case<'_> {
             }
             return self.finish(workload, end.success, &end.message);
         }
+        if let Some((reason, text)) = self.control.untold(self.key, workload) {
+            return Decision::Tell(self.notice(EventType::Warning, reason, text));
+        }
         let reclaims = match self.reclaimable(workload) {
             Some(Decision::Wait(due)) => Some(due),
             Some(decision) => return decision,
@@ -396,8 +400,9 @@ impl Case<'_> {
     /// priority class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let queue = self.job.queue_name.as_deref().unwrap_or_default();
-        let priority = self.priority().ok().filter(|_| self.job.prebuilt_workload.is_none());
-        let mut spec = class_change(workload, priority);
+        let wanted = self.control.wanted_priority(workload, self.classes());
+        let wanted = wanted.ok().filter(|_| self.job.prebuilt_workload.is_none());
+        let mut spec = class_change(workload, wanted);
         if workload.queue != queue && !workload.reserved() {
             spec.insert("queueName".into(), queue.into());
         }
@@ -438,10 +443,9 @@ impl Case<'_> {
         pods_ready::follow(self.control, workload, self.job.ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
-    /// Priority value and class of the job, or the name of a class that does not exist yet.
-    fn priority(&self) -> Result<Priority, String> {
-        let job = self.job;
-        self.control.view.priority(job.workload_priority_class.as_deref(), job.pod_priority_class.as_deref())
+    /// The classes that the job names.
+    fn classes(&self) -> NamedClasses<'_> {
+        (self.job.workload_priority_class.as_deref(), self.job.pod_priority_class.as_deref())
     }
 
     /// The event about a job of which no Workload can be made.
@@ -457,9 +461,9 @@ impl Case<'_> {
     }
 
     fn build(&self) -> Result<api::Workload, Unbuilt> {
-        let priority = self.priority().map_err(Unbuilt::NoClass)?;
         let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
         let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
-        Ok(job.workload(sets, priority, &self.control.settings.label_keys_to_copy))
+        let made = job.workload(sets, Priority::default(), &self.control.settings.label_keys_to_copy);
+        self.control.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
     }
 }

@@ -24,6 +24,7 @@ use super::workload::{class_change, create, has_finalizer, object_write, remove_
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
+use crate::policies::{NamedClasses, Wanted};
 use crate::status::{find_true, seconds};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
@@ -60,7 +61,7 @@ struct Wishes<'a> {
     /// LocalQueue; `None` leaves the one that it has.
     queue: Option<&'a str>,
     /// Priority; `None` leaves the one that it has.
-    priority: Option<Priority>,
+    priority: Option<Wanted>,
     /// Who keeps it from being tried.
     gated_by: Option<&'a str>,
     /// Accepted capacity tiers.
@@ -70,7 +71,7 @@ struct Wishes<'a> {
 }
 
 impl<'a> Wishes<'a> {
-    fn of_pod(pod: &'a PodState, priority: Result<Priority, String>) -> Self {
+    fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
         let prebuilt = pod.prebuilt_workload.is_some();
         Self {
             pod_sets: None,
@@ -107,6 +108,11 @@ fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
         body.insert("spec".into(), Value::Object(spec));
     }
     (!body.is_empty()).then(|| Decision::write(object_write(workload, Purpose::UpdateWorkload, Value::Object(body))))
+}
+
+/// The classes that a pod names.
+fn classes_of(pod: &PodState) -> NamedClasses<'_> {
+    (pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
 }
 
 /// The event about a pod, or about the pods of its group.
@@ -250,21 +256,21 @@ impl Case<'_> {
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
+        let prebuilt = self.pod.prebuilt_workload.is_some();
+        if let Some((reason, text)) = self.control.untold(&self.key(), workload).filter(|_| !prebuilt) {
+            return Decision::Tell(self.notice(EventType::Warning, reason, text));
+        }
         let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
-        follow(workload, Wishes::of_pod(self.pod, self.priority())).unwrap_or_else(told)
+        let wanted = self.control.wanted_priority(workload, classes_of(self.pod));
+        follow(workload, Wishes::of_pod(self.pod, wanted)).unwrap_or_else(told)
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {
-        if let Decision::Write(draft) = self.follow(workload) {
-            return Decision::Write(draft);
+        let decision = self.follow(workload);
+        if !matches!(decision, Decision::Done) {
+            return decision;
         }
         pods_ready::follow(self.control, workload, self.pod.ready, self.now).map_or(Decision::Done, Decision::write)
-    }
-
-    /// Priority value and class of the pod, or the name of a class that does not exist yet.
-    fn priority(&self) -> Result<Priority, String> {
-        let pod = self.pod;
-        self.control.view.priority(pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
     }
 
     fn without_workload(&self) -> Decision {
@@ -279,12 +285,13 @@ impl Case<'_> {
         }
         let Some(pod) = self.pod.whole() else { return Decision::Done };
         let copied = &self.control.settings.label_keys_to_copy;
-        let made = self.priority().map_err(|class| {
-            let message = format!("priority class {class:?} of the pod does not exist; create it or change the pod");
-            ("WorkloadPriorityClassNotFound", message)
-        });
-        let made = made.and_then(|priority| {
-            pod_workload(&pod, priority, copied).map_err(|problem| ("ErrWorkloadCompose", problem))
+        let made = pod_workload(&pod, Priority::default(), copied).map_err(|problem| ("ErrWorkloadCompose", problem));
+        let made = made.and_then(|made| {
+            self.control.with_priority(made, classes_of(self.pod)).map_err(|class| {
+                let message =
+                    format!("priority class {class:?} of the pod does not exist; create it or change the pod");
+                ("WorkloadPriorityClassNotFound", message)
+            })
         });
         match made {
             Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),

@@ -2,6 +2,7 @@
 //! is evicted, and their end is its end. One write per call. Starting is in `start`, stopping in `stop`, what its user is
 //! told in `status`.
 
+pub(crate) mod nodes;
 mod saving;
 mod scale;
 mod start;
@@ -22,6 +23,7 @@ use crate::core::{Control, after_seconds, key};
 use crate::deltas;
 use crate::elastic::grew;
 use crate::flight::Decision;
+use crate::policies::NamedClasses;
 use crate::status::{find, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
@@ -58,7 +60,10 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         None => case.without_workload(&owned),
     };
     match decision {
-        Decision::Done | Decision::Wait(_) => status::of_new_phase(&case).map_or(decision, Decision::write),
+        Decision::Done | Decision::Wait(_) => {
+            let told = status::told_at_once(&case).map(Decision::write);
+            told.or_else(|| case.count_nodes()).unwrap_or(decision)
+        }
         decision => decision,
     }
 }
@@ -136,23 +141,24 @@ impl<'a> Case<'a> {
     }
 
     fn create_workload(&self) -> Decision {
-        let priority = match self.priority() {
-            Ok(priority) => priority,
+        let settings = &self.control.settings;
+        let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
+        let Ok(made) = training_workload(&whole, &settings.cards, Priority::default(), copied) else {
+            return Decision::Done;
+        };
+        match self.control.with_priority(made, self.classes()) {
+            Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
             Err(class) => {
                 let message = format!("priority class {class:?} does not exist; create it or change the job");
-                return Decision::Tell(self.notice(EventType::Warning, "WorkloadPriorityClassNotFound", message));
+                Decision::Tell(self.notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
             }
-        };
-        let settings = &self.control.settings;
-        let made = training_workload(&self.view.whole(), &settings.cards, priority, &settings.label_keys_to_copy);
-        let Ok(workload) = made else { return Decision::Done };
-        create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message))
+        }
     }
 
-    /// Priority value and class, or the name of a class that does not exist yet.
-    fn priority(&self) -> Result<Priority, String> {
+    /// The classes that it names.
+    fn classes(&self) -> NamedClasses<'_> {
         let of_pods = self.view.pod_priority_class.as_deref().filter(|class| !class.is_empty());
-        self.control.view.priority(self.view.facts.priority_class.as_deref(), of_pods)
+        (self.view.facts.priority_class.as_deref(), of_pods)
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
@@ -165,6 +171,9 @@ impl<'a> Case<'a> {
         }
         if let Some(end) = training_finish(&self.states()) {
             return self.finish(workload, end.success, &end.message);
+        }
+        if let Some((reason, text)) = self.control.untold(&key(Kind::TrainingJob, self.name), workload) {
+            return Decision::Tell(self.notice(EventType::Warning, reason, text));
         }
         if let Some(decision) = self.follow_suspension(workload) {
             return decision;
@@ -184,7 +193,7 @@ impl<'a> Case<'a> {
         let asked = status::asked(self.view);
         if suspended && workload.active && !asked {
             // First it is told, so that a resumption knows who has deactivated the Workload.
-            return Some(status::of_new_phase(self).map_or(Decision::Done, Decision::write));
+            return Some(status::told_at_once(self).map_or(Decision::Done, Decision::write));
         }
         let (active, purpose) = match (suspended, workload.active) {
             (true, true) => (false, Purpose::Deactivate),
@@ -227,7 +236,8 @@ impl<'a> Case<'a> {
 
     /// A Workload without quota follows its TrainingJob's pods, queue and priority; one with quota its priority.
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
-        let mut spec = class_change(workload, self.priority().ok());
+        let wanted = self.control.wanted_priority(workload, self.classes());
+        let mut spec = class_change(workload, wanted.ok());
         if !workload.reserved() {
             if workload.queue != self.view.facts.queue {
                 spec.insert("queueName".into(), self.view.facts.queue.clone().into());

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::Priority;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
@@ -14,6 +13,7 @@ use super::stops::{missing_queue, queue_stop, take_back};
 use crate::core::{Control, after, after_seconds, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
+use crate::policies::Wanted;
 use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, find_true, seconds, since};
 use crate::view::{Name, WorkloadView};
 pub(crate) use crate::write::WORKLOADS as REPORTER;
@@ -88,10 +88,11 @@ pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource
 }
 
 /// The fields of `spec` by which a Workload takes over another class than it has, none where it stays (kueue.md 5.2).
-pub(crate) fn class_change(workload: &WorkloadView, wanted: Option<Priority>) -> Map<String, Value> {
-    let Some(wanted) = wanted.filter(|wanted| workload.changes_class(wanted)) else { return Map::new() };
-    let class = serde_json::to_value(wanted.class).unwrap_or_default();
-    [("priority".to_owned(), wanted.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
+pub(crate) fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
+    let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
+    let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
+    let class = serde_json::to_value(priority.class).unwrap_or_default();
+    [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
 }
 
 /// Removes Berth's finalizer from a Workload.

@@ -70,11 +70,23 @@ impl Signals {
     }
 }
 
+/// The tiers of jobs with a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TiersFor {
+    pub(crate) label: String,
+    /// Values of the label, of which a job has one.
+    pub(crate) values: Vec<String>,
+    /// Best first.
+    pub(crate) tiers: Vec<Tier>,
+}
+
 /// The rules of tiers for a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TierRules {
     /// The tiers of jobs that name none, best first; empty: flavors as they come.
     pub(crate) default: Vec<Tier>,
+    /// The tiers of those among them that have a label; the first that fits takes the place of `default`.
+    pub(crate) default_for: Vec<TiersFor>,
     /// How long a started job may lack nodes, in milliseconds, by tier in the usual order.
     pub(crate) patience_ms: [i64; 3],
     pub(crate) signals: Signals,
@@ -104,6 +116,7 @@ const MINUTE_MS: i64 = 60_000;
 /// What holds where nothing else is said.
 pub(crate) static USUAL: TierRules = TierRules {
     default: Vec::new(),
+    default_for: Vec::new(),
     patience_ms: [10 * MINUTE_MS; 3],
     signals: Signals { unschedulable: true, scale_up_failed: true, provisioning_failed: true, node_reclaimed: true },
     backoff: Backoff { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },

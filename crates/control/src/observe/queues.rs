@@ -24,11 +24,14 @@ impl Control {
                 return;
             }
             (_, Some(object)) => {
-                self.claim(name, object.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), now);
+                let claimed = self.claim(name, object.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), now);
                 let spec = self.queue_spec(&object);
                 self.engine(engine::Delta::ClusterQueue(spec));
                 self.view.cluster_queues.insert(name.to_owned(), object);
                 self.schedule.mark(object_key.clone(), now);
+                if claimed || self.view.claims.contains_key(name) {
+                    self.tell_members_again(name);
+                }
             }
             (_, None) => {
                 self.engine(engine::Delta::RemoveClusterQueue(name.to_owned()));
@@ -125,6 +128,9 @@ impl Control {
                 self.view.local_queues.remove(name);
             }
         }
+        if !self.view.claims.is_empty() {
+            self.tell_local_members_again(name);
+        }
         self.touch_local_members(name);
     }
 
@@ -144,6 +150,7 @@ impl Control {
     }
 
     pub(super) fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
+        let old_tier = self.capacity_tier_of(name);
         match object {
             Some(object) => {
                 self.engine(engine::Delta::Flavor(deltas::flavor(&object, self.settings.refuse_invalid)));
@@ -153,6 +160,9 @@ impl Control {
                 self.engine(engine::Delta::RemoveFlavor(name.to_owned()));
                 self.view.flavors.remove(name);
             }
+        }
+        if self.capacity_tier_of(name) != old_tier {
+            self.offer_changed(name);
         }
         self.touch(cluster_key(Kind::ResourceFlavor, name));
     }

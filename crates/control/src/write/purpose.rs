@@ -95,6 +95,8 @@ pub enum Purpose {
     FindStuckPods,
     /// Ask which pods run on a node that is being taken away.
     FindPodsOnNode,
+    /// Ask how many nodes the pods of a TrainingJob are on.
+    CountNodes,
     /// Tell a pod that and why it goes.
     CondemnPod,
     /// Delete a pod: it cannot wait again once it was started, or its group has too many.
@@ -131,6 +133,7 @@ impl Purpose {
                 | Self::ProbeSurplus
                 | Self::FindStuckPods
                 | Self::FindPodsOnNode
+                | Self::CountNodes
                 | Self::NotifyPods
                 | Self::AskToSave
         )
@@ -203,7 +206,7 @@ impl Purpose {
             | Self::ListCheckpoints
             | Self::FindStuckPods => Urgency::Soon,
             Self::ExplainPending | Self::TrainingStatus => Urgency::Told,
-            Self::QueueStatus => Urgency::Counted,
+            Self::QueueStatus | Self::CountNodes => Urgency::Counted,
             Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
         }
     }

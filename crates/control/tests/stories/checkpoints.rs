@@ -93,6 +93,76 @@ fn a_victim_saves_first_and_goes_on_from_there() {
 }
 
 #[test]
+fn a_save_of_the_same_second_is_an_answer_only_after_the_request() {
+    for failover in [false, true] {
+        let mut cluster = preempting("2");
+        cluster.put(Kind::TrainingJob, training("victim", saving()));
+        cluster.pass(5);
+        save(&mut cluster, "victim", 700);
+        cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
+        // No time passes from here on.
+        cluster.settle();
+        assert_eq!(cluster.told_pods.len(), 1, "what it saved a moment before is no answer");
+        assert!(cluster.has_job("victim-worker"), "it may save");
+        if failover {
+            // Whoever did not evict it cannot know what was there before, and must not wait for nothing.
+            cluster.restart();
+        } else {
+            save(&mut cluster, "victim", 701);
+        }
+        cluster.settle();
+        assert!(!cluster.has_job("victim-worker"), "it has saved");
+        cluster.pass(5);
+        assert_eq!(cluster.phase("urgent"), "Running");
+        let told = cluster.told("victim", "CheckpointRequested");
+        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("CheckpointSaved")));
+    }
+}
+
+#[test]
+fn a_request_to_save_is_seen_before_its_answer_however_fast_that_is() {
+    let mut cluster = preempting("2");
+    cluster.put(Kind::TrainingJob, training("victim", saving()));
+    cluster.pass(5);
+    // Its phase is told first, and is no other one when its pods are told.
+    cluster.edit(Kind::TrainingJob, "team", "victim", &json!({"spec": {"suspend": true}}));
+    cluster.settle();
+    assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True");
+    save(&mut cluster, "victim", 700);
+    cluster.pass(5);
+    assert_eq!(cluster.told("victim", "CheckpointRequested")["reason"], "CheckpointSaved");
+    let reasons = |cluster: &Cluster| -> Vec<String> {
+        let events = cluster.training("victim")["status"]["events"].as_array().unwrap().clone();
+        events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    };
+    let told = reasons(&cluster);
+    let place = |reason: &str| told.iter().position(|told| told == reason);
+    assert!(place("CheckpointRequested").is_some(), "{told:?}");
+    assert!(place("CheckpointRequested") < place("CheckpointSaved"), "{told:?}");
+}
+
+#[test]
+fn an_answer_to_a_request_that_no_status_told_of_is_told() {
+    let mut cluster = preempting("2");
+    cluster.put(Kind::TrainingJob, training("victim", saving()));
+    cluster.pass(5);
+    cluster.keep_pods_of(Kind::TrainingJob, "victim");
+    cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
+    // The pods are told, and save before anything else is done.
+    while cluster.told_pods.is_empty() {
+        let step = cluster.control.step(cluster.now);
+        assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
+        cluster.take(step);
+    }
+    assert_eq!(cluster.told("victim", "CheckpointRequested"), Value::Null);
+    save(&mut cluster, "victim", 700);
+    cluster.pass(3);
+    assert!(!cluster.has_job("victim-worker"));
+    let told = cluster.told("victim", "CheckpointRequested");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("CheckpointSaved")));
+}
+
+#[test]
 fn who_saves_nothing_is_stopped_when_its_time_is_over() {
     // Time that a policy sets, and seconds after which the job is still there, and gone.
     for (policy, there, gone) in [(None, 28, 33), (Some("5s"), 3, 8), (Some("0s"), 0, 1)] {

@@ -75,6 +75,8 @@ pub struct Cluster {
     pub pods_stay_unready: bool,
     /// So many pods of an elastic Job get nodes.
     pub nodes: Option<i64>,
+    /// So many pods of TrainingJobs are on each of theirs.
+    pub pods_per_node: usize,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
     settings: Settings,
@@ -109,6 +111,7 @@ impl Cluster {
             store_fault: None,
             pods_stay_unready: false,
             nodes: None,
+            pods_per_node: 1,
             controller_sleeps: false,
             settings,
             version: 100,
@@ -298,6 +301,7 @@ impl Cluster {
             Request::FindPodsOnNode => {
                 return Outcome::OnNode(self.on_node.get(&write.key.name).cloned().unwrap_or_default());
             }
+            Request::CountNodes { pods } => return Outcome::Nodes(self.nodes_of(&pods.uid)),
             Request::AskAutoscalers { pods } => return Outcome::Stuck(self.asked_pods(pods)),
             Request::AnnotatePods { pods, annotations } => {
                 self.told_pods.push((pods.uid.clone(), annotations.clone()));

@@ -15,6 +15,7 @@ mod gates;
 mod groups;
 mod growth;
 mod jobsets;
+mod labels;
 mod life;
 mod planning;
 mod pods;

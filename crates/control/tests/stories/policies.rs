@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::tiers::{flavor_of, ladder};
 
-fn policy(name: &str, spec: Value) -> Value {
+pub fn policy(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": name}, "spec": spec})
 }
 

@@ -285,6 +285,44 @@ fn an_unknown_outcome_creates_nothing_twice() {
 }
 
 #[test]
+fn its_nodes_are_counted_once_for_the_same_pods() {
+    let mut cluster = cluster("4");
+    cluster.pods_per_node = 2;
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::TrainingJob, training("a", json!({"resources": {"maxReplicas": 4}})));
+    cluster.pass(5);
+    let nodes = |cluster: &Cluster| cluster.training("a")["status"]["allocatedResources"]["nodes"].clone();
+    assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (Value::Null, 0), "nobody knows where they are");
+    cluster.pods_stay_unready = false;
+    let running = |pods: i64, failed: i64| json!({"status": {"ready": pods, "active": pods, "failed": failed}});
+    cluster.edit(Kind::Job, "team", "a-worker", &running(4, 0));
+    cluster.pass(30);
+    assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(2), 1), "two on each");
+    cluster.restart();
+    cluster.pass(30);
+    assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(2), 1), "the status remembers");
+    // One fails and is made again elsewhere.
+    cluster.pods_stay_unready = true;
+    cluster.edit(Kind::Job, "team", "a-worker", &running(3, 1));
+    cluster.pass(10);
+    assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (Value::Null, 1), "not known until it is ready");
+    cluster.pods_per_node = 1;
+    cluster.faults.push((Purpose::CountNodes, Outcome::Busy(1_000), false));
+    cluster.edit(Kind::Job, "team", "a-worker", &running(4, 1));
+    cluster.pass(10);
+    assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(4), 3), "and asked again when busy");
+    // The next run may be elsewhere, although it looks the same.
+    cluster.pods_stay_unready = false;
+    cluster.pods_per_node = 4;
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(5);
+    assert_eq!(cluster.training("a")["status"]["allocatedResources"], Value::Null);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.pass(10);
+    assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(1), 4));
+}
+
+#[test]
 fn a_status_is_no_write_per_pod() {
     let mut cluster = cluster("100");
     let job = training("a", json!({"resources": {"maxReplicas": 100}}));

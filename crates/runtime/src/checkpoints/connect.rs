@@ -80,7 +80,11 @@ fn s3(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Amazon
 
 fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<GoogleCloudStorageBuilder, String> {
     let wanted = spec.gcs.clone().unwrap_or_default();
-    let builder = GoogleCloudStorageBuilder::new().with_bucket_name(wanted.bucket).with_retry(retry());
+    let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(wanted.bucket).with_retry(retry());
+    if let Some(text) = wanted.endpoint {
+        // Paths are added to it with a slash.
+        builder = builder.with_base_url(endpoint("spec.gcs.endpoint", text)?.trim_end_matches('/'));
+    }
     Ok(match secret {
         Some(secret) => builder.with_service_account_key(secret.service_account("serviceAccountKey")?),
         None => builder,
@@ -95,7 +99,9 @@ fn azure(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Mic
         .with_retry(retry());
     if let Some(text) = wanted.endpoint {
         let endpoint = endpoint("spec.azure.endpoint", text)?;
-        builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
+        // Paths are added to it with a slash.
+        let root = endpoint.trim_end_matches('/').to_owned();
+        builder = builder.with_allow_http(root.starts_with("http://")).with_endpoint(root);
     }
     Ok(match secret {
         Some(secret) => builder.with_access_key(secret.get("accountKey")?),
@@ -166,6 +172,12 @@ impl Credentials {
             if !file.get(field).is_some_and(Value::is_string) {
                 return Err(self.bad(key, &format!("has no {field}")));
             }
+        }
+        // Emulators are named there; what object_store makes of it is a URL without a check.
+        let root = file.get("gcs_base_url").filter(|root| !root.is_null());
+        let is_url = |root: &Value| root.as_str().is_some_and(|root| endpoint(key, root.to_owned()).is_ok());
+        if root.is_some_and(|root| !is_url(root)) {
+            return Err(self.bad(key, "has a gcs_base_url that is no URL of http or https"));
         }
         Ok(text)
     }

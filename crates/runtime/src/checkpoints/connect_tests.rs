@@ -41,9 +41,21 @@ fn a_key_file_may_have_lines_and_its_faults_quote_nothing_of_it() {
     let file =
         "{\n  \"private_key\": \"-----BEGIN\\n\",\n\t\"private_key_id\": \"1\",\r\n  \"client_email\": \"a@b\"\n}\n";
     assert_eq!(credentials(&[("k", file.as_bytes())]).service_account("k").as_deref(), Ok(file.trim_end()));
-    for bad in
-        ["\"hidden\"", "hidden", "{\"private_key\": \"hidden\"}", "{\"private_key\": \"hidden\n\"}", "[\"hidden\"]"]
-    {
+    let elsewhere = |root: &str| {
+        json!({"private_key": "hidden", "private_key_id": "1", "client_email": "a@b", "gcs_base_url": root}).to_string()
+    };
+    let text = elsewhere("http://127.0.0.1:4443");
+    assert_eq!(credentials(&[("k", text.as_bytes())]).service_account("k"), Ok(text));
+    for bad in [
+        "\"hidden\"",
+        "hidden",
+        "{\"private_key\": \"hidden\"}",
+        "{\"private_key\": \"hidden\n\"}",
+        "[\"hidden\"]",
+        &elsewhere("http://hidden:99999"),
+        &elsewhere("hidden"),
+        &elsewhere("http://hidden").replace("\"http://hidden\"", "5"),
+    ] {
         let error = credentials(&[("k", bad.as_bytes())]).service_account("k").unwrap_err();
         assert!(error.contains("key k of Secret \"keys\"") && !error.contains("hidden"), "{bad}: {error}");
     }
@@ -73,10 +85,15 @@ fn an_endpoint_that_is_no_url_is_named_with_its_field() {
     }
     for (kind, spec) in [
         ("s3", json!({"s3": {"bucket": "b", "endpoint": "https://minio:99999"}})),
+        ("gcs", json!({"gcs": {"bucket": "b", "endpoint": "https://minio:99999"}})),
         ("azure", json!({"azure": {"account": "a", "container": "c", "endpoint": "https://minio:99999"}})),
     ] {
         let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
-        let error = if kind == "s3" { s3(&spec, None).err() } else { azure(&spec, None).err() };
+        let error = match kind {
+            "s3" => s3(&spec, None).err(),
+            "gcs" => gcs(&spec, None).err(),
+            _ => azure(&spec, None).err(),
+        };
         assert!(error.unwrap().starts_with(&format!("spec.{kind}.endpoint \"https://minio:99999\"")), "{kind}");
     }
 }

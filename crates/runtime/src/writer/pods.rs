@@ -1,6 +1,8 @@
 //! The pods of a job, page by page: the label by which they are found is anybody's to write, so that each is looked at for who
 //! controls it.
 
+use std::collections::BTreeSet;
+
 use berth_control::write::{Outcome, PodOnNode, PodsOf};
 use http::header::ACCEPT;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
@@ -12,6 +14,8 @@ use super::encoded;
 
 /// So many pods are asked for at once, at least.
 const LEAST_PAGE: usize = 50;
+/// So many whole pods are asked for at once.
+const WHOLE_PAGE: usize = 250;
 /// Pods that have not ended.
 pub(super) const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// Metadata alone.
@@ -35,6 +39,20 @@ fn or_none<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
 #[derive(Deserialize)]
 pub(super) struct Meta {
     pub(super) metadata: ObjectMeta,
+}
+
+/// A pod of which it matters where it is.
+#[derive(Deserialize)]
+struct Placed {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Place,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Place {
+    node_name: Option<String>,
 }
 
 impl<T> Page<T> {
@@ -81,6 +99,22 @@ pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
     match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), METADATA).await {
         Ok(page) => Outcome::OnNode(page.items.into_iter().map(|pod| PodOnNode::of(pod.metadata)).collect()),
         Err(_) => Outcome::Busy(1_000),
+    }
+}
+
+/// How many nodes the pods of a job that have not ended are on; `Busy` when that cannot be read now.
+pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
+    let (mut nodes, mut from) = (BTreeSet::new(), None::<String>);
+    loop {
+        let how = ("application/json", NOT_ENDED);
+        let asked = page::<Placed>(client, (namespace, pods), how, (WHOLE_PAGE, from.as_deref())).await;
+        let Ok(page) = asked else { return Outcome::Busy(1_000) };
+        from = page.next();
+        let own = page.items.into_iter().filter(|pod| pods.has(&pod.metadata));
+        nodes.extend(own.filter_map(|pod| pod.spec.node_name));
+        if from.is_none() {
+            return Outcome::Nodes(nodes.len());
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::Case;
 use crate::core::after_seconds;
-use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
 use crate::flight::Decision;
@@ -42,8 +41,9 @@ impl Case<'_> {
     /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it
     /// saves and has all its pods.
     fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
-        let saved = self.control.saved_at(workload)?;
-        let grace = Grace::of(workload, self.control.grace_ms(workload)?, Some(saved))?;
+        // Who never says when it saves is not waited for.
+        self.control.saved_at(workload)?;
+        let grace = self.control.grace_within(workload, self.control.grace_ms(workload)?)?;
         let notice = self.notice(EventType::Normal, "CheckpointRequested", grace.request());
         let waits = self.job.ready && grace.lasts(self.now);
         waits.then(|| grace.wait(self.control, workload, notice))

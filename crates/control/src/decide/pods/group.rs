@@ -7,13 +7,12 @@ mod set;
 
 use std::collections::BTreeSet;
 
-use berth_jobs::Priority;
 use berth_jobs::pods::{PodState, STATEFUL_SET_FRAMEWORK, SetState, Tally, excess, replaced};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::{Wishes, follow, notice};
+use super::{Wishes, classes_of, follow, notice};
 use crate::core::{Control, key};
 use crate::decide::checks;
 use crate::decide::pods_ready;
@@ -135,6 +134,10 @@ impl<'a> Case<'a> {
             return decision;
         }
         let Some((name, pod)) = first else { return Decision::Done };
+        let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload);
+        if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
+            return Decision::Tell(self.notice(name, pod, EventType::Warning, reason, text));
+        }
         if !(workload.is("Admitted") && workload.reserved()) {
             // The others need not be told the same.
             return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
@@ -150,12 +153,7 @@ impl<'a> Case<'a> {
             return Some(self.wishes_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
-        Some(Wishes::of_pod(pod, self.priority(pod)))
-    }
-
-    /// Priority value and class of the group, or the name of a class that does not exist yet.
-    fn priority(&self, pod: &PodState) -> Result<Priority, String> {
-        self.control.view.priority(pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
+        Some(Wishes::of_pod(pod, self.control.wanted_priority(workload, classes_of(pod))))
     }
 
     /// Pods that came later own the Workload too: it must outlive those that they replace. A StatefulSet's outlives them all.

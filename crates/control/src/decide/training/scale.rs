@@ -1,6 +1,7 @@
 //! How an elastic TrainingJob grows and shrinks. Quota comes before pods: it grows by a new slice, and its Job follows when that
 //! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone.
 
+use berth_jobs::Priority;
 use berth_jobs::training::{RoleState, Scale, WORKER, slice_workload, training_workload};
 use jiff::Timestamp;
 use serde_json::json;
@@ -144,9 +145,9 @@ impl Case<'_> {
             return Some(Decision::WaitForCreations);
         }
         let settings = &self.control.settings;
-        let priority = self.priority().ok()?;
-        let whole =
-            training_workload(&self.view.whole(), &settings.cards, priority, &settings.label_keys_to_copy).ok()?;
+        let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
+        let whole = training_workload(&whole, &settings.cards, Priority::default(), copied).ok()?;
+        let whole = self.control.with_priority(whole, self.classes()).ok()?;
         let first = workload.slice.clone().unwrap_or_else(|| workload.name.clone());
         let new = slice_workload(whole, (&workload.name, &workload.uid), &first, workers)?;
         Some(create(&new, |message| self.notice(EventType::Normal, "CreatedWorkload", message)))

@@ -43,9 +43,22 @@ pub(crate) fn status(control: &Control, object: &ObjectKey, now: Timestamp) -> O
     if view.deleting || !case.managed() { None } else { draft(&case, |_| true) }
 }
 
-/// The same, when it is another phase: that is told at once.
-pub(super) fn of_new_phase(case: &Case<'_>) -> Option<Draft> {
-    draft(case, |new| new.phase != case.view.status.phase)
+/// The same, when it is another phase, or the job was asked to save, or has answered: that is told at once, before its answer stops it.
+pub(super) fn told_at_once(case: &Case<'_>) -> Option<Draft> {
+    let old = &case.view.status;
+    draft(case, |new| new.phase != old.phase || request_to_save(new) != request_to_save(old))
+}
+
+/// The same, when what came of a request to save is not told yet: nothing remembers it when the quota has gone back.
+pub(super) fn answer_told(case: &Case<'_>) -> Option<Draft> {
+    let old = &case.view.status;
+    draft(case, |new| request_to_save(new) != request_to_save(old))
+}
+
+/// Whether a status says that the job is to save, and why, or what came of that.
+fn request_to_save(status: &TrainingJobStatus) -> Option<(&str, &str)> {
+    let told = find(&status.conditions, CHECKPOINT_REQUESTED)?;
+    Some((told.status.as_str(), told.reason.as_str()))
 }
 
 fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
@@ -166,7 +179,14 @@ impl Telling<'_> {
         for (kind, words) in self.case.checkpoint_conditions(self.is_up()) {
             self.set_once_true(status, kind, words);
         }
-        self.set_once_true(status, CHECKPOINT_REQUESTED, self.checkpoint_request(status));
+        let request = self.checkpoint_request(status);
+        let notified = &self.case.control.saving.notified;
+        if self.workload.is_some_and(|workload| notified.contains(&workload.uid)) {
+            // It may have saved before there was a status to say that it is to.
+            self.set(status, CHECKPOINT_REQUESTED, request);
+        } else {
+            self.set_once_true(status, CHECKPOINT_REQUESTED, request);
+        }
         if let Some(end) = of("Finished") {
             let kind = if end.reason == "Succeeded" { "Succeeded" } else { "Failed" };
             self.set(status, kind, (true, end.reason.clone(), end.message.clone()));
@@ -302,11 +322,10 @@ impl Telling<'_> {
 
     fn allocated(&self, workload: &WorkloadView) -> AllocatedResources {
         let sets = workload.status.admission.as_ref().map(|admission| admission.pod_set_assignments.as_slice());
-        let (mut sums, mut pods) = (BTreeMap::<&str, Amount>::new(), 0_i32);
+        let mut sums = BTreeMap::<&str, Amount>::new();
         for set in sets.unwrap_or_default() {
             let given = set.count.unwrap_or_default();
             let left = workload.size(set.effective_name()).min(given);
-            pods = pods.saturating_add(left);
             for (resource, amount) in &set.resource_usage {
                 let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
                 // Of an elastic job the count may have gone down since.
@@ -323,7 +342,7 @@ impl Telling<'_> {
             gpus: sum(&self.case.control.settings.cards.resource).get(),
             cpu: quantity("cpu", sum("cpu")),
             memory: quantity("memory", sum("memory")),
-            nodes: pods,
+            nodes: self.case.nodes(workload, &self.states),
         }
     }
 
@@ -333,7 +352,8 @@ impl Telling<'_> {
         let is_news = |condition: &&Condition| {
             let old = find(before, &condition.type_).map(|old| old.status.as_str());
             let tells = ["Admitted", CHECKPOINT_REQUESTED].contains(&condition.type_.as_str());
-            let lost = tells && condition.status == "False" && old == Some("True");
+            let answered = old.is_none() && condition.type_ == CHECKPOINT_REQUESTED;
+            let lost = tells && condition.status == "False" && (old == Some("True") || answered);
             lost || (condition.status == "True" && old != Some("True"))
         };
         let time = Time(seconds(self.case.now));

@@ -27,6 +27,9 @@ impl Case<'_> {
         if let Some(decision) = self.delete_children(&why).or_else(|| self.probe(workload)) {
             return decision;
         }
+        if let Some(told) = status::answer_told(self) {
+            return Decision::write(told);
+        }
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
             edit.release(returns_at_once(reason))
         }))

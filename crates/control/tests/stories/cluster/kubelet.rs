@@ -65,6 +65,13 @@ impl Cluster {
         stuck.collect()
     }
 
+    /// How many nodes the pods of a TrainingJob with that uid are on.
+    pub(super) fn nodes_of(&self, uid: &str) -> usize {
+        let owned = self.objects.values().filter(|object| object["metadata"]["ownerReferences"][0]["uid"] == uid);
+        let pods: i64 = owned.filter_map(|object| object["status"]["ready"].as_i64()).sum();
+        usize::try_from(pods).unwrap().div_ceil(self.pods_per_node)
+    }
+
     /// What an autoscaler says of pods that no node takes.
     pub(super) fn asked_pods(&self, pods: &[(String, StuckPod)]) -> Vec<StuckPod> {
         let refused = |pod: &StuckPod| StuckPod { refused: self.refused_nodes.clone(), ..pod.clone() };

@@ -1,9 +1,11 @@
 //! The Workload of a group that has none: made once all pods are there, or of the first one where that is asked for.
 
+use berth_jobs::Priority;
 use berth_jobs::pods::{MOST_ROLES, PodState, group_workload};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Case;
+use crate::decide::pods::classes_of;
 use crate::decide::workload::create;
 use crate::flight::Decision;
 use crate::write::EventType;
@@ -66,13 +68,6 @@ impl Case<'_> {
     }
 
     fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
-        let priority = match self.priority(first) {
-            Ok(priority) => priority,
-            Err(class) => {
-                let message = format!("priority class {class:?} of the pods does not exist; create it or change them");
-                return self.tell("WorkloadPriorityClassNotFound", message);
-            }
-        };
         let mut roles: Vec<(&str, Pod, i32)> = Vec::new();
         let partial = self.tally().counting() < size;
         for (role, count) in self.tally().counting_roles() {
@@ -89,11 +84,18 @@ impl Case<'_> {
         let members: Vec<(&str, &str)> =
             self.members().filter(|(_, pod)| pod.counts()).map(|(name, pod)| (name, &*pod.uid)).collect();
         let copied = &self.control.settings.label_keys_to_copy;
-        match group_workload(&self.name.1, &roles, &members, priority, copied) {
+        let made = match group_workload(&self.name.1, &roles, &members, Priority::default(), copied) {
+            Ok(made) => made,
+            Err(problem) => return self.refuse(problem),
+        };
+        match self.control.with_priority(made, classes_of(first)) {
             Ok(workload) => {
                 create(&workload, |message| self.notice(name, first, EventType::Normal, "CreatedWorkload", message))
             }
-            Err(problem) => self.refuse(problem),
+            Err(class) => {
+                let message = format!("priority class {class:?} of the pods does not exist; create it or change them");
+                self.tell("WorkloadPriorityClassNotFound", message)
+            }
         }
     }
 }

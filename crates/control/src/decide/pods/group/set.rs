@@ -12,6 +12,7 @@ use crate::core::key;
 use crate::decide::pods::{Wishes, follow};
 use crate::decide::workload::{ON_HOLD, create, status_write};
 use crate::flight::Decision;
+use crate::policies::NamedClasses;
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, Purpose};
@@ -32,24 +33,19 @@ impl Case<'_> {
             message,
             reporter: STATEFUL_SET_REPORTER,
         };
-        let priority = match self.priority_of_set(set) {
-            Ok(priority) => priority,
-            Err(class) => {
-                let message = format!("priority class {class:?} does not exist; create it or change the StatefulSet");
-                return Decision::Tell(notice(EventType::Warning, "WorkloadPriorityClassNotFound", message));
-            }
-        };
         let Some(object) = set.whole() else { return Decision::Done };
         let copied = &self.control.settings.label_keys_to_copy;
-        match stateful_set_workload(&object, set.replicas, priority, copied) {
+        let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
+            Ok(made) => made,
+            Err(problem) => return Decision::Tell(notice(EventType::Warning, "ErrWorkloadCompose", problem)),
+        };
+        match self.control.with_priority(made, classes_of_set(set)) {
             Ok(workload) => create(&workload, |message| notice(EventType::Normal, "CreatedWorkload", message)),
-            Err(problem) => Decision::Tell(notice(EventType::Warning, "ErrWorkloadCompose", problem)),
+            Err(class) => {
+                let message = format!("priority class {class:?} does not exist; create it or change the StatefulSet");
+                Decision::Tell(notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
+            }
         }
-    }
-
-    /// Priority value and class of the StatefulSet, or the name of a class that does not exist yet.
-    fn priority_of_set(&self, set: &SetState) -> Result<Priority, String> {
-        self.control.view.priority(set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref())
     }
 
     /// What its Workload is to say, while it has replicas.
@@ -58,7 +54,7 @@ impl Case<'_> {
         Wishes {
             pod_sets: Some(set).filter(|_| resized).and_then(pod_sets),
             queue: set.queue_name.as_deref(),
-            priority: self.priority_of_set(set).ok(),
+            priority: self.control.wanted_priority(workload, classes_of_set(set)).ok(),
             gated_by: set.admission_gates.as_deref(),
             tiers: set.capacity_tiers.as_deref(),
             prebuilt: false,
@@ -103,6 +99,11 @@ impl Case<'_> {
             }))
         })
     }
+}
+
+/// The classes that a StatefulSet names.
+fn classes_of_set(set: &SetState) -> NamedClasses<'_> {
+    (set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref())
 }
 
 /// Its Workload is for another number of replicas.

@@ -1,0 +1,225 @@
+//! What policies read in labels: which tiers a job accepts that says nothing itself, which priority class it has, and whether a runner of
+//! AxLearn's bastion looks after it.
+
+use std::collections::BTreeSet;
+
+use berth_api as api;
+use berth_api::{BASTION_JOB_VERSION, BASTION_TIER};
+use berth_engine::model as engine;
+use berth_jobs::{JobState, Priority};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{Claim, Rules};
+use crate::core::Control;
+use crate::deltas;
+use crate::ladder::rules::TiersFor;
+use crate::view::{WORKLOAD_CLASS, WorkloadView};
+use crate::write::{Kind, ObjectKey};
+
+/// Reason of the event about a label whose value has no class.
+const UNKNOWN_VALUE: &str = "PriorityLabelUnknown";
+/// Reason of the event about a class that does not exist.
+const NO_CLASS: &str = "WorkloadPriorityClassNotFound";
+/// Reason of the event about a job that somebody else may delete.
+const RUNNER: &str = "BastionRunner";
+/// What holds instead of a label that says nothing.
+const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods";
+
+/// Names of the WorkloadPriorityClass that a job names, and of the PriorityClass of its pods.
+pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
+
+/// What an event says: its reason, and its text.
+type Said = (&'static str, String);
+
+/// The priority that a Workload is to have.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) priority: Priority,
+    /// A policy reads it in a label.
+    pub(crate) by_label: bool,
+}
+
+impl WorkloadView {
+    /// The values of a label: those of its pod sets in their order, then its own.
+    fn label_values<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a str> {
+        let of_pods = self.shape.originals.iter().filter_map(move |set| set.labels.get(key));
+        let own = self.labels.iter().filter_map(move |labels| labels.get(key));
+        of_pods.chain(own).map(String::as_str)
+    }
+}
+
+/// The first value of a label in the same order, of a Workload that is to be created.
+fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
+    let of = |metadata: &'a ObjectMeta| metadata.labels.as_ref()?.get(key).map(String::as_str);
+    let of_pods = made.spec.pod_sets.iter().find_map(|set| of(set.template.metadata.as_ref()?));
+    of_pods.or_else(|| of(&made.metadata))
+}
+
+impl Claim {
+    /// Whether tiers hang on labels.
+    fn reads_labels(&self) -> bool {
+        match self {
+            Self::By(rules) => rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty()),
+            Self::Contested(_) => false,
+        }
+    }
+}
+
+impl Control {
+    /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` where that is left to the queue. `pod_sets`
+    /// is what the engine is told of it: pods that select a kind of capacity have said what they want.
+    pub(crate) fn tiers_by_label(
+        &self,
+        workload: &WorkloadView,
+        pod_sets: &[engine::PodSetSpec],
+    ) -> Option<Vec<engine::Tier>> {
+        let rules = self.rules_for(workload)?.tiers.as_ref()?;
+        if rules.default_for.is_empty() || pod_sets.iter().any(engine::PodSetSpec::asks_for_capacity) {
+            return None;
+        }
+        let offered = self.tiers_offered(self.queue_of(workload)?);
+        let fits = |entry: &&TiersFor| {
+            let is_meant = |value: &str| entry.values.iter().any(|known| known == value);
+            workload.label_values(&entry.label).any(is_meant) && entry.tiers.iter().any(|tier| offered.contains(tier))
+        };
+        rules.default_for.iter().find(fits).map(|entry| entry.tiers.clone())
+    }
+
+    /// The tiers of the flavors of a ClusterQueue.
+    fn tiers_offered(&self, cluster_queue: &str) -> BTreeSet<engine::Tier> {
+        let flavors = self.flavors_of(cluster_queue);
+        flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).map(deltas::tier).collect()
+    }
+
+    fn flavors_of(&self, cluster_queue: &str) -> impl Iterator<Item = &str> {
+        let queue = self.view.cluster_queues.get(cluster_queue).into_iter();
+        let groups = queue.flat_map(|queue| &queue.spec.resource_groups);
+        groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str())
+    }
+
+    /// A flavor has come to another tier: who gets tiers for a label gets them where there is one of these.
+    pub(crate) fn offer_changed(&mut self, flavor: &str) {
+        let governed = self.view.claims.iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);
+        let offering = governed.filter(|queue| self.flavors_of(queue).any(|name| name == flavor));
+        for queue in offering.cloned().collect::<Vec<String>>() {
+            self.tell_members_again(&queue);
+        }
+    }
+
+    /// The class that a label gives: its priority, or why the label is passed over; `None` where there is no such label, or nobody reads
+    /// it. `known` is the class that the Workload has already, by name and value: that stays when the class is deleted.
+    fn class_by_label<'a>(
+        &self,
+        rules: &Rules,
+        known: Option<(&str, i32)>,
+        value: impl FnOnce(&str) -> Option<&'a str>,
+    ) -> Option<Result<Priority, Said>> {
+        let classes = rules.classes.as_ref()?;
+        let value = value(&classes.label)?;
+        let (policy, label) = (&rules.policy, &classes.label);
+        let Some(name) = classes.names.get(value) else {
+            let listed: Vec<&str> = classes.names.keys().map(String::as_str).collect();
+            let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
+            let text = format!(
+                "label {label}: {value:?} has no class in spec.priorityFromLabel.classes of QueuePolicy {policy}, \
+                 which has {listed}; {ELSE}"
+            );
+            return Some(Err((UNKNOWN_VALUE, text)));
+        };
+        let kept = known.filter(|(known, _)| known == name).map(|(_, value)| value);
+        let Some(number) = self.view.workload_priorities.get(name).copied().or(kept) else {
+            let text = format!(
+                "label {label}: {value:?} stands for WorkloadPriorityClass {name:?} in QueuePolicy {policy}, \
+                 which does not exist; create it or change spec.priorityFromLabel; until then {ELSE}"
+            );
+            return Some(Err((NO_CLASS, text)));
+        };
+        Some(Ok(Priority::of_workload_class(name, number)))
+    }
+
+    /// The same of a Workload that is there.
+    fn class_of(&self, workload: &WorkloadView) -> Option<Result<Priority, Said>> {
+        let rules = self.rules_for(workload)?;
+        let known = workload.priority_class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
+        let known = known.map(|class| (class.name.as_str(), workload.own_priority));
+        self.class_by_label(rules, known, |label| workload.label_values(label).next())
+    }
+
+    /// The priority that a Workload is to have whose job names these classes; the error names a class that does not exist yet.
+    pub(crate) fn wanted_priority(
+        &self,
+        workload: &WorkloadView,
+        (of_workloads, of_pods): NamedClasses<'_>,
+    ) -> Result<Wanted, String> {
+        if let Some(Ok(priority)) = self.class_of(workload) {
+            return Ok(Wanted { priority, by_label: true });
+        }
+        let priority = self.view.priority(of_workloads, of_pods)?;
+        Ok(Wanted { priority, by_label: false })
+    }
+
+    /// Gives a Workload that is to be created for a job its priority; the error names a class that does not exist yet.
+    pub(crate) fn with_priority(
+        &self,
+        mut made: api::Workload,
+        (of_workloads, of_pods): NamedClasses<'_>,
+    ) -> Result<api::Workload, String> {
+        let local = (made.namespace().to_owned(), made.spec.queue_name.clone().unwrap_or_default());
+        let queue = self.behind(&local).filter(|_| !self.view.claims.is_empty());
+        let by_label = queue.and_then(|queue| {
+            let rules = self.rules_of(queue)?;
+            self.class_by_label(rules, None, |label| label_of(&made, label))
+        });
+        let priority = match by_label {
+            Some(Ok(priority)) => priority,
+            Some(Err(_)) | None => self.view.priority(of_workloads, of_pods)?,
+        };
+        made.spec.priority = Some(priority.value);
+        made.spec.priority_class_ref = priority.class;
+        Ok(made)
+    }
+
+    /// What the user of a job is to be told of its policy and was not told yet. `object` is what is decided about.
+    pub(crate) fn untold(&self, object: &ObjectKey, workload: &WorkloadView) -> Option<Said> {
+        if self.view.claims.is_empty() {
+            return None;
+        }
+        let told = self.told.get(object);
+        let is_new = |(reason, text): &Said| told.and_then(|told| told.get(*reason)) != Some(text);
+        [self.passed_over(workload), self.watched(workload)].into_iter().flatten().find(is_new)
+    }
+
+    /// Why the label that a policy reads says nothing of a workload's priority. One that was made beforehand has a priority of its own.
+    fn passed_over(&self, workload: &WorkloadView) -> Option<Said> {
+        let prebuilt = self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some());
+        self.class_of(workload).filter(|_| !prebuilt)?.err()
+    }
+
+    /// What is wrong with a JobSet whose selectors give way while a runner of AxLearn's bastion looks after it: that takes the tier from
+    /// the selectors, and makes the JobSet anew when it is another than it should be. It leaves tier `disabled` alone.
+    fn watched(&self, workload: &WorkloadView) -> Option<Said> {
+        let is_job_set = workload.owner.as_ref().is_some_and(|owner| owner.kind == Kind::JobSet.name());
+        if !is_job_set || !self.overrides_selectors(workload) {
+            return None;
+        }
+        let policy = &self.rules_for(workload)?.policy;
+        let labels = runner_labels(workload, self.view.job_of(workload));
+        let (label, value) = labels.first().filter(|_| labels.iter().all(|(_, value)| *value != "disabled"))?;
+        let text = format!(
+            "label {label}: {value:?}: a bastion runner that looks after this JobSet may delete it and create it again \
+             when its tier changes, because QueuePolicy {policy} has spec.capacityTiers.selectors: Override; \
+             launch it with BASTION_TIER=disabled, or send it to a queue with Respect"
+        );
+        Some((RUNNER, text))
+    }
+}
+
+/// The labels of a bastion's runner, on the pods of a job or on itself.
+fn runner_labels<'a>(workload: &'a WorkloadView, job: Option<&'a JobState>) -> Vec<(&'static str, &'a str)> {
+    let mut found = Vec::new();
+    for key in [BASTION_TIER, BASTION_JOB_VERSION] {
+        found.extend(workload.label_values(key).map(|value| (key, value)));
+    }
+    found.extend(job.into_iter().flat_map(|job| job.runner_labels.iter()).map(|(key, value)| (*key, &**value)));
+    found
+}

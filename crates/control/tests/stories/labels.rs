@@ -1,0 +1,309 @@
+//! What QueuePolicies read in labels: tiers of jobs that say nothing, priority classes, and who else looks after a job.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, Notice};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, job, local_queue};
+use crate::one_queue;
+use crate::policies::{policy, with_tiers};
+use crate::tiers::{flavor_of, ladder};
+
+/// A job whose pods have a label.
+fn labelled(name: &str, key: &str, value: &str) -> Value {
+    let mut job = job(name, "lq", "1", true);
+    job["spec"]["template"]["metadata"]["labels"][key] = json!(value);
+    job
+}
+
+fn tier_0(name: &str) -> Value {
+    labelled(name, "bastion-tier", "0")
+}
+
+/// The reservation for tier 0, else spot, in the queues of these fields.
+fn bastion_rule(mut queues: Value) -> Value {
+    let zero = json!({"label": "bastion-tier", "values": ["0", "reserved"], "tiers": ["reserved"]});
+    queues["capacityTiers"] = json!({"default": ["spot"], "defaultFor": [zero]});
+    policy("p", queues)
+}
+
+#[test]
+fn tier_0_takes_the_reservation_and_all_else_spot() {
+    let mut cluster = ladder("2");
+    cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
+    for (job, flavor) in [
+        (tier_0("zero"), "reserved"),
+        (labelled("named", "bastion-tier", "reserved"), "reserved"),
+        (labelled("one", "bastion-tier", "1"), "spot"),
+        (job("silent", "lq", "1", true), "spot"),
+    ] {
+        let name = job["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.put(Kind::Job, job);
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, &name), json!(flavor), "{name}");
+    }
+    // What a job says itself comes first.
+    let mut own = tier_0("own");
+    own["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "on-demand"});
+    cluster.put(Kind::Job, own);
+    cluster.put(Kind::Job, tier_0("late"));
+    cluster.pass(60);
+    assert_eq!(flavor_of(&cluster, "own"), json!("on-demand"));
+    assert!(!cluster.is("late", "QuotaReserved"), "the reservation is full, and it is not sent to spot");
+    cluster.complete("zero");
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "late"), json!("reserved"));
+}
+
+#[test]
+fn pods_that_select_a_kind_of_capacity_are_pinned_whatever_their_label_says() {
+    let mut cluster = ladder("2");
+    let spot = json!({"spec": {"nodeLabels": {"cloud.google.com/gke-spot": "true"}}});
+    cluster.edit(Kind::ResourceFlavor, "", "spot", &spot);
+    cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
+    let pinned = |name: &str| {
+        let mut job = tier_0(name);
+        job["spec"]["template"]["spec"]["nodeSelector"] = json!({"cloud.google.com/gke-spot": "true"});
+        job
+    };
+    cluster.put(Kind::Job, pinned("kept"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "kept"), json!("spot"));
+    let more = json!({"spec": {"capacityTiers": {"selectors": "Override"}}});
+    cluster.edit(Kind::QueuePolicy, "", "p", &more);
+    cluster.put(Kind::Job, pinned("moved"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "moved"), json!("reserved"), "without its selector it says nothing but its label");
+}
+
+#[test]
+fn a_reservation_that_is_not_there_is_not_waited_for() {
+    let mut cluster = ladder("1");
+    let groups = |flavors: &[(&str, &str)]| {
+        let queue = cluster_queue("cq", None, flavors);
+        json!({"spec": {"resourceGroups": queue["spec"]["resourceGroups"]}})
+    };
+    cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&[("spot", "1"), ("on-demand", "1")]));
+    cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
+    cluster.put(Kind::Job, tier_0("a"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+    cluster.put(Kind::Job, tier_0("b"));
+    cluster.settle();
+    assert!(!cluster.is("b", "QuotaReserved"), "spot is full, and on demand is not for it");
+    // Who waits is told of a reservation that comes, and of one that goes.
+    cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&[("spot", "1"), ("on-demand", "1"), ("reserved", "1")]));
+    cluster.put(Kind::Job, tier_0("c"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "b"), json!("reserved"));
+    assert!(!cluster.is("c", "QuotaReserved"));
+    let no_tier = json!({"metadata": {"labels": {"berth.dev/capacity-tier": null}}});
+    cluster.edit(Kind::ResourceFlavor, "", "reserved", &no_tier);
+    cluster.complete("a");
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "c"), json!("spot"));
+}
+
+#[test]
+fn who_waits_follows_its_queue_to_a_policy() {
+    let mut cluster = ladder("1");
+    let selector = json!({"matchLabels": {"team": "a"}});
+    cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueueSelector": selector})));
+    for name in ["spot", "on-demand", "reserved"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, name), json!(name), "the queue's order: no policy governs it yet");
+    }
+    cluster.put(Kind::Job, tier_0("late"));
+    cluster.settle();
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"metadata": {"labels": {"team": "a"}}}));
+    cluster.complete("spot");
+    cluster.pass(60);
+    assert!(!cluster.is("late", "QuotaReserved"), "it accepts the reservation alone");
+    cluster.complete("reserved");
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "late"), json!("reserved"));
+}
+
+#[test]
+fn a_label_counts_in_a_local_queue_that_comes_late() {
+    let mut cluster = ladder("1");
+    cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
+    cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
+    cluster.put(Kind::Job, tier_0("a"));
+    cluster.settle();
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
+}
+
+/// `job-priority` 1 is very-high, 3 is a class that does not exist, 5 is low.
+fn classes() -> Value {
+    let class = |value: &str, name: &str| json!({"value": value, "workloadPriorityClass": name});
+    let classes = [class("1", "very-high"), class("3", "gone"), class("5", "low")];
+    policy("p", json!({"clusterQueues": ["cq"], "priorityFromLabel": {"label": "job-priority", "classes": classes}}))
+}
+
+/// A queue with that policy, and classes by which it can be followed.
+fn by_label(cpu: &str) -> Cluster {
+    let mut cluster = one_queue(cpu);
+    for (name, value) in [("very-high", 100), ("usual", 50), ("low", 1)] {
+        cluster.set_class(name, value);
+    }
+    cluster.put(Kind::QueuePolicy, classes());
+    cluster
+}
+
+/// Class and priority of a job's Workload.
+fn priority(cluster: &Cluster, name: &str) -> (Value, Value) {
+    let spec = &cluster.workload_of(name).unwrap()["spec"];
+    (spec["priorityClassRef"]["name"].clone(), spec["priority"].clone())
+}
+
+/// What was told for a reason.
+fn told<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a Notice> {
+    cluster.notices.iter().filter(|notice| notice.reason == reason).collect()
+}
+
+#[test]
+fn a_label_of_the_pods_says_the_class() {
+    let mut cluster = by_label("1");
+    let usual = |mut job: Value| {
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("usual");
+        job
+    };
+    for (job, class, value) in [
+        (usual(labelled("unknown", "job-priority", "7")), json!("usual"), 50),
+        (usual(labelled("both", "job-priority", "1")), json!("very-high"), 100),
+        (labelled("low", "job-priority", "5"), json!("low"), 1),
+        (usual(job("none", "lq", "1", true)), json!("usual"), 50),
+        (labelled("missing", "job-priority", "3"), Value::Null, 0),
+    ] {
+        let name = job["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.put(Kind::Job, job);
+        cluster.settle();
+        assert_eq!(priority(&cluster, &name), (class, json!(value)), "{name}");
+    }
+    cluster.pass(120);
+    assert!(cluster.is("unknown", "Admitted"), "a label that says nothing stops nobody");
+    let [unknown] = told(&cluster, "PriorityLabelUnknown")[..] else { panic!("told once") };
+    assert_eq!(unknown.key, Cluster::key(Kind::Job, "team", "unknown"));
+    assert_eq!(
+        unknown.message,
+        "label job-priority: \"7\" has no class in spec.priorityFromLabel.classes of QueuePolicy p, which has 1, 3, 5; \
+         the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods"
+    );
+    let [missing] = told(&cluster, "WorkloadPriorityClassNotFound")[..] else { panic!("told once") };
+    assert!(missing.message.starts_with("label job-priority: \"3\" stands for WorkloadPriorityClass \"gone\""));
+    // A class that comes is taken over by who waits.
+    cluster.set_class("gone", 7);
+    cluster.settle();
+    assert_eq!(priority(&cluster, "missing"), (json!("gone"), json!(7)));
+}
+
+#[test]
+fn a_label_goes_before_a_class_that_does_not_exist() {
+    let mut cluster = by_label("1");
+    let mut job = labelled("a", "job-priority", "1");
+    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("nowhere");
+    cluster.put(Kind::Job, job);
+    cluster.settle();
+    assert_eq!(priority(&cluster, "a"), (json!("very-high"), json!(100)));
+    assert!(told(&cluster, "WorkloadPriorityClassNotFound").is_empty());
+}
+
+#[test]
+fn waiting_jobs_follow_the_policy() {
+    let mut cluster = by_label("1");
+    cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
+    let pods = json!({"metadata": {"name": "of-pods"}, "value": 3});
+    let class = Observation::PriorityClass(Change::Apply(serde_json::from_value(pods).unwrap()));
+    cluster.control.observe(class, cluster.now);
+    cluster.put(Kind::Job, labelled("runs", "job-priority", "5"));
+    cluster.settle();
+    let mut waits = labelled("waits", "job-priority", "1");
+    waits["spec"]["template"]["spec"]["priorityClassName"] = json!("of-pods");
+    cluster.put(Kind::Job, waits);
+    cluster.settle();
+    assert_eq!(priority(&cluster, "waits"), (json!("of-pods"), json!(3)));
+    cluster.put(Kind::QueuePolicy, classes());
+    cluster.settle();
+    assert_eq!(priority(&cluster, "waits"), (json!("very-high"), json!(100)));
+    assert_eq!(priority(&cluster, "runs"), (Value::Null, json!(0)), "no class comes to what holds quota");
+    // As with any class, its value is followed, and stays when it is deleted.
+    cluster.set_class("very-high", 90);
+    cluster.settle();
+    assert_eq!(priority(&cluster, "waits"), (json!("very-high"), json!(90)));
+    let gone = json!({"metadata": {"name": "very-high"}, "value": 90});
+    let gone = Observation::WorkloadPriorityClass(Change::Delete(serde_json::from_value(gone).unwrap()));
+    cluster.control.observe(gone, cluster.now);
+    cluster.pass(60);
+    assert_eq!(priority(&cluster, "waits"), (json!("very-high"), json!(90)));
+    let other = json!([{"value": "1", "workloadPriorityClass": "low"}]);
+    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"priorityFromLabel": {"classes": other}}}));
+    cluster.settle();
+    assert_eq!(priority(&cluster, "waits"), (json!("low"), json!(1)));
+    cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
+    cluster.settle();
+    assert_eq!(priority(&cluster, "waits"), (json!("of-pods"), json!(3)), "as without a policy");
+}
+
+/// A JobSet with labels of its own, and of its pods.
+fn slices(own: Value, pods: Value) -> Value {
+    let mut labels = own;
+    labels["kueue.x-k8s.io/queue-name"] = json!("lq");
+    let container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
+    let template = json!({"metadata": {"labels": pods}, "spec": {"containers": [container]}});
+    let jobs = json!([{"name": "job", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1,
+        "template": template}}}]);
+    json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "team", "name": "a", "labels": labels},
+        "spec": {"suspend": true, "replicatedJobs": jobs}})
+}
+
+#[test]
+fn a_job_that_a_runner_may_delete_is_told_of_once() {
+    for (selectors, own, pods, label) in [
+        ("Override", json!({}), json!({"bastion-tier": "spot"}), Some("bastion-tier: \"spot\"")),
+        ("Override", json!({}), json!({"bastion-job-version": "3"}), Some("bastion-job-version: \"3\"")),
+        ("Override", json!({"bastion-job-version": "3"}), json!({}), Some("bastion-job-version: \"3\"")),
+        ("Override", json!({"bastion-job-version": "3"}), json!({"bastion-tier": "disabled"}), None),
+        ("Override", json!({}), json!({"job-priority": "1"}), None),
+        ("Respect", json!({}), json!({"bastion-tier": "spot"}), None),
+    ] {
+        let mut cluster = ladder("4");
+        cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": selectors})));
+        let case = format!("{selectors} {own} {pods}");
+        cluster.put(Kind::JobSet, slices(own, pods));
+        cluster.pass(20);
+        let writes = |cluster: &Cluster| cluster.writes.iter().filter(|(_, key)| key.kind == Kind::JobSet).count();
+        let before = writes(&cluster);
+        // Touched again and again, it is neither told nor written again.
+        cluster.set_class("any", 1);
+        cluster.pass(20);
+        let found = told(&cluster, "BastionRunner");
+        assert_eq!(found.len(), usize::from(label.is_some()), "{case}: {found:?}");
+        assert_eq!(writes(&cluster), before, "{case}");
+        let Some(label) = label else { continue };
+        assert_eq!(found[0].key, Cluster::key(Kind::JobSet, "team", "a"));
+        let expected = format!("label {label}: a bastion runner that looks after this JobSet may delete it");
+        assert!(found[0].message.starts_with(&expected), "{case}: {}", found[0].message);
+        assert!(found[0].message.contains("launch it with BASTION_TIER=disabled"), "{}", found[0].message);
+    }
+}
+
+#[test]
+fn whoever_comes_under_an_overriding_policy_is_told_then() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
+    cluster.put(Kind::JobSet, slices(json!({}), json!({"bastion-tier": "spot", "job-priority": "9"})));
+    cluster.pass(20);
+    assert!(told(&cluster, "BastionRunner").is_empty());
+    let classes = json!([{"value": "1", "workloadPriorityClass": "very-high"}]);
+    let more = json!({"spec": {"capacityTiers": {"selectors": "Override"},
+        "priorityFromLabel": {"label": "job-priority", "classes": classes}}});
+    cluster.edit(Kind::QueuePolicy, "", "p", &more);
+    cluster.pass(20);
+    let both = (told(&cluster, "BastionRunner").len(), told(&cluster, "PriorityLabelUnknown").len());
+    assert_eq!(both, (1, 1), "one text does not hide the other");
+}

@@ -1,0 +1,210 @@
+//! Azurite, which speaks the protocol of Azure Blob Storage, on loopback with its blobs in memory, and a client of it in requests signed
+//! by the account's key. It comes from npm, 190 MB, so that only `make night` runs it (`BERTH_AZURE=1`), where npm is there.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use crate::binaries::{cache_folder, repository};
+use crate::bucket::exchange;
+use crate::process::{Guarded, Launch, free_ports};
+use crate::s3::hmac;
+use crate::wait::{self, STEP, Seen};
+
+/// The storage account.
+pub const ACCOUNT: &str = "berthtest";
+/// Its key, as bytes.
+const KEY: &[u8] = b"not-so-secret-key-of-a-test";
+/// Version of the protocol.
+const VERSION: &str = "2023-11-03";
+/// Azurite's program in the folder of its packages.
+const PROGRAM: &str = "node_modules/azurite/dist/src/blob/main.js";
+
+/// The key, as a Secret has it.
+#[must_use]
+pub fn account_key() -> String {
+    STANDARD.encode(KEY)
+}
+
+/// Azurite's program, installed first when the cache has none; `None`, with a line that says why, where it is not to run.
+///
+/// # Errors
+/// When its packages cannot be had.
+pub async fn program() -> Result<Option<PathBuf>> {
+    if std::env::var_os("BERTH_AZURE").is_none_or(|wanted| wanted.is_empty()) {
+        println!("azure: left out; `make night` (BERTH_AZURE=1) runs it");
+        return Ok(None);
+    }
+    tokio::task::spawn_blocking(installed).await?
+}
+
+fn installed() -> Result<Option<PathBuf>> {
+    for needed in ["node", "npm"] {
+        let found = Command::new(needed).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
+        if !found.is_ok_and(|status| status.success()) {
+            // Straight to stderr: what a test that passes prints is not seen.
+            let _ = writeln!(std::io::stderr(), "azure: left out, because {needed} is missing here");
+            return Ok(None);
+        }
+    }
+    let sources = repository().join("e2e/azurite");
+    let names = ["package.json", "package-lock.json"];
+    let mut hash = Sha256::new();
+    for name in names {
+        hash.update(fs::read(sources.join(name)).with_context(|| format!("reading {name}"))?);
+    }
+    let key: String = hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let cache = cache_folder()?;
+    fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+    let (folder, lock) = (cache.join(format!("azurite-{key}")), cache.join("azurite.lock"));
+    let lock = File::create(lock).context("the lock of Azurite")?;
+    lock.lock().context("waiting for the lock of Azurite")?;
+    let (program, complete) = (folder.join(PROGRAM), folder.join("complete"));
+    if complete.is_file() {
+        return Ok(Some(program));
+    }
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    for name in names {
+        fs::copy(sources.join(name), folder.join(name)).with_context(|| format!("copying {name}"))?;
+    }
+    eprintln!("azurite: installing it into {}, once, 190 MB", folder.display());
+    let output = Command::new("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .output()
+        .context("starting npm")?;
+    ensure!(output.status.success(), "npm ci: {}", String::from_utf8_lossy(&output.stderr));
+    File::create(complete).context("the mark of a complete installation")?;
+    Ok(Some(program))
+}
+
+/// A server; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Azure {
+    /// Where the account is.
+    pub endpoint: String,
+    /// Its only container.
+    pub container: String,
+    client: AzureClient,
+    _process: Guarded,
+}
+
+impl Azure {
+    /// Starts [`program`] with a container; its log goes to that folder.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start(program: &Path, folder: &Path, container: &str) -> Result<Self> {
+        let [port] = free_ports()?;
+        let process = Guarded::start(Launch {
+            name: "azurite",
+            program: Path::new("node"),
+            args: vec![
+                program.display().to_string(),
+                "--blobHost".to_owned(),
+                "127.0.0.1".to_owned(),
+                "--blobPort".to_owned(),
+                port.to_string(),
+                "--inMemoryPersistence".to_owned(),
+                "--silent".to_owned(),
+                // Libraries may speak a newer version than it knows.
+                "--skipApiVersionCheck".to_owned(),
+                "--disableTelemetry".to_owned(),
+            ],
+            env: vec![("AZURITE_ACCOUNTS".to_owned(), format!("{ACCOUNT}:{}", account_key()))],
+            folder,
+            doomed: None,
+            restarts: false,
+        })?;
+        let address = format!("127.0.0.1:{port}");
+        wait::until(STEP, "Azurite is up", || async {
+            let up = tokio::net::TcpStream::connect(&address).await.is_ok();
+            Ok(Seen::when(up, || process.tail(3)))
+        })
+        .await?;
+        let client = AzureClient { address: address.clone() };
+        let (code, answer) = client.send("PUT", &format!("/{container}"), &[("restype", "container")], "").await?;
+        ensure!(code == 201, "creating container {container}: {answer}");
+        let endpoint = format!("http://{address}/{ACCOUNT}");
+        Ok(Self { endpoint, container: container.to_owned(), client, _process: process })
+    }
+
+    /// A client that it lets in.
+    #[must_use]
+    pub fn client(&self) -> AzureClient {
+        self.client.clone()
+    }
+}
+
+/// A client of such a server.
+#[derive(Clone, Debug)]
+pub struct AzureClient {
+    address: String,
+}
+
+impl AzureClient {
+    /// Puts a blob by its URI, `abfss://container@account.dfs.core.windows.net/path`.
+    ///
+    /// # Errors
+    /// When the server does not take it.
+    pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
+        let (code, answer) = self.send("PUT", &path(uri)?, &[], text).await?;
+        ensure!(code == 201, "PUT {uri}: {answer}");
+        Ok(())
+    }
+
+    /// Whether there is a blob of that URI.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn has(&self, uri: &str) -> Result<bool> {
+        match self.send("HEAD", &path(uri)?, &[], "").await? {
+            (200, _) => Ok(true),
+            (404, _) => Ok(false),
+            (_, answer) => bail!("HEAD {uri}: {answer}"),
+        }
+    }
+
+    async fn send(&self, method: &str, path: &str, query: &[(&str, &str)], body: &str) -> Result<(u16, String)> {
+        let now = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let request = signed(&self.address, (method, path, query, body), &now);
+        exchange(&self.address, &format!("{method} {path}"), &request).await
+    }
+}
+
+/// Container and path of a URI.
+fn path(uri: &str) -> Result<String> {
+    let parts = uri.strip_prefix("abfss://").and_then(|rest| rest.split_once('@'));
+    let parts = parts.and_then(|(container, rest)| Some((container, rest.split_once('/')?.1)));
+    let (container, name) = parts.with_context(|| format!("{uri} is no URI of Azure Blob Storage"))?;
+    Ok(format!("/{container}/{name}"))
+}
+
+/// A whole request (method, path below the account, query in the order of its names, body) with its signature, of that time.
+fn signed(address: &str, (method, path, query, body): (&str, &str, &[(&str, &str)], &str), now: &str) -> String {
+    let headers = [("x-ms-blob-type", "BlockBlob"), ("x-ms-date", now), ("x-ms-version", VERSION)];
+    let signed: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    let length = if body.is_empty() { String::new() } else { body.len().to_string() };
+    let names: String = query.iter().map(|(name, value)| format!("\n{name}:{value}")).collect();
+    // Eight more headers may be signed, and are not there.
+    let blank = "\n".repeat(9);
+    let text = format!("{method}\n\n\n{length}{blank}{signed}/{ACCOUNT}/{ACCOUNT}{path}{names}");
+    let signature = STANDARD.encode(hmac(KEY, &text));
+    let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
+    let mut lines = vec![format!("{method} /{ACCOUNT}{path}{query} HTTP/1.1"), format!("Host: {address}")];
+    lines.extend(headers.iter().map(|(name, value)| format!("{name}: {value}")));
+    lines.push(format!("Authorization: SharedKey {ACCOUNT}:{signature}"));
+    lines.push(format!("Content-Length: {}", body.len()));
+    lines.push("Connection: close".to_owned());
+    format!("{}\r\n\r\n{body}", lines.join("\r\n"))
+}

@@ -1,0 +1,137 @@
+//! Buckets of three protocols, S3, Google Cloud Storage and Azure, under one face: a server on loopback, and a client of it that writes
+//! as pods would.
+//!
+//! What it never does: go through the libraries that Berth goes through.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::azure::{Azure, AzureClient};
+use crate::gcs::{Gcs, GcsClient};
+use crate::s3::{ACCESS_KEY, S3, S3Client, SECRET_KEY};
+
+/// Longest time for one request.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A server with one bucket; it ends when it is dropped.
+pub enum Bucket {
+    /// It speaks S3.
+    S3(S3),
+    /// It speaks the protocol of Google Cloud Storage.
+    Gcs(Gcs),
+    /// It speaks the protocol of Azure Blob Storage.
+    Azure(Azure),
+}
+
+impl Bucket {
+    /// The part of a CheckpointStore's spec that names it.
+    #[must_use]
+    pub fn spec(&self) -> Value {
+        match self {
+            Self::S3(s3) => json!({"s3": {"bucket": s3.bucket, "endpoint": s3.endpoint}}),
+            Self::Gcs(gcs) => json!({"gcs": {"bucket": gcs.bucket, "endpoint": gcs.endpoint}}),
+            Self::Azure(azure) => json!({"azure": {"account": crate::azure::ACCOUNT, "container": azure.container,
+                "endpoint": azure.endpoint}}),
+        }
+    }
+
+    /// Its URI, as pods are to know it.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        match self {
+            Self::S3(s3) => format!("s3://{}", s3.bucket),
+            Self::Gcs(gcs) => format!("gs://{}", gcs.bucket),
+            Self::Azure(azure) => {
+                format!("abfss://{}@{}.dfs.core.windows.net", azure.container, crate::azure::ACCOUNT)
+            }
+        }
+    }
+
+    /// A client that it lets in.
+    #[must_use]
+    pub fn client(&self) -> BucketClient {
+        match self {
+            Self::S3(s3) => BucketClient::S3(s3.client()),
+            Self::Gcs(gcs) => BucketClient::Gcs(gcs.client()),
+            Self::Azure(azure) => BucketClient::Azure(azure.client()),
+        }
+    }
+}
+
+/// What a Secret says that lets Berth into servers of all three kinds.
+#[must_use]
+pub fn credentials() -> Value {
+    json!({
+        "accessKeyId": ACCESS_KEY,
+        "secretAccessKey": SECRET_KEY,
+        "serviceAccountKey": crate::gcs::service_account(),
+        "accountKey": crate::azure::account_key(),
+    })
+}
+
+/// A client of such a server. Of paths it takes letters, digits and `-._~/` only.
+#[derive(Clone, Debug)]
+pub enum BucketClient {
+    /// Of S3.
+    S3(S3Client),
+    /// Of Google Cloud Storage.
+    Gcs(GcsClient),
+    /// Of Azure Blob Storage.
+    Azure(AzureClient),
+}
+
+impl From<&S3> for BucketClient {
+    fn from(s3: &S3) -> Self {
+        Self::S3(s3.client())
+    }
+}
+
+impl From<&Bucket> for BucketClient {
+    fn from(bucket: &Bucket) -> Self {
+        bucket.client()
+    }
+}
+
+impl BucketClient {
+    /// Puts an object by its URI, as pods know it.
+    ///
+    /// # Errors
+    /// When the server does not take it.
+    pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
+        match self {
+            Self::S3(client) => client.put(uri, text).await,
+            Self::Gcs(client) => client.put(uri, text).await,
+            Self::Azure(client) => client.put(uri, text).await,
+        }
+    }
+
+    /// Whether there is an object of that URI.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn has(&self, uri: &str) -> Result<bool> {
+        match self {
+            Self::S3(client) => client.has(uri).await,
+            Self::Gcs(client) => client.has(uri).await,
+            Self::Azure(client) => client.has(uri).await,
+        }
+    }
+}
+
+/// Sends a whole request, which ends its connection; the code of the answer, and all of it. `what` is for messages.
+pub(crate) async fn exchange(address: &str, what: &str, request: &str) -> Result<(u16, String)> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await?;
+        anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let answer = tokio::time::timeout(LIMIT, exchange).await.with_context(|| what.to_owned())??;
+    let code = answer.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    Ok((code.with_context(|| format!("{what}: no HTTP status in {answer:?}"))?, answer))
+}

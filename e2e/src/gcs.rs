@@ -1,0 +1,136 @@
+//! A server on loopback that speaks the protocol of Google Cloud Storage, with its objects in memory, and a client of it. It asks for
+//! no credentials: what is shown is the protocol, and not who may use it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+
+use crate::binaries;
+use crate::bucket::exchange;
+use crate::manager::http_get;
+use crate::process::{Guarded, Launch, free_ports};
+use crate::wait::{self, STEP, Seen};
+
+/// A server; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Gcs {
+    /// Where it is.
+    pub endpoint: String,
+    /// Its only bucket.
+    pub bucket: String,
+    client: GcsClient,
+    _process: Guarded,
+}
+
+/// The server's program, which is built first when the cache does not have it: before a test begins to measure time.
+///
+/// # Errors
+/// When Go is missing or the build fails.
+pub async fn program() -> Result<PathBuf> {
+    tokio::task::spawn_blocking(binaries::gcs).await?
+}
+
+/// A key file of a service account, for which no tokens are asked.
+#[must_use]
+pub fn service_account() -> String {
+    json!({"type": "service_account", "private_key_id": "1", "private_key": "not-so-secret",
+        "client_email": "berth@example.invalid", "disable_oauth": true})
+    .to_string()
+}
+
+impl Gcs {
+    /// Starts one with a bucket; its log goes to that folder.
+    ///
+    /// # Errors
+    /// When it cannot be built or does not come up.
+    pub async fn start(folder: &Path, bucket: &str) -> Result<Self> {
+        let program = program().await?;
+        let [port] = free_ports()?;
+        let process = Guarded::start(Launch {
+            name: "gcs",
+            program: &program,
+            args: vec![
+                "-scheme=http".to_owned(),
+                "-backend=memory".to_owned(),
+                "-host=127.0.0.1".to_owned(),
+                format!("-port={port}"),
+                // Paths of this host begin with a bucket.
+                "-public-host=127.0.0.1".to_owned(),
+            ],
+            env: Vec::new(),
+            folder,
+            doomed: None,
+            restarts: false,
+        })?;
+        wait::until(STEP, "the server of Google Cloud Storage is up", || async {
+            let answer = http_get(port, "/_internal/healthcheck").await;
+            Ok(Seen::when(matches!(answer, Ok((200, _))), || format!("{answer:?} {}", process.tail(3))))
+        })
+        .await?;
+        let address = format!("127.0.0.1:{port}");
+        let client = GcsClient { address: address.clone() };
+        let body = json!({"name": bucket}).to_string();
+        let (code, answer) = client.send("POST", "/storage/v1/b?project=berth", "application/json", &body).await?;
+        ensure!(code == 200, "creating bucket {bucket}: {answer}");
+        Ok(Self { endpoint: format!("http://{address}"), bucket: bucket.to_owned(), client, _process: process })
+    }
+
+    /// A client that it lets in.
+    #[must_use]
+    pub fn client(&self) -> GcsClient {
+        self.client.clone()
+    }
+}
+
+/// A client of such a server, by the JSON API; Berth's library speaks the other one, in XML.
+#[derive(Clone, Debug)]
+pub struct GcsClient {
+    address: String,
+}
+
+impl GcsClient {
+    /// Puts an object by its URI, `gs://bucket/path`.
+    ///
+    /// # Errors
+    /// When the server does not take it.
+    pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
+        let (bucket, name) = parts(uri)?;
+        let path = format!("/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}");
+        let (code, answer) = self.send("POST", &path, "application/octet-stream", text).await?;
+        ensure!(code == 200, "POST {uri}: {answer}");
+        Ok(())
+    }
+
+    /// Whether there is an object of that URI.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn has(&self, uri: &str) -> Result<bool> {
+        let (bucket, name) = parts(uri)?;
+        match self.send("GET", &format!("/storage/v1/b/{bucket}/o/{name}"), "text/plain", "").await? {
+            (200, _) => Ok(true),
+            (404, _) => Ok(false),
+            (_, answer) => bail!("GET {uri}: {answer}"),
+        }
+    }
+
+    async fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<(u16, String)> {
+        let lines = [
+            format!("{method} {path} HTTP/1.1"),
+            format!("Host: {}", self.address),
+            format!("Content-Type: {content_type}"),
+            format!("Content-Length: {}", body.len()),
+            "Connection: close".to_owned(),
+        ];
+        let request = format!("{}\r\n\r\n{body}", lines.join("\r\n"));
+        exchange(&self.address, &format!("{method} {path}"), &request).await
+    }
+}
+
+/// Bucket and name of a URI; slashes of the name are escaped.
+fn parts(uri: &str) -> Result<(&str, String)> {
+    let parts = uri.strip_prefix("gs://").and_then(|rest| rest.split_once('/'));
+    let (bucket, name) = parts.with_context(|| format!("{uri} is no URI of Google Cloud Storage"))?;
+    Ok((bucket, name.replace('/', "%2F")))
+}
