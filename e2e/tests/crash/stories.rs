@@ -1,15 +1,13 @@
 //! What users do, so that Berth does each kind of write.
 
-use anyhow::Result;
-use berth_e2e::kinds::{JOB, LOCAL_QUEUE, WORKLOAD, condition, text};
-use berth_e2e::manifest::{group, local_queue, quota};
+use berth_e2e::kinds::{COHORT, JOB, LOCAL_QUEUE, WORKLOAD, condition, text};
+use berth_e2e::manifest::{cohort, group, local_queue, quota};
 use berth_e2e::scenario::Scenario;
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 
-type Told<'a> = BoxFuture<'a, Result<()>>;
+use crate::{Told, comes};
 
 /// Two jobs run one after the other.
 pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
@@ -19,6 +17,19 @@ pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
         s.create(s.job("two")).await?;
         s.finished("one").await?;
         s.finished("two").await
+    }
+    .boxed()
+}
+
+/// A job runs in a queue of a cohort, which is told its share of the cohorts above it.
+pub(crate) fn shares_a_cohort<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.apply(&cohort(&s.name("cohort"), "", &[])).await?;
+        s.simple_queue("1", &json!({"cohortName": s.name("cohort")})).await?;
+        s.create(s.job("one")).await?;
+        s.finished("one").await?;
+        let share = |cohort: &Value| cohort["status"]["fairSharing"]["weightedShare"].is_number();
+        comes(s, COHORT, &s.name("cohort"), "told its share", share).await
     }
     .boxed()
 }
@@ -92,6 +103,23 @@ pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
         .await?;
         s.job_is("long", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
         // Its place is free.
+        s.create(s.job("next")).await?;
+        s.finished("next").await
+    }
+    .boxed()
+}
+
+/// A job that has run longer than it may is deleted some time later.
+pub(crate) fn goes_after_its_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        s.create(s.job("long").label("kueue.x-k8s.io/max-exec-time-seconds", "1").endless()).await?;
+        wait::until(STEP, "the job and its Workload are gone", || async {
+            let job = JOB.get(&s.client, &s.namespace, "long").await?.is_some();
+            let workload = s.workload_of("long").await?.is_some();
+            Ok(Seen::when(!job && !workload, || format!("job: {job}, Workload: {workload}")))
+        })
+        .await?;
         s.create(s.job("next")).await?;
         s.finished("next").await
     }

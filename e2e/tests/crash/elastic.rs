@@ -1,0 +1,71 @@
+//! TrainingJobs that change the number of their workers while they run.
+
+use anyhow::Result;
+use berth_e2e::kinds::TRAINING_JOB;
+use berth_e2e::manifest::{merge, priority_class};
+use berth_e2e::scenario::Scenario;
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+use crate::Told;
+use crate::trainings::{brief, endless, phase, run, saves_when_told, training};
+
+/// Two to four workers, and what else is said of them.
+fn two_to_four(more: &Value) -> Value {
+    let mut spec = json!({"resources": {"minReplicas": 2, "maxReplicas": 4}, "elasticConfig": {"enabled": true}});
+    merge(&mut spec, more);
+    spec
+}
+
+/// One runs with all its workers; `more` is merged into its spec. The queue has no place for another.
+async fn runs_with_four(s: &Scenario<'_>, more: &Value) -> Result<()> {
+    s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
+    s.apply(&priority_class(&s.name("high"), 100)).await?;
+    s.apply(&training(s, "elastic", &endless(), &two_to_four(more))).await?;
+    run(s, "elastic", 4).await?;
+    phase(s, "elastic", "Running").await
+}
+
+/// A more important one comes, of two workers.
+async fn urgent(s: &Scenario<'_>) -> Result<()> {
+    let priority = json!({"schedulingConfig": {"priority": s.name("high")}});
+    s.apply(&training(s, "urgent", &brief(), &priority)).await.map(drop)
+}
+
+/// One gives up two of its workers for another one, and runs on.
+pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        runs_with_four(s, &json!({})).await?;
+        urgent(s).await?;
+        phase(s, "urgent", "Succeeded").await?;
+        run(s, "elastic", 2).await
+    }
+    .boxed()
+}
+
+/// The same of one that saves its work: it is told to before.
+pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        runs_with_four(s, &json!({"checkpoint": {"interval": "10m"}})).await?;
+        urgent(s).await?;
+        saves_when_told(s, "elastic", "berth.dev/save-by").await?;
+        phase(s, "urgent", "Succeeded").await?;
+        run(s, "elastic", 2).await
+    }
+    .boxed()
+}
+
+/// One takes over what another leaves.
+pub(crate) fn grows<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("4", &json!({})).await?;
+        s.apply(&training(s, "neighbour", &endless(), &json!({}))).await?;
+        run(s, "neighbour", 2).await?;
+        let pace = json!({"elasticConfig": {"scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}}});
+        s.apply(&training(s, "elastic", &endless(), &two_to_four(&pace))).await?;
+        run(s, "elastic", 2).await?;
+        TRAINING_JOB.delete(&s.client, &s.namespace, "neighbour").await?;
+        run(s, "elastic", 4).await
+    }
+    .boxed()
+}

@@ -1,0 +1,49 @@
+//! Every purpose of a write has a row, or a word on why it needs none.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
+
+use crate::{older_rows, other_rows, rows};
+
+/// Where they are declared: tests here see Berth as its users do, and link nothing of it.
+const SOURCE: &str = "crates/control/src/write/purpose.rs";
+
+/// Purposes without a row, and why they need none.
+const WITHOUT: [(&str, &str); 5] = [
+    ("ListCheckpoints", "reads a store, past the API server; what it says is of use only to the process that asks"),
+    ("DeleteCheckpoints", "writes to a store, past the API server; the next look finds what is left"),
+    ("FindStuckPods", "reads; the next process asks again, and what is decided upon it is a write with a row"),
+    ("CountNodes", "reads; as long as the status does not have the answer the next process asks again"),
+    ("FindPodsOnNode", "reads; the next process sees the node's taint and asks again"),
+];
+
+/// The names of the enum, in its source.
+fn declared() -> Result<BTreeSet<String>> {
+    let source = std::fs::read_to_string(repository().join(SOURCE)).with_context(|| format!("reading {SOURCE}"))?;
+    let (_, rest) = source.split_once("pub enum Purpose {").context("it declares no `pub enum Purpose`")?;
+    let (body, _) = rest.split_once("\n}").context("the enum has no end")?;
+    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    let name = |line: &str| {
+        let name = line.strip_suffix(',').filter(|name| name.chars().all(char::is_alphanumeric));
+        name.map(str::to_owned).with_context(|| format!("{SOURCE}: {line:?} is not the name of a purpose"))
+    };
+    lines.map(name).collect()
+}
+
+#[test]
+fn every_purpose_has_a_row() -> Result<()> {
+    let declared = declared()?;
+    let told = rows().into_iter().chain(older_rows()).chain(other_rows());
+    let told: BTreeSet<String> = told.map(|row| row.purpose.to_owned()).collect();
+    let excused: BTreeSet<String> = WITHOUT.iter().map(|(purpose, _)| (*purpose).to_owned()).collect();
+    let known: BTreeSet<String> = told.union(&excused).cloned().collect();
+    let missing: Vec<&String> = declared.difference(&known).collect();
+    ensure!(missing.is_empty(), "no row breaks writes of {missing:?}: add some, or say why they need none");
+    let unknown: Vec<&String> = known.difference(&declared).collect();
+    ensure!(unknown.is_empty(), "{SOURCE} does not declare {unknown:?}");
+    let both: Vec<&String> = told.intersection(&excused).collect();
+    ensure!(both.is_empty(), "{both:?} have rows and need no excuse");
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! TrainingJobs of a fixed size, and what those of any size have in common.
+
+use anyhow::Result;
+use berth_e2e::kinds::{POD, TRAINING_JOB, condition, text};
+use berth_e2e::manifest::merge;
+use berth_e2e::scenario::Scenario;
+use berth_e2e::wait::{self, Seen};
+use futures::FutureExt;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{PATIENCE, Told, comes};
+
+/// A TrainingJob of two workers with one cpu each in LocalQueue `queue`; its pods live as the annotations `life` say, and `more` is
+/// merged into its spec.
+pub(crate) fn training(s: &Scenario<'_>, name: &str, life: &Value, more: &Value) -> Value {
+    let mut spec = json!({
+        "jobType": "PyTorchJob",
+        "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
+        "schedulingConfig": {"queue": "queue"},
+        "template": {"metadata": {"annotations": life}, "spec": {"terminationGracePeriodSeconds": 5,
+            "containers": [{"name": "main", "image": "example.invalid/nothing"}]}},
+    });
+    merge(&mut spec, more);
+    json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "metadata": {"namespace": s.namespace, "name": name}, "spec": spec})
+}
+
+/// Pods that end soon.
+pub(crate) fn brief() -> Value {
+    json!({"e2e.berth.dev/run-ms": "700"})
+}
+
+/// Pods that run until they are deleted, and take a moment to go.
+pub(crate) fn endless() -> Value {
+    json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "400"})
+}
+
+/// Waits until a TrainingJob is in a phase.
+pub(crate) async fn phase(s: &Scenario<'_>, name: &str, wanted: &str) -> Result<()> {
+    comes(s, TRAINING_JOB, name, wanted, |job| text(job, "/status/phase") == wanted).await
+}
+
+/// Pods of a TrainingJob.
+async fn pods_of(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
+    let mut all = POD.list(&s.client, &s.namespace).await?;
+    all.retain(|pod| pod["metadata"]["labels"]["berth.dev/training-job"] == json!(name));
+    Ok(all)
+}
+
+/// Waits until a TrainingJob has so many pods, and all of them run.
+pub(crate) async fn run(s: &Scenario<'_>, name: &str, count: usize) -> Result<()> {
+    wait::until(PATIENCE, &format!("{count} running pods of {name}"), || async {
+        let pods = pods_of(s, name).await?;
+        let phases: Vec<&str> = pods.iter().map(|pod| text(pod, "/status/phase")).collect();
+        let running = phases.iter().all(|phase| *phase == "Running");
+        Ok(Seen::when(running && pods.len() == count, || format!("{phases:?}")))
+    })
+    .await
+}
+
+/// Waits until all pods of a TrainingJob were told to save, by that annotation, and then says that it has saved.
+pub(crate) async fn saves_when_told(s: &Scenario<'_>, name: &str, key: &str) -> Result<()> {
+    wait::until(PATIENCE, &format!("pods of {name} have {key}"), || async {
+        let pods = pods_of(s, name).await?;
+        let told = pods.iter().filter(|pod| pod["metadata"]["annotations"].get(key).is_some()).count();
+        Ok(Seen::when(told > 0 && told == pods.len(), || format!("{told} of {}", pods.len())))
+    })
+    .await?;
+    let saved = json!({"metadata": {"annotations": {
+        "berth.dev/last-checkpoint-time": Timestamp::now().to_string(),
+        "berth.dev/last-checkpoint-step": "100",
+        "berth.dev/last-checkpoint-uri": "s3://checkpoints/step-100",
+    }}});
+    TRAINING_JOB.patch(&s.client, &s.namespace, name, &saved).await.map(drop)
+}
+
+/// Two TrainingJobs run one after the other.
+pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("2", &json!({})).await?;
+        for name in ["one", "two"] {
+            s.apply(&training(s, name, &brief(), &json!({}))).await?;
+        }
+        for name in ["one", "two"] {
+            phase(s, name, "Succeeded").await?;
+            s.workload(name, "Finished", |w| condition(w, "Finished") == "True").await?;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// Its user suspends one that runs; another one takes its place, and it comes back.
+pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("2", &json!({})).await?;
+        s.apply(&training(s, "paused", &endless(), &json!({}))).await?;
+        phase(s, "paused", "Running").await?;
+        let suspend = |suspend: bool| json!({"spec": {"suspend": suspend}});
+        TRAINING_JOB.patch(&s.client, &s.namespace, "paused", &suspend(true)).await?;
+        phase(s, "paused", "Suspended").await?;
+        s.apply(&training(s, "next", &brief(), &json!({}))).await?;
+        phase(s, "next", "Succeeded").await?;
+        TRAINING_JOB.patch(&s.client, &s.namespace, "paused", &suspend(false)).await?;
+        run(s, "paused", 2).await
+    }
+    .boxed()
+}
+
+/// One that saves its work is told to before its queue stops it.
+pub(crate) fn saves_before_it_stops<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("2", &json!({})).await?;
+        s.apply(&training(s, "saves", &endless(), &json!({"checkpoint": {"interval": "10m"}}))).await?;
+        phase(s, "saves", "Running").await?;
+        s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "HoldAndDrain"})).await?;
+        saves_when_told(s, "saves", "berth.dev/stop-at").await?;
+        run(s, "saves", 0).await?;
+        s.workload("saves", "quota released", |w| condition(w, "QuotaReserved") == "False").await.map(drop)
+    }
+    .boxed()
+}
