@@ -92,8 +92,8 @@ night: test ## What is wide and slow
 	BERTH_FRAMEWORKS=1 $(CARGO) test --locked --workspace --test frameworks -- --nocapture
 	$(call say,the chart under Helm 3)
 	BERTH_HELM=3 $(CARGO) test --locked --workspace --test helm -- --nocapture
-	$(call say,end-to-end tests again, five times)
-	for i in 1 2 3 4 5; do $(CARGO) test --locked --workspace $(call names,e2e/tests) || exit 1; done
+	$(call say,end-to-end tests again, five times, with checkpoints in Azurite)
+	for i in 1 2 3 4 5; do BERTH_AZURE=1 $(CARGO) test --locked --workspace $(call names,e2e/tests) || exit 1; done
 
 demo: build controlplane ## A cluster of its own with the quickstart, until Ctrl-C (DEMO_KUBECONFIG=path for a real one)
 	@export DEMO_KUBECONFIG="$(DEMO_KUBECONFIG)" DEMO_ONCE="$(DEMO_ONCE)"; $(call program,demo)

@@ -109,6 +109,17 @@ fn jobset_controller() -> Module {
     }
 }
 
+fn fake_gcs_server() -> Module {
+    Module {
+        path: "e2e/gcs",
+        name: "gcs",
+        what: "a server of Google Cloud Storage, about 2 minutes on 2 cores",
+        ldflags: "-s -w".to_owned(),
+        tags: "",
+        programs: &["fake-gcs-server"],
+    }
+}
+
 fn helm_4() -> Module {
     Module {
         path: "e2e/helm",
@@ -244,6 +255,14 @@ pub fn ensure() -> Result<Binaries> {
 /// As [`ensure`].
 pub fn jobset() -> Result<PathBuf> {
     Ok(jobset_controller().ensure()?.join("jobset"))
+}
+
+/// The server of Google Cloud Storage, built as the control plane is.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn gcs() -> Result<PathBuf> {
+    Ok(fake_gcs_server().ensure()?.join("fake-gcs-server"))
 }
 
 /// Helm 4, built as the control plane is.

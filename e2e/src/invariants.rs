@@ -1,14 +1,18 @@
 //! The promises that every end-to-end test must keep, judged over all changes in the order of their revisions.
 //!
-//! Q1 within quota at every revision, Q3 books balance, L1 no start without reservation, L2 admitted means reserved, L3
+//! Q1 within quota at every revision, Q3 books balance (`balance`), L1 no start without reservation, L2 admitted means reserved, L3
 //! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods of a
 //! TrainingJob or a JobSet are covered by its quota; C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at
-//! rest) needs time and is the observer's. Of a JobSet L1, L4 and Q6 are judged (`job_sets`).
+//! rest) needs time and is the observer's. What is judged of JobSets is in `job_sets`, of Jobs in `jobs`.
 
+mod asks;
+mod balance;
 mod elastic;
 mod job_sets;
+mod jobs;
 mod pods;
 mod read;
+mod spec;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,17 +20,16 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::jobset::JOBSET;
-use crate::kinds::{self, condition, items, text};
-use crate::quota_tree::{Forest, Usage, thousandths};
+use crate::kinds::{self, text};
+use crate::quota_tree::{Forest, Usage};
+use asks::Ask;
 use job_sets::JobSet;
+use jobs::Job;
 use pods::Pod;
-use read::{QUEUE, label, shape, user_owns_suspend, workload};
+use read::workload;
 
 /// An edit of a quota is in force at the latest this long after it was seen.
 const IN_FORCE: Duration = Duration::from_secs(5);
-
-/// A managed job that runs without a reservation is suspended within this time.
-const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -41,6 +44,9 @@ pub struct Change {
     pub deleted: bool,
     /// When it was seen.
     pub at: Instant,
+    /// Of this time some states are missing: a watch had to list again, and shows only what was left at the end. What such a
+    /// change adds to the state counts, and nothing is judged by it.
+    pub blind: bool,
 }
 
 /// A broken promise.
@@ -64,10 +70,17 @@ impl std::fmt::Display for Violation {
 struct Workload {
     key: String,
     owner: String,
+    /// The uid of its job, as its label has it.
+    job_uid: String,
     /// Key of the slice that it takes the place of.
     replaces: String,
     /// Pods for which it holds quota.
     pods: usize,
+    /// Those of them that are not over.
+    left: usize,
+    /// What its pod sets ask for.
+    asks: Vec<Ask>,
+    active: bool,
     queue: String,
     cluster_queue: String,
     charge: Usage,
@@ -77,18 +90,11 @@ struct Workload {
     deleting: bool,
 }
 
-#[derive(Clone, Debug)]
-struct Job {
-    key: String,
-    managed: bool,
-    prebuilt: String,
-    suspended: bool,
-    since: Instant,
-    ended: bool,
-    shape: Value,
-    first: Value,
-    /// Since when it runs without an admitted workload.
-    loose: Option<Instant>,
+impl Workload {
+    /// Key of the LocalQueue that it names.
+    fn local_queue(&self) -> String {
+        format!("{}/{}", self.key.split_once('/').map_or("", |(namespace, _)| namespace), self.queue)
+    }
 }
 
 /// Keeps the state that the changes add up to and judges each step.
@@ -99,18 +105,30 @@ pub struct Judge {
     workloads: BTreeMap<String, Workload>,
     jobs: BTreeMap<String, Job>,
     job_sets: BTreeMap<String, JobSet>,
+    /// Keys of TrainingJobs, by uid.
+    training_jobs: BTreeMap<String, String>,
     pods: BTreeMap<String, Pod>,
     cluster_queues: BTreeMap<String, Value>,
     local_queues: BTreeMap<String, Value>,
+    cohorts: BTreeMap<String, Value>,
     edited: Vec<String>,
+    /// Times in which nobody led; the last one may have no end yet.
+    unled: Vec<(Instant, Option<Instant>)>,
     violations: Vec<Violation>,
     revision: u64,
+    blind: bool,
 }
 
 impl Judge {
     /// Takes one change; changes must come in the order of their revisions.
     pub fn take(&mut self, change: &Change) {
         self.revision = change.revision;
+        self.blind = change.blind;
+        self.book(change);
+        self.blind = false;
+    }
+
+    fn book(&mut self, change: &Change) {
         match change.kind {
             kinds::CLUSTER_QUEUE | kinds::COHORT => self.take_quota(change),
             kinds::LOCAL_QUEUE => {
@@ -124,6 +142,14 @@ impl Judge {
             kinds::WORKLOAD => self.take_workload(change),
             kinds::JOB => self.take_job(change),
             JOBSET => self.take_job_set(change),
+            kinds::TRAINING_JOB => {
+                let uid = text(&change.object, "/metadata/uid").to_owned();
+                if change.deleted {
+                    self.training_jobs.remove(&uid);
+                } else {
+                    self.training_jobs.insert(uid, kinds::key(&change.object));
+                }
+            }
             kinds::POD => self.take_pod(change),
             _ => {}
         }
@@ -134,7 +160,33 @@ impl Judge {
         self.edited.push(uid.to_owned());
     }
 
+    /// From now on nobody leads: what Berth must do within a time it need not do meanwhile.
+    pub fn nobody_leads(&mut self, at: Instant) {
+        if self.unled.last().is_none_or(|(_, end)| end.is_some()) {
+            self.unled.push((at, None));
+        }
+    }
+
+    /// Somebody leads again.
+    pub fn somebody_leads(&mut self, at: Instant) {
+        if let Some((_, end)) = self.unled.last_mut().filter(|(_, end)| end.is_none()) {
+            *end = Some(at);
+        }
+    }
+
+    /// How much of a time somebody led.
+    fn led_between(&self, from: Instant, to: Instant) -> Duration {
+        let overlap = |(begin, end): &(Instant, Option<Instant>)| {
+            let (first, last) = ((*begin).max(from), end.unwrap_or(to).min(to));
+            last.saturating_duration_since(first)
+        };
+        to.saturating_duration_since(from).saturating_sub(self.unled.iter().map(overlap).sum())
+    }
+
     fn fail(&mut self, invariant: &'static str, what: String) {
+        if self.blind {
+            return;
+        }
         let violation = Violation { invariant, revision: self.revision, what };
         // A broken state is reported once, not at each later revision.
         if !self.violations.iter().any(|v| v.invariant == invariant && v.what == violation.what) {
@@ -154,8 +206,14 @@ impl Judge {
                 forest.remove_queue(&name);
                 self.cluster_queues.remove(&name);
             }
-            (false, false) => forest.set_cohort(&change.object),
-            (false, true) => forest.remove_cohort(&name),
+            (false, false) => {
+                forest.set_cohort(&change.object);
+                self.cohorts.insert(name, change.object.clone());
+            }
+            (false, true) => {
+                forest.remove_cohort(&name);
+                self.cohorts.remove(&name);
+            }
         }
         if forest != self.forest {
             let old = std::mem::replace(&mut self.forest, forest);
@@ -172,6 +230,7 @@ impl Judge {
             if after.admitted && !after.reserved && !after.finished {
                 self.fail("L2", format!("workload {} is Admitted without QuotaReserved", after.key));
             }
+            self.check_identity(after);
         }
         self.check_shrink(&before, after.as_ref());
         let was_charged = before.reserved && !before.finished;
@@ -258,15 +317,17 @@ impl Judge {
             self.fail("L4", format!("quota of workload {key} was freed by {how} while pods live: {live}"));
         }
         if evicted {
-            self.check_template(&before.owner.clone());
+            self.check_template(&before.owner);
         }
     }
 
-    fn check_template(&mut self, uid: &str) {
-        let Some(job) = self.jobs.get(uid) else { return };
-        if job.shape != job.first && !self.edited.iter().any(|e| e == uid) {
-            let what = format!("job {} waits, but its template is {} and was {}", job.key, job.shape, job.first);
-            self.fail("L7", what);
+    /// L8: a workload is for the job that controls it, and not for another one of the same name.
+    fn check_identity(&mut self, after: &Workload) {
+        let (key, label, owner) = (&after.key, &after.job_uid, &after.owner);
+        // A group is no object and has no uid.
+        let known = !label.is_empty() && !owner.is_empty() && !owner.starts_with("group ");
+        if known && label != owner {
+            self.fail("L8", format!("workload {key} is labelled for job uid {label} and controlled by uid {owner}"));
         }
     }
 
@@ -289,152 +350,10 @@ impl Judge {
         }
     }
 
-    fn is_admitted(&self, uid: &str, job: &Job) -> bool {
-        self.workloads.values().any(|w| {
-            w.admitted
-                && w.reserved
-                && !w.deleting
-                && (w.owner == uid || (!job.prebuilt.is_empty() && w.key == job.prebuilt))
-        })
-    }
-
-    fn take_job(&mut self, change: &Change) {
-        let object = &change.object;
-        let uid = text(object, "/metadata/uid").to_owned();
-        if change.deleted {
-            self.jobs.remove(&uid);
-            return;
-        }
-        let before = self.jobs.get(&uid).cloned();
-        let suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false);
-        let shape = shape(object);
-        let edited = self.edited.contains(&uid);
-        let prebuilt = label(object, "kueue.x-k8s.io/prebuilt-workload-name");
-        let job = Job {
-            key: kinds::key(object),
-            managed: !label(object, QUEUE).is_empty(),
-            prebuilt: if prebuilt.is_empty() {
-                prebuilt
-            } else {
-                format!("{}/{prebuilt}", text(object, "/metadata/namespace"))
-            },
-            suspended,
-            since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
-            ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True",
-            first: before.as_ref().filter(|_| !edited).map_or_else(|| shape.clone(), |b| b.first.clone()),
-            shape,
-            loose: before.as_ref().and_then(|b| b.loose),
-        };
-        let started = before.as_ref().is_some_and(|b| b.suspended) && !suspended;
-        if started && job.managed && !user_owns_suspend(object) && !self.is_admitted(&uid, &job) {
-            self.fail("L1", format!("job {} was unsuspended while no workload of it is admitted", job.key));
-        }
-        self.jobs.insert(uid.clone(), job);
-        self.track_loose(&uid, change.at);
-    }
-
-    /// L3, first half: how long a managed job has been running without an admitted workload.
-    fn track_loose(&mut self, uid: &str, at: Instant) {
-        let Some(job) = self.jobs.get(uid).cloned() else { return };
-        let loose = job.managed && !job.suspended && !job.ended && !self.is_admitted(uid, &job);
-        match (job.loose, loose) {
-            (None, true) => self.set_loose(uid, Some(at)),
-            (Some(since), false) => {
-                if at.saturating_duration_since(since) > SUSPENDED_WITHIN {
-                    self.fail("L3", format!("job {} ran without a reservation for {:?}", job.key, at - since));
-                }
-                self.set_loose(uid, None);
-            }
-            _ => {}
-        }
-    }
-
-    fn set_loose(&mut self, uid: &str, since: Option<Instant>) {
-        if let Some(job) = self.jobs.get_mut(uid) {
-            job.loose = since;
-        }
-    }
-
     /// Judges the state at rest and hands over everything found so far.
     pub fn verdict(&mut self, now: Instant) -> Vec<Violation> {
-        for (uid, job) in self.jobs.clone() {
-            if job.loose.is_some_and(|since| now.saturating_duration_since(since) > SUSPENDED_WITHIN) {
-                self.fail("L3", format!("job {} runs without a reservation", job.key));
-            }
-            if !job.managed || !job.suspended {
-                continue;
-            }
-            if now.saturating_duration_since(job.since) > SUSPENDED_WITHIN {
-                let live: Vec<String> = self
-                    .pods
-                    .values()
-                    .filter(|p| p.owner == uid && p.live && !p.deleting)
-                    .map(|p| p.key.clone())
-                    .collect();
-                if !live.is_empty() {
-                    self.fail("L3", format!("job {} is suspended and has pods: {}", job.key, live.join(", ")));
-                }
-            }
-            if !self.workloads.values().any(|w| w.owner == uid && w.reserved) {
-                self.check_template(&uid);
-            }
-        }
+        self.check_resting(now);
         std::mem::take(&mut self.violations)
-    }
-
-    /// Q3: queues whose statuses differ from the sum of the workloads, by key; empty when the books balance.
-    pub fn unbalanced(&self) -> Vec<(String, String)> {
-        let mut found = Vec::new();
-        for (name, queue) in &self.cluster_queues {
-            let mine = |w: &&Workload| w.cluster_queue == *name;
-            let texts = self.compare(queue, &format!("ClusterQueue {name}"), &mine);
-            found.extend(texts.into_iter().map(|text| (name.clone(), text)));
-        }
-        for (key, queue) in &self.local_queues {
-            let namespace = text(queue, "/metadata/namespace");
-            let mine =
-                |w: &&Workload| w.key.starts_with(&format!("{namespace}/")) && w.queue == text(queue, "/metadata/name");
-            let texts = self.compare(queue, &format!("LocalQueue {key}"), &mine);
-            found.extend(texts.into_iter().map(|text| (key.clone(), text)));
-        }
-        found
-    }
-
-    fn compare(&self, queue: &Value, what: &str, mine: &dyn Fn(&&Workload) -> bool) -> Vec<String> {
-        let mut found = Vec::new();
-        let reserving: Vec<&Workload> =
-            self.workloads.values().filter(|w| w.reserved && !w.finished).filter(mine).collect();
-        let admitted: Vec<&Workload> = reserving.iter().copied().filter(|w| w.admitted).collect();
-        let sides = [
-            ("flavorsReservation", "reservingWorkloads", &reserving),
-            ("flavorsUsage", "admittedWorkloads", &admitted),
-        ];
-        for (list, count, workloads) in sides {
-            let mut expected = Usage::new();
-            for (cell, amount) in workloads.iter().flat_map(|w| &w.charge) {
-                *expected.entry(cell.clone()).or_default() += amount;
-            }
-            let mut told = Usage::new();
-            for flavor in items(queue, &format!("/status/{list}")) {
-                for resource in items(flavor, "/resources") {
-                    let total = resource.get("total").and_then(thousandths).unwrap_or(0);
-                    told.insert((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned()), total);
-                }
-            }
-            told.retain(|_, v| *v != 0);
-            if told != expected {
-                found.push(format!("{what}: {list} is {told:?}, the workloads add up to {expected:?}"));
-            }
-            let number = queue.pointer(&format!("/status/{count}")).and_then(Value::as_u64).unwrap_or(0);
-            if usize::try_from(number).ok() != Some(workloads.len()) {
-                found.push(format!("{what}: {count} is {number}, counted {}", workloads.len()));
-            }
-        }
-        let waiting = queue.pointer("/status/pendingWorkloads").and_then(Value::as_u64).unwrap_or(0);
-        if waiting > 0 && !self.workloads.values().any(|w| !w.finished && !w.reserved) {
-            found.push(format!("{what}: pendingWorkloads is {waiting}, but nothing waits anywhere"));
-        }
-        found
     }
 }
 

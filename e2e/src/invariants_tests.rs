@@ -8,15 +8,19 @@ use super::{Change, Judge};
 use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD};
 
+#[path = "invariants/strength_tests.rs"]
+mod strength;
+
 struct Story {
     judge: Judge,
     revision: u64,
     now: Instant,
+    blind: bool,
 }
 
 impl Story {
     fn new() -> Story {
-        let mut story = Story { judge: Judge::default(), revision: 0, now: Instant::now() };
+        let mut story = Story { judge: Judge::default(), revision: 0, now: Instant::now(), blind: false };
         story.see(CLUSTER_QUEUE, queue("4"));
         story.wait(30);
         story
@@ -28,7 +32,7 @@ impl Story {
 
     fn change(&mut self, kind: Kind, object: Value, deleted: bool) {
         self.revision += 1;
-        self.judge.take(&Change { revision: self.revision, kind, object, deleted, at: self.now });
+        self.judge.take(&Change { revision: self.revision, kind, object, deleted, at: self.now, blind: self.blind });
     }
 
     fn see(&mut self, kind: Kind, object: Value) {
@@ -50,7 +54,7 @@ fn workload(name: &str, job: &str, conditions: &[(&str, &str)], cpu: &str) -> Va
     let conditions: Vec<Value> = conditions.iter().map(|(t, s)| json!({"type": t, "status": s})).collect();
     json!({
         "metadata": {"namespace": "ns", "name": name, "uid": name, "ownerReferences": [{"controller": true, "uid": job}]},
-        "spec": {"queueName": "lq"},
+        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": {}}]},
         "status": {"conditions": conditions, "admission": {"clusterQueue": "cq", "podSetAssignments": [
             {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": cpu}}]}},
     })
@@ -73,7 +77,7 @@ fn job_set(suspend: bool, manager: &str) -> Value {
     json!({
         "metadata": {"namespace": "ns", "name": "s", "uid": "s", "annotations": {"kueue.x-k8s.io/queue-name": "lq"},
             "managedFields": [{"manager": manager, "fieldsV1": {"f:spec": {"f:suspend": {}}}}]},
-        "spec": {"suspend": suspend},
+        "spec": {"suspend": suspend, "replicatedJobs": [{"name": "main", "template": {"spec": {"template": {}}}}]},
     })
 }
 

@@ -11,12 +11,15 @@
 //! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
 
 pub mod autoscaler;
+pub mod azure;
 pub mod bad_fields;
 pub mod bench;
 pub mod binaries;
+pub mod bucket;
 pub mod certificates;
 pub mod control_plane;
 pub mod frameworks;
+pub mod gcs;
 pub mod helm;
 pub mod invariants;
 pub mod jobset;
@@ -30,6 +33,7 @@ pub mod prometheus;
 pub mod proxy;
 pub mod quickstart;
 pub mod quota_tree;
+pub mod recompute;
 pub mod s3;
 pub mod scenario;
 pub mod story;

@@ -15,7 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::binaries::repository;
 use crate::control_plane::{ControlPlane, create_namespace, token, write_kubeconfig};
 use crate::kinds;
+use crate::observer::Scope;
 use crate::process::{Guarded, Launch, free_ports};
+use crate::recompute;
 use crate::wait::{self, Seen};
 
 /// Namespace of the manager, as in the chart's documentation.
@@ -25,6 +27,9 @@ pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
 
 /// A started manager has its views within this time, or something is wrong.
 const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// What Berth believes is what fresh lists say within this time: a kind that was not served at first is looked for every half minute.
+const AGREES_WITHIN: Duration = Duration::from_secs(45);
 
 /// How a manager is started.
 #[derive(Clone, Debug)]
@@ -304,15 +309,36 @@ impl Manager {
     /// R2: waits until the view that was kept up event by event equals one that is computed from fresh lists.
     ///
     /// # Errors
-    /// With both digests when they stay different, or when the engine's own check finds a problem.
+    /// With the differences by kind, name and field when they stay different, or when the engine's own check finds a
+    /// problem.
     pub async fn recomputes(&self) -> Result<()> {
-        wait::until(wait::STEP, "the view equals one from fresh lists", || async {
+        self.recomputes_in(&Scope::all()).await
+    }
+
+    /// As [`Manager::recomputes`], about the objects of one scope: others may change meanwhile.
+    ///
+    /// # Errors
+    /// As [`Manager::recomputes`].
+    pub async fn recomputes_in(&self, scope: &Scope) -> Result<()> {
+        wait::until(AGREES_WITHIN, "the view equals one from fresh lists", || async {
             let (code, body) = self.debug("/debug/recompute").await?;
             let answer: Value = serde_json::from_str(&body).with_context(|| format!("{code}: {body}"))?;
-            let sound = ["incremental", "fresh"].iter().all(|side| kinds::items(&answer[side], "/problems").is_empty());
-            Ok(Seen::when(answer["equal"] == json!(true) && sound, || body))
+            let found = recompute::disagreements(&answer, scope);
+            Ok(Seen::when(found.is_empty(), || found.join("; ")))
         })
         .await
+    }
+
+    /// Whether its endpoint for metrics and debugging can be reached; of a manager that a test has killed it cannot.
+    pub async fn is_there(&self) -> bool {
+        let deadline = std::time::Instant::now() + Duration::from_secs(3);
+        while std::time::Instant::now() < deadline {
+            if tokio::net::TcpStream::connect(("127.0.0.1", self.metrics_port)).await.is_ok() {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        false
     }
 
     /// Stops its clock: the process stands still (SIGSTOP).

@@ -2,45 +2,61 @@
 //!
 //! The observer has its own watches. Their events are merged by resourceVersion, which one store counts for all kinds, so
 //! that "the job was started before its workload was admitted" has an answer.
+//!
+//! To judge a test: [`Observer::start`] beside the manager once the CRDs are served, and [`Observer::conclude`] (or
+//! [`Observer::conclude_in`] for one namespace) while the manager still runs; [`Observer::violations`] where it does not, since
+//! statuses are behind then. A test that stops every manager says so with [`Observer::nobody_leads`].
+
+mod recorded;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use futures::StreamExt;
-use kube::api::DynamicObject;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
-use kube::{Client, ResourceExt};
+use kube::Client;
 use tokio::task::JoinHandle;
 
+use crate::autoscaler::{POD_TEMPLATE, PROVISIONING_REQUEST};
 use crate::invariants::{Change, Judge, Violation};
 use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
 use crate::wait::{self, Seen};
+use crate::webhooks::{MUTATING, VALIDATING};
+use recorded::{Recorded, Role, follow, key, revision};
 
-/// Watched everywhere.
-const WATCHED: [Kind; 6] = [WORKLOAD, JOB, POD, CLUSTER_QUEUE, LOCAL_QUEUE, COHORT];
+const ADMISSION_CHECK: Kind = Kind {
+    api_version: "kueue.x-k8s.io/v1beta2",
+    kind: "AdmissionCheck",
+    plural: "admissionchecks",
+    namespaced: false,
+};
+
+/// Judged everywhere.
+const JUDGED: [Kind; 6] = [WORKLOAD, JOB, POD, CLUSTER_QUEUE, LOCAL_QUEUE, COHORT];
+
+/// Judged where they are served.
+const JUDGED_WHERE_SERVED: [Kind; 2] = [JOBSET, kinds::TRAINING_JOB];
+
+/// What else Berth writes: only that it comes to rest is judged (C6). Leases are a heartbeat and never rest.
+const WRITTEN: [Kind; 10] = [
+    kinds::FLAVOR,
+    ADMISSION_CHECK,
+    kinds::QUEUE_POLICY,
+    kinds::CHECKPOINT_STORE,
+    kinds::STATEFUL_SET,
+    kinds::EVENT,
+    MUTATING,
+    VALIDATING,
+    PROVISIONING_REQUEST,
+    POD_TEMPLATE,
+];
 
 /// Statuses may lag this long behind the workloads.
 const BOOKS_LIMIT: Duration = Duration::from_secs(15);
 
 /// Writes fall to zero within this time.
 const REST_LIMIT: Duration = Duration::from_secs(30);
-
-#[derive(Default)]
-struct Recorded {
-    /// Changes that were not judged yet.
-    fresh: Vec<Change>,
-    /// Last known revision and state of every object, by kind and key.
-    latest: BTreeMap<(&'static str, String), (u64, DynamicObject)>,
-    /// Revisions at which objects ended.
-    gone: BTreeMap<(&'static str, String), u64>,
-    /// Changes per kind and key and when the last one was seen.
-    touched: BTreeMap<(&'static str, String), (u64, Instant)>,
-    total: u64,
-}
 
 /// The objects that a judgement is about, so that tests which share a control plane can be judged one by one.
 #[derive(Clone, Debug, Default)]
@@ -81,18 +97,34 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts watching. The CRDs must be there already: JobSets are watched only where they are served by now.
+    /// Starts watching, and comes back when every watch has its first list; what is in that is taken as it is. The CRDs must be
+    /// there already: kinds of CRDs are watched only where they are served by now.
     ///
     /// # Errors
     /// When the API server does not answer.
     pub async fn start(client: Client) -> Result<Observer> {
-        let mut watched = WATCHED.to_vec();
-        if JOBSET.is_served(&client).await? {
-            watched.push(JOBSET);
+        let mut watched = JUDGED.to_vec();
+        for kind in JUDGED_WHERE_SERVED {
+            if kind.is_served(&client).await? {
+                watched.push(kind);
+            }
+        }
+        let mut followed: Vec<(Kind, Role)> = watched.iter().map(|kind| (*kind, Role::Judged)).collect();
+        for kind in WRITTEN {
+            if kind.is_served(&client).await? {
+                followed.push((kind, Role::Written));
+            }
         }
         let recorded = Arc::new(Mutex::new(Recorded::default()));
-        let tasks = watched.iter().map(|kind| tokio::spawn(follow(client.clone(), *kind, recorded.clone()))).collect();
-        Ok(Observer { client, watched, recorded, judge: Mutex::default(), open: Mutex::default(), tasks })
+        let follow = |(kind, role): &(Kind, Role)| tokio::spawn(follow(client.clone(), *kind, *role, recorded.clone()));
+        let tasks = followed.iter().map(follow).collect();
+        let observer = Observer { client, watched, recorded, judge: Mutex::default(), open: Mutex::default(), tasks };
+        wait::until(wait::STEP, "the observer has listed everything", || async {
+            let listed = lock(&observer.recorded).listed();
+            Ok(Seen::when(listed == followed.len(), || format!("{listed} of {} kinds", followed.len())))
+        })
+        .await?;
+        Ok(observer)
     }
 
     /// Whether objects of this kind are judged here.
@@ -108,6 +140,17 @@ impl Observer {
     /// L7 asks for the present template of this job from now on, because its user edits it.
     pub fn user_edited(&self, uid: &str) {
         lock(&self.judge).user_edited(uid);
+    }
+
+    /// From now on no manager leads, because the test has stopped all of them: what Berth must do within a time (L3) it need not
+    /// do meanwhile. Nothing else is let off.
+    pub fn nobody_leads(&self) {
+        lock(&self.judge).nobody_leads(Instant::now());
+    }
+
+    /// A manager leads again.
+    pub fn somebody_leads(&self) {
+        lock(&self.judge).somebody_leads(Instant::now());
     }
 
     /// Waits until every watch has seen what a fresh list shows, then judges what is new.
@@ -134,7 +177,10 @@ impl Observer {
             let (fresh, later) =
                 std::mem::take(&mut recorded.fresh).into_iter().partition(|change| change.revision <= settled);
             recorded.fresh = later;
-            let fresh: Vec<Change> = fresh;
+            let mut fresh: Vec<Change> = fresh;
+            for change in &mut fresh {
+                change.blind = recorded.is_blind_at(change.revision);
+            }
             fresh
         };
         fresh.sort_by_key(|c| c.revision);
@@ -225,24 +271,6 @@ impl Observer {
     }
 }
 
-impl Recorded {
-    /// What the watch of this kind has not shown yet of a list of revision `at`; `None` when nothing.
-    fn behind(&self, kind: Kind, listed: &BTreeMap<String, u64>, at: u64) -> Option<String> {
-        for (key, revision) in listed {
-            let seen = self.latest.get(&(kind.kind, key.clone())).map(|(r, _)| *r);
-            let gone = self.gone.get(&(kind.kind, key.clone())).copied();
-            if seen.max(gone).unwrap_or(0) < *revision {
-                return Some(format!("{} {key} at {revision} is not seen", kind.kind));
-            }
-        }
-        let vanished = self
-            .latest
-            .iter()
-            .find(|((k, key), (revision, _))| *k == kind.kind && *revision <= at && !listed.contains_key(key));
-        vanished.map(|((_, key), _)| format!("the end of {} {key} is not seen", kind.kind))
-    }
-}
-
 impl Drop for Observer {
     fn drop(&mut self) {
         for task in &self.tasks {
@@ -254,68 +282,6 @@ impl Drop for Observer {
 /// A poisoned lock only means that another test thread failed; the data is still what was seen.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn key(object: &DynamicObject) -> String {
-    match object.namespace() {
-        Some(namespace) => format!("{namespace}/{}", object.name_any()),
-        None => object.name_any(),
-    }
-}
-
-fn revision(object: &DynamicObject) -> u64 {
-    object.resource_version().and_then(|v| v.parse().ok()).unwrap_or(0)
-}
-
-fn record(recorded: &Mutex<Recorded>, kind: Kind, object: DynamicObject, deleted: bool) {
-    let (key, revision) = (key(&object), revision(&object));
-    let Ok(value) = serde_json::to_value(&object) else { return };
-    let mut recorded = lock(recorded);
-    let slot = (kind.kind, key.clone());
-    if !deleted && recorded.latest.get(&slot).is_some_and(|(known, _)| *known == revision) {
-        return;
-    }
-    let now = Instant::now();
-    let touched = recorded.touched.entry(slot.clone()).or_insert((0, now));
-    *touched = (touched.0 + 1, now);
-    if deleted {
-        recorded.latest.remove(&slot);
-        recorded.gone.insert(slot, revision);
-    } else {
-        recorded.latest.insert(slot, (revision, object));
-    }
-    recorded.fresh.push(Change { revision, kind, object: value, deleted, at: now });
-    recorded.total += 1;
-}
-
-async fn follow(client: Client, kind: Kind, recorded: Arc<Mutex<Recorded>>) {
-    let config = watcher::Config::default();
-    let mut events = watch(kind.all(&client), config).default_backoff().boxed();
-    let mut listed: Vec<String> = Vec::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => {
-                listed.push(key(&object));
-                record(&recorded, kind, object, false);
-            }
-            Ok(Event::InitDone) => {
-                // What vanished while the watch was broken has no event of its own; its last state stands for it.
-                let gone: Vec<DynamicObject> = lock(&recorded)
-                    .latest
-                    .iter()
-                    .filter(|((k, key), _)| *k == kind.kind && !listed.contains(key))
-                    .map(|(_, (_, object))| object.clone())
-                    .collect();
-                for object in gone {
-                    record(&recorded, kind, object, true);
-                }
-            }
-            Ok(Event::Apply(object)) => record(&recorded, kind, object, false),
-            Ok(Event::Delete(object)) => record(&recorded, kind, object, true),
-            Err(e) => eprintln!("observer: watch of {}: {e}", kinds::Kind::resource(kind).plural),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -336,19 +302,5 @@ mod tests {
             assert_eq!(scope.holds(key), mine, "{key}");
         }
         assert!(Scope::all().holds("any/thing"));
-    }
-
-    #[test]
-    fn a_watch_is_behind_until_it_has_shown_what_was_listed() {
-        let mut recorded = Recorded::default();
-        let listed = BTreeMap::from([("ns/a".to_owned(), 5)]);
-        assert!(recorded.behind(JOB, &listed, 7).is_some(), "a is not known");
-        recorded.gone.insert((JOB.kind, "ns/a".to_owned()), 8);
-        assert!(recorded.behind(JOB, &listed, 7).is_none(), "a has ended since");
-        let object: DynamicObject =
-            serde_json::from_value(serde_json::json!({"metadata": {"name": "b"}})).unwrap_or_else(|e| panic!("{e}"));
-        recorded.latest.insert((JOB.kind, "ns/b".to_owned()), (6, object));
-        assert!(recorded.behind(JOB, &listed, 7).is_some(), "the end of b is missing");
-        assert!(recorded.behind(JOB, &listed, 5).is_none(), "b is younger than the list");
     }
 }

@@ -61,6 +61,26 @@ impl Forest {
         self.queues.keys().cloned().collect()
     }
 
+    /// How much of what a queue uses of `cell` is above its own nominal quota, and so from its cohort; nothing without one.
+    pub fn borrowed(&self, queue: &str, cell: &Cell, used: i128) -> i128 {
+        let Some(node) = self.queues.get(queue).filter(|node| node.parent.is_some()) else { return 0 };
+        (used - node.quotas.get(cell).map_or(0, |quota| quota.nominal)).max(0)
+    }
+
+    /// Names of the ClusterQueues of a cohort and of all cohorts below it.
+    pub fn queues_below(&self, cohort: &str) -> BTreeSet<String> {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![cohort.to_owned()]);
+        let mut queues = BTreeSet::new();
+        while let Some(cohort) = open.pop() {
+            if !seen.insert(cohort.clone()) {
+                continue;
+            }
+            queues.extend(Self::children(&self.queues, &cohort).map(|(name, _)| name.clone()));
+            open.extend(self.child_cohorts(&cohort).map(|(name, _)| name.clone()));
+        }
+        queues
+    }
+
     /// How much more of `cell` the queue may use when all queues use `usage`; may be negative. An unknown queue may use
     /// nothing.
     pub fn available(&self, usage: &BTreeMap<String, Usage>, queue: &str, cell: &Cell) -> i128 {
@@ -182,8 +202,9 @@ pub fn charge(workload: &Value) -> Usage {
             let flavor = set.get("flavors").and_then(|f| f.get(resource)).and_then(Value::as_str);
             let (Some(flavor), Some(mut amount)) = (flavor, thousandths(amount)) else { continue };
             if let Some(count) = count.filter(|c| *c > 0) {
-                let left = asked.map_or(count, |asked| asked.min(count));
-                amount = amount * (left - reclaimed.min(left)) / count;
+                // An admission after some pods were over is for the others only.
+                let left = (asked.unwrap_or(count) - reclaimed).clamp(0, count);
+                amount = amount * left / count;
             }
             *total.entry((flavor.to_owned(), resource.clone())).or_default() += amount;
         }

@@ -313,6 +313,10 @@ impl Scenario<'_> {
     pub async fn conclude(self) -> Result<()> {
         let scope = Scope::of(&self.namespace);
         self.stage.observer.conclude_in(&scope, REST).await.context("before cleaning up")?;
+        // Where a test has killed the stage's own manager it asks the others itself.
+        if self.stage.manager.is_there().await {
+            self.stage.manager.recomputes_in(&scope).await.context("R2, before cleaning up")?;
+        }
         for job in kinds::TRAINING_JOB.list(&self.client, &self.namespace).await? {
             kinds::TRAINING_JOB.delete(&self.client, &self.namespace, text(&job, "/metadata/name")).await?;
         }

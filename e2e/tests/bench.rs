@@ -1,4 +1,5 @@
-//! The benchmark, scaled down to seconds, so that it cannot rot: counts and memory are judged, time is not.
+//! The benchmark, scaled down to seconds, so that it cannot rot: counts and memory are judged, time is not; and the observer judges
+//! the promises, which `make bench` leaves out for the sake of its figures.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::bench::report::Part;

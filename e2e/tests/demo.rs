@@ -4,8 +4,10 @@
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options};
-use berth_e2e::kinds::{JOB, condition};
+use berth_e2e::kinds::{self, JOB, condition};
+use berth_e2e::observer::{Observer, Scope};
 use berth_e2e::{nodes, quickstart};
 use tokio::io::AsyncWriteExt;
 
@@ -53,8 +55,15 @@ async fn asked(plane: &ControlPlane) -> Result<()> {
             ensure!(found.trim().is_empty(), "answer {answer:?} left {found}");
         }
     }
+    // As it finds them on a cluster that has had Berth before: the observer can only watch what is served.
+    kinds::apply_crds(&plane.client(), &repository().join("crds")).await?;
+    let observer = Observer::start(plane.client()).await?;
     let (succeeded, text) = demo(plane, "yes\n").await?;
     ensure!(succeeded, "{text}");
+    // Its Berth ended with it, so that statuses may be behind: the history is judged, and not its end.
+    let broken = observer.violations(&Scope::all()).await?;
+    ensure!(broken.is_empty(), "{}", broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
+    ensure!(observer.changes() > 0, "the observer saw nothing");
     for tier in ["reserved", "on-demand", "spot"] {
         let row = |line: &str| line.contains("train-") && line.split_whitespace().any(|word| word == tier);
         ensure!(text.lines().any(row), "no job on {tier} is shown:\n{text}");

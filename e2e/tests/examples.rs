@@ -38,7 +38,7 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     });
     let outcome = match futures::future::try_join_all(runs).await {
         Ok(_) if folders.is_empty() => Err(anyhow!("no examples were found")),
-        Ok(_) => stage.observer.conclude(Duration::from_secs(6)).await,
+        Ok(_) => judged(&stage).await,
         Err(e) => Err(e),
     };
     let outcome = match outcome {
@@ -47,6 +47,11 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     };
     stage.stop().await;
     outcome
+}
+
+async fn judged(stage: &Stage) -> Result<()> {
+    stage.observer.conclude(Duration::from_secs(6)).await?;
+    stage.manager.recomputes().await
 }
 
 /// The files that the README tells to apply, in its order.

@@ -54,6 +54,8 @@ async fn first_job(stage: &Stage) -> Result<()> {
     scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q, "total") == 0).await?;
     // Longer than the coalescing of queue statuses, so that a slow write loop cannot hide between two of them.
     stage.observer.conclude(Duration::from_secs(6)).await?;
+    stage.manager.recomputes().await?;
     scenario.remove(&name).await?;
-    stage.observer.conclude(Duration::from_secs(2)).await
+    stage.observer.conclude(Duration::from_secs(2)).await?;
+    stage.manager.recomputes().await
 }

@@ -431,3 +431,7 @@ mod tests;
 #[cfg(test)]
 #[path = "configuration_kueue_tests.rs"]
 mod kueue_tests;
+
+#[cfg(test)]
+#[path = "configuration_gates_tests.rs"]
+mod gates_tests;

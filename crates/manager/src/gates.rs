@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 /// A gate.
-struct Gate {
-    name: &'static str,
-    on: bool,
-    locked: bool,
-    needs: &'static [&'static str],
+pub(crate) struct Gate {
+    /// Kueue's name.
+    pub(crate) name: &'static str,
+    /// Its default.
+    pub(crate) on: bool,
+    /// It cannot be changed.
+    pub(crate) locked: bool,
+    /// Gates that must be on with it.
+    pub(crate) needs: &'static [&'static str],
 }
 
 const fn gate(name: &'static str, on: bool, needs: &'static [&'static str]) -> Gate {
@@ -21,7 +25,7 @@ const fn locked(name: &'static str) -> Gate {
 const TAS: &str = "TopologyAwareScheduling";
 
 /// Gates of which the other value is acted on.
-const ACTED_ON: [&str; 19] = [
+pub(crate) const ACTED_ON: [&str; 19] = [
     "AdmissionFairSharing",
     "AdmissionGatedBy",
     "CleanupProvisioningRequestsOnEviction",
@@ -43,7 +47,8 @@ const ACTED_ON: [&str; 19] = [
     "UnadmittedWorkloadsObservability",
 ];
 
-const GATES: &[Gate] = &[
+/// All that Kueue knows.
+pub(crate) const GATES: &[Gate] = &[
     gate("PartialAdmission", true, &[]),
     gate("FlavorFungibility", true, &[]),
     gate("VisibilityOnDemand", true, &[]),

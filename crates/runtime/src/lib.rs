@@ -13,6 +13,7 @@ pub mod brain;
 pub mod checkpoints;
 pub mod clients;
 pub mod core_loop;
+mod differences;
 pub mod elector;
 pub mod events;
 pub mod leadership;

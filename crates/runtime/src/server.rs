@@ -1,6 +1,7 @@
 //! Metrics, probes and the debug endpoint over HTTP.
 
 use crate::core_loop::{Pulse, Query};
+use crate::differences;
 use crate::metrics::{Gauges, Metrics};
 use axum::Router;
 use axum::body::Body;
@@ -9,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -122,8 +123,8 @@ async fn recompute(State(context): State<Context>, ConnectInfo(peer): ConnectInf
     };
     match fresh {
         Ok(fresh) => {
-            let body = json!({"equal": incremental == fresh, "incremental": incremental, "fresh": fresh});
-            ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+            let body = differences::report(&incremental, &fresh).to_string();
+            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
         }
         Err(error) => (StatusCode::BAD_GATEWAY, format!("{error}\n")).into_response(),
     }

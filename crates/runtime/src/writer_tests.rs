@@ -244,6 +244,28 @@ async fn pods_are_read_to_the_last_page() {
     assert!(matches!(prober.perform(&probe(1)).await, Outcome::Applied { .. }));
 }
 
+#[tokio::test]
+async fn nodes_are_counted_once_each_over_all_pages_and_for_own_pods_alone() {
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        let last = request.uri().query().is_some_and(|query| query.contains("continue=next"));
+        let pod = |uid: &str, node: Option<&str>| {
+            let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": true});
+            json!({"metadata": {"name": "p", "ownerReferences": [owner]}, "spec": {"nodeName": node}})
+        };
+        let (token, pods) = match last {
+            false => ("next", [pod("j-1", Some("a")), pod("j-1", Some("a")), pod("forged", Some("c"))]),
+            true => ("", [pod("j-1", Some("b")), pod("j-1", Some("a")), pod("j-1", None)]),
+        };
+        let list = json!({"metadata": {"continue": token}, "items": pods}).to_string();
+        Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
+    });
+    let (_sender, writer_of_it) = writer(Client::new(service, "default"), LEADING);
+    let ask = || write(Kind::TrainingJob, "ns", Request::CountNodes { pods: pods_of("l", "u") });
+    assert_eq!(writer_of_it.perform(&ask()).await, Outcome::Nodes(2));
+    let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
+    assert_eq!(refused.perform(&ask()).await, Outcome::Busy(1_000));
+}
+
 /// What kube-apiserver 1.36 answers when metadata is asked for and there is none.
 #[tokio::test]
 async fn a_list_of_no_metadata_is_null_and_means_no_pods() {

@@ -67,6 +67,7 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     eprintln!("bench: {total} jobs without Berth");
     let before = plain(bed, "plain-before", total).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
+    let observer = Kind::Berth.observer(bed, settings.observed).await?;
     let subject = Kind::Berth.start(bed).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
 
@@ -86,6 +87,7 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     let with = bed.audit.between(from, bed.audit.mark())?;
     let (own, dropped) = subject.own_count().await?;
     let usage = subject.usage()?;
+    subject.judged(observer).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
     let idle = workloads::idle(bed, subject, settings).await?;
 
     eprintln!("bench: {total} jobs without Berth, again");

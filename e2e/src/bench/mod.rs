@@ -37,12 +37,16 @@ pub struct Settings {
     pub json: Option<PathBuf>,
     /// Seconds for which the restarted operator is watched while nothing happens; 0 leaves that out.
     pub idle_seconds: u64,
+    /// Whether an observer judges the run of Berth. It watches everything and so costs the API server and the processors that
+    /// are measured: only runs whose times nobody reads have one.
+    pub observed: bool,
 }
 
 impl Settings {
-    /// A run of one shape at a scale, with nothing else switched on.
+    /// A run of one shape at a scale, as a test makes it: observed, and with nothing else switched on.
     pub fn of(shape: &str, scale: f64) -> Settings {
-        Settings { shape: shape.to_owned(), scale, preemption: false, kueue: None, json: None, idle_seconds: 0 }
+        let shape = shape.to_owned();
+        Settings { shape, scale, preemption: false, kueue: None, json: None, idle_seconds: 0, observed: true }
     }
 
     /// Reads the environment.
@@ -68,6 +72,7 @@ impl Settings {
             kueue: get("BENCH_KUEUE").map(PathBuf::from),
             json: get("BENCH_JSON").map(PathBuf::from),
             idle_seconds: number("IDLE", 20.0)? as u64,
+            observed: false,
             shape,
             scale,
         })

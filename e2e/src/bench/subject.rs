@@ -12,7 +12,11 @@ use super::plane::Bed;
 use crate::control_plane::{create_namespace, token, write_kubeconfig};
 use crate::kinds;
 use crate::manager::{self, Manager, ManagerOptions};
+use crate::observer::Observer;
 use crate::process::{Guarded, Launch};
+
+/// Writes must stop for this long at the end of an observed run.
+const REST: Duration = Duration::from_secs(2);
 
 const KUEUE_NAMESPACE: &str = "kueue-bench";
 const KUEUE_ACCOUNT: &str = "minimalkueue";
@@ -69,6 +73,17 @@ impl Kind {
         match self {
             Kind::Berth => "berth",
             Kind::Kueue(_) => "minimalkueue",
+        }
+    }
+
+    /// Starts the observer of a run of Berth, where the settings ask for one.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn observer(&self, bed: &Bed, observed: bool) -> Result<Option<Observer>> {
+        match self {
+            Kind::Berth if observed => Observer::start(bed.client.clone()).await.map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -160,6 +175,17 @@ impl Subject {
             }
             Subject::Kueue(_) => Ok(0.0),
         }
+    }
+
+    /// The end of an observed run: waits until writes have stopped and the books balance, and judges all that the observer has
+    /// seen and what Berth believes (R2). Nothing is judged without an observer.
+    ///
+    /// # Errors
+    /// With every broken promise.
+    pub async fn judged(&self, observer: Option<Observer>) -> Result<()> {
+        let (Some(observer), Subject::Berth(manager)) = (observer, self) else { return Ok(()) };
+        observer.conclude(REST).await.context("the promises of the run")?;
+        manager.recomputes().await.context("R2")
     }
 
     /// End of its log.

@@ -58,6 +58,8 @@ async fn measured(bed: &Bed, shape: &Shape, settings: &Settings, kind: &Kind) ->
     plane::namespace(&bed.client, NAMESPACE).await?;
     plane::apply_all(&bed.client, shape.queues(settings.preemption)).await?;
     eprintln!("bench: {} with {total} workloads, {} queues", kind.name(), shape.cohorts * shape.queues);
+    // After the floor, whose Workloads nobody admits by any quota.
+    let observer = kind.observer(bed, settings.observed).await?;
     let subject = kind.start(bed).await?;
     // Queue statuses and finalizers of the beginning are not what is measured.
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -72,6 +74,8 @@ async fn measured(bed: &Bed, shape: &Shape, settings: &Settings, kind: &Kind) ->
     let (own_after, dropped_after) = subject.own_count().await?;
     let usage = subject.usage()?;
     let agent = subject.agent();
+    // Behind all that is measured, and before the floor is measured again.
+    subject.judged(observer).await.with_context(|| format!("log of {}:\n{}", kind.name(), subject.tail()))?;
     let idle = idle(bed, subject, settings).await?;
     let after = floor::measure(&bed.client, "floor-after", count, sample).await?;
     let rates = floor::between(before, after);

@@ -17,11 +17,20 @@ impl Judge {
         older.and_then(|older| older.charge.get(cell)).copied().unwrap_or(0)
     }
 
-    /// Q6: where a job gives up some of its quota, no more pods live than the rest is for.
+    /// Q6: where a job gives up some of its quota, no more pods live than the rest is for. L4: the same where pods of a Job are
+    /// told to be over and their quota is freed; one that is on its way out may have been replaced already.
     pub(super) fn check_shrink(&mut self, before: &Workload, after: Option<&Workload>) {
-        let Some(after) = after.filter(|after| after.reserved && !after.finished && after.pods < before.pods) else {
+        let Some(after) = after.filter(|after| after.reserved && !after.finished) else { return };
+        let staying = self.pods.values().filter(|pod| pod.owner == before.owner && pod.live && !pod.deleting).count();
+        let freed = before.reserved && after.pods == before.pods && after.left < before.left;
+        if freed && self.jobs.contains_key(&before.owner) && staying > after.left {
+            let (key, left) = (&after.key, after.left);
+            let what = format!("quota of workload {key} was freed for all but {left} pods, and {staying} live");
+            self.fail("L4", what);
+        }
+        if after.pods >= before.pods {
             return;
-        };
+        }
         let live = self.pods.values().filter(|pod| pod.owner == before.owner && pod.live).count();
         if before.reserved && live > after.pods {
             let what = format!("workload {} gave quota up for all but {} pods, and {live} live", after.key, after.pods);

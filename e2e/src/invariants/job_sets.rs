@@ -1,29 +1,42 @@
 //! What JobSets promise. A JobSet has one Workload, and its Jobs have none: its pods are found by the label that its controller puts
 //! on them, and what Berth has started of it by the mark that a start puts into its templates.
 //!
-//! - L1: it is unsuspended by Berth, and a pod with the mark is created, only while its Workload is admitted. Pods without the mark
-//!   are its user's own: where no webhook suspends it at its creation they run before Berth has suspended it, which breaks nothing.
+//! - L1: it is unsuspended by Berth, and a pod with the mark is created, only while its Workload is admitted, and for the same pod
+//!   sets. Pods without the mark are its user's own: where no webhook suspends it at its creation they run before Berth has
+//!   suspended it, which breaks nothing.
+//! - L3: it does not run without an admitted Workload for longer than a while, and has no pods a while after it was suspended: two
+//!   controllers stand between it and them.
 //! - L4: its quota is freed when none of its pods lives, with or without the mark. That is judged as for Jobs.
+//! - L7: when its quota is given back by an eviction its spec is as its user wrote it.
 //! - Q6: from the write by which Berth starts it until it is suspended again, no pod without the mark lives. One that is left from
 //!   before the start, and be it terminating, stands where the user's template put it, and not on what the quota is for.
+
+use std::time::Instant;
 
 use serde_json::Value;
 
 use super::pods::Pod;
 use super::read::{QUEUE, annotation, label, user_owns_suspend};
-use super::{Change, Judge};
-use crate::kinds::{self, text};
+use super::spec::Spec;
+use super::{Change, Judge, asks};
+use crate::kinds::{self, condition, text};
 
 /// By this label of a pod its JobSet is known.
 pub(super) const UID_LABEL: &str = "jobset.sigs.k8s.io/jobset-uid";
 
 #[derive(Clone, Debug)]
 pub(super) struct JobSet {
-    key: String,
-    managed: bool,
-    suspended: bool,
+    pub(super) key: String,
+    pub(super) managed: bool,
+    pub(super) suspended: bool,
+    /// Since when it is suspended, or is not.
+    pub(super) since: Instant,
     /// It runs, and Berth has let it.
     started: bool,
+    pub(super) ended: bool,
+    pub(super) spec: Spec,
+    /// Since when it runs without an admitted workload.
+    pub(super) loose: Option<Instant>,
 }
 
 impl Judge {
@@ -34,18 +47,28 @@ impl Judge {
             self.job_sets.remove(&uid);
             return;
         }
-        let (was_suspended, was_started) =
-            self.job_sets.get(&uid).map_or((false, false), |before| (before.suspended, before.started));
+        let before = self.job_sets.get(&uid).cloned();
+        let was = |state: fn(&JobSet) -> bool| before.as_ref().is_some_and(state);
         let suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false);
         let managed = !label(object, QUEUE).is_empty() || !annotation(object, QUEUE).is_empty();
         // What its user lets run is Berth's to suspend (L3), and not Berth's start.
-        let starts = managed && was_suspended && !suspended && !user_owns_suspend(object);
-        let started = !suspended && (starts || was_started);
-        let set = JobSet { key: kinds::key(object), managed, suspended, started };
+        let starts = managed && was(|set| set.suspended) && !suspended && !user_owns_suspend(object);
+        let set = JobSet {
+            key: kinds::key(object),
+            managed,
+            suspended,
+            since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
+            started: !suspended && (starts || was(|set| set.started)),
+            ended: condition(object, "Completed") == "True" || condition(object, "Failed") == "True",
+            spec: Spec::seen(object, before.as_ref().filter(|_| !self.edited.contains(&uid)).map(|b| &b.spec)),
+            loose: before.as_ref().and_then(|b| b.loose),
+        };
         if starts {
             self.check_start(&uid, &set.key);
+            self.check_asks(&uid, "", &format!("JobSet {}", set.key), &asks::of_job_set(object));
         }
-        self.job_sets.insert(uid, set);
+        self.job_sets.insert(uid.clone(), set);
+        self.track_loose(&uid, change.at);
     }
 
     fn check_start(&mut self, uid: &str, key: &str) {
@@ -74,7 +97,7 @@ impl Judge {
     }
 
     /// Whether a job has an admitted Workload; one that is being deleted holds its quota until no pod is left.
-    fn has_admitted(&self, uid: &str) -> bool {
+    pub(super) fn has_admitted(&self, uid: &str) -> bool {
         self.workloads.values().any(|w| w.owner == uid && w.admitted && w.reserved && !w.finished)
     }
 }

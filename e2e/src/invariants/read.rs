@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Workload;
+use super::{Workload, asks};
 use crate::kinds::{self, condition, items, text};
 use crate::quota_tree::{Usage, charge};
 
@@ -18,7 +18,11 @@ pub(super) fn workload(object: &Value) -> Workload {
             _ => controller(object),
         },
         replaces: text(object, "/metadata/annotations/kueue.x-k8s.io~1workload-slice-replacement-for").to_owned(),
-        pods: pods(object),
+        job_uid: label(object, "kueue.x-k8s.io/job-uid"),
+        pods: pods(object, false),
+        left: pods(object, true),
+        asks: asks::of_workload(object),
+        active: object.pointer("/spec/active").and_then(Value::as_bool).unwrap_or(true),
         queue: text(object, "/spec/queueName").to_owned(),
         cluster_queue: text(object, "/status/admission/clusterQueue").to_owned(),
         charge: if reserved { charge(object) } else { Usage::new() },
@@ -29,12 +33,16 @@ pub(super) fn workload(object: &Value) -> Workload {
     }
 }
 
-/// How many pods its reservation is for.
-fn pods(object: &Value) -> usize {
-    let specs = items(object, "/spec/podSets");
+/// How many pods its reservation is for, or, without those that are over, how many it is still charged for.
+fn pods(object: &Value, without_over: bool) -> usize {
+    let count = |list: &str, name: &str| {
+        let found = items(object, list).iter().find(|entry| text(entry, "/name") == name);
+        found.and_then(|entry| entry.get("count")?.as_u64())
+    };
     let granted = |set: &Value| {
         let name = text(set, "/name");
-        let asked = specs.iter().find(|spec| text(spec, "/name") == name).and_then(|spec| spec.get("count")?.as_u64());
+        let over = count("/status/reclaimablePods", name).filter(|_| without_over).unwrap_or(0);
+        let asked = count("/spec/podSets", name).map(|asked| asked.saturating_sub(over));
         let given = set.get("count").and_then(Value::as_u64);
         given.into_iter().chain(asked).min().unwrap_or(1)
     };
@@ -75,14 +83,13 @@ fn entry(object: &Value, field: &str, key: &str) -> String {
     found.unwrap_or_default().to_owned()
 }
 
-/// What Berth may change while a job runs and must put back: the template and the parallelism.
-pub(super) fn shape(job: &Value) -> Value {
-    serde_json::json!({"template": job.pointer("/spec/template"), "parallelism": job.pointer("/spec/parallelism")})
+/// Whether a field manager is a user of a test.
+pub(super) fn is_user(manager: &str) -> bool {
+    manager == kinds::USER || manager.starts_with("kubectl")
 }
 
 /// Whether a user wrote the present value of `spec.suspend`.
 pub(super) fn user_owns_suspend(job: &Value) -> bool {
     let entries = items(job, "/metadata/managedFields");
-    let user = |m: &str| m == kinds::USER || m.starts_with("kubectl");
-    entries.iter().any(|e| user(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
+    entries.iter().any(|e| is_user(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
 }

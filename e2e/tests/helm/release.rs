@@ -10,6 +10,7 @@ use berth_e2e::kinds::{self, CLUSTER_QUEUE, CRD, DEPLOYMENT, JOB, LOCAL_QUEUE, W
 use berth_e2e::manager::{self, Manager, ManagerOptions};
 use berth_e2e::manifest::{self, Job, group, quota};
 use berth_e2e::nodes::{self, Pool, Tier};
+use berth_e2e::observer::Observer;
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks::{self, MUTATING};
 use kube::Client;
@@ -134,7 +135,7 @@ async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
 }
 
 /// Without webhooks, which no kubelet serves here: a job runs under the rights of the release.
-async fn runs_a_job(world: &World) -> Result<()> {
+async fn runs_a_job(world: &World, observer: &Observer) -> Result<()> {
     world.helm("upgrade", &["--reuse-values", "--set", "webhook.enabled=false"]).await?;
     ensure!(world.mutating().await?.is_none(), "the webhooks are gone");
     ensure!(!world.serves_v1beta1().await?, "nobody converts, and v1beta1 is served");
@@ -153,7 +154,9 @@ async fn runs_a_job(world: &World) -> Result<()> {
     ensure!(workloads.len() == 1, "{} workloads", workloads.len());
     let log = std::fs::read_to_string(manager.log())?;
     ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
-    Ok(())
+    let judged = observer.conclude(Duration::from_secs(2)).await;
+    judged.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?;
+    manager.recomputes().await
 }
 
 async fn rolled_back(world: &World) -> Result<()> {
@@ -220,7 +223,10 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
 async fn story(world: &World) -> Result<()> {
     installed(world).await.context("install")?;
     upgraded_beside_a_running_berth(world).await.context("upgrade")?;
-    runs_a_job(world).await.context("a job")?;
+    // From here on, since the release brings the CRDs; no further than here, since it takes Berth away again.
+    let observer = Observer::start(world.client.clone()).await?;
+    runs_a_job(world, &observer).await.context("a job")?;
+    drop(observer);
     rolled_back(world).await.context("rollback")?;
     uninstalled(world).await.context("uninstall")?;
     older_storage_is_refused(world).await.context("v1beta1 in storage")?;

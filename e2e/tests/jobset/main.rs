@@ -1,4 +1,5 @@
-//! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another.
+//! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another. What they, and Jobs,
+//! cost in writes is counted by the API server.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::bench::audit::{self, Audit};
@@ -22,6 +23,10 @@ const MOST_WRITES: u64 = 10;
 /// JobSets of eight Jobs each that come at once, and how many writes each of them may cost, in tenths.
 const CROWD: u64 = 12;
 const TENTHS: u64 = 75;
+
+/// The same of Jobs.
+const JOBS: u64 = 40;
+const JOB_TENTHS: u64 = 65;
 
 /// Eight Jobs of one pod, suspended as the webhook has it.
 fn crowded(s: &Scenario<'_>, name: &str) -> Value {
@@ -50,18 +55,47 @@ async fn costs_little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()> {
         .await?;
     }
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
-    let requests = audit.within(&s.namespace, from, audit.mark())?;
-    let writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
-    let (objects, _) = audit::split_events(&writes);
-    // The ClusterQueue belongs to no namespace: its status is written as often as that of its only LocalQueue.
-    let statuses: u64 = writes.iter().filter(|(what, _)| what.ends_with(" localqueues/status")).map(|(_, n)| n).sum();
-    let tenths = (objects + statuses) * 10 / CROWD;
-    println!("{CROWD} JobSets of 8 Jobs: {}.{} object writes each by Berth: {writes:?}", tenths / 10, tenths % 10);
-    ensure!(tenths <= TENTHS, "{objects} + {statuses} object writes for {CROWD} JobSets: {writes:?}");
+    costs(&s, audit, from, ("JobSets of 8 Jobs", CROWD, TENTHS))?;
     for name in &names {
         JOBSET.delete(&s.client, &s.namespace, name).await?;
     }
     s.conclude().await
+}
+
+/// Jobs of one pod that come at once and all fit: each is reserved, started, ready, finished and let go.
+async fn jobs_cost_little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()> {
+    let s = stage.scenario("job-crowd").await?;
+    s.simple_queue("100", &json!({})).await?;
+    let from = audit.mark();
+    let names: Vec<String> = (0..JOBS).map(|index| format!("job-{index}")).collect();
+    for name in &names {
+        s.create(s.job(name).cpu("100m").run_ms(2_000)).await?;
+    }
+    for name in &names {
+        s.finished(name).await?;
+        s.workload(name, "let go", |w| items(w, "/metadata/finalizers").is_empty()).await?;
+    }
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    costs(&s, audit, from, ("Jobs", JOBS, JOB_TENTHS))?;
+    s.conclude().await
+}
+
+/// The API server's count of what Berth wrote in this namespace for so many of something, events apart, and what each may cost in
+/// tenths of a write.
+fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str, u64, u64)) -> Result<()> {
+    let requests = audit.within(&s.namespace, from, audit.mark())?;
+    let writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    ensure!(writes.get("create workloads") == Some(&count), "one Workload for each of {count} {what}: {writes:?}");
+    let (objects, _) = audit::split_events(&writes);
+    // The ClusterQueue belongs to no namespace: its status is written as often as that of its only LocalQueue.
+    let statuses: u64 = writes.iter().filter(|(what, _)| what.ends_with(" localqueues/status")).map(|(_, n)| n).sum();
+    let tenths = (objects + statuses) * 10 / count;
+    println!("{count} {what}: {}.{} object writes each by Berth: {writes:?}", tenths / 10, tenths % 10);
+    ensure!(
+        (objects + statuses) * 10 <= most * count,
+        "{objects} + {statuses} object writes for {count} {what}: {writes:?}"
+    );
+    Ok(())
 }
 
 /// Two slices of two hosts: not suspended, the queue in an annotation, pinned to spot by its own selectors where `spot`.
@@ -273,21 +307,30 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The preset for AxLearn as it is shipped: a JobSet that says nothing takes the reservation, one pinned to spot goes there.
-async fn the_preset_serves_both(stage: &Stage) -> Result<()> {
+/// The preset for AxLearn as it is shipped: a JobSet of tier 0 takes the reservation, one that says nothing spot, and one pinned to
+/// spot goes there. Their priority is that of their pods' label.
+async fn the_preset_serves_all(stage: &Stage) -> Result<()> {
     let s = stage.scenario("axlearn").await?;
     let preset = repository().join("examples/capacity-tiers/axlearn.yaml");
     for object in berth_e2e::kinds::parse(&std::fs::read_to_string(preset)?)? {
         s.apply(&object).await?;
     }
     s.apply(&manifest::local_queue(&s.namespace, "queue", "axlearn")).await?;
-    for (name, spot, nodes, flavor) in
-        [("silent", false, "tpu-res", "axlearn-reserved"), ("cheap", true, "tpu-spot", "axlearn-spot")]
-    {
-        s.apply(&slices(&s, name, spot, 600_000)).await?;
+    for (name, spot, labels, nodes, flavor, priority) in [
+        ("zero", false, json!({"bastion-tier": "0", "job-priority": "1"}), "tpu-res", "axlearn-reserved", 5000),
+        ("silent", false, json!({"job-priority": "5"}), "tpu-spot", "axlearn-spot", 1000),
+        ("cheap", true, json!({}), "tpu-spot", "axlearn-spot", 0),
+    ] {
+        let mut jobset = slices(&s, name, spot, 600_000);
+        let pods = &mut jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+        for (key, value) in labels.as_object().into_iter().flatten() {
+            pods["metadata"]["labels"][key] = value.clone();
+        }
+        s.apply(&jobset).await?;
         let workload = s.workload(name, "Admitted", |w| condition(w, "Admitted") == "True").await?;
         let set = &workload["status"]["admission"]["podSetAssignments"][0];
         ensure!(set["flavors"]["google.com/tpu"] == json!(flavor), "{name}: {set}");
+        ensure!(workload["spec"]["priority"] == json!(priority), "{name}: {}", workload["spec"]["priority"]);
         for pod in running(&s, name).await? {
             ensure!(text(&pod, "/spec/nodeName").starts_with(nodes), "{name}: {}", pod["spec"]["nodeName"]);
         }
@@ -302,7 +345,7 @@ async fn jobsets() -> Result<()> {
     let mut on_demand = Pool::tpu("tpu-od", 16, Tier::OnDemand);
     on_demand.labels.push(("e2e/pool".to_owned(), "on-demand".to_owned()));
     let reserved = Pool::tpu("tpu-res", 4, Tier::Reserved("my-reservation".to_owned()));
-    let cpu = Pool::cpu("cpu", 1, Tier::OnDemand);
+    let cpu = Pool::cpu("cpu", 2, Tier::OnDemand);
     let pools = [Pool::tpu("tpu-spot", 16, Tier::Spot), on_demand, reserved, cpu];
     let audit = Audit::create(&subject::users())?;
     let mut options = Options::with_crds("jobset");
@@ -315,8 +358,9 @@ async fn jobsets() -> Result<()> {
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("crowd", costs_little_in_a_crowd(s, &audit).boxed()),
+        ("job-crowd", jobs_cost_little_in_a_crowd(s, &audit).boxed()),
         ("annotated", as_axlearn_writes_it(s, &audit).boxed()),
-        ("axlearn", the_preset_serves_both(s).boxed()),
+        ("axlearn", the_preset_serves_all(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
         ("overridden", policy_alone_sends_it_down_the_ladder(s).boxed()),
     ];

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{self, JOB, Kind, POD, condition, items, text};
+use berth_e2e::manager;
 use berth_e2e::manifest;
+use berth_e2e::observer::Scope;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks;
@@ -146,7 +148,10 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         s.admitted("running").await?;
         s.nodes_of("running", 1).await?;
     }
+    let dead = manager::leader(&client).await?;
     stage.manager.kill();
+    // What is let in runs until Berth is back and leads, and that is not Berth's doing.
+    stage.observer.nobody_leads();
     {
         let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
         nothing_is_noticed(&s).await?;
@@ -155,6 +160,12 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         all_is_let_in(&s).await?;
     }
     stage.manager.restart().await?;
+    wait::until(STEP, "Berth leads again", || async {
+        let leader = manager::leader(&client).await?;
+        Ok(Seen::when(!leader.is_empty() && leader != dead, || leader.clone()))
+    })
+    .await?;
+    stage.observer.somebody_leads();
     let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
     jobs_are_suspended(&s).await?;
     // A pod cannot be made to wait any more, and Berth does not see what it has not marked.
@@ -165,5 +176,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         let name = text(&object, "/metadata/name");
         ensure!(waits(&created), "Berth is back, and {name} was stored as {}", created["spec"]);
     }
-    Ok(())
+    let scope = Scope::of("blast");
+    s.stage.observer.conclude_in(&scope, Duration::from_secs(2)).await?;
+    s.stage.manager.recomputes_in(&scope).await
 }

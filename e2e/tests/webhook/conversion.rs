@@ -29,6 +29,9 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     manifests_work(&s).await.context("the manifests of the scenario")?;
     nothing_is_lost(&s).await.context("a write through v1beta1")?;
     stored_in_the_older_form(&s, port).await.context("an object stored as v1beta1")?;
+    // All namespaces: the manifests bring their own.
+    stage.observer.conclude(Duration::from_secs(2)).await?;
+    stage.manager.recomputes().await?;
     let (name, label) = ("berth_webhook_duration_seconds", ["endpoint=\"convert\""]);
     let count = stage.manager.metric(&format!("{name}_count"), &label).await?.unwrap_or_default();
     let sum = stage.manager.metric(&format!("{name}_sum"), &label).await?.unwrap_or_default();

@@ -414,6 +414,7 @@ pub(super) const TABLE: &[Definition] = &[
         "Admission to the end of patience where capacity did not turn up",
     ),
     metric("berth_sweep_found", Shape::Counter, "", "Parked workloads that only the slow sweep woke; must stay 0"),
+    metric("berth_victims_refused", Shape::Counter, "", "Victims that broke a rule when checked again; must stay 0"),
     metric(
         "training_job_scheduling_duration_seconds",
         Shape::Doubling(1),

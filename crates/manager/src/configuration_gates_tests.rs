@@ -1,0 +1,119 @@
+//! Every feature gate in a configuration file: the value of one that Berth acts on reaches the settings and changes nothing else, of
+//! any other it is told that it has no effect, and what no gate can be is refused by name.
+
+use super::*;
+use crate::gates::{ACTED_ON, GATES, Gate};
+
+/// What some gates decide about must be there, or they decide nothing.
+const FILE: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+admissionFairSharing:
+  usageHalfLifeTime: 2h
+resources: {quotaCheckStrategy: IgnoreUndeclared}
+";
+
+type Read = fn(&Settings) -> bool;
+
+/// Where the settings say what a gate is.
+const READ: [(&str, Read); 19] = [
+    ("AdmissionFairSharing", |settings| settings.engine.admission_fair_sharing.is_some()),
+    ("AdmissionGatedBy", |settings| settings.admission_gates),
+    ("CleanupProvisioningRequestsOnEviction", |settings| settings.cleanup_provisioning_requests),
+    ("DisableWaitForPodsReady", |settings| settings.wait_for_pods_ready.is_none()),
+    ("FairSharingPreemptWithinNominal", |settings| settings.engine.gates.fair_preempt_within_nominal),
+    ("FairSharingPrioritizeNonBorrowing", |settings| settings.engine.gates.fair_prefer_non_borrowing),
+    ("FlavorFungibility", |settings| settings.engine.gates.flavor_fungibility),
+    ("FlavorFungibilityPreserveScanProgress", |settings| settings.engine.gates.preserve_scan_progress),
+    ("LocalQueueMetrics", |settings| settings.local_queue_metrics),
+    ("MetricForWorkloadCreationLatency", |settings| settings.creation_latency_metric),
+    ("MetricsForCohorts", |settings| settings.cohort_metrics),
+    ("PartialAdmission", |settings| settings.engine.partial_admission),
+    ("PriorityBoost", |settings| settings.priority_boost),
+    ("PrioritySortingWithinCohort", |settings| settings.engine.gates.priority_sorting),
+    ("QuotaCheckStrategy", |settings| settings.engine.ignore_undeclared),
+    ("ReclaimablePods", |settings| settings.reclaimable_pods),
+    ("RecomputeAssignmentUponPreemptionTargetsOverlap", |settings| settings.engine.gates.recompute_overlap),
+    ("SchedulingEquivalenceHashing", |settings| settings.engine.gates.park_equals),
+    ("UnadmittedWorkloadsObservability", |settings| settings.unadmitted_metrics),
+];
+
+fn given() -> Given {
+    Given { home: "berth-system".into(), ..Given::default() }
+}
+
+/// A file that names these gates.
+fn file(gates: &BTreeMap<&'static str, bool>) -> Result<Loaded, String> {
+    let named: Vec<String> = gates.iter().map(|(name, on)| format!("{name}: {on}")).collect();
+    load(&format!("{FILE}featureGates: {{{}}}\n", named.join(", ")), &given())
+}
+
+/// The other value of a gate, and off for those that are on and cannot be without it.
+fn flipped(gate: &Gate) -> BTreeMap<&'static str, bool> {
+    let mut set = BTreeMap::from([(gate.name, !gate.on)]);
+    loop {
+        let lacks = |other: &&Gate| other.needs.iter().any(|need| set.get(*need) == Some(&false));
+        let next = GATES.iter().filter(|other| other.on && !set.contains_key(other.name)).find(lacks);
+        match next.map(|next| next.name) {
+            Some(name) => drop(set.insert(name, false)),
+            None => return set,
+        }
+    }
+}
+
+#[test]
+fn a_gate_that_is_acted_on_reaches_the_settings() {
+    let names: Vec<&str> = READ.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ACTED_ON, "where do the settings say what a new one is?");
+    let plain = file(&BTreeMap::new()).unwrap();
+    assert_eq!(plain.warnings, Vec::<String>::new());
+    for gate in GATES.iter().filter(|gate| ACTED_ON.contains(&gate.name)) {
+        let set = flipped(gate);
+        let loaded = file(&set).unwrap();
+        assert_eq!(loaded.warnings, Vec::<String>::new(), "{}", gate.name);
+        for (name, read) in READ {
+            let before = read(&plain.settings);
+            let default = GATES.iter().find(|other| other.name == name).map(|other| other.on);
+            assert_eq!(Some(before), default, "{name} without a word about it");
+            assert_eq!(read(&loaded.settings), set.get(name).copied().unwrap_or(before), "{name} with {set:?}");
+        }
+        let flag = set.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
+        let flags = Given { feature_gates: Some(flag), ..given() };
+        assert_eq!(load(FILE, &flags), Ok(loaded), "{} by --feature-gates", gate.name);
+    }
+}
+
+#[test]
+fn of_any_other_gate_it_is_told_that_it_has_no_effect() {
+    let plain = file(&BTreeMap::new()).unwrap();
+    for gate in GATES.iter().filter(|gate| !ACTED_ON.contains(&gate.name)) {
+        let default = file(&BTreeMap::from([(gate.name, gate.on)])).unwrap();
+        assert_eq!(default, plain, "{} as it is by default", gate.name);
+        let other = file(&flipped(gate));
+        if gate.locked {
+            let error = other.expect_err(gate.name);
+            assert_eq!(error, format!("feature gate `{}` is locked to {}", gate.name, gate.on));
+            continue;
+        }
+        let other = other.unwrap();
+        let told = format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name);
+        assert!(other.warnings.contains(&told), "{}: {:?}", gate.name, other.warnings);
+        assert_eq!(other.settings, plain.settings, "{}", gate.name);
+    }
+}
+
+#[test]
+fn what_no_gate_can_be_is_refused_by_name() {
+    for gate in GATES.iter().filter(|gate| gate.on && !gate.locked) {
+        let needed = GATES.iter().any(|other| other.on && other.needs.contains(&gate.name));
+        match file(&BTreeMap::from([(gate.name, false)])) {
+            Ok(_) => assert!(!needed, "{} is off, and what needs it on", gate.name),
+            Err(error) => {
+                assert!(needed && error.contains(&format!("needs `{}`, which is off", gate.name)), "{error}");
+            }
+        }
+    }
+    let unknown = file(&BTreeMap::from([("NoSuchGate", true)])).unwrap_err();
+    assert_eq!(unknown, "unknown feature gate `NoSuchGate`");
+    let neither = load(&format!("{FILE}featureGates: {{PartialAdmission: perhaps}}\n"), &given()).unwrap_err();
+    assert!(neither.contains("line "), "{neither}");
+}

@@ -1,0 +1,134 @@
+//! Q3: the figures in the statuses of queues and cohorts are what the workloads add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{Judge, Workload};
+use crate::kinds::{items, text};
+use crate::quota_tree::{Cell, Usage, thousandths};
+
+/// One figure of the resources in a list of a status, where it is not zero.
+fn told(queue: &Value, list: &str, figure: &str) -> Usage {
+    let mut told = Usage::new();
+    for flavor in items(queue, &format!("/status/{list}")) {
+        for resource in items(flavor, "/resources") {
+            let amount = resource.get(figure).and_then(thousandths).unwrap_or(0);
+            *told.entry((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned())).or_default() += amount;
+        }
+    }
+    told.retain(|_, amount| *amount != 0);
+    told
+}
+
+fn count(queue: &Value, figure: &str) -> Option<usize> {
+    let told = queue.pointer(&format!("/status/{figure}")).and_then(Value::as_u64).unwrap_or(0);
+    usize::try_from(told).ok()
+}
+
+/// A weighted share that is told and not zero.
+fn share(object: &Value) -> Option<i64> {
+    object.pointer("/status/fairSharing/weightedShare").and_then(Value::as_i64).filter(|share| *share != 0)
+}
+
+impl Judge {
+    /// Q3: queues and cohorts whose statuses differ from the sum of the workloads, by key; empty when the books balance.
+    pub fn unbalanced(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for (name, queue) in &self.cluster_queues {
+            let what = format!("ClusterQueue {name}");
+            let mine = |w: &&Workload| w.cluster_queue == *name;
+            let mut texts = self.compare(queue, &what, &mine);
+            texts.extend(self.compare_borrowed(queue, name, &what));
+            let feeding: BTreeSet<String> = self
+                .local_queues
+                .iter()
+                .filter(|(_, local)| text(local, "/spec/clusterQueue") == name)
+                // One that is stopped hands nothing on.
+                .filter(|(_, local)| matches!(text(local, "/spec/stopPolicy"), "" | "None"))
+                .map(|(key, _)| key.clone())
+                .collect();
+            texts.extend(self.compare_pending(queue, &what, &|key| feeding.contains(key)));
+            found.extend(texts.into_iter().map(|text| (name.clone(), text)));
+        }
+        for (key, queue) in &self.local_queues {
+            let what = format!("LocalQueue {key}");
+            let mine = |w: &&Workload| w.local_queue() == *key;
+            let mut texts = self.compare(queue, &what, &mine);
+            texts.extend(self.compare_pending(queue, &what, &|local| local == key));
+            found.extend(texts.into_iter().map(|text| (key.clone(), text)));
+        }
+        found.extend(self.idle_shares());
+        found
+    }
+
+    fn compare(&self, queue: &Value, what: &str, mine: &dyn Fn(&&Workload) -> bool) -> Vec<String> {
+        let mut found = Vec::new();
+        let reserving: Vec<&Workload> =
+            self.workloads.values().filter(|w| w.reserved && !w.finished).filter(mine).collect();
+        let admitted: Vec<&Workload> = reserving.iter().copied().filter(|w| w.admitted).collect();
+        let sides = [
+            ("flavorsReservation", "reservingWorkloads", &reserving),
+            ("flavorsUsage", "admittedWorkloads", &admitted),
+        ];
+        for (list, figure, workloads) in sides {
+            let mut expected = Usage::new();
+            for (cell, amount) in workloads.iter().flat_map(|w| &w.charge) {
+                *expected.entry(cell.clone()).or_default() += amount;
+            }
+            expected.retain(|_, amount| *amount != 0);
+            let told = told(queue, list, "total");
+            if told != expected {
+                found.push(format!("{what}: {list} is {told:?}, the workloads add up to {expected:?}"));
+            }
+            if count(queue, figure) != Some(workloads.len()) {
+                let told = count(queue, figure).unwrap_or_default();
+                found.push(format!("{what}: {figure} is {told}, counted {}", workloads.len()));
+            }
+        }
+        found
+    }
+
+    /// What is told to be borrowed of the cohort is what is used above the nominal quota.
+    fn compare_borrowed(&self, queue: &Value, name: &str, what: &str) -> Vec<String> {
+        let differences = ["flavorsReservation", "flavorsUsage"].into_iter().filter_map(|list| {
+            let used = told(queue, list, "total");
+            let over = |(cell, used): (&Cell, &i128)| (cell.clone(), self.forest.borrowed(name, cell, *used));
+            let expected: Usage = used.iter().map(over).filter(|(_, over)| *over != 0).collect();
+            let told = told(queue, list, "borrowed");
+            (told != expected).then(|| format!("{what}: borrowed of {list} is {told:?}, above nominal is {expected:?}"))
+        });
+        differences.collect()
+    }
+
+    /// Who waits is counted: in its LocalQueue, and in the ClusterQueue that this names.
+    fn compare_pending(&self, queue: &Value, what: &str, feeds: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let waits = |w: &&Workload| !w.reserved && !w.finished && !w.deleting && w.active;
+        let waiting = self.workloads.values().filter(waits).filter(|w| feeds(&w.local_queue()));
+        let names: Vec<&str> = waiting.map(|w| w.key.as_str()).collect();
+        if count(queue, "pendingWorkloads") == Some(names.len()) {
+            return Vec::new();
+        }
+        let told = count(queue, "pendingWorkloads").unwrap_or_default();
+        let some: Vec<&str> = names.iter().copied().take(5).collect();
+        vec![format!("{what}: pendingWorkloads is {told}, {} wait: {}", names.len(), some.join(", "))]
+    }
+
+    /// Who uses nothing has no share of what is borrowed.
+    fn idle_shares(&self) -> Vec<(String, String)> {
+        let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
+        for w in self.workloads.values().filter(|w| w.reserved && !w.finished) {
+            usage.entry(w.cluster_queue.clone()).or_default().extend(w.charge.clone());
+        }
+        let idle = |name: &str| usage.get(name).is_none_or(|used| used.values().all(|amount| *amount == 0));
+        let queues = self.cluster_queues.iter().filter(|(name, _)| idle(name));
+        let queues = queues.map(|(name, object)| ("ClusterQueue", name, object));
+        let cohorts = self.cohorts.iter().filter(|(name, _)| self.forest.queues_below(name).iter().all(|q| idle(q)));
+        let cohorts = cohorts.map(|(name, object)| ("Cohort", name, object));
+        let told = queues.chain(cohorts).filter_map(|(kind, name, object)| {
+            let share = share(object)?;
+            Some((name.clone(), format!("{kind} {name}: weightedShare is {share}, and nothing below it is used")))
+        });
+        told.collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! What Jobs promise: they are started under a reservation for what they ask (L1), do not run loose and have no pods while they are
+//! suspended (L3), and wait as their user wrote them (L7). L3 and L7 hold for JobSets as well.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::asks::{self, Ask};
+use super::read::{QUEUE, controller, label, user_owns_suspend};
+use super::spec::Spec;
+use super::{Change, Judge, Workload};
+use crate::kinds::{self, condition, text};
+
+/// A managed job that runs without a reservation is suspended within this time.
+const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) key: String,
+    pub(super) managed: bool,
+    prebuilt: String,
+    /// The job of another kind that it is part of.
+    whole: String,
+    pub(super) suspended: bool,
+    /// Since when it is suspended, or is not.
+    pub(super) since: Instant,
+    ended: bool,
+    spec: Spec,
+    /// Since when it runs without an admitted workload.
+    loose: Option<Instant>,
+}
+
+impl Judge {
+    pub(super) fn take_job(&mut self, change: &Change) {
+        let object = &change.object;
+        let uid = text(object, "/metadata/uid").to_owned();
+        if change.deleted {
+            self.jobs.remove(&uid);
+            return;
+        }
+        let before = self.jobs.get(&uid).cloned();
+        let suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false);
+        let prebuilt = label(object, "kueue.x-k8s.io/prebuilt-workload-name");
+        let job = Job {
+            key: kinds::key(object),
+            managed: !label(object, QUEUE).is_empty(),
+            prebuilt: if prebuilt.is_empty() {
+                prebuilt
+            } else {
+                format!("{}/{prebuilt}", text(object, "/metadata/namespace"))
+            },
+            whole: controller(object),
+            suspended,
+            since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
+            ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True",
+            spec: Spec::seen(object, before.as_ref().filter(|_| !self.edited.contains(&uid)).map(|b| &b.spec)),
+            loose: before.as_ref().and_then(|b| b.loose),
+        };
+        let started = before.as_ref().is_some_and(|b| b.suspended) && !suspended;
+        if started && job.managed && !user_owns_suspend(object) {
+            if self.is_admitted(&uid, &job.prebuilt) {
+                self.check_asks(&uid, &job.prebuilt, &format!("job {}", job.key), &asks::of_job(object));
+            } else {
+                self.fail("L1", format!("job {} was unsuspended while no workload of it is admitted", job.key));
+            }
+        }
+        if (before.is_none() || started) && !suspended {
+            self.check_part(&job);
+        }
+        self.jobs.insert(uid.clone(), job);
+        self.track_loose(&uid, change.at);
+    }
+
+    /// L1: Berth creates the Jobs of a TrainingJob only while its workload is admitted.
+    fn check_part(&mut self, job: &Job) {
+        if self.training_jobs.contains_key(&job.whole) && !self.has_admitted(&job.whole) {
+            let what = format!("job {} was created while no workload of its TrainingJob is admitted", job.key);
+            self.fail("L1", what);
+        }
+    }
+
+    fn is_of(workload: &Workload, uid: &str, prebuilt: &str) -> bool {
+        workload.owner == uid || (!prebuilt.is_empty() && workload.key == prebuilt)
+    }
+
+    /// Whether a job has an admitted workload whose reservation stands.
+    pub(super) fn is_admitted(&self, uid: &str, prebuilt: &str) -> bool {
+        let standing = |w: &&Workload| w.admitted && w.reserved && !w.deleting;
+        self.workloads.values().filter(standing).any(|w| Self::is_of(w, uid, prebuilt))
+    }
+
+    /// L1: the reservation under which a job is started is for what the job asks.
+    pub(super) fn check_asks(&mut self, uid: &str, prebuilt: &str, what: &str, asks: &[Ask]) {
+        let standing = |w: &&Workload| w.admitted && w.reserved && Self::is_of(w, uid, prebuilt);
+        let faults: Vec<Option<String>> =
+            self.workloads.values().filter(standing).map(|w| asks::uncovered(asks, &w.asks)).collect();
+        // Of several slices of an elastic job one that covers it is enough.
+        if faults.iter().all(Option::is_some)
+            && let Some(Some(fault)) = faults.into_iter().next()
+        {
+            self.fail("L1", format!("{what} was unsuspended for other pods than it was admitted for: {fault}"));
+        }
+    }
+
+    /// L3: how long a managed job or JobSet has been running without an admitted workload.
+    pub(super) fn track_loose(&mut self, uid: &str, at: Instant) {
+        let (key, was, loose) = if let Some(job) = self.jobs.get(uid) {
+            let runs = job.managed && !job.suspended && !job.ended;
+            (format!("job {}", job.key), job.loose, runs && !self.is_admitted(uid, &job.prebuilt))
+        } else if let Some(set) = self.job_sets.get(uid) {
+            let runs = set.managed && !set.suspended && !set.ended;
+            (format!("JobSet {}", set.key), set.loose, runs && !self.is_admitted(uid, ""))
+        } else {
+            return;
+        };
+        let now = match (was, loose) {
+            (None, true) => Some(at),
+            (Some(since), false) => {
+                let led = self.led_between(since, at);
+                if led > SUSPENDED_WITHIN {
+                    self.fail("L3", format!("{key} ran without a reservation for {led:?}"));
+                }
+                None
+            }
+            _ => return,
+        };
+        if let Some(job) = self.jobs.get_mut(uid) {
+            job.loose = now;
+        } else if let Some(set) = self.job_sets.get_mut(uid) {
+            set.loose = now;
+        }
+    }
+
+    /// L7: a job that waits is as its user wrote it.
+    pub(super) fn check_template(&mut self, uid: &str) {
+        if self.edited.iter().any(|edited| edited == uid) {
+            return;
+        }
+        let (what, changed) = if let Some(job) = self.jobs.get(uid) {
+            (format!("job {}", job.key), job.spec.changed())
+        } else if let Some(set) = self.job_sets.get(uid) {
+            (format!("JobSet {}", set.key), set.spec.changed())
+        } else {
+            return;
+        };
+        if let Some(changed) = changed {
+            self.fail("L7", format!("{what} waits, but is not as it was submitted: {changed}"));
+        }
+    }
+
+    /// L3 and L7 of what is at rest.
+    pub(super) fn check_resting(&mut self, now: Instant) {
+        let jobs = self.jobs.iter().map(|(uid, job)| (uid.clone(), format!("job {}", job.key), job));
+        let jobs = jobs.map(|(uid, what, job)| (uid, what, job.managed, job.suspended, job.since, job.loose));
+        let sets = self.job_sets.iter().map(|(uid, set)| (uid.clone(), format!("JobSet {}", set.key), set));
+        let sets = sets.map(|(uid, what, set)| (uid, what, set.managed, set.suspended, set.since, set.loose));
+        let all: Vec<_> = jobs.chain(sets).collect();
+        for (uid, what, managed, suspended, since, loose) in all {
+            if loose.is_some_and(|since| self.led_between(since, now) > SUSPENDED_WITHIN) {
+                self.fail("L3", format!("{what} runs without a reservation"));
+            }
+            if !managed || !suspended {
+                continue;
+            }
+            if now.saturating_duration_since(since) > SUSPENDED_WITHIN {
+                let mine = self.pods.values().filter(|p| p.owner == uid && p.live && !p.deleting);
+                let live: Vec<String> = mine.map(|p| p.key.clone()).collect();
+                if !live.is_empty() {
+                    self.fail("L3", format!("{what} is suspended and has pods: {}", live.join(", ")));
+                }
+            }
+            if !self.workloads.values().any(|w| w.owner == uid && w.reserved) {
+                self.check_template(&uid);
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What the watches have seen: the changes that nobody has judged yet, and when each object was changed last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use futures::StreamExt;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use super::lock;
+use crate::invariants::Change;
+use crate::kinds::{self, EVENT, Kind, TRAINING_JOB, items, text};
+
+/// Field manager of the events of Berth, which makes them without naming one: the program's name.
+const BERTH: &str = "berth";
+
+/// What the watch of a kind is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Every change is judged, and counts for C6.
+    Judged,
+    /// Changes count for C6.
+    Written,
+}
+
+/// Kind and key of an object.
+pub(super) type Slot = (&'static str, String);
+
+/// Everything that was seen.
+#[derive(Default)]
+pub(super) struct Recorded {
+    /// Changes that were not judged yet.
+    pub(super) fresh: Vec<Change>,
+    /// Last known revision and state of every object that is judged.
+    latest: BTreeMap<Slot, (u64, DynamicObject)>,
+    /// Revisions at which objects ended.
+    gone: BTreeMap<Slot, u64>,
+    /// Changes per object, and when the last one was seen.
+    pub(super) touched: BTreeMap<Slot, (u64, Instant)>,
+    /// What the objects that are not judged said last, without what changes by itself.
+    said: BTreeMap<Slot, u64>,
+    /// Changes of objects that are judged.
+    pub(super) total: u64,
+    /// Kinds that have been listed.
+    listed: BTreeSet<&'static str>,
+    /// Revisions (after the first, up to and with the second) of which a list shows only what was left at its end.
+    blind: Vec<(u64, u64)>,
+    /// Kinds that are being listed, with the newest revision that was seen before.
+    listing: BTreeMap<&'static str, u64>,
+}
+
+impl Recorded {
+    /// How many kinds have been listed.
+    pub(super) fn listed(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// Whether states of this revision may be missing.
+    pub(super) fn is_blind_at(&self, revision: u64) -> bool {
+        let within = |(after, upto): &(u64, u64)| *after < revision && revision <= *upto;
+        self.blind.iter().any(within) || self.listing.values().any(|after| *after < revision)
+    }
+
+    /// What the watch of this kind has not shown yet of a list of revision `at`; `None` when nothing.
+    pub(super) fn behind(&self, kind: Kind, listed: &BTreeMap<String, u64>, at: u64) -> Option<String> {
+        for (key, revision) in listed {
+            let seen = self.latest.get(&(kind.kind, key.clone())).map(|(r, _)| *r);
+            let gone = self.gone.get(&(kind.kind, key.clone())).copied();
+            if seen.max(gone).unwrap_or(0) < *revision {
+                return Some(format!("{} {key} at {revision} is not seen", kind.kind));
+            }
+        }
+        let vanished = self
+            .latest
+            .iter()
+            .find(|((k, key), (revision, _))| *k == kind.kind && *revision <= at && !listed.contains_key(key));
+        vanished.map(|((_, key), _)| format!("the end of {} {key} is not seen", kind.kind))
+    }
+
+    /// The newest revision that was seen of a kind.
+    fn newest(&self, kind: Kind) -> u64 {
+        let there = self.latest.iter().filter(|((k, _), _)| *k == kind.kind).map(|(_, (revision, _))| *revision);
+        let gone = self.gone.iter().filter(|((k, _), _)| *k == kind.kind).map(|(_, revision)| *revision);
+        there.chain(gone).max().unwrap_or(0)
+    }
+
+    fn touch(&mut self, slot: Slot) -> Instant {
+        let now = Instant::now();
+        let touched = self.touched.entry(slot).or_insert((0, now));
+        *touched = (touched.0 + 1, now);
+        now
+    }
+
+    /// A change of an object that is judged.
+    fn judged(&mut self, kind: Kind, object: DynamicObject, deleted: bool) {
+        let (key, revision) = (key(&object), revision(&object));
+        let Ok(value) = serde_json::to_value(&object) else { return };
+        let slot = (kind.kind, key);
+        if !deleted && self.latest.get(&slot).is_some_and(|(known, _)| *known == revision) {
+            return;
+        }
+        let quiet = kind == TRAINING_JOB && !deleted && !self.is_news(&slot, kind, &value);
+        let at = if quiet { Instant::now() } else { self.touch(slot.clone()) };
+        if deleted {
+            self.latest.remove(&slot);
+            self.gone.insert(slot, revision);
+        } else {
+            self.latest.insert(slot, (revision, object));
+        }
+        self.fresh.push(Change { revision, kind, object: value, deleted, at, blind: false });
+        self.total += 1;
+    }
+
+    /// A change of an object of which only that counts.
+    fn written(&mut self, kind: Kind, object: &DynamicObject, deleted: bool) {
+        let Ok(value) = serde_json::to_value(object) else { return };
+        let slot = (kind.kind, key(object));
+        let of_berth = |entry: &Value| text(entry, "/manager") == BERTH;
+        if kind == EVENT && (deleted || !items(&value, "/metadata/managedFields").iter().any(of_berth)) {
+            // Others publish events as they like, and the server deletes them.
+            return;
+        }
+        if deleted {
+            self.said.remove(&slot);
+            self.touch(slot);
+        } else if self.is_news(&slot, kind, &value) {
+            self.touch(slot);
+        }
+    }
+
+    /// Whether an object says something new, apart from what follows its job's progress and not from a decision.
+    fn is_news(&mut self, slot: &Slot, kind: Kind, object: &Value) -> bool {
+        let mut object = object.clone();
+        let drop_field = |object: &mut Value, place: &str, field: &str| {
+            object.pointer_mut(place).and_then(Value::as_object_mut).map(|map| map.remove(field));
+        };
+        drop_field(&mut object, "/metadata", "resourceVersion");
+        drop_field(&mut object, "/metadata", "managedFields");
+        if kind == TRAINING_JOB {
+            drop_field(&mut object, "/status", "checkpoint");
+            drop_field(&mut object, "/status", "events");
+            if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
+                conditions.retain(|condition| text(condition, "/type") != "CheckpointStoreUnavailable");
+            }
+        }
+        let mut hasher = DefaultHasher::new();
+        object.to_string().hash(&mut hasher);
+        let said = hasher.finish();
+        self.said.insert(slot.clone(), said) != Some(said)
+    }
+}
+
+pub(super) fn key(object: &DynamicObject) -> String {
+    match object.namespace() {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    }
+}
+
+pub(super) fn revision(object: &DynamicObject) -> u64 {
+    object.resource_version().and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+fn record(recorded: &Mutex<Recorded>, (kind, role): (Kind, Role), object: DynamicObject, deleted: bool) {
+    let mut recorded = lock(recorded);
+    match role {
+        Role::Judged => recorded.judged(kind, object, deleted),
+        Role::Written => recorded.written(kind, &object, deleted),
+    }
+}
+
+/// Follows a kind for ever.
+pub(super) async fn follow(client: Client, kind: Kind, role: Role, recorded: Arc<Mutex<Recorded>>) {
+    let config = watcher::Config::default();
+    let mut events = watch(kind.all(&client), config).default_backoff().boxed();
+    let mut listed: Vec<String> = Vec::new();
+    let (mut last, mut newest) = (0, 0);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => {
+                listed.clear();
+                // What was seen up to here was seen one by one.
+                let mut recorded = lock(&recorded);
+                last = recorded.newest(kind);
+                newest = last;
+                if role == Role::Judged {
+                    recorded.listing.insert(kind.kind, last);
+                }
+            }
+            Ok(Event::InitApply(object)) => {
+                listed.push(key(&object));
+                newest = newest.max(revision(&object));
+                record(&recorded, (kind, role), object, false);
+            }
+            Ok(Event::InitDone) => {
+                // What vanished while the watch was broken has no event of its own; its last state stands for it.
+                let gone: Vec<DynamicObject> = lock(&recorded)
+                    .latest
+                    .iter()
+                    .filter(|((k, key), _)| *k == kind.kind && !listed.contains(key))
+                    .map(|(_, (_, object))| object.clone())
+                    .collect();
+                for object in gone {
+                    record(&recorded, (kind, role), object, true);
+                }
+                let mut recorded = lock(&recorded);
+                recorded.listed.insert(kind.kind);
+                recorded.listing.remove(kind.kind);
+                if role == Role::Judged && newest > last {
+                    recorded.blind.push((last, newest));
+                }
+            }
+            Ok(Event::Apply(object)) => record(&recorded, (kind, role), object, false),
+            Ok(Event::Delete(object)) => record(&recorded, (kind, role), object, true),
+            Err(e) => eprintln!("observer: watch of {}: {e}", kinds::Kind::resource(kind).plural),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::{FLAVOR, JOB};
+    use serde_json::json;
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn changes(recorded: &Recorded) -> u64 {
+        recorded.touched.values().map(|(count, _)| *count).sum()
+    }
+
+    #[test]
+    fn a_watch_is_behind_until_it_has_shown_what_was_listed() {
+        let mut recorded = Recorded::default();
+        let listed = BTreeMap::from([("ns/a".to_owned(), 5)]);
+        assert!(recorded.behind(JOB, &listed, 7).is_some(), "a is not known");
+        recorded.gone.insert((JOB.kind, "ns/a".to_owned()), 8);
+        assert!(recorded.behind(JOB, &listed, 7).is_none(), "a has ended since");
+        recorded.latest.insert((JOB.kind, "ns/b".to_owned()), (6, object(json!({"metadata": {"name": "b"}}))));
+        assert!(recorded.behind(JOB, &listed, 7).is_some(), "the end of b is missing");
+        assert!(recorded.behind(JOB, &listed, 5).is_none(), "b is younger than the list");
+    }
+
+    #[test]
+    fn writes_to_what_is_not_judged_count_for_rest() {
+        let mut recorded = Recorded::default();
+        let flavor = |version: &str, finalizers: Value| {
+            object(json!({"metadata": {"name": "f", "resourceVersion": version, "finalizers": finalizers}}))
+        };
+        recorded.written(FLAVOR, &flavor("1", json!([])), false);
+        recorded.written(FLAVOR, &flavor("2", json!(["in-use"])), false);
+        recorded.written(FLAVOR, &flavor("2", json!(["in-use"])), false);
+        assert_eq!(changes(&recorded), 2, "a list shows the same again");
+        recorded.written(FLAVOR, &flavor("3", json!([])), true);
+        assert_eq!(changes(&recorded), 3);
+        assert!(recorded.fresh.is_empty(), "they are not judged");
+        let event = |manager: &str| {
+            object(json!({"metadata": {"namespace": "ns", "name": manager, "managedFields": [{"manager": manager}]}}))
+        };
+        recorded.written(EVENT, &event("kube-scheduler"), false);
+        assert_eq!(changes(&recorded), 3, "others publish as they like");
+        recorded.written(EVENT, &event("berth"), false);
+        assert_eq!(changes(&recorded), 4);
+    }
+
+    #[test]
+    fn checkpoints_of_a_training_are_no_unrest() {
+        let mut recorded = Recorded::default();
+        let job = |version: &str, phase: &str, step: i64| {
+            object(json!({"metadata": {"namespace": "ns", "name": "t", "resourceVersion": version},
+                "status": {"phase": phase, "checkpoint": {"latest": {"step": step}}}}))
+        };
+        recorded.judged(TRAINING_JOB, job("1", "Running", 1), false);
+        recorded.judged(TRAINING_JOB, job("2", "Running", 2), false);
+        assert_eq!((changes(&recorded), recorded.fresh.len()), (1, 2));
+        recorded.judged(TRAINING_JOB, job("3", "Queued", 2), false);
+        assert_eq!(changes(&recorded), 2);
+    }
+
+    #[test]
+    fn what_a_list_passes_over_is_blind() {
+        let mut recorded = Recorded { blind: vec![(10, 20)], ..Recorded::default() };
+        for (revision, blind) in [(10, false), (11, true), (20, true), (21, false)] {
+            assert_eq!(recorded.is_blind_at(revision), blind, "{revision}");
+        }
+        recorded.listing.insert(JOB.kind, 30);
+        assert!(recorded.is_blind_at(31) && !recorded.is_blind_at(30), "a list is under way");
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads the answer of Berth's `/debug/recompute` (R2): what the view that was kept up event by event says differently
+//! from one made of fresh lists.
+
+use serde_json::Value;
+
+use crate::kinds::{items, text};
+use crate::observer::Scope;
+
+/// So many differences are put into words.
+const TOLD: usize = 20;
+
+/// The differences between the two views that concern a scope, and the problems that the engine finds in its own books;
+/// empty when there are none. An answer that does not say whether the views are equal is a difference, too.
+pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
+    let Some(equal) = answer.get("equal").and_then(Value::as_bool) else {
+        return vec![format!("no answer: {answer}")];
+    };
+    let mut found = Vec::new();
+    for side in ["incremental", "fresh"] {
+        let problems = items(answer, &format!("/{side}/problems")).iter();
+        found.extend(problems.map(|problem| format!("{side} books: {problem}")));
+    }
+    let differences = items(answer, "/differences");
+    let mine = differences.iter().filter(|difference| scope.holds(text(difference, "/name")));
+    found.extend(mine.map(|difference| {
+        let (kind, name) = (text(difference, "/kind"), text(difference, "/name"));
+        let (kept, fresh) = (&difference["incremental"], &difference["fresh"]);
+        format!("{kind} {name} {}: Berth has {kept}, the lists say {fresh}", text(difference, "/field"))
+    }));
+    // Those that were not named may concern anybody.
+    let more = answer.get("more").and_then(Value::as_u64).unwrap_or(0);
+    if more > 0 {
+        found.push(format!("{more} more differences"));
+    }
+    if found.is_empty() && !equal && differences.is_empty() {
+        found.push(format!("the views differ, and nothing is named: {answer}"));
+    }
+    if found.len() > TOLD {
+        let left = found.split_off(TOLD).len();
+        found.push(format!("and {left} more"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answer(differences: Value) -> Value {
+        let side = json!({"problems": [], "objects": {}});
+        let equal = differences == json!([]);
+        json!({"equal": equal, "differences": differences, "more": 0, "incremental": side, "fresh": side})
+    }
+
+    #[test]
+    fn differences_are_told_to_whom_they_concern() {
+        let place = ("LocalQueue", "mine/lq", "reserving");
+        let wrong = answer(json!([{"kind": place.0, "name": place.1, "field": place.2, "incremental": 1, "fresh": 0}]));
+        let told = disagreements(&wrong, &Scope::of("mine"));
+        assert_eq!(told, ["LocalQueue mine/lq reserving: Berth has 1, the lists say 0"]);
+        assert_eq!(disagreements(&wrong, &Scope::all()), told);
+        assert!(disagreements(&wrong, &Scope::of("other")).is_empty());
+        assert!(disagreements(&answer(json!([])), &Scope::all()).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_taken_for_equal_by_mistake() {
+        assert_eq!(disagreements(&json!({}), &Scope::of("mine")).len(), 1, "no answer");
+        let mut unnamed = answer(json!([]));
+        unnamed["equal"] = json!(false);
+        assert_eq!(disagreements(&unnamed, &Scope::of("mine")).len(), 1);
+        let mut many = answer(json!([]));
+        many["more"] = json!(3);
+        assert_eq!(disagreements(&many, &Scope::of("mine")), ["3 more differences"]);
+        let mut broken = answer(json!([]));
+        broken["incremental"]["problems"] = json!(["cohort c: usage 1"]);
+        assert_eq!(disagreements(&broken, &Scope::of("mine")).len(), 1);
+    }
+}
