@@ -339,6 +339,7 @@ fn rules(node: &Value) -> Vec<String> {
         // No case can have it: what such an integer is too great for is told without the field.
         told.push("an int32 without both bounds".to_owned());
     }
+    told.extend(number("minItems").map(|n| format!("should have at least {n} items")));
     for key in ["maxItems", "maxProperties"] {
         told.extend(number(key).map(|n| format!("{MOST_ENTRIES} {n} items")));
     }
@@ -348,7 +349,7 @@ fn rules(node: &Value) -> Vec<String> {
 }
 
 /// What a schema may say, because [`rules`] or [`collect`] reads it or because it allows everything.
-const KNOWN: [&str; 23] = [
+const KNOWN: [&str; 24] = [
     "additionalProperties",
     "anyOf",
     "default",
@@ -360,6 +361,7 @@ const KNOWN: [&str; 23] = [
     "maxLength",
     "maxProperties",
     "maximum",
+    "minItems",
     "minLength",
     "minimum",
     "pattern",

@@ -219,6 +219,9 @@ impl Control {
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
         self.note_saving(&object, &flight, &outcome, now);
+        if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
+            self.untold.insert(object.clone());
+        }
         match outcome {
             Outcome::Applied { resource_version } => {
                 self.flights.succeeded(&object, &flight.origin);

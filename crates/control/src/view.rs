@@ -77,6 +77,7 @@ pub(crate) struct WorkloadView {
     /// Carries the label `kueue.x-k8s.io/job-uid`.
     pub(crate) job_uid: Option<String>,
     /// Its other labels, where it has any.
+    #[allow(clippy::box_collection, reason = "most have none, and there are 50,000")]
     pub(crate) labels: Option<Box<BTreeMap<String, String>>>,
     /// `kueue.x-k8s.io/admission-gated-by`.
     pub(crate) gated_by: String,

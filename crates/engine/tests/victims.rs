@@ -75,7 +75,8 @@ fn judge(
         }
         let node = Node::Queue(victim.queue.clone());
         let same_tree = books.line(&node).last() == books.line(&Node::Queue(queue.to_owned())).last();
-        if !is_own && !(same_tree && over(books, &node, &plea.needs)) {
+        let gives = is_own || (same_tree && over(books, &node, &plea.needs));
+        if !gives {
             return Some(format!("{uid} is of a queue that takes nothing from others"));
         }
         let expected = if objects.options.fair_sharing.is_none() {
@@ -171,7 +172,7 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
     let preemptors: BTreeSet<&String> = plan.evictions.iter().map(|eviction| &eviction.preemptor).collect();
     let (Some(preemptor), 1) = (preemptors.first().map(|uid| (*uid).clone()), preemptors.len()) else { return Ok(0) };
     // A later cycle of the same plan may have given its room away lawfully: then it waits for nobody any more.
-    let waits = |told: &Verdict| told.uid == preemptor && told.reason == PendingReason::WaitingForPreemptedWorkloads;
+    let waits = |told: &Verdict| *told.uid == *preemptor && told.reason == PendingReason::WaitingForPreemptedWorkloads;
     if !plan.verdicts.iter().any(waits) {
         return Ok(0);
     }

@@ -89,7 +89,8 @@ impl JobKind for BatchJob {
 
     fn pods_ready(job: &Job) -> bool {
         let wanted = job.spec.as_ref().map_or(0, pod_count);
-        status(job, |s| s.succeeded).saturating_add(status(job, |s| s.ready)) >= wanted
+        let ended = status(job, |s| s.succeeded).saturating_add(uncounted(job));
+        ended.saturating_add(status(job, |s| s.ready)) >= wanted
     }
 
     fn has_independent_pods(job: &Job) -> bool {
@@ -224,6 +225,12 @@ fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, Str
         Ok(min) if (1..=count).contains(&min) => Ok(Some(min)),
         _ => Err(format!("annotation {key}: {text:?} is not a number from 1 to {count}")),
     }
+}
+
+/// Pods that have succeeded and are not counted as such yet: for a moment they are neither ready nor among the succeeded.
+fn uncounted(job: &Job) -> i32 {
+    let pods = job.status.as_ref().and_then(|s| s.uncounted_terminated_pods.as_ref()?.succeeded.as_ref());
+    pods.map_or(0, |uids| i32::try_from(uids.len()).unwrap_or(i32::MAX))
 }
 
 /// Pods that need not run again. An indexed job's indexes are unique, but may lie beyond lowered completions.

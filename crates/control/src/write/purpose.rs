@@ -125,6 +125,11 @@ pub enum Urgency {
 }
 
 impl Purpose {
+    /// A status that is written when it is marked, and at no other time: one that failed has to be marked again.
+    pub(crate) const fn is_coalesced(self) -> bool {
+        matches!(self, Self::QueueStatus | Self::TrainingStatus)
+    }
+
     /// The write is about the pods of a job, and not about the object that it is booked on.
     pub(crate) const fn is_about_pods(self) -> bool {
         matches!(

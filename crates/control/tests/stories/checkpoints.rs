@@ -158,6 +158,10 @@ fn an_answer_to_a_request_that_no_status_told_of_is_told() {
     save(&mut cluster, "victim", 700);
     cluster.pass(3);
     assert!(!cluster.has_job("victim-worker"));
+    // It is told when its last pod is gone, before the quota is.
+    cluster.pods_left.clear();
+    cluster.pass(30);
+    assert!(!cluster.is("victim", "QuotaReserved"));
     let told = cluster.told("victim", "CheckpointRequested");
     assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("CheckpointSaved")));
 }

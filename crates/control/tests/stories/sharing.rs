@@ -155,3 +155,20 @@ fn who_waits_for_victims_in_a_flavor_that_the_queue_loses_gets_nothing_for_nothi
         assert_eq!(given["cpu"] == json!("second"), kept == "second", "{given}");
     }
 }
+
+#[test]
+fn a_status_that_could_not_be_written_is_written_later() {
+    for fault in [Outcome::Busy(100), Outcome::Unknown("lost".into()), Outcome::Refused("no".into())] {
+        let mut cluster = lent_out();
+        cluster.pass(10);
+        cluster.delete(&Cluster::key(Kind::Job, "team", "borrower"));
+        // Both queues', and as often again.
+        for _ in 0..4 {
+            cluster.faults.push((Purpose::QueueStatus, fault.clone(), false));
+        }
+        cluster.pass(60);
+        assert!(cluster.faults.is_empty(), "{fault:?}: each was tried again");
+        let status = cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "guest")]["status"].clone();
+        assert_eq!(status["reservingWorkloads"].as_i64().unwrap_or(0), 0, "{fault:?}: {status}");
+    }
+}

@@ -11,8 +11,10 @@ fn pair(priority: i32) -> WorkloadSpec {
     pending("q", "pair", priority, &[("master", 3), ("worker", 3)])
 }
 
-/// Mode, and per pod set and flavor: asked, taken by earlier pod sets, free, and what would help.
-fn told(world: &mut World) -> (Option<Mode>, Vec<(String, String, [i64; 3], Unblock)>) {
+/// Pod set and flavor; asked, taken by earlier pod sets, free; and what would help.
+type Told = (String, String, [i64; 3], Unblock);
+
+fn told(world: &mut World) -> (Option<Mode>, Vec<Told>) {
     let account = world.account("pair", NOW).unwrap();
     let cell = |cell: CellAccount| {
         let amounts = [cell.asked, cell.earlier, cell.free].map(Amount::get);

@@ -142,7 +142,7 @@ impl Ledger {
         let depth = |node: usize| std::iter::successors(parents[node], |above| parents[*above]).count();
         let mut order: Vec<usize> = (0..nodes.len()).collect();
         order.sort_by_key(|node| Reverse(depth(*node)));
-        for at in 0..frs.len() {
+        for (at, _) in frs.iter().enumerate() {
             for node in &order {
                 let mut level = levels[*node][at];
                 level.local = level.lending.map_or(0, |lending| minus(level.subtree, lending).max(0));

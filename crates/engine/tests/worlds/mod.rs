@@ -33,7 +33,7 @@ impl<T: std::fmt::Debug> Drop for Named<T> {
 
 /// Every third world is a wide one: they cost several times as much, and the small ones meet more often.
 pub(crate) fn mixed(seed: u64) -> Objects {
-    if seed % 3 == 0 { wide::wide(seed) } else { random(seed) }
+    if seed.is_multiple_of(3) { wide::wide(seed) } else { random(seed) }
 }
 
 /// xorshift, good enough to wander.

@@ -249,6 +249,22 @@ fn readiness_and_reclaimable_pods() {
     let cases = [
         (4, Some(4), false, json!({"ready": 3}), false, 0),
         (4, Some(4), false, json!({"ready": 3, "succeeded": 1}), true, 1),
+        (
+            4,
+            Some(4),
+            false,
+            json!({"ready": 2, "succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["a"]}}),
+            true,
+            1,
+        ),
+        (
+            4,
+            Some(4),
+            false,
+            json!({"ready": 2, "succeeded": 1, "uncountedTerminatedPods": {"failed": ["a"]}}),
+            false,
+            1,
+        ),
         (4, Some(8), false, json!({"ready": 4, "succeeded": 4}), true, 0),
         (4, Some(8), false, json!({"ready": 3, "succeeded": 5}), true, 1),
         (4, None, false, json!({"succeeded": 1}), false, 1),

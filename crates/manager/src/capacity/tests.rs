@@ -101,7 +101,8 @@ fn presets_say_what_the_examples_say() {
         ));
         let made = made.unwrap_or_else(|fault| panic!("{file}: {fault}"));
         let text = std::fs::read_to_string(examples("capacity-tiers").join(format!("{file}.yaml"))).unwrap();
-        let written: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        let mut written: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        written.retain(|object| at(object, "/kind") != "WorkloadPriorityClass");
         assert_eq!(written.len(), made.len() + 1, "{file}: and its policy");
         for (made, written) in made.iter().zip(&written) {
             // Read back, since 64 and "64" are one quantity.
