@@ -50,6 +50,17 @@ impl Certificates {
         Ok(Certificates { folder: folder.to_path_buf() })
     }
 
+    /// Copies the one for 127.0.0.1 and its key into a folder, as `tls.crt` and `tls.key`: the key first, for who looks at the other.
+    ///
+    /// # Errors
+    /// When a file cannot be copied.
+    pub fn serving_into(&self, folder: &Path) -> Result<()> {
+        for (from, to) in [("apiserver.key", "tls.key"), ("apiserver.crt", "tls.crt")] {
+            fs::copy(self.file(from), folder.join(to)).with_context(|| format!("copying {from}"))?;
+        }
+        Ok(())
+    }
+
     /// Path of one of the files.
     pub fn file(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()

@@ -213,6 +213,14 @@ impl ControlPlane {
         }
     }
 
+    /// Copies a certificate for 127.0.0.1 and its key into a folder, as `tls.crt` and `tls.key`.
+    ///
+    /// # Errors
+    /// When a file cannot be copied.
+    pub fn serving_certificate_into(&self, folder: &Path) -> Result<()> {
+        self.certificates.serving_into(folder)
+    }
+
     /// The administrator's kubeconfig file.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

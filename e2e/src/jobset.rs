@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use base64::Engine as _;
 use serde_json::json;
 
@@ -36,9 +36,7 @@ pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
     let program = tokio::task::spawn_blocking(binaries::jobset).await??;
     let folder = plane.folder().join("jobset");
     fs::create_dir_all(&folder)?;
-    for (from, to) in [("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")] {
-        fs::copy(plane.folder().join("pki").join(from), folder.join(to)).with_context(|| format!("copying {from}"))?;
-    }
+    plane.serving_certificate_into(&folder)?;
     let [port, health] = free_ports()?;
     let config = json!({
         "apiVersion": "config.jobset.x-k8s.io/v1alpha1",

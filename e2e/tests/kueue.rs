@@ -48,9 +48,7 @@ impl World {
     fn kueue(&self, name: &'static str) -> Result<Guarded> {
         let folder = self.plane.folder().join("kueue");
         fs::create_dir_all(&folder)?;
-        for (from, to) in [("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")] {
-            fs::copy(self.plane.folder().join("pki").join(from), folder.join(to))?;
-        }
+        self.plane.serving_certificate_into(&folder)?;
         let [metrics, health] = free_ports()?;
         let config = json!({
             "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "namespace": SYSTEM,

@@ -165,7 +165,7 @@ fn parse(text: &str) -> Result<(Version, Configuration), String> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok((Version::V1Beta2, Configuration::default()));
     }
-    let header: Header = serde_saphyr::from_str(text).map_err(|error| located(&error))?;
+    let header: Header = schema::parse(text)?;
     let allowed = format!("allowed is {GROUP}/v1beta1 or {GROUP}/v1beta2 with kind Configuration");
     let version = match header.api_version.as_deref().and_then(|text| text.split_once('/')) {
         Some((GROUP, "v1beta1")) => Version::V1Beta1,
@@ -175,18 +175,7 @@ fn parse(text: &str) -> Result<(Version, Configuration), String> {
     if header.kind.as_deref() != Some("Configuration") {
         return Err(format!("kind is {:?}; {allowed}", header.kind.unwrap_or_default()));
     }
-    let file = serde_saphyr::from_str(text).map_err(|error| located(&error))?;
-    Ok((version, file))
-}
-
-/// The error in one line, with its place.
-fn located(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
-    let first = text.lines().next().unwrap_or_default().to_owned();
-    match error.location() {
-        Some(place) if !first.contains("line ") => format!("line {}: {first}", place.line()),
-        _ => first,
-    }
+    Ok((version, schema::parse(text)?))
 }
 
 fn line<T>(marked: &Marked<T>) -> Option<u64> {

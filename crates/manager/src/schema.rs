@@ -5,6 +5,7 @@
 
 use crate::duration::GoDuration;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
 use std::collections::BTreeMap;
 
@@ -17,6 +18,21 @@ pub(crate) type Marked<T> = Option<Spanned<T>>;
 pub(crate) struct Header {
     pub(crate) api_version: Option<String>,
     pub(crate) kind: Option<String>,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// What is wrong in one line, with its place.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
+        let text = error.without_snippet().to_string();
+        let first = text.lines().next().unwrap_or_default().to_owned();
+        match error.location() {
+            Some(place) if !first.contains("line ") => format!("line {}: {first}", place.line()),
+            _ => first,
+        }
+    })
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -156,9 +156,7 @@ async fn from_a_folder(stage: &Stage) -> Result<()> {
     let give = |name: &str| -> Result<Arc<ClientConfig>> {
         let made = Certificates::create(&stage.plane.folder().join(name))?;
         std::fs::create_dir_all(&folder)?;
-        for (from, to) in [("apiserver.key", "tls.key"), ("apiserver.crt", "tls.crt")] {
-            std::fs::copy(made.file(from), folder.join(to))?;
-        }
+        made.serving_into(&folder)?;
         trusting(&std::fs::read(made.file("ca.crt"))?)
     };
     let first = give("first-given")?;

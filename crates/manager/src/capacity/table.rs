@@ -1,6 +1,6 @@
 //! The table as a file: `config.berth.dev/v1alpha1`, kind `CapacityTable`. An unknown key is an error with its line.
 
-use crate::schema::{Header, Marked};
+use crate::schema::{self, Header, Marked};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -216,22 +216,12 @@ impl<'de, M: Deserialize<'de>> Deserialize<'de> for AmountOr<M> {
 /// # Errors
 /// One sentence with the line or the field, the value and what is allowed.
 pub(crate) fn read(text: &str) -> Result<Table, String> {
-    let header: Header = serde_saphyr::from_str(text).map_err(|error| located(&error))?;
+    let header: Header = schema::parse(text)?;
     let (version, kind) = (header.api_version.unwrap_or_default(), header.kind.unwrap_or_default());
     if version != API_VERSION || kind != KIND {
         return Err(format!("apiVersion {version:?} with kind {kind:?}; allowed is {API_VERSION} with kind {KIND}"));
     }
-    serde_saphyr::from_str(text).map_err(|error| located(&error))
-}
-
-/// The error in one line, with its place.
-fn located(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
-    let first = text.lines().next().unwrap_or_default().to_owned();
-    match error.location() {
-        Some(place) if !first.contains("line ") => format!("line {}: {first}", place.line()),
-        _ => first,
-    }
+    schema::parse(text)
 }
 
 /// What is wrong, with the line and the field.
