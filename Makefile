@@ -83,7 +83,12 @@ bench-engine: ## The engine alone (criterion): drains, one event, search for vic
 
 night: test ## What is wide and slow
 	$(call say,engine laws on ten million worlds each, and every small world)
-	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked --workspace $(call names,crates/engine/tests) -- --nocapture
+	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked --workspace $(call names,crates/engine/tests) \
+		$(call names,crates/quantity/tests) -- --nocapture
+	$(call say,2000 random stories of tiers and of elastic jobs)
+	BERTH_STORIES=2000 $(CARGO) test --locked --workspace --test stories random:: -- --nocapture
+	$(call say,every expectation of every decision case changed)
+	BERTH_LEAVES=0 $(CARGO) test --locked --workspace --test leaves -- --nocapture
 	$(call say,a million objects that nobody meant)
 	BERTH_FUZZ=1000000 $(CARGO) test --locked --workspace --test fuzz -- --nocapture
 	$(call say,50000 malformed reviews and TLS byte streams)

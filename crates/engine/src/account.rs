@@ -1,61 +1,23 @@
 //! The full account of a workload: per flavor and resource what it asks for and what is there, who holds the rest, why they may
 //! or may not be preempted for it, and what would help. The condition's message is its short form.
 
-use std::collections::BTreeSet;
+mod rights;
 
 use crate::assignment::{Assignment, Mode, PodSetResult};
 use crate::balance::{Units, Usage, accumulate, amount, in_usage};
+use crate::cycle::Requeue;
 use crate::flavors::{self, Request};
 use crate::ids::{CellId, QueueId, ResourceId, WorkloadId};
-use crate::model::{Amount, Millis, PreemptionPolicy, Verdict};
-use crate::nominate::Nominator;
+use crate::model::{Amount, Millis, PendingReason, Verdict};
+use crate::nominate::{Nominator, contested};
 use crate::preempt::Ask;
-use crate::preempt::candidates::satisfies;
-use crate::preempt::guard::{is_too_near, protected_until};
-use crate::store::{Phase, Place, Workload};
+use crate::preempt::classical::leave;
+use crate::store::{Phase, Place, Store, Workload};
+use crate::tree::{Tree, Trial};
 use crate::why::Why;
 use crate::world::World;
-
-/// Why a holder of quota may or may not be preempted for a workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Right {
-    /// It has been evicted already and is leaving.
-    Leaving,
-    /// The rules allow it; whether it helps depends on what else has to leave.
-    MayBePreempted,
-    /// `withinClusterQueue` is `Never`.
-    WithinQueueNever,
-    /// `reclaimWithinCohort` is `Never`.
-    ReclaimNever,
-    /// Its priority (or age) protects it under the policy.
-    Priority,
-    /// Its ClusterQueue does not use more than its own quota here.
-    WithinItsQuota,
-    /// It began a short while ago, and its queue's policy protects it.
-    Protected,
-    /// Its priority is too near to that of this workload for the policy of its queue.
-    TooNear,
-    /// It preempted this workload, or one that this workload goes back to, and nothing changed since.
-    Feud,
-}
-
-impl Right {
-    /// In words.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Leaving => "has been evicted and is leaving",
-            Self::MayBePreempted => "may be preempted",
-            Self::WithinQueueNever => "withinClusterQueue is Never",
-            Self::ReclaimNever => "reclaimWithinCohort is Never",
-            Self::Priority => "is protected by its priority or age",
-            Self::WithinItsQuota => "is within the quota of its own ClusterQueue",
-            Self::Protected => "began a short while ago and is protected by its queue's policy",
-            Self::TooNear => "has a priority too near for the queue's policy",
-            Self::Feud => "preempted this workload before, and nothing changed since",
-        }
-    }
-}
+use rights::Judged;
+pub use rights::Right;
 
 /// Who holds some of what a workload asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +49,18 @@ pub enum Unblock {
     EvictedLeave,
     /// Its capacity, which was not to be had lately, has to turn up.
     Restock,
+    /// Its LocalQueue or ClusterQueue is missing, stopped or inactive, and has to admit again.
+    QueueResumes,
+    /// Its back-off has to end, at this time.
+    BackOffEnds(Millis),
+    /// What holds the workload itself back has to end: a gate, a hold, a limit on it. Its condition says which.
+    HoldEnds,
+    /// An admission check that failed has to be ready.
+    CheckReady,
+    /// The ClusterQueue has to select its namespace.
+    NamespaceMatches,
+    /// A limit of the queue's policy is reached: others have to end, or it has to be raised.
+    LimitAllows,
 }
 
 /// One flavor and resource for one pod set.
@@ -123,8 +97,8 @@ struct Subject<'a> {
     workload: &'a Workload,
     id: WorkloadId,
     queue: QueueId,
-    /// Whom it must not preempt.
-    barred: BTreeSet<WorkloadId>,
+    /// It holds no quota.
+    waits: bool,
 }
 
 /// The account of a workload.
@@ -144,12 +118,14 @@ pub struct Account {
     pub not_before: Option<Millis>,
     /// How it could be admitted now, looking at quota alone.
     pub mode: Option<Mode>,
+    /// What has to happen before it is tried at all, whatever is free.
+    pub obstacle: Option<Unblock>,
     /// Per pod set, flavor and resource, in the order in which flavors are tried.
     pub cells: Vec<CellAccount>,
 }
 
 impl World {
-    /// The account of a workload, `None` when it is unknown. Costs a search for victims, and all workloads of its tree for
+    /// The account of a workload, `None` when it is unknown. Costs a few searches for victims, and all workloads of its tree for
     /// each flavor and resource.
     pub fn account(&mut self, uid: &str, now: Millis) -> Option<Account> {
         let id = self.store.by_uid.get(uid).copied()?;
@@ -167,54 +143,105 @@ impl World {
         let found = queue.filter(|_| held.is_none()).and_then(|queue| self.assignable(id, queue));
         let mode = found.as_ref().map(Assignment::mode);
         let verdict = self.explain(uid, now);
-        let cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue, found.as_ref()));
+        let obstacle = self.obstacle(id, now);
+        let mut cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue, found.as_ref()));
+        for cell in cells.iter_mut().filter(|cell| cell.unblock == Unblock::Nothing) {
+            cell.unblock = obstacle.clone().unwrap_or(Unblock::Nothing);
+        }
         let holds = held.map(|(_, evicted)| evicted);
-        Some(Account { uid: uid.to_owned(), cluster_queue, verdict, holds, ahead, not_before, mode, cells })
+        Some(Account { uid: uid.to_owned(), cluster_queue, verdict, holds, ahead, not_before, mode, obstacle, cells })
     }
 
     /// What a cycle would assign to a workload that waits, from the first flavor on.
     fn assignable(&mut self, id: WorkloadId, queue: QueueId) -> Option<Assignment> {
-        let gone = BTreeSet::new();
+        let gone = self.barred(id);
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
         Some(nominator.assign(workload, queue, None, None, None))
     }
 
+    /// Why a workload that waits would not be tried, if it is so.
+    fn obstacle(&self, id: WorkloadId, now: Millis) -> Option<Unblock> {
+        let workload = self.store.workload(id)?;
+        let Phase::Pending(place) = workload.phase else { return None };
+        let standing = self.standing_verdict(id).map(|(reason, _)| reason);
+        if matches!(standing, Some(PendingReason::Suspended | PendingReason::Misconfigured)) {
+            return Some(Unblock::QueueResumes);
+        }
+        match place {
+            Place::Blocked => return Some(Unblock::HoldEnds),
+            Place::Until(time) if time > now => return Some(Unblock::BackOffEnds(time)),
+            _ => {}
+        }
+        let queue = self.store.local_queues[workload.local_queue].queue?;
+        let (requeue, (reason, _)) = self.refusal(queue, id)?;
+        Some(match (requeue, reason) {
+            (Requeue::Mismatch, _) => Unblock::NamespaceMatches,
+            (_, PendingReason::AdmissionLimit) => Unblock::LimitAllows,
+            (_, PendingReason::PendingEvaluation) => Unblock::CheckReady,
+            _ => Unblock::ChangeRequirements,
+        })
+    }
+
     /// The accounts of all pod sets. As in an assignment, each is judged on top of what those before it were given in `found`.
-    fn cell_accounts(&self, id: WorkloadId, queue: QueueId, found: Option<&Assignment>) -> Vec<CellAccount> {
-        let Some(workload) = self.store.workload(id) else { return Vec::new() };
-        let subject = Subject { workload, id, queue, barred: self.barred(id) };
-        let class = &self.store.classes[workload.class];
+    fn cell_accounts(&mut self, id: WorkloadId, queue: QueueId, found: Option<&Assignment>) -> Vec<CellAccount> {
+        let mut gone = self.barred(id);
+        gone.insert(id);
+        let (store, tree, options) = (&self.store, &mut self.tree, &self.options);
+        let Some(workload) = store.workload(id) else { return Vec::new() };
         let waits = workload.held().is_none();
-        let request = Request::of(&self.store, &self.options, workload, queue);
+        let subject = Subject { workload, id, queue, waits };
+        let ask = || Ask::of(store, workload, queue, &gone, options);
+        // For what was found, victims are looked for all at once; for what was not, cell by cell.
+        let (needs, usage) = match found.filter(|found| found.mode() == Mode::Preempt) {
+            Some(found) => contested(store, found),
+            None => (Vec::new(), Usage::new()),
+        };
+        let whole = Ask { needs: &needs, usage: &usage, ..ask() };
+        let judged = if needs.is_empty() { Judged::new() } else { rights::judge(store, tree, options, &whole) };
+        let request = Request::of(store, options, workload, queue);
         let mut earlier = Usage::new();
         let mut accounts = Vec::new();
-        for (index, pod_set) in class.pod_sets.iter().enumerate() {
+        for (index, pod_set) in store.classes[workload.class].pod_sets.iter().enumerate() {
             let name = pod_set.spec.name.as_str();
             let on_top = |resource: ResourceId, value: Units| match request.replaced.filter(|_| waits) {
                 Some(older) => older.less(name, resource, value),
                 None => value,
             };
-            let asked = flavors::requests(&self.store, request.queue, pod_set, pod_set.spec.count);
+            let asked = flavors::requests(store, request.queue, pod_set, pod_set.spec.count);
             for group in &request.queue.groups {
-                let line = request.line(&self.store, pod_set, group);
+                let line = request.line(store, pod_set, group);
                 let others = group.flavors.iter().filter(|flavor| !line.contains(flavor));
                 for flavor in line.iter().chain(others).copied() {
                     for (resource, value) in asked.iter().filter(|(resource, _)| group.covered.contains(resource)) {
-                        let Some(cell) = self.store.find_cell(flavor, *resource) else { continue };
+                        let Some(cell) = store.find_cell(flavor, *resource) else { continue };
                         let value = on_top(*resource, *value);
-                        let mismatch = flavors::why_not(&self.store, &request, index, pod_set, group, flavor);
-                        let mut account = self.cell_account(&subject, cell, value, in_usage(&earlier, cell));
-                        let stock = self.store.stock_outs.find(&self.store, flavor, pod_set, pod_set.spec.count);
+                        let together = in_usage(&earlier, cell);
+                        let holders = if needs.contains(&cell) {
+                            subject.holders(store, tree, &whole, &judged, cell)
+                        } else {
+                            let one = Ask { needs: &[cell], usage: &[(cell, together + value)], ..ask() };
+                            let mut trial = Trial::new(tree);
+                            if !waits {
+                                leave(store, &mut trial, id, true);
+                            }
+                            let judged = rights::judge(store, trial.tree_mut(), options, &one);
+                            subject.holders(store, trial.tree(), &one, &judged, cell)
+                        };
+                        let mut account = subject.cell_account(store, tree, (cell, value, together), holders);
+                        let mismatch = flavors::why_not(store, &request, index, pod_set, group, flavor);
+                        let stock = store.stock_outs.find(store, flavor, pod_set, pod_set.spec.count);
+                        let share = request.over_share(store, tree, (flavor, *resource), value, &earlier);
+                        let share = share.filter(|_| waits);
                         if mismatch.is_some() {
                             account.unblock = Unblock::ChangeRequirements;
                         } else if stock.is_some() && waits {
                             account.unblock = Unblock::Restock;
+                        } else if share.is_some() && !matches!(account.unblock, Unblock::RaiseQuota(_)) {
+                            account.unblock = Unblock::LimitAllows;
                         }
                         let stock = stock.map(|text| format!("flavor {} {text}", account.flavor));
-                        let share = request.over_share(&self.store, &self.tree, (flavor, *resource), value, &earlier);
-                        let share = share.filter(|_| waits);
-                        let share = share.map(|amounts| Why::TierShare(flavor, *resource, amounts).text(&self.store));
+                        let share = share.map(|amounts| Why::TierShare(flavor, *resource, amounts).text(store));
                         let mismatch = mismatch.or(stock).or(share);
                         accounts.push(CellAccount { pod_set: name.to_owned(), mismatch, ..account });
                     }
@@ -222,26 +249,34 @@ impl World {
             }
             let given = found.and_then(|found| found.pod_sets.get(index)).into_iter().flat_map(PodSetResult::given);
             for (resource, flavor, value) in given {
-                if let Some(cell) = self.store.find_cell(flavor, resource) {
+                if let Some(cell) = store.find_cell(flavor, resource) {
                     accumulate(&mut earlier, cell, on_top(resource, value));
                 }
             }
         }
         accounts
     }
+}
 
-    fn cell_account(&self, subject: &Subject<'_>, cell: CellId, asked: Units, earlier: Units) -> CellAccount {
-        let node = self.store.queues[subject.queue].node;
-        let names = self.store.named(cell);
-        let (free, maximum) = (self.tree.available(node, cell), self.tree.potential(node, cell));
-        let own = self.tree.cell(node, cell);
+impl Subject<'_> {
+    /// One cell, of which `asked` is wanted on top of `earlier`.
+    fn cell_account(
+        &self,
+        store: &Store,
+        tree: &Tree,
+        (cell, asked, earlier): (CellId, Units, Units),
+        holders: Vec<Holding>,
+    ) -> CellAccount {
+        let node = store.queues[self.queue].node;
+        let names = store.named(cell);
+        let (free, maximum) = (tree.available(node, cell), tree.potential(node, cell));
+        let own = tree.cell(node, cell);
         let unused = (own.nominal - own.usage).clamp(0, free);
-        let holders = self.holders(subject, cell);
         let leaving: Units =
             holders.iter().filter(|h| h.right == Right::Leaving).map(|h| Units::from(h.amount.get())).sum();
         let together = asked + earlier;
         let lacking = together - free;
-        let unblock = if subject.workload.held().is_some() || lacking <= 0 {
+        let unblock = if !self.waits || lacking <= 0 {
             Unblock::Nothing
         } else if together > maximum {
             Unblock::RaiseQuota(amount(together - maximum))
@@ -266,49 +301,27 @@ impl World {
         }
     }
 
-    fn holders(&self, subject: &Subject<'_>, cell: CellId) -> Vec<Holding> {
-        let Subject { workload, id, queue, barred } = subject;
-        let (id, queue) = (*id, *queue);
-        let node = self.store.queues[queue].node;
-        let policy = self.store.queues[queue].spec.as_ref().map(|spec| spec.preemption).unwrap_or_default();
-        let policy = policy.of(self.store.classes[workload.class].preempts);
-        let nobody = BTreeSet::new();
-        let ask = Ask::of(&self.store, workload, queue, &nobody, &self.options);
+    /// Who else holds some of a cell in the tree, most first.
+    fn holders(&self, store: &Store, tree: &Tree, ask: &Ask<'_>, judged: &Judged, cell: CellId) -> Vec<Holding> {
+        let older = store.classes[self.workload.class].replaces.as_deref();
         let mut holders = Vec::new();
-        for other in self.tree.bottom_up(self.tree.root(node)) {
-            let Some(other_queue) = self.store.queue_of_node.get(&other).copied() else { continue };
-            for victim in self.store.queues[other_queue].held.iter().filter(|victim| *victim != id) {
-                let Some(candidate) = self.store.workload(victim) else { continue };
-                let Some(held) = candidate.held() else { continue };
+        for node in tree.bottom_up(tree.root(store.queues[self.queue].node)) {
+            let Some(queue) = store.queue_of_node.get(&node).map(|queue| &store.queues[*queue]) else { continue };
+            for id in queue.held.iter().filter(|id| *id != self.id) {
+                let Some(holder) = store.workload(id) else { continue };
+                let Some(held) = holder.held() else { continue };
                 let value = in_usage(&held.usage, cell);
                 if value <= 0 {
                     continue;
                 }
-                let is_own = other_queue == queue;
-                let rule = if is_own { policy.within_cluster_queue } else { policy.reclaim_within_cohort };
-                let right = if held.evicted {
-                    Right::Leaving
-                } else if barred.contains(&victim) {
-                    Right::Feud
-                } else if protected_until(&self.store, held).is_some() {
-                    Right::Protected
-                } else if is_too_near(&self.store, &ask, candidate.priority) {
-                    Right::TooNear
-                } else if matches!(rule, PreemptionPolicy::Never | PreemptionPolicy::Unset) {
-                    if is_own { Right::WithinQueueNever } else { Right::ReclaimNever }
-                } else if !is_own && self.tree.within_quota(other, &[cell]) {
-                    Right::WithinItsQuota
-                } else if !satisfies(&ask, candidate, rule) {
-                    Right::Priority
-                } else {
-                    Right::MayBePreempted
-                };
+                let is_older = older.is_some_and(|older| older.uid == holder.uid);
+                let right = rights::right(store, tree, ask, judged, (id, holder, held));
                 holders.push(Holding {
-                    uid: candidate.uid.to_string(),
-                    cluster_queue: self.store.queues[other_queue].name.to_string(),
+                    uid: holder.uid.to_string(),
+                    cluster_queue: queue.name.to_string(),
                     amount: amount(value),
-                    priority: candidate.priority,
-                    right,
+                    priority: holder.priority,
+                    right: if is_older && right == Right::Feud { Right::HandingOver } else { right },
                 });
             }
         }

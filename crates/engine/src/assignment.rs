@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::balance::{Units, Usage, amount};
+use crate::flavors::Pins;
 use crate::ids::{FlavorId, ResourceId};
 use crate::model::{PendingReason, PodSetAssignment};
 use crate::preempt::recheck::Breach;
@@ -159,8 +160,8 @@ pub(crate) struct Assignment {
     pub(crate) usage: Usage,
     pub(crate) progress: Progress,
     pub(crate) no_fit: Option<PendingReason>,
-    /// Set when the assignment only fits after other preemptions.
-    pub(crate) is_deferred: bool,
+    /// Set when the assignment only fits after preemptions that are under way: others', in this cycle, or its own from before.
+    pub(crate) held_to: Option<Mode>,
     /// The scan began behind the first flavor somewhere.
     pub(crate) resumed: bool,
     /// Set when victims were found and refused.
@@ -170,10 +171,8 @@ pub(crate) struct Assignment {
 impl Assignment {
     /// The worst mode over the pod sets.
     pub(crate) fn mode(&self) -> Mode {
-        if self.is_deferred {
-            return Mode::DeferredFit;
-        }
-        self.pod_sets.iter().map(PodSetResult::mode).min().unwrap_or(Mode::NoFit)
+        let worst = || self.pod_sets.iter().map(PodSetResult::mode).min().unwrap_or(Mode::NoFit);
+        self.held_to.unwrap_or_else(worst)
     }
 
     /// Why it is not a plain fit, in Kueue's words; empty when it is.
@@ -215,6 +214,12 @@ impl Assignment {
         let is_open = |choice: &Choice| choice.tried != -1;
         progress.has_pending_flavors()
             || (!progress.waits && self.pod_sets.iter().flat_map(|pod_set| &pod_set.choices).any(is_open))
+    }
+
+    /// Its flavors, for an assignment that is held to them.
+    pub(crate) fn pins(&self) -> Pins {
+        let pins = |pod_set: &PodSetResult| pod_set.choices.iter().map(|c| (c.resource, c.flavor)).collect();
+        self.pod_sets.iter().map(pins).collect()
     }
 
     /// How far the scan got.

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::assignment::{Assignment, Choice, Given, Mode};
+use crate::assignment::{Assignment, Given, Mode};
 use crate::effects::Run;
-use crate::flavors::{Pins, Request};
 use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
 use crate::nominate::Nominator;
 use crate::order::{Nominee, Tournament};
 use crate::preempt::{Target, spare};
-use crate::store::{Phase, Place, PodSet, Progress};
+use crate::store::{Phase, Place, Progress};
 use crate::tree::Trial;
 use crate::why::{Finding, Said};
 use crate::world::World;
@@ -247,13 +246,19 @@ impl World {
         let keeps = self.options.gates.preserve_scan_progress;
         let is_recent = |p: &Progress| keeps && cycle.saturating_sub(p.cycle) <= 1;
         let progress = progress.filter(|p| p.waits || is_recent(p) || generation <= p.generation);
+        let (requeue, verdict) = (Requeue::Retry, None);
+        if let Some(claim) = progress.as_deref().and_then(|progress| progress.claim.as_deref())
+            && let Some((mut assignment, targets)) = self.nominate_claim(queue, id, claim)
+        {
+            assignment.progress = progress.map(|progress| *progress).unwrap_or_default();
+            return Some(Entry { queue, workload: id, assignment, targets, requeue, verdict });
+        }
         let gone = self.barred(id);
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
         let (mut assignment, targets) = nominator.nominate(workload, queue, progress.as_deref(), None);
         assignment.progress.cycle = cycle;
         assignment.progress.generation = generation;
-        let (requeue, verdict) = (Requeue::Retry, None);
         Some(Entry { queue, workload: id, assignment, targets, requeue, verdict })
     }
 
@@ -281,11 +286,12 @@ impl World {
     fn process(&mut self, entry: &mut Entry, now: Millis, run: &mut Run, report: &mut Report) {
         if report.admissions.len() >= run.room {
             // The plan is full: the head stays where it is, untouched, and its tree has its turn with the next plan.
-            entry.assignment = Assignment::default();
+            let progress = std::mem::take(&mut entry.assignment.progress);
+            entry.assignment = Assignment { progress, ..Assignment::default() };
             report.moved.insert(self.tree.root(self.store.queues[entry.queue].node));
             return;
         }
-        let fits = self.refresh(entry, run, report);
+        let fits = self.refresh(entry, run, report) && !self.would_close_a_circle(entry, run);
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
         let waiting = |said: Said| Some((PendingReason::WaitingForQuota, said));
         match entry.assignment.mode() {
@@ -305,7 +311,7 @@ impl World {
                 let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";
                 entry.requeue = Requeue::PendingPreemption;
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, Said::Plainly(text)));
-                self.await_victims(entry);
+                self.await_victims(entry, run);
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
             }
             mode if overlaps || !fits => {
@@ -323,7 +329,7 @@ impl World {
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
                 self.evict(entry, run, report);
                 entry.requeue = Requeue::PendingPreemption;
-                self.await_victims(entry);
+                self.await_victims(entry, run);
                 let unfit = entry.assignment.take_unfit(Some(count));
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, unfit));
             }
@@ -334,33 +340,23 @@ impl World {
         }
     }
 
-    fn await_victims(&self, entry: &mut Entry) {
-        let Some(workload) = self.store.workload(entry.workload) else { return };
-        let request = Request::of(&self.store, &self.options, workload, entry.queue);
-        let index = |pod_set: &PodSet, choice: &Choice| {
-            let group = request.queue.group_of(choice.resource);
-            let line = group.map(|group| request.line(&self.store, pod_set, group));
-            let at = line.and_then(|line| line.iter().position(|flavor| *flavor == choice.flavor));
-            (choice.resource, at.and_then(|at| i32::try_from(at).ok()).unwrap_or(0))
-        };
-        let sets = entry.assignment.pod_sets.iter().zip(request.pod_sets);
-        let chosen = sets.map(|(set, asked)| set.choices.iter().map(|choice| index(asked, choice)).collect());
-        entry.assignment.progress.wait_for(chosen);
-    }
-
     /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
-    /// looks for others with the flavors held fixed.
+    /// looks for others with the flavors held fixed, but for one that only waits for those who are leaving for it.
     fn refresh(&mut self, entry: &mut Entry, run: &Run, report: &mut Report) -> bool {
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
+        if overlaps && entry.assignment.held_to == Some(Mode::Preempt) {
+            entry.targets.retain(|target| !run.victims.contains_key(&target.workload));
+            if self.fits_without(entry, run) {
+                if entry.targets.is_empty() {
+                    entry.assignment.held_to = Some(Mode::DeferredFit);
+                }
+                return true;
+            }
+        }
         if !overlaps || !self.options.gates.recompute_overlap {
             return self.fits_without(entry, run);
         }
-        let pins: Pins = entry
-            .assignment
-            .pod_sets
-            .iter()
-            .map(|pod_set| pod_set.choices.iter().map(|choice| (choice.resource, choice.flavor)).collect())
-            .collect();
+        let pins = entry.assignment.pins();
         let mut gone = self.barred(entry.workload);
         gone.extend(run.victims.keys());
         let mut trial = Trial::new(&mut self.tree);
@@ -372,12 +368,21 @@ impl World {
             Nominator { store: &self.store, tree: trial.tree_mut(), options: &self.options, gone: &gone };
         let (mut assignment, targets) = nominator.nominate(workload, entry.queue, None, Some(&pins));
         drop(trial);
-        assignment.is_deferred = assignment.mode() == Mode::Fit;
+        assignment.held_to = (assignment.mode() == Mode::Fit).then_some(Mode::DeferredFit);
         assignment.progress = std::mem::take(&mut entry.assignment.progress);
         report.recomputed(entry.queue, assignment.mode(), targets.is_empty());
         entry.assignment = assignment;
         entry.targets = targets;
         self.fits_without(entry, run)
+    }
+
+    /// Whether a victim became one it must not preempt: it was looked for before the evictions of this cycle.
+    fn would_close_a_circle(&self, entry: &Entry, run: &Run) -> bool {
+        if run.victims.is_empty() || entry.targets.is_empty() || entry.assignment.held_to.is_some() {
+            return false;
+        }
+        let barred = self.barred(entry.workload);
+        entry.targets.iter().any(|target| barred.contains(&target.workload))
     }
 
     fn fits_without(&mut self, entry: &Entry, run: &Run) -> bool {
@@ -415,7 +420,7 @@ impl World {
         let class = workload.class;
         // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
         let missed = assignment.resumed && requeue == Requeue::NoRoom;
-        if requeue == Requeue::Retry && !self.options.gates.preserve_scan_progress {
+        if requeue == Requeue::Retry && !assignment.progress.waits && !self.options.gates.preserve_scan_progress {
             // It was passed over for somebody else's sake.
             assignment.progress = Progress::default();
         }

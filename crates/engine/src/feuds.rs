@@ -38,6 +38,17 @@ impl Feuds {
 }
 
 impl World {
+    /// Who was evicted for whom since the last outside change, victims first, by uid. For tests: nothing is decided by it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn evicted_for(&self) -> Vec<(String, String)> {
+        let uid = |id: &WorkloadId| self.store.workload(*id).map_or(String::new(), |workload| workload.uid.to_string());
+        let victims = self.store.feuds.0.values().flatten();
+        let pairs =
+            victims.flat_map(|(victim, preemptors)| preemptors.iter().map(move |preemptor| (victim, preemptor)));
+        pairs.map(|(victim, preemptor)| (uid(victim), uid(preemptor))).collect()
+    }
+
     /// Whom a workload must not preempt, its own older slice included.
     pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(asking) };

@@ -18,7 +18,7 @@ use crate::why::{Why, more_severe, severity};
 /// Search for victims for one cell: quantity wanted there, giving the possibility and the borrowing level afterwards.
 pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (PreemptionPossibility, u32) + 'o;
 
-/// Flavors to which a repeated assignment within a cycle is held, per pod set.
+/// Flavors to which a repeated assignment is held, per pod set.
 pub(crate) type Pins = Vec<Vec<(ResourceId, FlavorId)>>;
 
 /// What to assign.

@@ -17,6 +17,7 @@ mod answers;
 mod assignment;
 mod balance;
 mod check;
+mod claims;
 mod cycle;
 mod digest;
 mod effects;

@@ -16,6 +16,16 @@ use crate::tree::Tree;
 /// An assignment and the victims it needs.
 pub(crate) type Nomination = (Assignment, Vec<Target>);
 
+/// What victims are looked for: the cells that lack quota, and all that the assignment would use.
+pub(crate) fn contested(store: &Store, assignment: &Assignment) -> (Vec<CellId>, Usage) {
+    let choices = assignment.pod_sets.iter().flat_map(|pod_set| &pod_set.choices);
+    let lacking = choices.filter(|choice| choice.mode == Mode::Preempt);
+    let mut needs: Vec<CellId> = lacking.filter_map(|choice| store.find_cell(choice.flavor, choice.resource)).collect();
+    needs.sort_unstable();
+    needs.dedup();
+    (needs, assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect())
+}
+
 /// Looks for room for workloads.
 pub(crate) struct Nominator<'a> {
     pub(crate) store: &'a Store,
@@ -88,15 +98,6 @@ impl Nominator<'_> {
     }
 
     fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {
-        let mut needs: Vec<CellId> = assignment
-            .pod_sets
-            .iter()
-            .flat_map(|pod_set| &pod_set.choices)
-            .filter(|choice| choice.mode == Mode::Preempt)
-            .filter_map(|choice| self.store.find_cell(choice.flavor, choice.resource))
-            .collect();
-        needs.sort_unstable();
-        needs.dedup();
         // With one cell in all, the search for that cell was this very search.
         if let ([pod_set], [_]) = (assignment.pod_sets.as_slice(), assignment.usage.as_slice())
             && let [choice] = pod_set.choices.as_slice()
@@ -104,7 +105,7 @@ impl Nominator<'_> {
         {
             return Ok(Vec::new());
         }
-        let usage: Usage = assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect();
+        let (needs, usage) = contested(self.store, assignment);
         let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(self.store, workload, queue, self.gone, self.options) };
         preempt::targets(self.store, self.tree, self.options, &ask)
     }

@@ -24,7 +24,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The ratio divided by the weight: infinite for a borrower of weight 0.
+    /// The ratio divided by the weight, as gauges show it: not rounded, and infinite for a borrower of weight 0.
     #[must_use]
     pub fn value(&self) -> f64 {
         if self.ratio <= 0.0 {
@@ -36,7 +36,7 @@ impl Share {
         }
     }
 
-    /// The figure of status and metrics: rounded up, `i64::MAX` for a borrower of weight 0.
+    /// The figure of the status: rounded up, `i64::MAX` for a borrower of weight 0.
     #[must_use]
     pub fn rounded(&self) -> i64 {
         let value = self.value().ceil();
@@ -58,7 +58,7 @@ impl Share {
     }
 }
 
-/// Share of a queue or cohort as status shows it.
+/// Share of a queue or cohort, and what it comes from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShareFigures {
     /// The share.

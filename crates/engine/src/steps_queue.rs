@@ -94,7 +94,7 @@ impl World {
         let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
         let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
         let generation = self.tree.nodes[self.store.queues[queue].node].generation;
-        let progress = Progress { tried, generation, cycle: self.cycle, waits: false };
+        let progress = Progress { tried, generation, cycle: self.cycle, waits: false, claim: None };
         let (requeue, reason) = match outcome {
             Outcome::Generic | Outcome::PreemptionGated => (Requeue::Park, PendingReason::PendingEvaluation),
             Outcome::NoFit | Outcome::PreemptionNoCandidates => (Requeue::NoRoom, PendingReason::WaitingForQuota),

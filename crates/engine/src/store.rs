@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
 use crate::balance::{Units, units};
+use crate::claims::Claim;
 use crate::feuds::Feuds;
 pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
@@ -126,6 +127,8 @@ pub(crate) struct Progress {
     pub(crate) cycle: u64,
     /// The next scan begins at the flavor for which preemptions were issued, however long that takes.
     pub(crate) waits: bool,
+    /// What they were issued for.
+    pub(crate) claim: Option<Box<Claim>>,
 }
 
 impl Progress {

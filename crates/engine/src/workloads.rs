@@ -68,7 +68,7 @@ impl World {
             workload.class = class;
             workload.refused = spec.refused.map(String::into_boxed_str);
             workload.checks_failed = spec.checks_failed;
-            if class != old_class {
+            if class != old_class || was_queue != local_queue {
                 workload.progress = None;
             }
         }

@@ -179,7 +179,6 @@ fn evictions_come_to_an_end_and_leave_nothing_to_do() {
 }
 
 #[test]
-#[ignore = "seed 80706: three pod sets whose flavors hang together are evicted for without end (docs/decisions/no-eviction-loops.md)"]
 fn evictions_for_several_pod_sets_come_to_an_end() {
     come_to_an_end(mixed);
 }

@@ -223,7 +223,6 @@ fn what_is_freed_at_once_goes_to_the_preemptor() {
 }
 
 #[test]
-#[ignore = "seed 45077: under fair sharing another may take what the first of two victims leaves (docs/decisions/no-eviction-loops.md)"]
 fn what_is_freed_bit_by_bit_is_kept_for_the_preemptor() {
     kept(true);
 }

@@ -22,7 +22,7 @@ impl Scan<'_> {
         }
         if let Some((key, _)) = spec.forbidden.first().filter(|_| pods.no_affinity) {
             return because(format!(
-                "flavor {name} forbids nodes with the label {key}, which takes a node affinity that this kind of job cannot be given"
+                "flavor {name} forbids nodes with the label {key}, which takes a node affinity that this kind of job cannot be given: taint these nodes and take the annotation berth.dev/forbidden-node-labels off the flavor, or add a flavor without it to the ClusterQueue"
             ));
         }
         if let Some((key, value)) = self.other_tier(spec) {

@@ -1,22 +1,35 @@
 //! Classical preemption (kueue.md 6.8): take candidates in order until the workload fits, then give back whom it does not
 //! need.
 
-use crate::balance::Units;
-use crate::ids::{CellId, NodeId};
+use crate::ids::NodeId;
 use crate::preempt::candidates::{Candidate, Candidates, Filter, Right, collect};
 use crate::preempt::spare::keep_whole;
 use crate::preempt::{Ask, Target};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
 
-pub(crate) fn targets(store: &Store, tree: &mut Tree, ask: &Ask<'_>) -> Vec<Target> {
-    let queue = &store.queues[ask.queue];
-    let may_borrow = queue.spec.as_ref().is_some_and(|spec| spec.preemption.borrow_within_cohort);
+fn may_borrow(store: &Store, ask: &Ask<'_>) -> bool {
+    store.queues[ask.queue].spec.as_ref().is_some_and(|spec| spec.preemption.borrow_within_cohort)
+}
+
+/// Whether others count only where the asking queue is closer to quota: it may not borrow by preemption, and has used up what is its
+/// own.
+pub(crate) fn only_borrowing(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool {
     let is_under_nominal = ask.needs.iter().all(|key| {
-        let cell = tree.cell(queue.node, *key);
+        let cell = tree.cell(store.queues[ask.queue].node, *key);
         cell.usage < cell.nominal
     });
-    let only_borrowing = !may_borrow && !is_under_nominal;
+    !may_borrow(store, ask) && !is_under_nominal
+}
+
+/// Whether more is asked for than the whole quota of the queue: whoever leaves, that is never had without borrowing.
+pub(crate) fn must_borrow(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool {
+    let node = store.queues[ask.queue].node;
+    ask.usage.iter().any(|(key, value)| *value > tree.cell(node, *key).subtree)
+}
+
+pub(crate) fn targets(store: &Store, tree: &mut Tree, ask: &Ask<'_>) -> Vec<Target> {
+    let (may_borrow, only_borrowing) = (may_borrow(store, ask), only_borrowing(store, tree, ask));
     let filter = Filter::new(store, ask);
     let found = collect(&filter, tree, only_borrowing);
     if found.is_empty() {
@@ -43,10 +56,8 @@ fn attempt<'a>(
     found: &Candidates<'a>,
     borrow: bool,
 ) -> Vec<Target> {
-    let (store, node) = (filter.store, filter.store.queues[ask.queue].node);
-    let exceeds = |(key, value): &(CellId, Units)| *value > tree.cell(node, *key).subtree;
-    // Whoever leaves, more than the whole quota of the queue is never had without borrowing.
-    if !borrow && ask.usage.iter().any(exceeds) {
+    let store = filter.store;
+    if !borrow && must_borrow(store, tree, ask) {
         return Vec::new();
     }
     let mut sequence = found.sequence();

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{NodeId, QueueId};
+use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::options::{Gates, ShareStrategy};
 use crate::preempt::candidates::{Candidate, Filter, Line, Right, collect_borrowers};
 use crate::preempt::classical::{fill_back, fits, leave};
@@ -114,6 +114,38 @@ impl<'a> Turns<'a> {
     }
 }
 
+/// The strategies in the order in which they are tried.
+pub(crate) const fn in_order(strategies: &[ShareStrategy]) -> &[ShareStrategy] {
+    match strategies {
+        [] => &[ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare],
+        given => given,
+    }
+}
+
+/// Within its nominal quota, with the asking workload in, a queue takes back what is its own, whatever the shares are.
+pub(crate) fn is_entitled(tree: &Tree, own: NodeId, gates: &Gates, ask: &Ask<'_>) -> bool {
+    gates.fair_preempt_within_nominal && tree.within_quota(own, ask.needs)
+}
+
+/// Whether shares let a victim be taken: `new` of the asking side with the workload in, `old` of the other side, and `after` of
+/// that without the victim.
+pub(crate) fn lets(strategy: ShareStrategy, new: &Share, old: &Share, after: impl FnOnce() -> Share) -> bool {
+    let hopeless = new.value().is_infinite() && old.value().is_finite();
+    !hopeless
+        && match strategy {
+            ShareStrategy::LessThanInitialShare => new.compare(old).is_lt(),
+            ShareStrategy::LessThanOrEqualToFinalShare => new.compare(&after()).is_le(),
+        }
+}
+
+/// The share of a node when a victim has left.
+pub(crate) fn share_without(store: &Store, trial: &mut Trial<'_>, victim: WorkloadId, node: NodeId) -> Share {
+    leave(store, trial, victim, true);
+    let (share, _) = share_of(store, trial.tree(), node, &[]);
+    leave(store, trial, victim, false);
+    share
+}
+
 struct Search<'a> {
     store: &'a Store,
     ask: &'a Ask<'a>,
@@ -136,10 +168,7 @@ pub(crate) fn targets(
     if lines.is_empty() {
         return (Vec::new(), true);
     }
-    let strategies = match strategies {
-        [] => &[ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare],
-        given => given,
-    };
+    let strategies = in_order(strategies);
     let search = Search { store, ask, filter: &filter, own: store.queues[ask.queue].node, gates };
     let mut trial = Trial::new(tree);
     // Shares are compared as they will be with the asking workload in.
@@ -211,8 +240,7 @@ impl<'a> Search<'a> {
         targets: &mut Vec<Target>,
         retry: &mut Vec<Candidate<'a>>,
     ) -> bool {
-        // Within its nominal quota the queue takes back what is its own, whatever the shares are.
-        let is_entitled = self.gates.fair_preempt_within_nominal && trial.tree().within_quota(self.own, self.ask.needs);
+        let is_entitled = is_entitled(trial.tree(), self.own, self.gates, self.ask);
         let mut turns = Turns::new(self.store, trial.tree(), self.ask.queue, lines.into_iter());
         while let Some(queue) = turns.next(self.store, trial.tree()) {
             if queue == self.own || is_entitled {
@@ -226,19 +254,9 @@ impl<'a> Search<'a> {
             let (own_side, other_side) = sides(trial.tree(), self.own, queue);
             let new = self.share(trial.tree(), own_side);
             let old = self.share(trial.tree(), other_side);
-            let hopeless = new.value().is_infinite() && old.value().is_finite();
             while let Some(candidate) = turns.pop(self.filter, queue) {
-                let passes = !hopeless
-                    && match strategy {
-                        ShareStrategy::LessThanInitialShare => new.compare(&old).is_lt(),
-                        ShareStrategy::LessThanOrEqualToFinalShare => {
-                            leave(self.store, trial, candidate.workload, true);
-                            let after = self.share(trial.tree(), other_side);
-                            leave(self.store, trial, candidate.workload, false);
-                            new.compare(&after).is_le()
-                        }
-                    };
-                if !passes {
+                let after = || share_without(self.store, trial, candidate.workload, other_side);
+                if !lets(strategy, &new, &old, after) {
                     retry.push(candidate);
                     continue;
                 }

@@ -85,11 +85,16 @@ pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &A
 
 /// The victims before they are checked again, and whether shares can be judged on them.
 fn search(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> (Vec<Target>, bool) {
-    let (targets, settled) = match &options.fair_sharing {
+    let (targets, settled) = unbounded(store, tree, options, ask);
+    (guard::bounded(store, ask, targets), settled)
+}
+
+/// The same, however many they are.
+pub(crate) fn unbounded(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> (Vec<Target>, bool) {
+    match &options.fair_sharing {
         None => (classical::targets(store, tree, ask), true),
         Some(sharing) => fair::targets(store, tree, &sharing.strategies, &options.gates, ask),
-    };
-    (guard::bounded(store, ask, targets), settled)
+    }
 }
 
 /// The search for a single cell, as flavor assignment needs it.

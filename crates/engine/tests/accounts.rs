@@ -1,0 +1,272 @@
+//! Laws of the account of a workload: whom preemption takes was named as one that may be preempted, and what a message says to lack is
+//! what the account says.
+//!
+//! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+
+#[path = "oracle/mod.rs"]
+mod slow;
+mod worlds;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::*;
+use slow::books::{Amounts, Fr, Node};
+use slow::victims::{Plea, lawful, over};
+use worlds::{Dice, Named, Objects, cases, mixed, seeds};
+
+const NOW: Millis = Millis(1000);
+const ALL: Limits = Limits { max_admissions: 1000 };
+
+/// A world in which, every second time, policies bound preemption.
+fn bounded(seed: u64) -> Objects {
+    let mut objects = mixed(seed);
+    let mut dice = Dice::new(seed ^ 0x3c6e_f372);
+    if dice.chance(2) {
+        for queue in &mut objects.queues {
+            queue.guard = PreemptionGuard {
+                min_priority_difference: dice.pick(&[0, 0, 0, 2]),
+                // Who came last, at 3, is protected still.
+                protected_ms: dice.pick(&[0, 0, 998, 10_000]),
+                max_victims: dice.pick(&[None, None, Some(1), Some(2)]),
+                max_evicted_percent: dice.pick(&[None, None, Some(100), Some(150)]),
+            };
+        }
+    }
+    objects
+}
+
+/// The world before its first cycle, at the time of that.
+fn at_first(objects: &Objects) -> World {
+    let mut world = objects.world();
+    let plan = world.plan_cycles(NOW, ALL, 0);
+    assert!(plan.admissions.is_empty() && plan.evictions.is_empty(), "no cycle, and yet {plan:?}");
+    world
+}
+
+/// Tries a law on all worlds; returns the sum of what it counts.
+fn on_all<const N: usize>(law: impl Fn(&Objects) -> Result<[usize; N], String>) -> [usize; N] {
+    let mut sums = [0; N];
+    for seed in seeds() {
+        let _named = Named(seed);
+        let objects = bounded(seed);
+        match law(&objects) {
+            Ok(found) => {
+                for (sum, more) in sums.iter_mut().zip(found) {
+                    *sum += more;
+                }
+            }
+            Err(_) => {
+                let small = objects.shrink(|objects| law(objects).is_err());
+                panic!("seed {seed}\n{}{}", small.describe(), law(&small).err().unwrap_or_default());
+            }
+        }
+    }
+    sums
+}
+
+fn cell_of(cell: &CellAccount) -> Fr {
+    (cell.flavor.clone(), cell.resource.clone())
+}
+
+/// What a workload may do of what its queue allows.
+fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPolicy {
+    let queue = objects.queues.iter().find(|queue| queue.name == spec.local_queue).unwrap();
+    let Preemption { within_cluster_queue, reclaim_within_cohort, .. } = queue.preemption;
+    match (spec.preempts, if is_own { within_cluster_queue } else { reclaim_within_cohort }) {
+        (Preempts::Nobody, _) => PreemptionPolicy::Never,
+        (Preempts::Lower, policy) if policy != PreemptionPolicy::Never => PreemptionPolicy::LowerPriority,
+        (_, policy) => policy,
+    }
+}
+
+/// Looks for victims for everybody who waits: each may be preempted by the account, and who may be by the account is one whom the
+/// policies and quotas leave unprotected. Returns how many victims there were, and of how many holders who may not be preempted.
+fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2], String> {
+    let mut counts = [0; 2];
+    let mut world = at_first(objects);
+    let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+    for spec in objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
+        let queue = spec.local_queue.as_str();
+        let account = world.account(&spec.uid, NOW).unwrap();
+        let report = world.assign(&spec.uid, queue, AssignInput::default()).unwrap();
+        if account.mode != Some(report.mode) {
+            return Err(format!("{} is told {:?} and gets {:?}", spec.uid, account.mode, report.mode));
+        }
+        let mut needs = BTreeSet::<Fr>::new();
+        for (resource, found) in report.pod_sets.iter().flat_map(|set| &set.flavors) {
+            if report.mode == Mode::Preempt && found.mode == Mode::Preempt {
+                needs.insert((found.flavor.clone(), resource.clone()));
+            }
+        }
+        for cell in &account.cells {
+            let here = cell_of(cell);
+            let needs: Vec<Fr> = if needs.contains(&here) { needs.iter().cloned().collect() } else { vec![here] };
+            let (priority, queued_at, usage) = (spec.priority, spec.queued_at, Amounts::new());
+            let plea = Plea { queue, priority, queued_at, needs, usage };
+            for holding in &cell.holders {
+                seen.insert(holding.right);
+                if holding.right != Right::MayBePreempted {
+                    counts[1] += 1;
+                    continue;
+                }
+                let holder = books.holders.iter().find(|holder| holder.uid == holding.uid).unwrap();
+                let is_own = holder.queue == queue;
+                let unprotected = lawful(policy(objects, spec, is_own), &plea, holder)
+                    && books.queues[&holder.queue].stop == StopPolicy::None
+                    && (is_own || over(&books, &Node::Queue(holder.queue.clone()), &plea.needs));
+                if !unprotected {
+                    return Err(format!("{} may preempt {} by its account of {:?}", spec.uid, holder.uid, plea.needs));
+                }
+            }
+        }
+        let cells = |fr: &Fr| FlavorResource { flavor: fr.0.clone(), resource: fr.1.clone() };
+        let lacking: Vec<FlavorResource> = needs.iter().map(cells).collect();
+        // More than can be told may be more than is asked for.
+        if lacking.is_empty() || report.usage.values().any(|amount| amount.is_unlimited()) {
+            continue;
+        }
+        for (victim, reason) in world.victims(&spec.uid, queue, &lacking, &report.usage).unwrap() {
+            counts[0] += 1;
+            // One may have to leave a cell that lacks nothing, so that its queue, which takes back what is its own, borrows nothing.
+            let mut rights = account.cells.iter().flat_map(|cell| &cell.holders).filter(|holder| holder.uid == victim);
+            if !rights.any(|holder| [Right::MayBePreempted, Right::Leaving].contains(&holder.right)) {
+                return Err(format!("{victim} would leave for {} ({reason}); its account: {account:#?}", spec.uid));
+            }
+        }
+    }
+    Ok(counts)
+}
+
+#[test]
+fn whom_the_search_takes_may_be_preempted() {
+    let seen = std::cell::RefCell::new(BTreeSet::new());
+    let [victims, protected] = on_all(|objects| searched(objects, &mut seen.borrow_mut()));
+    let seen = seen.into_inner();
+    println!("{victims} victims, {protected} times one who may not be preempted; {seen:?}");
+    let all = [
+        Right::Leaving,
+        Right::MayBePreempted,
+        Right::Stopped,
+        Right::WithinQueueNever,
+        Right::ReclaimNever,
+        Right::PreemptsNobody,
+        Right::Priority,
+        Right::WithinItsQuota,
+        Right::CohortWithinQuota,
+        Right::Borrowing,
+        Right::Threshold,
+        Right::Share,
+        Right::Protected,
+        Right::TooNear,
+        Right::Bounds,
+    ];
+    let never: Vec<Right> = all.into_iter().filter(|right| !seen.contains(right)).collect();
+    assert!(cases() < 20_000 || never.is_empty(), "too tame: never {never:?}");
+    assert!(cases() < 1000 || victims > cases() as usize / 100, "too tame: {victims} victims");
+}
+
+/// The workloads that a first cycle judges once and in full size: how the others are judged depends on what it did before.
+fn judged_once<'a>(objects: &'a Objects, plan: &Plan) -> BTreeMap<&'a str, &'a WorkloadSpec> {
+    let again = |queue: &str| plan.recomputed_targets.keys().any(|(name, _)| name == queue);
+    let is_whole = |spec: &&WorkloadSpec| spec.pod_sets.iter().all(|set| set.min_count.is_none());
+    let specs = objects.workloads.iter().filter(|spec| !again(&spec.local_queue)).filter(is_whole);
+    specs.map(|spec| (spec.uid.as_str(), spec)).collect()
+}
+
+/// Runs a first cycle: whom it evicts was one who may be preempted in something that is asked for, and asking for accounts changes nothing.
+fn planned(objects: &Objects) -> Result<[usize; 2], String> {
+    let plan = objects.world().plan_cycles(NOW, ALL, 1);
+    if plan.evictions.is_empty() {
+        return Ok([0, 0]);
+    }
+    let mut world = at_first(objects);
+    let mut accounts = BTreeMap::new();
+    for spec in &objects.workloads {
+        accounts.insert(spec.uid.as_str(), world.account(&spec.uid, NOW).unwrap());
+    }
+    let faults = check(&world);
+    if !faults.is_empty() {
+        return Err(format!("accounts spoil the books: {faults:?}"));
+    }
+    let then = world.plan_cycles(NOW, ALL, 1);
+    if (&then.admissions, &then.evictions) != (&plan.admissions, &plan.evictions) {
+        return Err(format!("once asked, the world plans {then:#?}, else {plan:#?}"));
+    }
+    let judged = judged_once(objects, &plan);
+    let mut counts = [0; 2];
+    for eviction in plan.evictions.iter().filter(|eviction| judged.contains_key(eviction.preemptor.as_str())) {
+        let account = &accounts[eviction.preemptor.as_str()];
+        let holders = account.cells.iter().flat_map(|cell| &cell.holders);
+        let mut rights = holders.filter(|holder| holder.uid == eviction.uid).map(|holder| holder.right);
+        if !rights.any(|right| right == Right::MayBePreempted) {
+            return Err(format!("{eviction:?}, and the account was {account:#?}"));
+        }
+        counts[usize::from(objects.options.fair_sharing.is_some())] += 1;
+    }
+    Ok(counts)
+}
+
+#[test]
+fn whom_a_plan_evicts_was_named_before() {
+    let [classical, fair] = on_all(planned);
+    println!("evictions: {classical} classical, {fair} under fair sharing");
+    assert!(cases() < 1000 || classical.min(fair) > cases() as usize / 500, "too tame: {classical} and {fair}");
+}
+
+/// What a message says of a cell that lacks something; a fault where what would help is told with another amount.
+fn said(cell: &CellAccount) -> Result<Option<String>, String> {
+    let text = |amount: i64| berth_quantity::format(&cell.resource, Amount::new(amount));
+    let [asked, earlier, free, maximum] = [cell.asked, cell.earlier, cell.free, cell.maximum].map(Amount::get);
+    let (beyond, lacking) = (asked + earlier - maximum, asked + earlier - free);
+    let (resource, flavor) = (&cell.resource, &cell.flavor);
+    let (said, is_told) = if beyond > 0 {
+        let (earlier, asked, maximum) = (text(earlier), text(asked), text(maximum));
+        let said = format!(
+            "insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({earlier}) + current podset request ({asked}) > maximum capacity ({maximum})"
+        );
+        (said, cell.unblock == Unblock::RaiseQuota(Amount::new(beyond)))
+    } else if lacking > 0 {
+        let said =
+            format!("insufficient unused quota for {resource} in flavor {flavor}, {} more needed", text(lacking));
+        (said, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking))].contains(&cell.unblock))
+    } else {
+        return Ok(None);
+    };
+    if is_told { Ok(Some(said)) } else { Err(format!("{said:?} is told as {cell:#?}")) }
+}
+
+/// Whether sums of its amounts can be told.
+fn has_an_end(cell: &CellAccount) -> bool {
+    [cell.asked, cell.earlier, cell.free, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
+}
+
+/// Runs a first cycle: all that a message says to lack is in the account from before. Returns how often something lacked.
+fn told(objects: &Objects) -> Result<[usize; 1], String> {
+    let plan = objects.world().plan_cycles(NOW, ALL, 1);
+    let mut world = at_first(objects);
+    let judged = judged_once(objects, &plan);
+    let mut count = 0;
+    for verdict in plan.verdicts.iter().filter(|verdict| judged.contains_key(&*verdict.uid)) {
+        let account = world.account(&verdict.uid, NOW).unwrap();
+        if !account.cells.iter().all(has_an_end) {
+            continue;
+        }
+        let mut rest = verdict.message.to_string();
+        for cell in &account.cells {
+            let Some(text) = said(cell)? else { continue };
+            count += usize::from(rest.contains(&text));
+            rest = rest.replace(&text, "");
+        }
+        if rest.contains("insufficient") {
+            return Err(format!("{verdict:?}; of that {rest:?} is not in {account:#?}"));
+        }
+    }
+    Ok([count])
+}
+
+#[test]
+fn a_message_lacks_what_the_account_lacks() {
+    let [count] = on_all(told);
+    println!("{count} amounts in messages");
+    assert!(cases() < 1000 || count > cases() as usize / 10, "too tame: {count}");
+}

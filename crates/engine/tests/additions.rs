@@ -1,0 +1,309 @@
+//! Laws of preemption in worlds with what Berth adds to Kueue: bounds of preemption, limits of jobs, tiers, stock-outs, admission fair
+//! sharing. Time goes on there: protections and stock-outs end, usage decays.
+//!
+//! A failure names its seed and shows the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+
+#[path = "worlds/extras.rs"]
+mod extras;
+mod worlds;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::*;
+use extras::{Extras, with_extras, with_usage};
+use worlds::{Named, cases, mixed, random, seeds};
+
+const NOW: Millis = Millis(1000);
+/// Until then time goes on where something was to happen.
+const HORIZON: i64 = 8000;
+const ALL: Limits = Limits { max_admissions: 1000 };
+
+/// What a world was seen to do.
+#[derive(Debug, Default)]
+struct Tally {
+    rounds: u32,
+    /// Rounds with evictions after time went on.
+    later: u32,
+    evictions: u32,
+    /// Preemptors that a bound held for, victims of queues that protect, and shares of evicted work that were judged.
+    bounded: u32,
+    protecting: u32,
+    shares: u32,
+    /// Of those shares: of a world with two flavors, in a plan with another preemptor, or with an admission.
+    two_flavors: u32,
+    not_alone: u32,
+}
+
+/// What a queue may still use, by flavor and resource.
+type Room = BTreeMap<(String, String), i128>;
+
+/// A world that runs, and what is known of it from outside.
+struct Life<'a> {
+    extras: &'a Extras,
+    world: World,
+    specs: BTreeMap<String, WorkloadSpec>,
+    /// Whom each workload had evicted since the last change from outside.
+    victims: BTreeMap<String, BTreeSet<String>>,
+    now: Millis,
+}
+
+/// What a round did.
+#[derive(Default)]
+struct Round {
+    admissions: Vec<Admission>,
+    evictions: Vec<Eviction>,
+}
+
+impl<'a> Life<'a> {
+    fn new(extras: &'a Extras) -> Self {
+        let mut life = Self {
+            extras,
+            world: extras.world(),
+            specs: extras.objects.workloads.iter().map(|spec| (spec.uid.clone(), spec.clone())).collect(),
+            victims: BTreeMap::new(),
+            now: NOW,
+        };
+        // Those that were on their way out when the world began leave for good.
+        for spec in &extras.objects.workloads {
+            if matches!(&spec.state, WorkloadState::Reserved(held) if held.evicted) {
+                life.world.apply(Delta::RemoveWorkload(spec.uid.clone())).unwrap();
+                life.specs.remove(&spec.uid);
+            }
+        }
+        life
+    }
+
+    fn held(&self, uid: &str) -> Option<&Reservation> {
+        match &self.specs[uid].state {
+            WorkloadState::Reserved(held) => Some(held),
+            WorkloadState::Pending { .. } => None,
+        }
+    }
+
+    /// What each queue may use at this moment.
+    fn rooms(&self) -> BTreeMap<&'a str, Room> {
+        let mut rooms = BTreeMap::<&str, Room>::new();
+        for queue in &self.extras.objects.queues {
+            let room = rooms.entry(&queue.name).or_default();
+            for group in &queue.groups {
+                for (flavor, resource) in
+                    group.flavors.iter().flat_map(|f| group.covered.iter().map(|r| (&f.flavor, r)))
+                {
+                    let free = self.world.availability(&queue.name, flavor, resource).map_or(0, |(free, _)| free.get());
+                    room.insert((flavor.clone(), resource.clone()), i128::from(free));
+                }
+            }
+        }
+        rooms
+    }
+
+    /// Cycles until nothing moves. What is admitted holds its quota from then on, what is evicted keeps it for the time being.
+    fn round(&mut self, bounds: Option<&mut Tally>) -> Result<Round, String> {
+        let mut round = Round::default();
+        let (mut quiet, mut bounds) = (0, bounds);
+        // A cycle that only goes on scanning flavors moves nothing.
+        while quiet < 8 {
+            let rooms = bounds.is_some().then(|| self.rooms());
+            let step = self.world.plan_cycles(self.now, ALL, 1);
+            if step.cycles == 0 {
+                break;
+            }
+            quiet = if step.admissions.is_empty() && step.evictions.is_empty() { quiet + 1 } else { 0 };
+            if let (Some(rooms), Some(tally)) = (&rooms, bounds.as_deref_mut()) {
+                self.judge(&step, rooms, tally)?;
+            }
+            for eviction in &step.evictions {
+                let victims = self.victims.entry(eviction.preemptor.clone()).or_default();
+                victims.insert(eviction.uid.clone());
+            }
+            for admission in &step.admissions {
+                let held = Reservation {
+                    cluster_queue: admission.cluster_queue.to_string(),
+                    pod_sets: admission.pod_sets.to_vec(),
+                    at: self.now,
+                    saved: None,
+                    surplus: None,
+                    evicted: false,
+                };
+                self.specs.get_mut(&*admission.uid).unwrap().state = WorkloadState::Reserved(held);
+            }
+            round.admissions.extend(step.admissions);
+            round.evictions.extend(step.evictions);
+        }
+        Ok(round)
+    }
+
+    /// Whether the evictions of one cycle are within the bounds.
+    fn judge(&self, step: &Plan, rooms: &BTreeMap<&str, Room>, tally: &mut Tally) -> Result<(), String> {
+        let mut fresh = BTreeMap::<&str, Vec<&str>>::new();
+        for eviction in &step.evictions {
+            fresh.entry(&eviction.preemptor).or_default().push(&eviction.uid);
+        }
+        for (preemptor, fresh) in &fresh {
+            let spec = &self.specs[*preemptor];
+            let queue = self.extras.queue_of(spec);
+            let guard = queue.guard;
+            tally.bounded += u32::from(guard != PreemptionGuard::default());
+            let fault =
+                |what: &str| Err(format!("at {}: {what}: {fresh:?} for {preemptor} under {guard:?}", self.now.0));
+            for victim in fresh.iter().map(|uid| &self.specs[*uid]) {
+                let least = guard.min_priority_difference;
+                if least > 0 && spec.priority.saturating_sub(victim.priority) < least {
+                    return fault("too near in priority");
+                }
+                let theirs = self.extras.guard_of(victim);
+                tally.protecting += u32::from(theirs.protected_ms > 0);
+                // One that is not known to hold quota was given it in this very cycle.
+                let since = self.held(&victim.uid).map_or(self.now, |held| held.at);
+                if theirs.protected_ms > 0 && since.0 + theirs.protected_ms > self.now.0 {
+                    return fault("protected");
+                }
+            }
+            let earlier = self.victims.get(*preemptor).cloned().unwrap_or_default();
+            let all: BTreeSet<&str> = earlier.iter().map(String::as_str).chain(fresh.iter().copied()).collect();
+            if all.len() == earlier.len() {
+                continue;
+            }
+            if guard.max_victims.is_some_and(|most| all.len() > most as usize) {
+                return fault(&format!("too many with {earlier:?}"));
+            }
+            // Victims were taken by others in the same cycle, and what is contested was found anew without them.
+            let recomputed = step.recomputed_targets.keys().any(|(name, _)| *name == queue.name);
+            let Some(percent) = guard.max_evicted_percent.filter(|_| !recomputed) else { continue };
+            let room = &rooms[queue.name.as_str()];
+            let flavors = &queue.groups[0].flavors;
+            if !flavors.iter().any(|flavor| self.is_within(spec, fresh, &all, (&flavor.flavor, room), percent)) {
+                return fault(&format!("too much with {earlier:?}, where there was {room:?}"));
+            }
+            tally.shares += 1;
+            tally.two_flavors += u32::from(flavors.len() > 1);
+            let is_alone = step.admissions.is_empty() && step.evictions.iter().all(|e| e.preemptor == *preemptor);
+            tally.not_alone += u32::from(!is_alone);
+        }
+        Ok(())
+    }
+
+    /// Whether a flavor may be the one for which these left: each of them holds something there that is lacking, and together they
+    /// hold no more of that than is allowed.
+    fn is_within(
+        &self,
+        spec: &WorkloadSpec,
+        fresh: &[&str],
+        all: &BTreeSet<&str>,
+        (flavor, room): (&str, &Room),
+        percent: u32,
+    ) -> bool {
+        let asked =
+            |resource: &str| spec.pod_sets[0].requests.get(resource).map_or(0, |amount| i128::from(amount.get()));
+        let free = |resource: &str| room.get(&(flavor.to_owned(), resource.to_owned())).copied().unwrap_or(0).max(0);
+        let contested: Vec<&str> =
+            spec.pod_sets[0].requests.keys().map(String::as_str).filter(|r| asked(r) > free(r)).collect();
+        let holds = |uid: &str, resource: &str| {
+            let set = self.held(uid).and_then(|held| held.pod_sets.first())?;
+            set.flavors.get(resource).filter(|other| *other == flavor)?;
+            set.usage.get(resource).map(|amount| i128::from(amount.get()))
+        };
+        // One that was given none of it may be among them, as in Kueue: under fair sharing its other resources count as well.
+        let is_cause = |uid: &&str| contested.iter().any(|resource| holds(uid, resource).is_some());
+        let is_little = |resource: &&str| {
+            let evicted: i128 = all.iter().filter_map(|uid| holds(uid, resource)).sum();
+            evicted * 100 <= asked(resource) * i128::from(percent)
+        };
+        fresh.iter().all(is_cause) && contested.iter().all(is_little)
+    }
+
+    /// Tells the world what became of a round: the admitted stand, the victims left and wait again.
+    fn confirm(&mut self, round: &Round) {
+        for admission in &round.admissions {
+            self.world.apply(Delta::Workload(self.specs[&*admission.uid].clone())).unwrap();
+        }
+        for eviction in &round.evictions {
+            let spec = self.specs.get_mut(&eviction.uid).unwrap();
+            spec.revision += 1;
+            spec.waits_since = self.now;
+            spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+            self.world.apply(Delta::Workload(spec.clone())).unwrap();
+        }
+    }
+}
+
+/// Lets a world run until nothing moves any more and nothing is due before the horizon.
+fn run_out(extras: &Extras, tally: &mut Tally, with_bounds: bool) -> Result<(), String> {
+    let mut life = Life::new(extras);
+    let mut last = Vec::new();
+    let mut is_later = false;
+    for _ in 0..60 {
+        let round = life.round(with_bounds.then_some(&mut *tally))?;
+        let faults = check(&life.world);
+        if !faults.is_empty() {
+            return Err(format!("books: {faults:?}"));
+        }
+        life.confirm(&round);
+        if round.evictions.is_empty() {
+            let again = life.world.plan(life.now, ALL);
+            if !again.admissions.is_empty() || !again.evictions.is_empty() {
+                return Err(format!("a plan after a plan found more: {again:?}"));
+            }
+            let found = life.world.sweep(life.now);
+            if found > 0 {
+                return Err(format!("sweep found {found} at {}", life.now.0));
+            }
+            match again.wake_at.filter(|at| at.0 <= HORIZON) {
+                Some(at) if at <= life.now => return Err(format!("at {} it is due at {}", life.now.0, at.0)),
+                Some(at) => life.now = at,
+                None => return Ok(()),
+            }
+            is_later = true;
+            continue;
+        }
+        tally.rounds += 1;
+        tally.later += u32::from(is_later);
+        tally.evictions += round.evictions.len() as u32;
+        let told = |eviction: &Eviction| format!("{} for {} {}", eviction.uid, eviction.preemptor, eviction.reason);
+        last.push((life.now.0, round.evictions.iter().map(told).collect::<Vec<_>>()));
+        life.now.0 += 1;
+    }
+    let last = last.split_off(last.len().saturating_sub(6));
+    Err(format!("it does not come to rest, the last evictions:\n{last:#?}"))
+}
+
+fn hold_on(make: fn(u64) -> Extras, with_bounds: bool) -> Tally {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let _named = Named(seed);
+        let extras = make(seed);
+        if run_out(&extras, &mut tally, with_bounds).is_err() {
+            let fails = |extras: &Extras| run_out(extras, &mut Tally::default(), with_bounds).err();
+            let small = extras.shrink(|extras| fails(extras).is_some());
+            panic!("seed {seed}\n{}{}", small.describe(), fails(&small).unwrap_or_default());
+        }
+    }
+    println!("{tally:?}");
+    tally
+}
+
+/// Whether there are so few cases that nothing is to be said of their mixture, or one in so many did something.
+fn is_one_in(many: u32, count: u32) -> bool {
+    cases() < 1000 || count > cases() / many
+}
+
+#[test]
+fn evictions_come_to_an_end_with_all_that_berth_adds() {
+    let tally = hold_on(|seed| with_extras(mixed(seed), seed), false);
+    assert!(is_one_in(10, tally.rounds) && is_one_in(50, tally.later), "too tame: {tally:?}");
+}
+
+#[test]
+#[ignore = "usage orders LocalQueues before preemptors, so a victim may start again before its preemptor (seed 703)"]
+fn evictions_under_admission_fair_sharing_come_to_an_end() {
+    let tally = hold_on(|seed| with_usage(random(seed), seed), false);
+    assert!(is_one_in(10, tally.rounds) && is_one_in(50, tally.later), "too tame: {tally:?}");
+}
+
+#[test]
+fn bounds_of_preemption_hold_in_every_cycle() {
+    let tally = hold_on(|seed| with_extras(random(seed), seed), true);
+    assert!(is_one_in(15, tally.bounded) && is_one_in(25, tally.protecting), "too tame: {tally:?}");
+    assert!(is_one_in(20, tally.shares) && is_one_in(50, tally.two_flavors), "too tame: {tally:?}");
+    assert!(is_one_in(80, tally.not_alone), "too tame: {tally:?}");
+}

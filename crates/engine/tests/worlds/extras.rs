@@ -1,0 +1,229 @@
+//! What Berth adds to quotas, laid over a world: bounds of preemption, limits of jobs, tiers with shares and stock-outs. And Kueue's
+//! admission fair sharing, between two LocalQueues of a ClusterQueue.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::collections::BTreeMap;
+
+use berth_engine::*;
+
+use crate::worlds::{Dice, Objects, amount, local_queue};
+
+const NOW: i64 = 1000;
+const TIERS: [Tier; 3] = [Tier::Reserved, Tier::OnDemand, Tier::Spot];
+
+/// A way to make a world smaller.
+type Try = Box<dyn Fn(&mut Extras)>;
+
+/// A world and what Berth adds to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Extras {
+    pub(crate) objects: Objects,
+    flavors: Vec<FlavorSpec>,
+    local_queues: Vec<LocalQueueSpec>,
+    ledgers: Vec<(String, LedgerFigures)>,
+    stock_outs: Vec<StockOut>,
+}
+
+/// Bounds of preemption, of which most queues set some.
+pub(crate) fn random_guard(dice: &mut Dice) -> PreemptionGuard {
+    PreemptionGuard {
+        min_priority_difference: dice.pick(&[0, 0, 0, 0, 1, 2]),
+        protected_ms: dice.pick(&[0, 0, 998, 3000]),
+        max_victims: dice.pick(&[None, None, None, None, Some(0), Some(1), Some(1), Some(2)]),
+        max_evicted_percent: dice.pick(&[None, Some(100), Some(150), Some(200), Some(300)]),
+    }
+}
+
+/// Makes a world in which few preempt one in which many do.
+pub(crate) fn stir(objects: &mut Objects, dice: &mut Dice) {
+    for queue in &mut objects.queues {
+        let preemption = &mut queue.preemption;
+        if preemption.within_cluster_queue == PreemptionPolicy::Never && !dice.chance(4) {
+            preemption.within_cluster_queue = PreemptionPolicy::LowerOrNewerEqualPriority;
+        }
+        if preemption.reclaim_within_cohort == PreemptionPolicy::Never && !dice.chance(4) {
+            preemption.reclaim_within_cohort = PreemptionPolicy::Any;
+        }
+    }
+    for spec in &mut objects.workloads {
+        let is_pending = matches!(spec.state, WorkloadState::Pending { .. });
+        if is_pending && !dice.chance(3) {
+            spec.priority = spec.priority.saturating_add(dice.pick(&[1, 2, 3]));
+        }
+    }
+}
+
+/// Some of the tiers, best first or not.
+fn random_tiers(dice: &mut Dice) -> Vec<Tier> {
+    let mut tiers = TIERS.to_vec();
+    tiers.rotate_left(dice.below(3) as usize);
+    tiers.truncate(1 + dice.below(3) as usize);
+    tiers
+}
+
+/// Lays the additions over a world.
+pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
+    let (flavors, local_queues, ledgers, stock_outs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut extras = Extras { objects, flavors, local_queues, ledgers, stock_outs };
+    let mut dice = Dice::new(seed ^ 0x6a09_e667);
+    stir(&mut extras.objects, &mut dice);
+    for queue in &mut extras.objects.queues {
+        if !dice.chance(3) {
+            queue.guard = random_guard(&mut dice);
+        }
+        if dice.chance(8) {
+            queue.max_jobs = Some(JobLimit { most: 1 + dice.below(3) as u32, source: "the policy".to_owned() });
+        }
+    }
+    if dice.chance(2) {
+        extras.add_tiers(&mut dice);
+    }
+    extras
+}
+
+/// Lays them over a world, and lets every ClusterQueue but a few order its workloads by what LocalQueues used.
+pub(crate) fn with_usage(objects: Objects, seed: u64) -> Extras {
+    let mut extras = with_extras(objects, seed);
+    extras.add_admission_fair_sharing(&mut Dice::new(seed ^ 0xbb67_ae85));
+    extras
+}
+
+impl Extras {
+    fn add_tiers(&mut self, dice: &mut Dice) {
+        for name in ["f0", "f1", "f2", "f3"] {
+            let tier = (!dice.chance(6)).then(|| dice.pick(&TIERS));
+            self.flavors.push(FlavorSpec { name: name.into(), tier, ..FlavorSpec::default() });
+        }
+        for queue in &mut self.objects.queues {
+            if dice.chance(3) {
+                queue.tiers = random_tiers(dice);
+            }
+            if dice.chance(4) {
+                queue.max_shares[dice.below(3) as usize] = Some(dice.pick(&[25, 50, 100]));
+            }
+        }
+        for spec in &mut self.objects.workloads {
+            if dice.chance(3) {
+                spec.tiers = Some(random_tiers(dice));
+            }
+        }
+        for _ in 0..dice.below(3) {
+            let at = dice.below(self.objects.workloads.len().max(1) as u64) as usize;
+            let Some(set) = self.objects.workloads.get(at).and_then(|spec| spec.pod_sets.first()) else { continue };
+            self.stock_outs.push(StockOut {
+                flavor: dice.pick(&["f0", "f1"]).into(),
+                shape: Shape::of(set),
+                pods: dice.pick(&[1, 1, 2]),
+                until: Millis(NOW + dice.pick(&[1, 2, 500, 60_000])),
+                text: "is out of stock".into(),
+            });
+        }
+    }
+
+    fn add_admission_fair_sharing(&mut self, dice: &mut Dice) {
+        self.objects.options.admission_fair_sharing = Some(AdmissionFairSharing {
+            half_life: dice.pick(&[0, 2000, 1_000_000]),
+            sampling_interval: dice.pick(&[700, 5000]),
+            weights: if dice.chance(2) { BTreeMap::from([("memory".to_owned(), 0.5)]) } else { BTreeMap::new() },
+        });
+        for queue in &mut self.objects.queues {
+            queue.usage_based = !dice.chance(3);
+            let weight = dice.pick(&[0, 500_000_000, 1_000_000_000, 2_000_000_000]);
+            let name = format!("{}-b", queue.name);
+            self.local_queues.push(LocalQueueSpec { cluster_queue: queue.name.clone(), weight, ..local_queue(&name) });
+            if dice.chance(2) {
+                let consumed = BTreeMap::from([("cpu".to_owned(), amount(1000 * dice.below(9)))]);
+                self.ledgers.push((name, LedgerFigures { consumed, at: Millis(0) }));
+            }
+        }
+        for spec in &mut self.objects.workloads {
+            if dice.chance(2) {
+                spec.local_queue.push_str("-b");
+            }
+        }
+    }
+
+    /// The world of all that.
+    pub(crate) fn world(&self) -> World {
+        let mut world = Objects { workloads: Vec::new(), ..self.objects.clone() }.world();
+        for flavor in &self.flavors {
+            world.apply(Delta::Flavor(flavor.clone())).unwrap();
+        }
+        for local_queue in &self.local_queues {
+            world.apply(Delta::LocalQueue(local_queue.clone())).unwrap();
+        }
+        for (name, figures) in &self.ledgers {
+            world.apply(Delta::Ledger("default".into(), name.clone(), figures.clone())).unwrap();
+        }
+        for out in &self.stock_outs {
+            world.apply(Delta::StockOut(out.clone())).unwrap();
+        }
+        for spec in &self.objects.workloads {
+            world.apply(Delta::Workload(spec.clone())).unwrap();
+        }
+        world
+    }
+
+    /// The ClusterQueue of a workload.
+    pub(crate) fn queue_of(&self, spec: &WorkloadSpec) -> &ClusterQueueSpec {
+        let name = spec.local_queue.trim_end_matches("-b");
+        self.objects.queues.iter().find(|queue| queue.name == name).unwrap()
+    }
+
+    /// The bounds of a workload's ClusterQueue.
+    pub(crate) fn guard_of(&self, spec: &WorkloadSpec) -> PreemptionGuard {
+        self.queue_of(spec).guard
+    }
+
+    /// The smallest set of these workloads, stock-outs and bounds on which the test still fails.
+    pub(crate) fn shrink(mut self, fails: impl Fn(&Self) -> bool) -> Self {
+        let mut tries: Vec<Try> = Vec::new();
+        for at in (0..self.objects.workloads.len()).rev() {
+            tries.push(Box::new(move |extras| drop(extras.objects.workloads.remove(at))));
+        }
+        for at in (0..self.stock_outs.len()).rev() {
+            tries.push(Box::new(move |extras| drop(extras.stock_outs.remove(at))));
+        }
+        for at in 0..self.objects.queues.len() {
+            tries.push(Box::new(move |extras| extras.objects.queues[at].guard = PreemptionGuard::default()));
+            tries.push(Box::new(move |extras| extras.objects.queues[at].max_jobs = None));
+            tries.push(Box::new(move |extras| extras.objects.queues[at].max_shares = [None; 3]));
+            tries.push(Box::new(move |extras| extras.objects.queues[at].tiers.clear()));
+        }
+        tries.push(Box::new(|extras| extras.objects.options.admission_fair_sharing = None));
+        for change in tries {
+            let mut less = self.clone();
+            change(&mut less);
+            if fails(&less) {
+                self = less;
+            }
+        }
+        self
+    }
+
+    /// In few lines.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = self.objects.describe();
+        text.push_str(&format!("{:?}\n", self.objects.options.admission_fair_sharing));
+        for queue in &self.objects.queues {
+            let (name, guard, most) = (&queue.name, queue.guard, queue.max_jobs.as_ref().map(|limit| limit.most));
+            let (tiers, shares, usage) = (&queue.tiers, queue.max_shares, queue.usage_based);
+            text.push_str(&format!(
+                "{name} {guard:?}\n  jobs {most:?} tiers {tiers:?} shares {shares:?} by usage {usage}\n"
+            ));
+        }
+        for flavor in &self.flavors {
+            text.push_str(&format!("{} {:?}\n", flavor.name, flavor.tier));
+        }
+        for spec in self.objects.workloads.iter().filter(|spec| spec.tiers.is_some()) {
+            text.push_str(&format!("{} takes {:?}\n", spec.uid, spec.tiers));
+        }
+        for (name, figures) in &self.ledgers {
+            text.push_str(&format!("{name} used {figures:?}\n"));
+        }
+        for out in &self.stock_outs {
+            text.push_str(&format!("{out:?}\n"));
+        }
+        text
+    }
+}

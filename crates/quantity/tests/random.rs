@@ -1,0 +1,234 @@
+//! Q4: random texts are read as a slow reader reads them, which was written apart: it keeps every decimal digit and never a number
+//! that can overflow.
+//!
+//! A failure names its text. `BERTH_CASES` sets how many are tried, `BERTH_SEED` where they begin.
+
+use berth_quantity::{Amount, Nano, ParseError, format, parse_quantity, quota, request, value};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let first = number("BERTH_SEED", 1);
+    first..first + number("BERTH_CASES", 100_000)
+}
+
+/// xorshift, good enough to wander.
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % bound
+    }
+
+    fn digits(&mut self, most: usize) -> String {
+        let count = self.below(most + 1);
+        // Zeros and nines are where rounding and carrying happen.
+        (0..count).map(|_| ['0', '0', '0', '9', '1', '2', '5', '7'][self.below(8)]).collect()
+    }
+}
+
+const SUFFIXES: [(&str, Scale); 16] = [
+    ("n", Scale::Ten(-9)),
+    ("u", Scale::Ten(-6)),
+    ("m", Scale::Ten(-3)),
+    ("", Scale::Ten(0)),
+    ("k", Scale::Ten(3)),
+    ("M", Scale::Ten(6)),
+    ("G", Scale::Ten(9)),
+    ("T", Scale::Ten(12)),
+    ("P", Scale::Ten(15)),
+    ("E", Scale::Ten(18)),
+    ("Ki", Scale::Two(10)),
+    ("Mi", Scale::Two(20)),
+    ("Gi", Scale::Two(30)),
+    ("Ti", Scale::Two(40)),
+    ("Pi", Scale::Two(50)),
+    ("Ei", Scale::Two(60)),
+];
+
+#[derive(Clone, Copy)]
+enum Scale {
+    Ten(i64),
+    Two(u32),
+}
+
+/// A number of any size: decimal digits, first to last, and how many of them stand behind the point.
+struct Exact {
+    is_negative: bool,
+    digits: Vec<u8>,
+    behind: i64,
+}
+
+/// How a text that is a number begins: its sign, and the rest.
+fn sign(text: &str) -> (bool, &str) {
+    match text.chars().next() {
+        Some('-') => (true, &text[1..]),
+        Some('+') => (false, &text[1..]),
+        _ => (false, text),
+    }
+}
+
+fn leading_digits(text: &str) -> (&str, &str) {
+    let count = text.chars().take_while(char::is_ascii_digit).count();
+    (&text[..count], &text[count..])
+}
+
+/// What a text is, or nothing where Kubernetes refuses it. One without any digit is zero, as it is there.
+fn read(text: &str) -> Option<Exact> {
+    if text.is_empty() {
+        return None;
+    }
+    let (is_negative, rest) = sign(text);
+    let (whole, rest) = leading_digits(rest);
+    let (part, rest) = if let Some(rest) = rest.strip_prefix('.') { leading_digits(rest) } else { ("", rest) };
+    let known = SUFFIXES.iter().find(|(suffix, _)| *suffix == rest).map(|(_, scale)| *scale);
+    let scale = match known {
+        Some(scale) => scale,
+        None => {
+            let (is_below, exponent) = sign(rest.strip_prefix(['e', 'E'])?);
+            if exponent.is_empty() || !leading_digits(exponent).1.is_empty() {
+                return None;
+            }
+            // With fewer than a hundred digits, an exponent of a thousand is as good as any larger one.
+            let exponent = exponent.bytes().fold(0_i64, |sum, byte| (sum * 10 + i64::from(byte - b'0')).min(1000));
+            Scale::Ten(if is_below { -exponent } else { exponent })
+        }
+    };
+    let mut digits: Vec<u8> = whole.bytes().chain(part.bytes()).map(|byte| byte - b'0').collect();
+    let mut behind = i64::try_from(part.len()).unwrap();
+    match scale {
+        Scale::Ten(exponent) => behind -= exponent,
+        Scale::Two(times) => (0..times).for_each(|_| double(&mut digits)),
+    }
+    Some(Exact { is_negative, digits, behind })
+}
+
+/// As at school.
+fn double(digits: &mut Vec<u8>) {
+    let mut carry = 0;
+    for digit in digits.iter_mut().rev() {
+        let twice = *digit * 2 + carry;
+        (*digit, carry) = (twice % 10, twice / 10);
+    }
+    if carry > 0 {
+        digits.insert(0, carry);
+    }
+}
+
+impl Exact {
+    /// How many units of ten to the minus `places` it is, away from zero; nothing where that is more than `most`.
+    fn units(&self, places: i64, most: i128) -> Option<i128> {
+        let behind = self.behind - places;
+        let count = i64::try_from(self.digits.len()).unwrap();
+        let (mut before, mut rest) = (self.digits.clone(), Vec::new());
+        if behind > 0 {
+            rest = before.split_off(usize::try_from((count - behind).max(0)).unwrap());
+        } else {
+            before.extend(std::iter::repeat_n(0, usize::try_from(-behind).unwrap()));
+        }
+        let mut units = 0_i128;
+        for digit in before {
+            units = units.checked_mul(10)?.checked_add(i128::from(digit))?;
+        }
+        units = units.checked_add(i128::from(rest.iter().any(|digit| *digit > 0)))?;
+        (units <= most).then_some(if self.is_negative { -units } else { units })
+    }
+
+    fn is_zero(&self) -> bool {
+        self.digits.iter().all(|digit| *digit == 0)
+    }
+}
+
+/// Mostly quantities, some of them with something wrong.
+fn random_text(dice: &mut Dice) -> String {
+    let sign = ["", "", "", "", "-", "+"][dice.below(6)];
+    let most = [2, 4, 12, 20, 45][dice.below(5)];
+    let (whole, part) = (dice.digits(most), dice.digits(most));
+    let point = if dice.below(2) == 0 { format!(".{part}") } else { String::new() };
+    let suffix = match dice.below(4) {
+        0 => {
+            let power = [0, 1, 9, 30, 99, 5_000_000_000_u64][dice.below(6)];
+            format!("{}{}{power}", ["e", "E"][dice.below(2)], ["", "+", "-"][dice.below(3)])
+        }
+        _ => SUFFIXES[dice.below(SUFFIXES.len())].0.to_owned(),
+    };
+    let mut text: Vec<char> = format!("{sign}{whole}{point}{suffix}").chars().collect();
+    if dice.below(3) == 0 {
+        let letters: Vec<char> = "0123456789.+-eEinumkKMGTP xЖ".chars().collect();
+        for _ in 0..=dice.below(2) {
+            let at = dice.below(text.len() + 1);
+            match dice.below(3) {
+                0 if at < text.len() => drop(text.remove(at)),
+                1 if at < text.len() => text[at] = letters[dice.below(letters.len())],
+                _ => text.insert(at, letters[dice.below(letters.len())]),
+            }
+        }
+    }
+    text.into_iter().collect()
+}
+
+/// In units of a resource, as far as an amount goes.
+fn amount(exact: &Exact, resource: &str) -> Amount {
+    let places = if resource == "cpu" { 3 } else { 0 };
+    let ends = if exact.is_negative { i64::MIN } else { i64::MAX };
+    let units = exact.units(places, i128::from(i64::MAX)).and_then(|units| i64::try_from(units).ok());
+    Amount::new(units.unwrap_or(ends))
+}
+
+#[test]
+fn texts_are_read_as_the_slow_reader_reads_them() {
+    let (mut read_well, mut refused, mut huge, mut rounded) = (0_u64, 0_u64, 0_u64, 0_u64);
+    for seed in seeds() {
+        let text = random_text(&mut Dice::new(seed));
+        let found = parse_quantity(&text);
+        let Some(exact) = read(&text) else {
+            refused += 1;
+            assert!(found.is_err(), "seed {seed}: {text:?} is no quantity, and is read as {found:?}");
+            continue;
+        };
+        read_well += 1;
+        let nano = exact.units(9, i128::MAX);
+        huge += u64::from(nano.is_none());
+        rounded += u64::from(exact.behind > 9);
+        let expected = nano.unwrap_or(if exact.is_negative { -i128::MAX } else { i128::MAX });
+        assert_eq!(found, Ok(Nano(expected)), "seed {seed}: {text:?}");
+        for resource in ["cpu", "memory", "example.com/gpu"] {
+            let expected = amount(&exact, resource);
+            assert_eq!(value(resource, &text), Ok(expected), "seed {seed}: {text:?} of {resource}");
+            let bounded = if exact.is_negative && !exact.is_zero() {
+                Err(ParseError::Negative(text.clone()))
+            } else {
+                Ok(expected)
+            };
+            assert_eq!(quota(resource, &text), bounded, "seed {seed}: quota {text:?} of {resource}");
+            assert_eq!(request(resource, &text), bounded, "seed {seed}: request {text:?} of {resource}");
+        }
+    }
+    println!("{read_well} read, of them {huge} beyond all bounds and {rounded} rounded; {refused} refused");
+    let share = |count: u64, of: u64| seeds().end - seeds().start < 1000 || count > (seeds().end - seeds().start) / of;
+    assert!(share(read_well, 2) && share(refused, 20) && share(huge, 50) && share(rounded, 20), "too tame");
+}
+
+#[test]
+fn what_is_written_is_read_as_the_same() {
+    for seed in seeds() {
+        let mut dice = Dice::new(seed);
+        let scale = [1, 7, 1000, 1024, 1 << 20, 1_000_000, 1 << 40, i64::MAX][dice.below(8)];
+        let units = i64::try_from(dice.below(5000)).unwrap().saturating_sub(500).saturating_mul(scale);
+        for resource in ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu"] {
+            let text = format(resource, Amount::new(units));
+            let exact = read(&text).unwrap_or_else(|| panic!("seed {seed}: {text:?} is no quantity"));
+            assert_eq!(amount(&exact, resource), Amount::new(units), "seed {seed}: {text:?} of {resource}");
+            assert_eq!(value(resource, &text), Ok(Amount::new(units)), "seed {seed}: {text:?} of {resource}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The runner as a program: what it prints first and last, and how it ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn conformance(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_berth-testkit")).arg("conformance").args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn last_line(output: &Output) -> String {
+    text(output).lines().last().unwrap_or_default().to_owned()
+}
+
+fn own(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// A folder of families with these files, empty before.
+fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runner").join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    for (path, text) in files {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+/// One of our own cases, and the same expecting something else.
+fn right_and_wrong() -> (String, String) {
+    let right = own("admission-checks.yaml");
+    let wrong = right.replace("admissionChecks: [a]}", "admissionChecks: [b]}");
+    assert_ne!(right, wrong);
+    (right, wrong)
+}
+
+#[test]
+fn an_absent_folder_is_told_and_passes() {
+    let absent = folder("absent", &[]);
+    let path = absent.to_str().unwrap();
+    let output = conformance(&[path]);
+    assert_eq!(text(&output), format!("conformance: {path} absent, 0 cases\n"));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_totals_are_the_last_line() {
+    let (right, _) = right_and_wrong();
+    let cases = folder("passing", &[("own/a.yaml", &right), ("own/deep/b.yaml", &right), ("own/c.txt", "no case")]);
+    let output = conformance(&[cases.to_str().unwrap()]);
+    assert_eq!(last_line(&output), "conformance: 2 cases, 2 passed, 0 failed, 0 not applicable", "{}", text(&output));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_case_that_fails_is_named_and_fails_the_run() {
+    let (right, wrong) = right_and_wrong();
+    let cases = folder("failing", &[("own/a.yaml", &right), ("own/b.yaml", &wrong), ("own/c.yaml", "[")]);
+    let output = conformance(&[cases.to_str().unwrap()]);
+    let told = text(&output);
+    assert_eq!(last_line(&output), "conformance: 3 cases, 1 passed, 2 failed, 0 not applicable", "{told}");
+    assert!(told.contains("FAILED own/b.yaml\n") && told.contains("FAILED own/c.yaml\n"), "{told}");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    // Only the one that passes.
+    let output = conformance(&[cases.to_str().unwrap(), "--only", "a.yaml"]);
+    assert_eq!(last_line(&output), "conformance: 1 cases, 1 passed, 0 failed, 0 not applicable");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn known_differences_fail_their_case_and_not_the_run() {
+    let (right, wrong) = right_and_wrong();
+    let cases = folder("known", &[("own/a.yaml", &right), ("own/b.yaml", &wrong)]);
+    let listed = |name: &str, text: &str| {
+        let list = folder(name, &[("list.txt", text)]).join("list.txt");
+        conformance(&[cases.to_str().unwrap(), "--known", list.to_str().unwrap()])
+    };
+    let output = listed("listed", "# one\nown/b.yaml\n");
+    assert_eq!(last_line(&output), "conformance: 2 cases, 1 passed, 1 failed, 0 not applicable");
+    assert!(text(&output).contains("FAILED as known own/b.yaml\n"), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(0));
+    // A list that is out of date fails the run.
+    let output = listed("outdated", "own/a.yaml\nown/b.yaml\n");
+    assert!(text(&output).contains("passed, but is listed as known to differ: own/a.yaml\n"), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_cannot_be_run_is_an_error() {
+    for arguments in [&["--nonsense"][..], &[], &["a", "b"], &["a", "--known"], &["a", "--known", "/no/such/file"]] {
+        let output = conformance(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(text(&output).is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+}
