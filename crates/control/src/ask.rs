@@ -168,7 +168,7 @@ impl Control {
             priority: workload.priority,
             queued_at: millis(workload.queued_at(by_creation, !self.settings.engine.gates.priority_sorting)),
             pod_sets,
-            allowed_flavors: workload.allowed_flavors.clone(),
+            allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
             // Growth takes what is idle.
             preempts: if replaces.is_some() { engine::Preempts::Nobody } else { workload.preempts },

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::core::{Control, after, key};
-use crate::decide::grace::{Asked, LastSave};
+use crate::decide::grace::{Asked, Before, Told};
 use crate::flight::Flight;
 use crate::status::{find_true, seconds, since};
 use crate::training_figures::saved;
@@ -33,12 +33,12 @@ pub(crate) struct Saving {
     pub(crate) books: BTreeMap<String, Book>,
     /// The checkpoint from which the present run of a TrainingJob began, by its uid.
     pub(crate) begun: BTreeMap<String, Option<String>>,
-    /// Workloads whose pods were told that they are to stop, by uid.
-    pub(crate) notified: BTreeSet<String>,
+    /// Workloads whose pods are told that they are to stop, by uid, from the first try on.
+    pub(crate) notified: BTreeMap<String, Told>,
     /// What the jobs of Workloads that this process evicted had saved then, by uid. It outlives their quota, with which the status may
     /// still be in arrears.
-    pub(crate) before: BTreeMap<String, LastSave>,
-    /// Workloads that are to lose workers, and whose pods were asked to save first, by uid.
+    pub(crate) before: BTreeMap<String, Before>,
+    /// Workloads that are to lose workers, and whose pods are asked to save first, by uid, from the first try on.
     pub(crate) asked: BTreeMap<String, Asked>,
 }
 
@@ -147,7 +147,7 @@ impl Control {
 
     /// What writes tell: pods know that they are to save, a run began or changed, or checkpoints were deleted.
     pub(crate) fn note_saving(&mut self, object: &ObjectKey, flight: &Flight, outcome: &Outcome, now: Timestamp) {
-        self.note_notified(object, flight.purpose, outcome, now);
+        self.note_notified(object, flight.purpose, outcome);
         if !matches!(outcome, Outcome::Applied { .. }) {
             return;
         }

@@ -181,11 +181,9 @@ impl Control {
 
     /// What became of a write.
     pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
-        let Some((object, flight)) = self.flights.land(id) else {
-            return;
-        };
+        let Some((object, flight)) = self.flights.land(id) else { return };
         self.touch_related(&object);
-        let origin = flight.origin.clone();
+        let (origin, purpose) = (flight.origin.clone(), flight.purpose);
         if origin.kind == Kind::TrainingJob && origin != object {
             // Of what it creates it sees the Jobs only.
             self.touch(origin.clone());
@@ -195,6 +193,7 @@ impl Control {
             self.touch(origin.clone());
         }
         self.take_outcome(object.clone(), flight, outcome, now);
+        self.retry_within_grace(&object, purpose);
         if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
             self.wait(origin, until);
         }
@@ -406,6 +405,7 @@ impl Control {
     }
 
     fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
+        self.touch_crowded();
         while let Some(object) = self.dirty.pop_first().or_else(|| self.flights.next_held_back()) {
             let own = object.kind != Kind::TrainingJob;
             if let Some(until) = self.flights.backing_off(&object, now).filter(|_| own) {
@@ -438,6 +438,7 @@ impl Control {
             return false;
         }
         let id = self.flights.start(&mut draft, origin.clone());
+        self.note_request_to_save(&draft, origin, now);
         step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request: draft.request.pack() });
         true
     }

@@ -42,8 +42,8 @@ impl Control {
         objects.insert("ClusterQueue", self.cluster_queue_digests());
         objects.insert("Cohort", self.cohort_digests());
         objects.insert("LocalQueue", self.local_queue_digests());
-        let workloads: BTreeSet<&Name> = self.view.workloads.keys().collect();
-        let workloads = workloads.into_iter().filter_map(|name| self.view.workloads.get(name));
+        let workloads: BTreeSet<Name> = self.view.workloads.keys().collect();
+        let workloads = workloads.iter().filter_map(|name| self.view.workloads.get(name));
         objects.insert("Workload", workloads.map(|one| (path(&one.key()), self.workload_digest(one))).collect());
         objects.extend(self.others());
         json!({"objects": objects, "problems": berth_engine::check(&self.world)})
@@ -102,8 +102,9 @@ impl Control {
             let usage: BTreeMap<String, i64> =
                 cells.map(|cell| (format!("{}/{}", cell.flavor, cell.resource), cell.total.get())).collect();
             let waiting = self.world.waiting(&name.0, &name.1).into_iter();
-            let mut waiting: Vec<String> =
-                waiting.map(|uid| self.view.workloads.name_of(uid).map_or_else(|| uid.to_owned(), path)).collect();
+            let mut waiting: Vec<String> = waiting
+                .map(|uid| self.view.workloads.name_of(uid).map_or_else(|| uid.to_owned(), |name| path(&name)))
+                .collect();
             waiting.sort_unstable();
             let readiness = self.world.local_queue_readiness(&name.0, &name.1);
             let digest = json!({

@@ -65,7 +65,7 @@ impl Control {
         if self.settings.engine.fair_sharing.is_some() {
             for name in self.view.cohorts.keys() {
                 if let Some(share) = self.world.share(name, false, &BTreeMap::new()) {
-                    gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], weighted(&share.share));
+                    gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], share.share.value());
                 }
             }
         }
@@ -165,7 +165,9 @@ impl Control {
             && let Some(share) = self.world.share(name, true, &BTreeMap::new())
         {
             let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
-            gauges.put("kueue_cluster_queue_weighted_share", at, weighted(&share.share));
+            // Kueue's gauge of a borrower of weight 0 is no number here, and infinite for a Cohort.
+            let value = Some(share.share.value()).filter(|value| value.is_finite()).unwrap_or(f64::NAN);
+            gauges.put("kueue_cluster_queue_weighted_share", at, value);
         }
     }
 
@@ -226,10 +228,4 @@ impl Control {
             gauges.put("kueue_local_queue_resource_usage", at(), shown(&cell.resource, usage));
         }
     }
-}
-
-/// A weighted share as Kueue shows it: not a number for a borrower of weight 0.
-fn weighted(share: &berth_engine::Share) -> f64 {
-    let value = share.value();
-    if value.is_infinite() { f64::NAN } else { value.ceil() }
 }

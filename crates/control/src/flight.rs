@@ -115,6 +115,11 @@ impl Flights {
         self.flying.contains_key(key) || self.awaited.contains_key(key)
     }
 
+    /// Whether its state is about to change by a write of ours: what its pods are told changes nothing of it.
+    pub(crate) fn changing(&self, key: &ObjectKey) -> bool {
+        self.busy(key) && !self.flying.get(key).is_some_and(|flight| flight.purpose.asks_to_save())
+    }
+
     pub(crate) fn flying(&self, key: &ObjectKey) -> Option<&Flight> {
         self.flying.get(key)
     }
@@ -266,6 +271,13 @@ impl Flights {
         let until = after(now, millis);
         self.backoffs.insert(key.clone(), Backoff { until, attempts: 0 });
         until
+    }
+
+    /// The object's delay ends by then.
+    pub(crate) fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
+        if let Some(backoff) = self.backoffs.get_mut(key) {
+            backoff.until = backoff.until.min(end);
+        }
     }
 
     /// Nothing is under way.

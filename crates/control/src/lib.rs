@@ -18,6 +18,7 @@
 )]
 
 mod ask;
+pub mod autoscaler;
 mod checkpoints;
 mod checks;
 mod children;

@@ -264,7 +264,7 @@ impl Control {
     }
 
     fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
-        let mut known = known(&change, self.view.workloads.keys().cloned());
+        let mut known = known(&change, self.view.workloads.keys());
         known.sort_unstable();
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(object) => me.put_workload(*object, now),

@@ -64,7 +64,7 @@ impl Control {
     /// Takes a victim that the engine has chosen.
     pub(crate) fn evict_with_next_step(&mut self, eviction: engine::Eviction) {
         if let Some(name) = self.view.workloads.name_of(&eviction.uid) {
-            self.dirty.insert(key(Kind::Workload, name));
+            self.dirty.insert(key(Kind::Workload, &name));
             self.evictions.insert(eviction.uid.clone(), eviction);
         }
     }
@@ -126,7 +126,7 @@ impl Control {
         for admission in plan.admissions {
             self.ration.admitted(&admission.uid, now);
             if let Some(name) = self.view.workloads.name_of(&admission.uid) {
-                self.dirty.insert(key(Kind::Workload, name));
+                self.dirty.insert(key(Kind::Workload, &name));
                 self.planned.insert(admission.uid.to_string(), admission);
             }
         }

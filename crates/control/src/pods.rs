@@ -3,13 +3,17 @@
 //! A group is found by its name, and its figures are kept by adding and taking away pods one by one: what happens to one pod
 //! costs the same however many there are.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_jobs::pods::{PodState, SetState, Tally};
+use berth_jobs::pods::{Place, PodState, SetState, Tally, last_place};
 
 use crate::core::{Control, key};
 use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, ObjectKey};
+
+/// A size, and the last place that a role of it has, if any.
+type LastPlace = (i32, Option<Place>);
 
 /// The pods that name one group.
 #[derive(Debug, Default)]
@@ -20,6 +24,9 @@ pub(crate) struct Group {
     pub(crate) tally: Tally,
     /// Pods that were not seen among the owners of the Workload yet.
     pub(crate) newcomers: BTreeSet<Box<str>>,
+    /// By role, a size and the last place that there is with it: every pod of a crowded role asks, and none of them is to walk over
+    /// all others. Forgotten when a pod comes, changes or goes.
+    last_places: RefCell<BTreeMap<Box<str>, LastPlace>>,
 }
 
 /// All managed pods, by name and by group.
@@ -27,6 +34,8 @@ pub(crate) struct Group {
 pub(crate) struct PodBook {
     all: BTreeMap<Name, Box<PodState>>,
     groups: BTreeMap<Name, Group>,
+    /// Groups with more pods than they were admitted for, to whose pods something has happened.
+    crowded: BTreeSet<Name>,
 }
 
 /// The group of a pod of that namespace.
@@ -65,6 +74,28 @@ impl PodBook {
         names.filter_map(move |name| Some((&**name, self.get(&(namespace.clone(), name.to_string()))?)))
     }
 
+    /// Whether a pod is among the first `size` of its role.
+    pub(crate) fn has_place(&self, group: &Name, (name, pod): (&str, &PodState), size: i32) -> bool {
+        let Some(known) = self.groups.get(group) else { return false };
+        let mut places = known.last_places.borrow_mut();
+        if places.get(pod.role()).is_none_or(|(of, _)| *of != size) {
+            let of_role = self.members(group).filter(|(_, other)| other.role() == pod.role());
+            places.insert(pod.role().into(), (size, last_place(of_role, size)));
+        }
+        let last = places.get(pod.role()).and_then(|(_, last)| last.as_ref());
+        last.is_some_and(|last| Place::of(name, pod) <= *last)
+    }
+
+    /// All pods of a group are to be looked at before the next decision: once, whatever happens to how many of them.
+    pub(crate) fn crowd(&mut self, group: Name) {
+        self.crowded.insert(group);
+    }
+
+    /// The groups of which that was said, which it is not any more.
+    pub(crate) fn take_crowded(&mut self) -> BTreeSet<Name> {
+        std::mem::take(&mut self.crowded)
+    }
+
     /// Puts a pod in place of its older state.
     pub(crate) fn put(&mut self, name: Name, pod: PodState) {
         let stays = self.get(&name).is_some_and(|old| group_of(&name.0, old) == group_of(&name.0, &pod));
@@ -72,6 +103,7 @@ impl PodBook {
         if let Some(place) = group_of(&name.0, &pod) {
             let group = self.groups.entry(place).or_default();
             group.tally.add(&pod);
+            group.last_places.get_mut().clear();
             group.members.insert(name.1.as_str().into());
             if !known {
                 group.newcomers.insert(name.1.as_str().into());
@@ -86,6 +118,7 @@ impl PodBook {
         let Some(place) = group_of(&name.0, &old) else { return true };
         if let Some(group) = self.groups.get_mut(&place) {
             group.tally.remove(&old);
+            group.last_places.get_mut().clear();
             if !returns {
                 group.members.remove(name.1.as_str());
                 group.newcomers.remove(name.1.as_str());
@@ -155,5 +188,82 @@ impl View {
         let groups = PodBook::of_namespace(&self.pods.groups, namespace);
         let sets = PodBook::of_namespace(&self.sets.groups, namespace);
         pods.chain(groups.chain(sets).map(|name| key(Kind::PodGroup, name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn name(pod: i32) -> Name {
+        ("n".to_owned(), format!("p-{pod:03}"))
+    }
+
+    /// A pod of group `g`, in one of two roles.
+    fn made(pod: i32, gates: &[&str]) -> PodState {
+        let role = if pod % 2 == 0 { "even" } else { "odd" };
+        let gates: Vec<_> = gates.iter().map(|gate| json!({"name": gate})).collect();
+        let object = json!({
+            "metadata": {
+                "name": name(pod).1, "uid": format!("u-{pod}"), "finalizers": ["kueue.x-k8s.io/managed"],
+                "labels": {"kueue.x-k8s.io/pod-group-name": "g"},
+                "annotations": {"kueue.x-k8s.io/role-hash": role},
+            },
+            "spec": {"schedulingGates": gates, "containers": []},
+        });
+        PodState::read(&from_value::<Pod>(object).expect("a pod"))
+    }
+
+    fn waiting(pod: i32) -> PodState {
+        made(pod, &["kueue.x-k8s.io/admission"])
+    }
+
+    /// Those that have a place with such a size, of both roles.
+    fn placed(book: &PodBook, size: i32) -> Vec<&str> {
+        let group = ("n".to_owned(), "g".to_owned());
+        let all = book.all.iter().filter(|(name, pod)| book.has_place(&group, (&name.1, pod), size));
+        all.map(|(name, _)| name.1.as_str()).collect()
+    }
+
+    #[test]
+    fn places_follow_every_change_and_every_size() {
+        let mut book = PodBook::default();
+        (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
+        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-002", "p-003"]);
+        assert_eq!(placed(&book, 1), ["p-000", "p-001"]);
+        assert!(placed(&book, 0).is_empty());
+        assert_eq!(placed(&book, 9).len(), 10);
+        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-002", "p-003"]);
+        book.remove(&name(0), false);
+        assert_eq!(placed(&book, 2), ["p-001", "p-002", "p-003", "p-004"], "one went");
+        book.put(name(8), made(8, &[]));
+        assert_eq!(placed(&book, 2), ["p-001", "p-002", "p-003", "p-008"], "one was started");
+        book.put(name(0), waiting(0));
+        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-003", "p-008"], "one came");
+    }
+
+    #[test]
+    fn one_walk_over_a_group_answers_for_all_its_pods() {
+        let mut book = PodBook::default();
+        (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
+        let group = ("n".to_owned(), "g".to_owned());
+        assert_eq!(placed(&book, 2).len(), 4);
+        // Whoever walked again would find that the first pod has gone.
+        book.all.remove(&name(0));
+        assert!(!book.has_place(&group, ("p-004", &waiting(4)), 2));
+        assert!(book.has_place(&group, ("p-004", &waiting(4)), 3));
+        assert_eq!(book.groups[&group].last_places.borrow().len(), 2, "by role, and none is kept for an older size");
+    }
+
+    #[test]
+    fn a_crowd_is_looked_at_once() {
+        let mut book = PodBook::default();
+        let group = ("n".to_owned(), "g".to_owned());
+        (0..3).for_each(|_| book.crowd(group.clone()));
+        assert_eq!(book.take_crowded().into_iter().collect::<Vec<_>>(), [group]);
+        assert!(book.take_crowded().is_empty());
     }
 }

@@ -179,7 +179,12 @@ impl Ration {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use berth_engine::model::PendingReason;
+    use serde_json::json;
+
     use super::*;
+    use crate::core::Control;
+    use crate::settings::Settings;
 
     /// Reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
     fn written(admissions: usize) -> i64 {
@@ -212,5 +217,70 @@ mod tests {
         // The first second after the only admission counts as busy.
         assert!((BURST + 94..=BURST + 100).contains(&quiet), "{quiet}");
         assert!((BURST + 49..=BURST + 51).contains(&busy), "{busy}");
+    }
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    /// A workload that was told to wait for quota, with those words, at second 0.
+    fn told(message: &str) -> WorkloadView {
+        let condition = json!({"type": "QuotaReserved", "status": "False", "reason": "WaitingForQuota",
+            "message": message, "lastTransitionTime": at(0).to_string()});
+        let object = json!({"metadata": {"namespace": "team", "name": "job-a", "uid": "u"},
+            "spec": {"queueName": "lq", "podSets": []}, "status": {"conditions": [condition]}});
+        Control::new(Settings::default()).slim(serde_json::from_value(object).unwrap())
+    }
+
+    fn verdict(uid: &str, reason: PendingReason, message: &str, leading: bool) -> Verdict {
+        Verdict { uid: uid.into(), reason, message: message.into(), leading }
+    }
+
+    #[test]
+    fn another_reason_is_written_at_once() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        ration.take(verdict("u", PendingReason::ExceedsMaxQuota, "1 more needed", false), &workload, at(1), false);
+        let next = ration.next(at(1), false);
+        assert_eq!(next.map(|verdict| verdict.reason), Some(PendingReason::ExceedsMaxQuota));
+        // What it knows is not written again, however old.
+        ration.take(verdict("u", PendingReason::WaitingForQuota, "1 more needed", true), &workload, at(600), false);
+        assert_eq!((ration.next(at(600), false), ration.wake_at(at(600))), (None, None));
+    }
+
+    #[test]
+    fn another_text_waits_until_the_older_one_is_a_minute_old() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        let waits = |message: &str| verdict("u", PendingReason::WaitingForQuota, message, true);
+        ration.take(waits("2 more needed"), &workload, at(10), false);
+        ration.take(waits("3 more needed"), &workload, at(20), false);
+        assert_eq!((ration.next(at(59), false), ration.wake_at(at(59))), (None, Some(at(60))));
+        assert_eq!(ration.next(at(60), false), Some(waits("3 more needed")), "the last of them");
+        assert_eq!(ration.next(at(60), false), None, "and no other");
+
+        // The minute of the next begins when this one was written.
+        let workload = told("3 more needed");
+        ration.take(waits("4 more needed"), &workload, at(61), false);
+        assert_eq!((ration.next(at(119), false), ration.wake_at(at(119))), (None, Some(at(120))));
+        // Meanwhile it needs what it was told that it needs.
+        ration.take(waits("3 more needed"), &workload, at(119), false);
+        assert_eq!((ration.next(at(120), false), ration.wake_at(at(120))), (None, None));
+        // No text grows old where nothing is paced.
+        ration.take(waits("5 more needed"), &workload, at(119), true);
+        assert_eq!(ration.next(at(119), true), Some(waits("5 more needed")));
+    }
+
+    #[test]
+    fn heads_go_first_and_one_of_each_class_of_equals() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        for (uid, leading) in [("a", false), ("b", false), ("c", true), ("d", false), ("e", true)] {
+            ration.take(verdict(uid, PendingReason::ExceedsMaxQuota, "never", leading), &workload, at(1), false);
+        }
+        // A verdict of its own makes a follower a head.
+        ration.take(verdict("d", PendingReason::NoMatchingFlavor, "none", true), &workload, at(1), false);
+        let written = std::iter::from_fn(|| ration.next(at(1), false));
+        let order: Vec<String> = written.map(|verdict| verdict.uid.to_string()).collect();
+        assert_eq!(order, ["c", "d", "e", "a", "b"]);
     }
 }

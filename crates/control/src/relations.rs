@@ -42,7 +42,7 @@ impl Control {
     /// Marks everything that is decided about.
     pub(crate) fn everything_dirty(&mut self) {
         let jobs = self.view.jobs.keys().cloned();
-        let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, name));
+        let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, &name));
         let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
         let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
         let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));

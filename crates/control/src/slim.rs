@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
+use crate::decide::workload::FINALIZER;
 use crate::deltas;
 use crate::provisioning::Asked;
 use crate::settings::Settings;
 use crate::shape::Surroundings;
-use crate::view::{Member, Name, Owner, TierWish, View, WorkloadView};
+use crate::view::{Member, Name, Owner, Rare, TierWish, View, WorkloadView};
 use crate::write::Kind;
 
 impl Control {
@@ -44,6 +45,17 @@ impl Control {
         let allowed = annotations.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS);
         let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
         let gates = annotations.get(api::labels::ADMISSION_GATED_BY).filter(|_| self.settings.admission_gates).cloned();
+        let mut finalizers = metadata.finalizers.unwrap_or_default();
+        let all = finalizers.len();
+        finalizers.retain(|name| name != FINALIZER);
+        let guarded = finalizers.len() < all;
+        let rare = Rare {
+            finalizers,
+            gated_by: gates.unwrap_or_default(),
+            allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
+            slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
+            unsupported,
+        };
         let (namespace, name) = name;
         let mut labels = metadata.labels.unwrap_or_default();
         let job_uid = labels.remove(api::labels::JOB_UID);
@@ -53,33 +65,30 @@ impl Control {
             generation,
             created: metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             deleting: metadata.deletion_timestamp.is_some(),
-            finalizers: metadata.finalizers.unwrap_or_default(),
-            owner,
+            guarded,
+            owner: owner.map(Box::new),
             group,
             job_uid,
             labels: (!labels.is_empty()).then(|| Box::new(labels)),
-            gated_by: gates.unwrap_or_default(),
             queue: spec.queue_name.unwrap_or_default(),
-            allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
             tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
             preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
             active: spec.active.unwrap_or(true),
             // Beyond 32 bits only the order of equals at the very ends would differ.
             priority: clamp(priority.effective),
             own_priority: priority.base,
-            priority_class: spec.priority_class_ref,
+            priority_class: spec.priority_class_ref.map(Box::new),
             replaces: annotations
                 .get(api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR)
                 .and_then(|key| key.split_once('/'))
                 .map(|(namespace, name)| Box::new((namespace.to_owned(), name.to_owned()))),
-            slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
             max_execution_seconds: spec.maximum_execution_time_seconds,
             preemption_gated: !spec.preemption_gates.is_empty(),
-            unsupported,
             unreadable: annotations.contains_key(api::labels::UNREADABLE),
             asked: Asked::of(&annotations, &spec.pod_sets, status.as_ref()),
             shape,
             reshaped,
+            rare: rare.kept(),
             status: status.unwrap_or_default(),
             namespace,
             name,
@@ -92,12 +101,12 @@ impl Control {
         let (view, settings) = (&self.view, &self.settings);
         let renewed = self.shapes.renew(namespace, |place| surroundings(view, settings, place));
         for (old, new) in renewed {
-            let concerned = self.view.workloads.iter_mut().filter(|(_, workload)| Arc::ptr_eq(&workload.shape, &old));
+            let concerned = self.view.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, &old));
             let mut names: Vec<Name> = concerned
-                .map(|(name, workload)| {
+                .map(|workload| {
                     workload.shape = new.clone();
                     workload.reshaped = workload.reshaped.wrapping_add(1);
-                    name.clone()
+                    workload.key()
                 })
                 .collect();
             names.sort_unstable();
@@ -141,7 +150,11 @@ fn group_of(metadata: &ObjectMeta) -> Option<Box<[Member]>> {
     let marked = metadata.annotations.as_ref()?.get(api::labels::IS_GROUP_WORKLOAD)? == "true";
     let pods = metadata.owner_references.iter().flatten().filter(|owner| owner.kind == "Pod");
     let members = pods.map(|owner| Member { name: owner.name.as_str().into(), uid: owner.uid.as_str().into() });
-    marked.then(|| members.collect())
+    marked.then(|| {
+        let mut members: Box<[Member]> = members.collect();
+        members.sort_unstable_by(|one, other| one.uid.cmp(&other.uid));
+        members
+    })
 }
 
 /// A group owns the Workload that has its name; it is no object, so that the name stands for its uid.

@@ -185,7 +185,8 @@ impl Control {
         let rules =
             |view: Option<&TrainingView>| view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting));
         let saved = saved || rules(self.view.training.get(&name)) != rules(Some(&new));
-        self.view.training.insert(name, new);
+        self.view.training.insert(name.clone(), new);
+        self.note_shown(&name);
         if saved {
             self.mirror_owned_by(&uid);
         }

@@ -70,21 +70,18 @@ pub(crate) struct WorkloadView {
     pub(crate) generation: i64,
     pub(crate) created: Timestamp,
     pub(crate) deleting: bool,
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) owner: Option<Owner>,
-    /// The pods that own it together, of the Workload of a group.
+    /// Carries Berth's finalizer.
+    pub(crate) guarded: bool,
+    pub(crate) owner: Option<Box<Owner>>,
+    /// The pods that own it together, of the Workload of a group, in the order of their uids.
     pub(crate) group: Option<Box<[Member]>>,
     /// Carries the label `kueue.x-k8s.io/job-uid`.
     pub(crate) job_uid: Option<String>,
     /// Its other labels, where it has any.
     #[allow(clippy::box_collection, reason = "most have none, and there are 50,000")]
     pub(crate) labels: Option<Box<BTreeMap<String, String>>>,
-    /// `kueue.x-k8s.io/admission-gated-by`.
-    pub(crate) gated_by: String,
     pub(crate) queue: String,
     pub(crate) active: bool,
-    /// The only flavors that it may get, where its annotation names them and the gate lets it.
-    pub(crate) allowed_flavors: Option<Vec<String>>,
     /// The capacity tiers that it accepts, where its annotation names them.
     pub(crate) tiers: Option<Box<TierWish>>,
     /// Whom it may preempt.
@@ -93,26 +90,46 @@ pub(crate) struct WorkloadView {
     pub(crate) priority: i32,
     /// `spec.priority`.
     pub(crate) own_priority: i32,
-    pub(crate) priority_class: Option<api::PriorityClassRef>,
+    pub(crate) priority_class: Option<Box<api::PriorityClassRef>>,
     pub(crate) max_execution_seconds: Option<i32>,
     /// The slice that it is to replace.
     pub(crate) replaces: Option<Box<Name>>,
-    /// Name of the first slice of its job.
-    pub(crate) slice: Option<String>,
     /// `spec.preemptionGates` is not empty.
     pub(crate) preemption_gated: bool,
     /// What the pod sets say.
     pub(crate) shape: Arc<Shape>,
     /// How often the shape was computed again because LimitRanges or RuntimeClasses changed.
     pub(crate) reshaped: u32,
-    /// A field that Berth does not act on: why it may not be admitted at all.
-    pub(crate) unsupported: Option<String>,
     /// The stored object does not decode, and this is what could be read: it keeps the quota that it holds, and nothing is
     /// decided about it or its job.
     pub(crate) unreadable: bool,
     /// What capacity may have to be asked for.
     pub(crate) asked: Option<Box<crate::provisioning::Asked>>,
+    /// What hardly any workload says.
+    pub(crate) rare: Option<Box<Rare>>,
     pub(crate) status: api::WorkloadStatus,
+}
+
+/// What hardly any workload says, kept beside it: there are 50,000, and each text takes its room, empty or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rare {
+    /// Finalizers of others.
+    pub(crate) finalizers: Vec<String>,
+    /// `kueue.x-k8s.io/admission-gated-by`.
+    pub(crate) gated_by: String,
+    /// The only flavors that it may get, where its annotation names them and the gate lets it.
+    pub(crate) allowed_flavors: Option<Vec<String>>,
+    /// Name of the first slice of its job.
+    pub(crate) slice: Option<String>,
+    /// A field that Berth does not act on: why it may not be admitted at all.
+    pub(crate) unsupported: Option<String>,
+}
+
+impl Rare {
+    /// Itself where it says anything.
+    pub(crate) fn kept(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 impl WorkloadView {
@@ -120,13 +137,16 @@ impl WorkloadView {
         crate::status::is_true(&self.status.conditions, kind)
     }
 
+    /// Whoever gates its admission, nobody where it is empty.
+    pub(crate) fn gated_by(&self) -> &str {
+        self.rare.as_ref().map_or("", |rare| &rare.gated_by)
+    }
+
     /// Whether its job asks for another class than it has, and it may change to that (kueue.md 5.2). The value is its own: it may be
     /// edited, and follows its class only when that changes.
     pub(crate) fn changes_class(&self, wanted: &Wanted) -> bool {
-        let named = |class: &Option<api::PriorityClassRef>| {
-            class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS).map(|class| class.name.clone())
-        };
-        let new = named(&wanted.priority.class);
+        let class = wanted.priority.class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
+        let new = class.map(|class| class.name.clone());
         match &self.priority_class {
             // The API server lets no class come or go while quota is held.
             None => !self.reserved() && new.is_some(),
@@ -156,8 +176,9 @@ impl WorkloadView {
     /// Why it may not be admitted at all: a field Berth does not act on, or one that is not legal.
     pub(crate) fn refused(&self) -> Option<&str> {
         let unreadable = self.unreadable.then_some("the stored object does not decode");
+        let unsupported = self.rare.as_ref().and_then(|rare| rare.unsupported.as_deref());
         let tiers = self.tiers.as_ref().and_then(|wish| wish.tiers.as_ref().err()).map(String::as_str);
-        unreadable.or(self.shape.illegal.as_deref()).or(self.unsupported.as_deref()).or(tiers)
+        unreadable.or(self.shape.illegal.as_deref()).or(unsupported).or(tiers)
     }
 
     /// What of it decides about the pods of a group.
@@ -178,7 +199,7 @@ impl WorkloadView {
 
     /// Whether a pod is one of its owners.
     pub(crate) fn is_owned_by(&self, uid: &str) -> bool {
-        self.group.iter().flatten().any(|member| *member.uid == *uid)
+        self.group.as_ref().is_some_and(|members| members.binary_search_by(|member| (*member.uid).cmp(uid)).is_ok())
     }
 
     /// Holds quota.
@@ -355,7 +376,7 @@ impl View {
         };
         let Some(value) = value.filter(|value| old.is_some_and(|old| old != *value)) else { return Vec::new() };
         let named = |class: &api::PriorityClassRef| class.kind == WORKLOAD_CLASS && class.name == name;
-        let all = self.workloads.values().filter(|workload| workload.priority_class.as_ref().is_some_and(named));
+        let all = self.workloads.values().filter(|workload| workload.priority_class.as_deref().is_some_and(named));
         let all = all.filter(|workload| workload.own_priority != value && !workload.is("Finished"));
         let (uids, names): (Vec<String>, Vec<Name>) = all.map(|one| (one.uid.clone(), one.key())).unzip();
         self.repriced.extend(uids);

@@ -2,21 +2,30 @@
 //!
 //! What is asked for by key only is hashed: a search tree of 15,000 names costs a dozen cold reads per look. No decision
 //! may depend on the order of these maps, so whoever walks all workloads sorts, counts, or fills a set.
+//!
+//! Of 50,000 workloads most are finished and only kept to be known. Each has a place, and the tables by name and by uid hold
+//! that number alone, as both texts can be read there.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::view::{Name, WorkloadView};
 
-/// Workloads by name, and the ways to find them. Each stands in a box: the map moves its entries about when it grows.
+/// Workloads by name, and the ways to find them.
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
-    all: FxHashMap<Name, Box<WorkloadView>>,
-    /// Name by workload uid.
-    names: FxHashMap<String, Name>,
+    /// Each in a box, since most of what is larger than a pointer would be copied when the list grows.
+    places: Vec<Option<Box<WorkloadView>>>,
+    /// Places that nobody has.
+    free: Vec<u32>,
+    /// Place by name.
+    by_name: HashTable<u32>,
+    /// Place by uid.
+    by_uid: HashTable<u32>,
     /// Names by the uid of their controlling owner.
     owned: FxHashMap<String, BTreeSet<Name>>,
     /// Those that hold quota, by ClusterQueue.
@@ -27,40 +36,65 @@ pub(crate) struct Workloads {
     members: FxHashMap<Name, BTreeSet<Name>>,
 }
 
+fn hash_of_name(namespace: &str, name: &str) -> u64 {
+    FxBuildHasher.hash_one((namespace, name))
+}
+
+fn hash_of_uid(uid: &str) -> u64 {
+    FxBuildHasher.hash_one(uid)
+}
+
+/// What stands at a place.
+fn at(places: &[Option<Box<WorkloadView>>], place: u32) -> Option<&WorkloadView> {
+    places.get(usize::try_from(place).ok()?)?.as_deref()
+}
+
 impl Workloads {
+    fn place_of(&self, namespace: &str, name: &str) -> Option<u32> {
+        let here = |place: &u32| {
+            at(&self.places, *place).is_some_and(|found| found.namespace == namespace && found.name == name)
+        };
+        self.by_name.find(hash_of_name(namespace, name), here).copied()
+    }
+
     /// The workload of a name.
     pub(crate) fn get(&self, name: &Name) -> Option<&WorkloadView> {
-        self.all.get(name).map(Box::as_ref)
+        at(&self.places, self.place_of(&name.0, &name.1)?)
     }
 
     /// The workload of a name, for changes that no index sees.
     pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut WorkloadView> {
-        self.all.get_mut(name).map(Box::as_mut)
+        self.slot(self.place_of(&name.0, &name.1)?)?.as_deref_mut()
+    }
+
+    fn slot(&mut self, place: u32) -> Option<&mut Option<Box<WorkloadView>>> {
+        self.places.get_mut(usize::try_from(place).ok()?)
     }
 
     /// The name of the workload with a uid.
-    pub(crate) fn name_of(&self, uid: &str) -> Option<&Name> {
-        self.names.get(uid)
+    pub(crate) fn name_of(&self, uid: &str) -> Option<Name> {
+        self.by_uid(uid).map(WorkloadView::key)
     }
 
     /// All names, in no order.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
-        self.all.keys()
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Name> {
+        self.values().map(WorkloadView::key)
     }
 
     /// All workloads, in no order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &WorkloadView> {
-        self.all.values().map(Box::as_ref)
+        self.places.iter().flatten().map(Box::as_ref)
     }
 
     /// All workloads in no order, for changes that no index sees.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Name, &mut WorkloadView)> {
-        self.all.iter_mut().map(|(name, workload)| (name, workload.as_mut()))
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut WorkloadView> {
+        self.places.iter_mut().flatten().map(Box::as_mut)
     }
 
     /// The workload with a uid.
     pub(crate) fn by_uid(&self, uid: &str) -> Option<&WorkloadView> {
-        self.get(self.name_of(uid)?)
+        let here = |place: &u32| at(&self.places, *place).is_some_and(|found| found.uid == uid);
+        at(&self.places, *self.by_uid.find(hash_of_uid(uid), here)?)
     }
 
     /// Those of an index entry.
@@ -96,7 +130,8 @@ impl Workloads {
     /// Puts a workload in place of its older state; returns the old one.
     pub(crate) fn put(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
         let key = new.key();
-        if let Some(known) = self.all.get_mut(&key)
+        let known = self.place_of(&key.0, &key.1);
+        if let Some(known) = known.and_then(|place| self.slot(place)).and_then(Option::as_mut)
             && known.indexed_as(&new)
         {
             return Some(std::mem::replace(known, new));
@@ -110,17 +145,40 @@ impl Workloads {
             self.holding.entry(new.local_queue()).or_default().insert(key.clone());
         }
         if !new.is("Finished") {
-            self.members.entry(new.local_queue()).or_default().insert(key.clone());
+            self.members.entry(new.local_queue()).or_default().insert(key);
         }
-        self.names.insert(new.uid.clone(), key.clone());
-        self.all.insert(key, new);
+        self.settle(new);
         old
+    }
+
+    /// Gives a workload that is not known a place, and enters that by name and by uid.
+    fn settle(&mut self, new: Box<WorkloadView>) {
+        let (by_name, by_uid) = (hash_of_name(&new.namespace, &new.name), hash_of_uid(&new.uid));
+        // Four thousand million of them are more than any memory holds.
+        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let place = self.free.pop().unwrap_or(next);
+        match self.slot(place) {
+            Some(slot) => *slot = Some(new),
+            None => self.places.push(Some(new)),
+        }
+        let places = &self.places;
+        let named = |place: &u32| at(places, *place).map_or(0, |found| hash_of_name(&found.namespace, &found.name));
+        self.by_name.insert_unique(by_name, place, named);
+        self.by_uid.insert_unique(by_uid, place, |place| at(places, *place).map_or(0, |found| hash_of_uid(&found.uid)));
     }
 
     /// Forgets a workload and every index entry of it.
     pub(crate) fn remove(&mut self, key: &Name) -> Option<Box<WorkloadView>> {
-        let old = self.all.remove(key)?;
-        self.names.remove(&old.uid);
+        let place = self.place_of(&key.0, &key.1)?;
+        let old = self.slot(place)?.take()?;
+        for (table, hash) in
+            [(&mut self.by_name, hash_of_name(&key.0, &key.1)), (&mut self.by_uid, hash_of_uid(&old.uid))]
+        {
+            if let Ok(entry) = table.find_entry(hash, |other| *other == place) {
+                entry.remove();
+            }
+        }
+        self.free.push(place);
         if let Some(owner) = &old.owner {
             remove_from(&mut self.owned, owner.uid.as_str(), key);
         }

@@ -82,8 +82,22 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
 #[must_use]
 pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     let mut errors = metadata_rules(K::metadata(job), K::queue_name(job));
+    if K::KIND != BatchJob::KIND {
+        errors.extend(elastic_rule(K::metadata(job), K::KIND));
+    }
     errors.extend(K::invalid(job));
     errors
+}
+
+/// What is wrong with an object of a kind that cannot be elastic and asks for it.
+pub(crate) fn elastic_rule(metadata: &ObjectMeta, kind: &str) -> Option<FieldError> {
+    let message =
+        format!("is not supported for a {kind}; of the kinds that Berth knows a batch/v1 Job alone may say so");
+    is_elastic(metadata).then(|| FieldError::new(annotation_path(labels::ELASTIC_JOB), "true", message))
+}
+
+fn is_elastic(metadata: &ObjectMeta) -> bool {
+    annotation(metadata, labels::ELASTIC_JOB) == Some("true")
 }
 
 /// What is wrong with what every kind keeps in its metadata.
@@ -141,7 +155,7 @@ pub(crate) fn metadata_change_rules(
         }
     }
     errors.extend(priority_class_change(before, after, suspended));
-    if annotation(before, labels::ELASTIC_JOB) != annotation(after, labels::ELASTIC_JOB) {
+    if is_elastic(before) != is_elastic(after) {
         let value = annotation(after, labels::ELASTIC_JOB).unwrap_or_default();
         errors.push(FieldError::new(annotation_path(labels::ELASTIC_JOB), value, "is immutable"));
     }

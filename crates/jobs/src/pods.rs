@@ -11,9 +11,10 @@ mod patches;
 mod role;
 mod rules;
 mod state;
+mod topology;
 mod workload;
 
-pub use group::{RoleTally, Tally, excess, has_place, replaced};
+pub use group::{Place, RoleTally, Tally, excess, last_place, replaced};
 pub use parents::{
     ParentDefaults, deployment_defaults, group_of_stateful_set, stateful_set_defaults, validate_deployment,
     validate_deployment_update, validate_stateful_set, validate_stateful_set_update,
@@ -21,6 +22,7 @@ pub use parents::{
 pub use role::role_hash;
 pub use rules::{PodDefaults, pod_defaults, validate_pod, validate_pod_update};
 pub use state::{Membership, Phase, PodState};
+pub use topology::place;
 pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -6,7 +6,8 @@ use berth_api::{Workload, labels};
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-const TOPOLOGY: [&str; 7] = [
+/// Annotations of pods by which a place in a topology is asked for, or told.
+pub(crate) const TOPOLOGY: [&str; 7] = [
     labels::POD_SET_REQUIRED_TOPOLOGY,
     labels::POD_SET_PREFERRED_TOPOLOGY,
     labels::POD_SET_UNCONSTRAINED_TOPOLOGY,
@@ -43,8 +44,13 @@ pub fn unsupported_template(path: &str, template: &PodTemplateSpec) -> Option<St
         let claims = container.resources.as_ref().and_then(|resources| resources.claims.as_ref());
         claims.is_some_and(|claims| !claims.is_empty())
     };
-    let container = spec.init_containers.iter().flatten().chain(&spec.containers).find(claims)?;
-    Some(message(&format!("{path}.spec.containers[name={}].resources.claims", container.name)))
+    let lists = [
+        ("initContainers", spec.init_containers.as_deref().unwrap_or_default()),
+        ("containers", spec.containers.as_slice()),
+    ];
+    let (list, container) =
+        lists.into_iter().find_map(|(list, containers)| Some((list, containers.iter().find(claims)?)))?;
+    Some(message(&format!("{path}.spec.{list}[name={}].resources.claims", container.name)))
 }
 
 /// The first such field of a Workload, its pod sets included.
@@ -114,6 +120,10 @@ mod tests {
             (
                 template(json!({"containers": [{"name": "c", "resources": {"claims": [{"name": "x"}]}}]})),
                 Some("spec.podSets[0].template.spec.containers[name=c].resources.claims"),
+            ),
+            (
+                template(json!({"initContainers": [{"name": "i", "resources": {"claims": [{"name": "x"}]}}]})),
+                Some("spec.podSets[0].template.spec.initContainers[name=i].resources.claims"),
             ),
         ];
         for (workload, expected) in cases {

@@ -3,6 +3,7 @@
 mod account;
 #[cfg(test)]
 mod generated_tests;
+mod invalid;
 mod manifests;
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,9 @@ struct Answer {
     decisions: Vec<Decision>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     inactive: Vec<Inactive>,
+    /// Objects that cannot be meant as they are, with the field.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    invalid: Vec<String>,
     /// Fields that kinds do not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
@@ -112,12 +116,14 @@ fn answer(manifests: &[Manifest], config: &str, now: Timestamp, output: Output) 
     let absent = manifests::absent_namespaces(&objects);
     let mut offline = Offline::new(settings, now);
     put(&mut offline, &absent, &objects)?;
-    let assumed = assumed(&mut offline, &managed, absent);
+    let invalid = invalid::lines(&offline, &objects);
+    let mut assumed: Vec<String> = assumed(&mut offline, &managed, absent).into_iter().collect();
+    assumed.extend(invalid::assumed_cohorts(&offline));
     offline.run(u64::MAX);
     let decisions = decisions(&mut offline);
     ignored.extend(without_workload(&offline, &objects, &decisions));
     let inactive = inactive(&mut offline);
-    let answer = Answer { decisions, inactive, unknown, assumed: assumed.into_iter().collect(), ignored };
+    let answer = Answer { decisions, inactive, invalid, unknown, assumed, ignored };
     match output {
         Output::Text => Ok(as_text(&answer)),
         Output::Yaml => serde_saphyr::to_string(&answer).map_err(|error| anyhow!("{error}")),
@@ -312,7 +318,12 @@ fn as_text(answer: &Answer) -> String {
     for Inactive { queue, reason, message } in &answer.inactive {
         let _ = writeln!(out, "inactive: {queue}: {reason}: {message}");
     }
-    for (word, lines) in [("unknown", &answer.unknown), ("assumed", &answer.assumed), ("ignored", &answer.ignored)] {
+    for (word, lines) in [
+        ("invalid", &answer.invalid),
+        ("unknown", &answer.unknown),
+        ("assumed", &answer.assumed),
+        ("ignored", &answer.ignored),
+    ] {
         for line in lines {
             let _ = writeln!(out, "{word}: {line}");
         }

@@ -4,6 +4,7 @@
 //! only when all kinds were listed, and leads only when all were listed again after the claim.
 
 use crate::brain::Brain;
+use crate::clock::Clock;
 use crate::events::EventSink;
 use crate::leadership::Leadership;
 use crate::metrics::{Gauges, Metrics, Role};
@@ -129,7 +130,7 @@ struct Claim {
     leading: bool,
 }
 
-/// Runs until told to stop and the writer pool has ended.
+/// Runs until told to stop and the writer pool has ended, or the wall clock was set back by more than an hour.
 pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut lists = Lists { listed: [None; KINDS] };
     let mut claim: Option<Claim> = None;
@@ -139,13 +140,14 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut due = true;
     let mut pace = Pace::new(GAP, INTERVAL, BURST);
     let mut stepped = false;
+    let mut clock = Clock::default();
     while !*ports.stop.borrow() {
         ports.pulse.beat();
         if std::mem::take(&mut stepped) {
             // The thread is the loop's own: a plain sleep wakes nobody else.
             std::thread::sleep(pace.rest(ports.pulse.origin.elapsed()));
         }
-        let nap = if due { Duration::ZERO } else { nap(wake) };
+        let nap = if due { Duration::ZERO } else { nap(wake, clock.now()) };
         tokio::select! {
             biased;
             _ = ports.stop.changed() => continue,
@@ -166,7 +168,13 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         while let Ok(query) = ports.queries.try_recv() {
             answer(&brain, query);
         }
-        let now = Timestamp::now();
+        let now = clock.now();
+        if clock.is_lost() {
+            tracing::error!(
+                "the wall clock was set back by more than an hour: starting over, with nothing that waits for it"
+            );
+            return;
+        }
         due |= !outcomes.is_empty() || !seen.is_empty() || wake.is_some_and(|wake| wake <= now);
         for (id, outcome) in outcomes.drain(..) {
             brain.outcome(id, outcome, now);
@@ -197,13 +205,13 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         stepped = true;
         wake = step(&mut brain, &ports, now);
     }
-    stop(brain, ports, outcomes).await;
+    stop(brain, ports, outcomes, clock).await;
 }
 
 /// How long the loop may sleep.
-fn nap(wake: Option<Timestamp>) -> Duration {
+fn nap(wake: Option<Timestamp>, now: Timestamp) -> Duration {
     let Some(wake) = wake else { return NAP };
-    let left = wake.duration_since(Timestamp::now());
+    let left = wake.duration_since(now);
     Duration::try_from(left).unwrap_or(Duration::ZERO).clamp(Duration::from_millis(1), NAP)
 }
 
@@ -262,7 +270,7 @@ fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: 
 }
 
 /// Stops deciding and takes in the outcomes of what is under way.
-async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(WriteId, Outcome)>) {
+async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(WriteId, Outcome)>, mut clock: Clock) {
     brain.lead(None);
     let Ports { outcomes: mut pending, writes, seen, pulse, metrics, .. } = ports;
     // The pool ends when nobody can give it work any more; the watches end with their channel.
@@ -271,7 +279,7 @@ async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(WriteId, 
     while pending.recv_many(&mut outcomes, BATCH).await > 0 {
         pulse.beat();
         for (id, outcome) in outcomes.drain(..) {
-            brain.outcome(id, outcome, Timestamp::now());
+            brain.outcome(id, outcome, clock.now());
         }
     }
     brain.record(&metrics, Duration::ZERO);

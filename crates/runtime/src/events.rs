@@ -347,4 +347,36 @@ mod tests {
         assert!(!recent.repeats(&notice("b"), now));
         assert!(!recent.repeats(&notice("a"), now + Duration::from_secs(120)));
     }
+    #[tokio::test]
+    async fn what_does_not_fit_is_dropped_and_counted_and_never_waited_for() {
+        let metrics = Arc::new(Metrics::new("test"));
+        let service = tower::service_fn(|_: http::Request<Body>| async {
+            Ok::<_, kube::Error>(http::Response::builder().status(201).body(Body::empty()).unwrap())
+        });
+        let now = Instant::now();
+        let (bucket, load) = (Bucket::new(None, 1.0, now), Arc::new(Load::new(now)));
+        let sink =
+            EventSink::spawn(Client::new(service, "default"), "berth_1".into(), bucket, load, Arc::clone(&metrics));
+        let shown = |name: &str, labels: &str| {
+            let text = metrics.encode(crate::metrics::Gauges::default());
+            let head = format!("{name}_total{labels} ");
+            text.lines().find_map(|line| line.strip_prefix(&*head).map(str::to_owned))
+        };
+        // Nobody takes anything from the queue before the first await.
+        for number in 0..QUEUE + 3 {
+            sink.publish(&Notice { uid: format!("u-{number}"), ..notice("no quota") });
+        }
+        let dropped = "{cause=\"queue_full\"}";
+        assert_eq!(shown("berth_events_dropped", dropped).as_deref(), Some("3"));
+        let sent = QUEUE.to_string();
+        for _ in 0..1_000 {
+            if shown("berth_events_published", "").as_ref() == Some(&sent) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(shown("berth_events_published", ""), Some(sent), "all that had a place");
+        sink.publish(&notice("there is room again"));
+        assert_eq!(shown("berth_events_dropped", dropped).as_deref(), Some("3"));
+    }
 }

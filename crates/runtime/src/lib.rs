@@ -12,6 +12,7 @@
 pub mod brain;
 pub mod checkpoints;
 pub mod clients;
+pub mod clock;
 pub mod core_loop;
 mod differences;
 pub mod elector;

@@ -19,6 +19,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Config;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,7 +214,7 @@ fn on_own_thread<B: Brain>(brain: B, ports: Ports) -> Result<oneshot::Receiver<(
     Ok(ended)
 }
 
-async fn serve(options: &Options, context: &Context) -> Result<JoinSet<std::io::Result<()>>, Error> {
+async fn serve(options: &Options, context: &Context) -> Result<JoinSet<Infallible>, Error> {
     let mut servers = JoinSet::new();
     if let Some(address) = &options.metrics_address {
         let listener = server::bind(address).await.map_err(Error::Listen)?;

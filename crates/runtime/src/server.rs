@@ -1,5 +1,7 @@
 //! Metrics, probes and the debug endpoint over HTTP.
 
+mod connections;
+
 use crate::core_loop::{Pulse, Query};
 use crate::differences;
 use crate::metrics::{Gauges, Metrics};
@@ -69,24 +71,19 @@ pub async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Serves metrics and debug pages until dropped.
-pub async fn serve_metrics(listener: TcpListener, context: Context) -> std::io::Result<()> {
+/// Serves metrics and debug pages until dropped: 64 connections at once, each of which may take two minutes.
+pub async fn serve_metrics(listener: TcpListener, context: Context) -> Infallible {
     let router =
         Router::new().route("/metrics", get(metrics)).route("/debug/recompute", get(recompute)).with_state(context);
-    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await
+    connections::serve(connections::LIMITS, listener, router).await
 }
 
-/// Serves the probes until dropped.
-pub async fn serve_health(
-    listener: TcpListener,
-    context: Context,
-    liveness: &str,
-    readiness: &str,
-) -> std::io::Result<()> {
+/// Serves the probes until dropped, within the limits of [`serve_metrics`].
+pub async fn serve_health(listener: TcpListener, context: Context, liveness: &str, readiness: &str) -> Infallible {
     let path = |name: &str| format!("/{}", name.trim_start_matches('/'));
     let router =
         Router::new().route(&path(liveness), get(healthz)).route(&path(readiness), get(readyz)).with_state(context);
-    axum::serve(listener, router).await
+    connections::serve(connections::LIMITS, listener, router).await
 }
 
 async fn ask<T>(context: &Context, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Option<T> {
@@ -151,6 +148,8 @@ async fn readyz(State(context): State<Context>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[test]
     fn go_addresses() {
@@ -159,5 +158,42 @@ mod tests {
         assert_eq!(address("127.0.0.1:1").as_deref(), Some("127.0.0.1:1"));
         assert_eq!(address("[::1]:1").as_deref(), Some("[::1]:1"));
         assert_eq!((address("0"), address("")), (None, None));
+    }
+
+    async fn asked(listener: &SocketAddr, path: &str) -> String {
+        let mut stream = tokio::net::TcpStream::connect(listener).await.expect("a connection");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("read");
+        answer
+    }
+
+    #[tokio::test]
+    async fn who_asks_from_this_machine_is_known_as_such() {
+        let (queries, mut questions) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Some(Query::Digest(reply)) = questions.recv().await {
+                let _ = reply.send(serde_json::json!({}));
+            }
+        });
+        let context = Context {
+            queries,
+            metrics: Arc::new(Metrics::new("test")),
+            pulse: Arc::default(),
+            fresh: Arc::new(|| async { Ok::<_, String>(serde_json::json!({})) }.boxed()),
+            missing: None,
+            last: Arc::default(),
+        };
+        let metrics = bind("127.0.0.1:0").await.expect("a port");
+        let health = bind("127.0.0.1:0").await.expect("a port");
+        let (to_metrics, to_health) = (metrics.local_addr().expect("bound"), health.local_addr().expect("bound"));
+        tokio::spawn(serve_metrics(metrics, context.clone()));
+        tokio::spawn(async move { serve_health(health, context, "/healthz", "readyz").await });
+        let compared = asked(&to_metrics, "/debug/recompute").await;
+        assert!(compared.starts_with("HTTP/1.1 200 OK\r\n") && compared.contains("\"equal\":true"), "{compared}");
+        assert!(asked(&to_health, "/healthz").await.ends_with("ok\n"));
+        assert!(asked(&to_health, "/readyz").await.starts_with("HTTP/1.1 503 "));
+        assert!(asked(&to_health, "/metrics").await.starts_with("HTTP/1.1 404 "));
     }
 }

@@ -75,6 +75,38 @@ async fn pods_that_were_not_told_are_told_once() {
     assert_eq!(body, r#"{"metadata":{"annotations":{"stop":"now"}}}"#);
 }
 
+/// Two pods: the first one's patch is refused for good, the second one's is answered with `code`.
+async fn told_where_one_refuses(code: u16) -> Outcome {
+    let owner = r#"[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]"#;
+    let list = format!(
+        r#"{{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {{}}, "items": [
+        {{"metadata": {{"name": "a", "ownerReferences": {owner}}}}},
+        {{"metadata": {{"name": "b", "ownerReferences": {owner}}}}}]}}"#
+    );
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (status, body) = match (request.method().as_str(), request.uri().path()) {
+            ("GET", _) => (200, list.clone()),
+            (_, "/api/v1/namespaces/ns/pods/a") => (403, "{}".to_owned()),
+            _ => (code, "{}".to_owned()),
+        };
+        async move { Ok::<_, kube::Error>(Response::builder().status(status).body(Body::from(body.into_bytes())).unwrap()) }
+    });
+    let (_sender, writer) = writer(Client::new(service, "default"), LEADING);
+    let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
+    let request = Request::AnnotatePods { pods: pods_of("job-uid", "u"), annotations };
+    writer.perform(&write(Kind::Workload, "ns", request)).await
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_told_does_not_end_the_tries_for_the_others() {
+    assert_eq!(told_where_one_refuses(409).await, Outcome::Conflict);
+    assert_eq!(told_where_one_refuses(429).await, Outcome::Busy(1_000));
+    for code in [200, 404, 403] {
+        let told = told_where_one_refuses(code).await;
+        assert!(matches!(told, Outcome::Refused(_)), "{code}: {told:?}");
+    }
+}
+
 #[tokio::test]
 async fn requests_have_the_right_form() {
     let seen = Seen::default();

@@ -7,7 +7,7 @@ use berth_api::validation::{
     validate_resource_flavor, validate_workload, validate_workload_update,
 };
 use berth_api::{ClusterQueue, Cohort, ResourceFlavor, Workload};
-use berth_jobs::training::{Cards, invalid_training_job};
+use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -24,7 +24,8 @@ pub(crate) fn resource_flavor(request: &Request) -> Result<Answer, Unreadable> {
 }
 
 pub(crate) fn training_job(request: &Request) -> Result<Answer, Unreadable> {
-    validate::<TrainingJob>(request, |job| invalid_training_job(job, &Cards::default()), |_, _| Vec::new())
+    let alone = |job: &TrainingJob| invalid_training_job(job, &Cards::default());
+    validate::<TrainingJob>(request, alone, invalid_training_job_change)
 }
 
 pub(crate) fn workload(request: &Request, priority_boost: bool) -> Result<Answer, Unreadable> {

@@ -37,7 +37,7 @@ const BUCKET: &str = "^[a-z0-9][a-z0-9._-]*[a-z0-9]$";
         ", so not ' + self.credentialsSecret",
     ],
     // Certificates are not repeated: they are long, and a message has one line.
-    ["!has(self.fileSystem) || !has(self.caBundle)", ".caBundle", "a fileSystem has none", ""],
+    ["!has(self.fileSystem) || !has(self.caBundle)", ".caBundle", "a fileSystem has none", ", so not these certificates'"],
 ])))]
 pub struct CheckpointStoreSpec {
     /// A bucket of S3, or of anything that speaks its protocol.

@@ -15,12 +15,12 @@ pub(crate) const LIFTED: &str = "AdmissionGatedBy cleared, waiting for quota res
 
 /// Why a gated workload waits.
 pub(crate) fn message(workload: &WorkloadView) -> Option<String> {
-    (!workload.gated_by.is_empty()).then(|| format!("Admission is gated by: {}", workload.gated_by))
+    (!workload.gated_by().is_empty()).then(|| format!("Admission is gated by: {}", workload.gated_by()))
 }
 
 /// The event at the beginning of the wait.
 pub(crate) fn closed(workload: &WorkloadView) -> Notice {
-    let text = format!("Workload admission is gated by: {}", workload.gated_by);
+    let text = format!("Workload admission is gated by: {}", workload.gated_by());
     notice(workload, EventType::Normal, GATED, text, REPORTER)
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn closed(workload: &WorkloadView) -> Notice {
 pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
     let told = find(&workload.status.conditions, "QuotaReserved")?;
     let lifted =
-        told.status == "False" && told.reason == GATED && workload.gated_by.is_empty() && !workload.preemption_gated;
+        told.status == "False" && told.reason == GATED && workload.gated_by().is_empty() && !workload.preemption_gated;
     let text = "Admission gate cleared, workload is now admissible".to_owned();
     lifted.then(|| notice(workload, EventType::Normal, "AdmissionGateCleared", text, REPORTER))
 }
@@ -37,9 +37,9 @@ pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
 pub(crate) fn fewer(workload: &WorkloadView, named: Option<&str>) -> Option<Value> {
     let names = |text: &str| -> Vec<String> { text.split(',').map(|name| name.trim().to_owned()).collect() };
     let named = named.filter(|text| !text.is_empty());
-    let known = names(&workload.gated_by);
+    let known = names(workload.gated_by());
     let left = named.map(names).unwrap_or_default();
     let shrunk =
-        !workload.gated_by.is_empty() && left.len() < known.len() && left.iter().all(|name| known.contains(name));
+        !workload.gated_by().is_empty() && left.len() < known.len() && left.iter().all(|name| known.contains(name));
     shrunk.then(|| named.map_or(Value::Null, Into::into))
 }

@@ -7,9 +7,10 @@ use berth_api::labels;
 use jiff::Timestamp;
 
 use crate::core::{Control, after, after_seconds, key};
+use crate::decide::training::status::CHECKPOINT_REQUESTED;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::CLIMBED_BACK;
-use crate::status::{cut, find_true, seconds};
+use crate::status::{cut, find_true, is_true, seconds};
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
 
@@ -25,15 +26,25 @@ pub(crate) const SCALING_DOWN: &str = "ScalingDown";
 /// Most bytes of the reason that pods are told.
 const REASON_LIMIT: usize = 512;
 
-/// A running job was asked to save its work before workers of it go.
-#[derive(Clone, Copy, Debug)]
+/// Who knows of a request to save. It stands from the first try on: whatever became of that, pods may know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// The pods know, or can not be told.
+    pub(crate) pods: bool,
+    /// The status of the job has said so.
+    pub(crate) user: bool,
+}
+
+/// A running job is asked to save its work before workers of it go.
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
     at: Timestamp,
     until: Timestamp,
-    /// The pods know of it, or can not be told.
-    told: bool,
+    /// Why, as the pods are told.
+    why: String,
+    pub(crate) told: Told,
     /// They have gone.
-    over: bool,
+    pub(crate) over: bool,
 }
 
 impl Asked {
@@ -45,7 +56,26 @@ impl Asked {
 }
 
 /// When a job saved last, and the step where it is known: of two within a second the greater step is the later one.
-pub(crate) type LastSave = (Timestamp, Option<i64>);
+type LastSave = (Timestamp, Option<i64>);
+
+/// What was known when a job was evicted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    /// When the eviction was written: its condition tells the second only.
+    at: Timestamp,
+    /// What the job had saved.
+    save: Option<LastSave>,
+}
+
+impl Before {
+    /// Whether a save is newer than the eviction whose condition has the time `evicted`. Where both fall into one second and the save
+    /// tells no finer time, only what was known can say that it is not.
+    fn precedes(&self, save: LastSave, evicted: Timestamp) -> bool {
+        let finer = save.0.subsec_nanosecond() != 0 && seconds(self.at) == evicted;
+        let since = if finer { self.at } else { evicted };
+        save.0 >= since && self.save.is_none_or(|known| save > known)
+    }
+}
 
 /// The while that a job is given which saves its work and is to stop, or is to lose workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +101,7 @@ impl Grace {
 
     /// The next step while it lasts: the job's pods are told once, then waited for.
     pub(crate) fn wait(&self, control: &Control, workload: &WorkloadView, notice: Notice) -> Decision {
-        if control.saving.notified.contains(&workload.uid) {
+        if control.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
             return Decision::Wait(self.until);
         }
         let names = [labels::STOP_AT, labels::STOP_REASON];
@@ -101,23 +131,87 @@ impl Grace {
 }
 
 impl Control {
-    /// Pods were told to save their work. Whoever cannot be told is not waited for longer than the others.
-    pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome, now: Timestamp) {
-        let told = !matches!(outcome, Outcome::Busy(_) | Outcome::NotSent);
-        match purpose {
-            Purpose::NotifyPods => self.saving.notified.extend(self.uid_of(object).filter(|_| told)),
-            Purpose::AskToSave => self.note_asked(&(object.namespace.clone(), object.name.clone()), told, now),
+    /// A write that asks a job to save, or evicts it, is on its way. The while begins with the first try: whoever is told again gets no
+    /// longer one, and its end is not missed, whatever is under way then.
+    pub(crate) fn note_request_to_save(&mut self, draft: &Draft, origin: &ObjectKey, now: Timestamp) {
+        if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
+            return;
+        }
+        let name = (draft.key.namespace.clone(), draft.key.name.clone());
+        let Some(workload) = self.view.workloads.get(&name) else { return };
+        let (uid, told) = (workload.uid.clone(), Told { pods: false, user: self.is_shown(workload) });
+        match (draft.purpose, &draft.request) {
+            (Purpose::Evict, _) => {
+                let before = Before { at: now, save: self.last_save(workload) };
+                self.saving.before.insert(uid, before);
+            }
+            (Purpose::NotifyPods, _) => {
+                self.saving.notified.entry(uid).or_insert(told);
+            }
+            (Purpose::AskToSave, Request::AnnotatePods { annotations, .. }) if self.asked(workload, now).is_none() => {
+                let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
+                let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
+                let why = words.strip_prefix(SCALING_DOWN).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(words);
+                let asked = Asked { at: now, until, why: why.to_owned(), told, over: false };
+                self.saving.asked.insert(uid, asked);
+            }
             _ => {}
+        }
+        if let Some(end) = self.end_of_grace(&draft.key, draft.purpose) {
+            self.wait(origin.clone(), end);
         }
     }
 
-    /// The while begins with the first try: whoever is asked again gets no longer one.
-    fn note_asked(&mut self, name: &Name, told: bool, now: Timestamp) {
-        let Some(workload) = self.view.workloads.get(name) else { return };
-        let begun = self.asked(workload, now).copied();
-        let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
-        let asked = begun.unwrap_or(Asked { at: now, until, told, over: false });
-        self.saving.asked.insert(workload.uid.clone(), Asked { told, ..asked });
+    /// What became of telling pods. Whoever cannot be told is not waited for longer than the others. All else is tried again with the
+    /// same annotations, so that a pod that has them notices nothing.
+    pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
+        let told = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone | Outcome::Refused(_));
+        let Some(uid) = self.uid_of(object).filter(|_| told && purpose.asks_to_save()) else { return };
+        let request = match purpose {
+            Purpose::NotifyPods => self.saving.notified.get_mut(&uid),
+            _ => self.saving.asked.get_mut(&uid).map(|asked| &mut asked.told),
+        };
+        if let Some(request) = request {
+            request.pods = true;
+        }
+    }
+
+    /// The next try is made before the while is over, and what follows that waits for none.
+    pub(crate) fn retry_within_grace(&mut self, object: &ObjectKey, purpose: Purpose) {
+        if let Some(end) = self.end_of_grace(object, purpose) {
+            self.flights.not_beyond(object, end);
+        }
+    }
+
+    /// When the while is over for which pods are told to save by writes of that purpose.
+    fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
+        if !purpose.asks_to_save() {
+            return None;
+        }
+        let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
+        if purpose == Purpose::AskToSave {
+            return self.saving.asked.get(&workload.uid).map(|asked| asked.until);
+        }
+        Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
+    }
+
+    /// Whether the status of the TrainingJob of a workload says that it is asked to save.
+    fn is_shown(&self, workload: &WorkloadView) -> bool {
+        let job = workload.training_job().and_then(|name| self.view.training.get(&name));
+        job.is_some_and(|job| is_true(&job.status.conditions, CHECKPOINT_REQUESTED))
+    }
+
+    /// A TrainingJob was seen, and with it what its user is told.
+    pub(crate) fn note_shown(&mut self, name: &Name) {
+        let Some(job) = self.view.training.get(name) else { return };
+        let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| self.is_shown(workload)) else { return };
+        let uid = workload.uid.clone();
+        if let Some(told) = self.saving.notified.get_mut(&uid) {
+            told.user = true;
+        }
+        if let Some(asked) = self.saving.asked.get_mut(&uid) {
+            asked.told.user = true;
+        }
     }
 
     /// The request that stands.
@@ -129,14 +223,14 @@ impl Control {
     /// What the TrainingJob of a workload was given to save its work before workers go, and whether its pods know; `None` when it is
     /// not asked.
     pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<(Grace, bool)> {
-        let told = self.asked(workload, now)?.told;
+        let told = self.asked(workload, now)?.told.pods;
         Some((self.last_request(workload)?.0, told))
     }
 
-    /// The same of the last such request, and whether the workers have gone.
-    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, bool)> {
+    /// The same of the last such request, whether it is over or not.
+    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &Asked)> {
         let asked = self.saving.asked.get(&workload.uid)?;
-        Some((self.grace_to_shrink(workload, asked.at, asked.until, "workers are to go"), asked.over))
+        Some((self.grace_to_shrink(workload, asked.at, asked.until, &asked.why), asked))
     }
 
     /// What it is to be given now, `None` where that is nothing: it does not save, has just done so, or gets no time.
@@ -170,7 +264,7 @@ impl Control {
         let answers = |save: LastSave| match self.saving.before.get(&workload.uid) {
             // Who climbs does so because it has saved.
             _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
-            Some(before) => save.0 >= asked && save > *before,
+            Some(before) => before.precedes(save, asked),
             None => save.0 >= asked,
         };
         Some(Grace {
@@ -181,14 +275,12 @@ impl Control {
         })
     }
 
-    /// Keeps what the job of a workload had saved when its eviction was written: nobody was asked for anything before that.
+    /// Keeps what the job of a workload had saved when its eviction was stored: nobody was asked for anything before that.
     pub(crate) fn note_evicted(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
-        let (uid, save) = (workload.uid.clone(), self.last_save(workload));
-        if let Some(save) = save {
-            self.saving.before.insert(uid, save);
-        } else {
-            self.saving.before.remove(&uid);
+        let save = self.last_save(workload);
+        if let Some(before) = self.saving.before.get_mut(&workload.uid) {
+            before.save = save;
         }
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         Governor::TooFar => return case.too_far(),
     }
     let owned = control.view.workloads_of(&job.uid);
-    if owned.iter().any(|workload| control.flights.busy(&object(workload))) {
+    if owned.iter().any(|workload| control.flights.changing(&object(workload))) {
         // A decision on a state that is about to change would be made twice.
         return Decision::Done;
     }
@@ -410,11 +410,22 @@ impl Case<'_> {
         if spec.is_empty() && annotations.is_empty() {
             return Decision::Done;
         }
+        let mut told = Vec::new();
+        if spec.contains_key("priorityClassRef") {
+            told.push(format!("Updated workload priority class: {}/{}", workload.namespace, workload.name));
+        }
+        if annotations.contains_key(ADMISSION_GATED_BY) {
+            let left = self.job.annotation(ADMISSION_GATED_BY).unwrap_or_default();
+            told.push(format!("Updated workload AdmissionGatedBy to {left:?}"));
+        }
         let mut body = json!({"spec": spec});
         if let (false, Some(map)) = (annotations.is_empty(), body.as_object_mut()) {
             map.insert("metadata".into(), json!({"annotations": annotations}));
         }
-        Decision::write(object_write(workload, Purpose::UpdateWorkload, body))
+        let mut draft = object_write(workload, Purpose::UpdateWorkload, body);
+        let told = told.into_iter().map(|message| self.notice(EventType::Normal, "UpdatedWorkload", message));
+        draft.notices.extend(told);
+        Decision::write(draft)
     }
 
     /// What the job says in annotations and its Workload says otherwise: capacity tiers while it waits, and fewer gates; null takes

@@ -4,6 +4,7 @@
 
 pub(crate) mod group;
 mod member;
+mod place;
 
 use std::collections::BTreeSet;
 
@@ -217,6 +218,7 @@ impl Case<'_> {
             (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => self.out_of_sync(workload),
             (true, None) if admitted => self.start(workload),
             (true, _) => self.follow(workload),
+            (false, None) if admitted && self.pod.placing => self.place(workload),
             (false, None) if admitted => self.running(workload),
             (false, None) => self.stop("NotAdmitted", "Not admitted by cluster queue"),
         }

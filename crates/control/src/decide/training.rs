@@ -47,8 +47,8 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return Decision::Done;
     }
     let owned = control.view.workloads_of(&view.uid);
-    let busy = |workload: &&WorkloadView| control.flights.busy(&key(Kind::Workload, &workload.key()));
-    if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
+    let changing = |workload: &&WorkloadView| control.flights.changing(&key(Kind::Workload, &workload.key()));
+    if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }
     let decision = match control.view.slice_of(&view.uid) {

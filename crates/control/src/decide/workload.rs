@@ -97,14 +97,14 @@ pub(crate) fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> M
 
 /// Removes Berth's finalizer from a Workload.
 pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
-    let rest: Vec<&String> = workload.finalizers.iter().filter(|name| *name != FINALIZER).collect();
+    let rest = workload.rare.as_ref().map_or(&[][..], |rare| &rare.finalizers);
     let idle = workload.is("Finished") && !workload.deleting;
     let purpose = if idle { Purpose::LetFinishedGo } else { Purpose::RemoveFinalizer };
     object_write(workload, purpose, json!({"metadata": {"finalizers": rest}}))
 }
 
 pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
-    workload.finalizers.iter().any(|name| name == FINALIZER)
+    workload.guarded
 }
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
@@ -475,7 +475,7 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     });
     draft.notices.extend(lifted);
     draft.notices.extend(holds.then(|| match reason {
-        GATED if !workload.gated_by.is_empty() => gates::closed(workload),
+        GATED if !workload.gated_by().is_empty() => gates::closed(workload),
         _ => notice(workload, EventType::Warning, reason, message, REPORTER),
     }));
     Decision::write(draft)

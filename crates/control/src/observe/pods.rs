@@ -45,7 +45,7 @@ impl Control {
         self.flights.seen(&object, version);
         self.touch_related(&object);
         if let Some((group, _)) = group.filter(|_| crowded) {
-            self.touch_members(&group);
+            self.view.pods.crowd(group);
         }
     }
 
@@ -65,7 +65,7 @@ impl Control {
             // Nobody else waits for it.
             self.touch(key(Kind::Workload, &group));
         } else if crowded {
-            self.touch_members(&group);
+            self.view.pods.crowd(group);
         }
     }
 
@@ -83,6 +83,13 @@ impl Control {
         let members =
             self.view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned())));
         self.dirty.extend(members.collect::<Vec<_>>());
+    }
+
+    /// All pods of crowded groups are looked at, once for all that has happened to them.
+    pub(crate) fn touch_crowded(&mut self) {
+        for group in self.view.pods.take_crowded() {
+            self.touch_members(&group);
+        }
     }
 
     /// The Workload of a group was seen: its pods are looked at when it has come to another stage.

@@ -144,6 +144,11 @@ impl Purpose {
         )
     }
 
+    /// Pods are told to save their work. The object on which that is booked does not change by it.
+    pub(crate) const fn asks_to_save(self) -> bool {
+        matches!(self, Self::NotifyPods | Self::AskToSave)
+    }
+
     /// It goes to a store of checkpoints, and not to the API server.
     #[must_use]
     pub const fn asks_store(self) -> bool {

@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, job};
 use crate::training::{cluster, training};
 
 /// Two priority classes, and a queue of that many cpus in which the higher one preempts.
-fn preempting(quota: &str) -> Cluster {
+pub(crate) fn preempting(quota: &str) -> Cluster {
     let mut cluster = cluster(quota);
     cluster.edit(
         Kind::ClusterQueue,
@@ -21,13 +21,13 @@ fn preempting(quota: &str) -> Cluster {
     cluster
 }
 
-fn of(class: &str, more: Value) -> Value {
+pub(crate) fn of(class: &str, more: Value) -> Value {
     let mut spec = json!({"schedulingConfig": {"priority": class}});
     crate::cluster::merge(&mut spec, &more);
     spec
 }
 
-fn saving() -> Value {
+pub(crate) fn saving() -> Value {
     of("low", json!({"checkpoint": {"interval": "10m"}}))
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn save(cluster: &mut Cluster, name: &str, step: u32) {
     cluster.edit(Kind::TrainingJob, "team", name, &json!({"metadata": {"annotations": annotations}}));
 }
 
-fn set_policy(cluster: &mut Cluster, preemption: Value) {
+pub(crate) fn set_policy(cluster: &mut Cluster, preemption: Value) {
     let spec = json!({"clusterQueues": ["cq"], "preemption": preemption});
     cluster.put(Kind::QueuePolicy, json!({"metadata": {"name": "p"}, "spec": spec}));
 }

@@ -183,7 +183,8 @@ fn it_gives_up_workers_and_takes_them_back() {
 }
 
 /// The same job with checkpoints that it tells of itself.
-fn saving(name: &str) -> Value {
+/// The same, of one that saves.
+pub fn saving(name: &str) -> Value {
     let mut job = elastic(name, json!({}));
     job["spec"]["checkpoint"] = json!({"interval": "10m"});
     job

@@ -212,7 +212,12 @@ fn what_no_group_can_be_made_of_is_told() {
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.pass(5);
     assert!(gated(&cluster, "a"));
-    assert!(cluster.notices.iter().any(|notice| notice.message.contains("not that of the pod group")));
+    let told = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadNameConflict");
+    let told: Vec<_> = told.map(|notice| (notice.key.kind, &*notice.key.name, &*notice.message)).collect();
+    let problem = "already exists but is not a pod group workload; this pod group cannot be admitted";
+    let words = format!("A Workload named \"g\" {problem}");
+    assert_eq!(told.first(), Some(&(Kind::Pod, "a", words.as_str())), "{:?}", cluster.notices);
+    assert!(cluster.notices.iter().all(|notice| notice.reason != "ErrWorkloadCompose"));
 }
 
 #[test]

@@ -314,7 +314,11 @@ fn a_flavor_that_takes_affinity_is_passed_over() {
     let said = condition(&cluster, "QuotaReserved");
     let message = said["message"].as_str().unwrap();
     assert_eq!(said["status"], json!("False"), "{said}");
-    assert!(message.contains("flavor default forbids nodes with the label cloud.google.com/gke-spot"), "{message}");
+    let whole = "couldn't assign flavors to pod set job: flavor default forbids nodes with the label \
+                 cloud.google.com/gke-spot, which takes a node affinity that this kind of job cannot be given: taint these \
+                 nodes and take the annotation berth.dev/forbidden-node-labels off the flavor, or add a flavor without it to \
+                 the ClusterQueue";
+    assert_eq!(message, whole);
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
     let clear = json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": null}}});
     cluster.edit(Kind::ResourceFlavor, "", "default", &clear);

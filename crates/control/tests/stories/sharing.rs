@@ -2,9 +2,10 @@
 
 use berth_control::measure::Labels;
 use berth_control::write::{Kind, Outcome, Purpose};
-use serde_json::json;
+use berth_engine::FairSharing;
+use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
 
 /// A queue whose members take back what they lent, one that only borrows, and three jobs of the borrower.
 fn lent_out() -> Cluster {
@@ -171,4 +172,54 @@ fn a_status_that_could_not_be_written_is_written_later() {
         let status = cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "guest")]["status"].clone();
         assert_eq!(status["reservingWorkloads"].as_i64().unwrap_or(0), 0, "{fault:?}: {status}");
     }
+}
+
+/// The share of the queue `guest`, and that of the cohort `leaf`: gauge and status.
+fn shares(cluster: &Cluster) -> [(f64, Value); 2] {
+    let gauges = cluster.control.figures().gauges;
+    [
+        (Kind::ClusterQueue, "guest", "cluster_queue", "kueue_cluster_queue_weighted_share"),
+        (Kind::Cohort, "leaf", "cohort", "kueue_cohort_weighted_share"),
+    ]
+    .map(|(kind, name, label, metric)| {
+        let label = (label, name.to_owned());
+        let mut found = gauges.iter().filter(|gauge| gauge.name == metric && gauge.labels.contains(&label));
+        let value = found.next().unwrap().value;
+        assert!(found.next().is_none(), "{metric} twice");
+        let status = &cluster.objects[&Cluster::key(kind, "", name)]["status"];
+        (value, status["fairSharing"]["weightedShare"].clone())
+    })
+}
+
+#[test]
+fn shares_are_rounded_in_the_status_and_not_in_the_metrics() {
+    let mut settings = settings();
+    settings.engine.fair_sharing = Some(FairSharing::default());
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let leaf = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "leaf"},
+        "spec": {"parentName": "root"}});
+    cluster.put(Kind::Cohort, leaf);
+    cluster.put(Kind::ClusterQueue, cluster_queue("owner", Some("root"), &[("default", "3")]));
+    cluster.put(Kind::ClusterQueue, cluster_queue("guest", Some("leaf"), &[("default", "0")]));
+    cluster.put(Kind::LocalQueue, local_queue("guest", "guest"));
+    cluster.pass(10);
+    assert_eq!(shares(&cluster), [(0.0, json!(0)), (0.0, json!(0))]);
+    // One of three that are lent.
+    cluster.put(Kind::Job, job("borrower", "guest", "1", true));
+    cluster.pass(10);
+    assert!(cluster.is("borrower", "Admitted"));
+    assert_eq!(shares(&cluster), [(1000.0 / 3.0, json!(334)), (1000.0 / 3.0, json!(334))]);
+    // Who borrows with no weight has no bound: Kueue's gauge of a queue is no number then, and that of a cohort infinite.
+    let weightless = json!({"spec": {"fairSharing": {"weight": "0"}}});
+    cluster.edit(Kind::ClusterQueue, "", "guest", &weightless);
+    cluster.edit(Kind::Cohort, "", "leaf", &weightless);
+    cluster.pass(10);
+    let [(queue, queue_status), (cohort, cohort_status)] = shares(&cluster);
+    assert!(queue.is_nan(), "{queue}");
+    assert_eq!((cohort, queue_status, cohort_status), (f64::INFINITY, json!(i64::MAX), json!(i64::MAX)));
+    // Within the quota a weight does not matter.
+    cluster.complete("borrower");
+    cluster.pass(10);
+    assert_eq!(shares(&cluster), [(0.0, json!(0)), (0.0, json!(0))]);
 }

@@ -83,6 +83,29 @@ fn a_job_goes_on_from_what_its_store_shows() {
 }
 
 #[test]
+fn what_was_saved_in_the_second_of_an_eviction_but_before_it_is_no_answer() {
+    // A store that tells whole seconds leaves open which came first: its checkpoint counts.
+    for (saved, counts) in [("2026-11-21T12:00:14.2Z", false), ("2026-11-21T12:00:14Z", true)] {
+        let mut cluster = with_store();
+        cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
+        cluster.pass(13);
+        let looks = cluster.looks;
+        cluster.now = saved.parse().unwrap();
+        save(&mut cluster, "a", 30);
+        // The next look in its own pace is at 20 s: what shows it is one that the eviction brings.
+        cluster.now = "2026-11-21T12:00:14.7Z".parse().unwrap();
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+        cluster.pass(3);
+        assert!(cluster.looks > looks, "it is known now");
+        assert_eq!(cluster.told_pods.len(), 1);
+        assert_eq!(cluster.has_job("a-worker"), !counts, "saved at {saved}");
+        save(&mut cluster, "a", 31);
+        cluster.pass(3);
+        assert!(!cluster.has_job("a-worker"), "it has saved");
+    }
+}
+
+#[test]
 fn a_store_is_looked_into_every_second_while_workers_are_to_go() {
     let mut cluster = with_store();
     let mut elastic = saving(json!({"interval": "10m"}));

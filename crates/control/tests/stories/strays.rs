@@ -25,6 +25,28 @@ fn a_pod_that_says_it_is_like_a_smaller_one_does_not_start() {
 }
 
 #[test]
+fn a_pod_of_a_role_that_its_group_was_not_admitted_with_is_told_what_to_do() {
+    // One pod is enough for the Workload, which says that all others are like it.
+    let fast = |role| [(HASH, role), ("pod-group-fast-admission", "true")];
+    let mut cluster = pod_queue("8");
+    cluster.put(Kind::Pod, member("a", "1", 3, &fast("same")));
+    cluster.settle();
+    cluster.put(Kind::Pod, member("b", "1", 3, &fast("other")));
+    cluster.put(Kind::Pod, member("c", "1", 3, &fast("same")));
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && gated(&cluster, "b") && !gated(&cluster, "c"), "{:?}", cluster.writes);
+    let told: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "RoleNotFound").collect();
+    assert_eq!(told.len(), 1, "{:?}", cluster.notices);
+    assert_eq!(told[0].key.name, "b");
+    for part in ["role \"other\"", "Workload \"g\" (same)", "annotation kueue.x-k8s.io/role-hash"] {
+        assert!(told[0].message.contains(part), "{part}: {}", told[0].message);
+    }
+    cluster.put(Kind::Pod, member("d", "1", 3, &fast("same")));
+    cluster.settle();
+    assert!(!gated(&cluster, "d"), "one that was made anew with that role: {:?}", cluster.writes);
+}
+
+#[test]
 fn a_job_that_names_the_workload_of_another_does_not_run() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::Job, job("a", "lq", "1", true));

@@ -45,7 +45,9 @@ impl Tally {
     /// A pod is gone, or is about to be counted anew.
     pub fn remove(&mut self, pod: &PodState) {
         self.change(pod, -1);
-        self.roles.retain(|_, role| *role != RoleTally::default());
+        if self.role(pod.role()) == RoleTally::default() {
+            self.roles.remove(pod.role());
+        }
     }
 
     fn change(&mut self, pod: &PodState, by: i32) {
@@ -92,10 +94,14 @@ impl Tally {
         self.roles.values().any(|role| role.inactive > 0)
     }
 
-    /// Pods of a Workload's pod sets that are not there.
+    /// Pods of a Workload's pod sets that are not there. Of a group that starts with its first pod the others may come at any time: it
+    /// lacks one of a pod set that has none at all.
     #[must_use]
     pub fn absent<'a>(&self, sets: impl IntoIterator<Item = (&'a str, i32)>) -> i32 {
-        let lacking = |(name, count): (&str, i32)| count.saturating_sub(self.role(name).counting).max(0);
+        let lacking = |(name, count): (&str, i32)| {
+            let lacks = count.saturating_sub(self.role(name).counting).max(0);
+            if self.fast > 0 { i32::from(lacks > 0 && lacks == count) } else { lacks }
+        };
         sets.into_iter().map(lacking).fold(0, i32::saturating_add)
     }
 
@@ -126,7 +132,23 @@ impl Tally {
     }
 }
 
-/// In which order pods have a place: held before not held, started before waiting, bound before unbound, the oldest first.
+/// Where a pod stands among others: held before not held, started before waiting, bound before unbound, the oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    state: (bool, bool, bool, i64),
+    name: Box<str>,
+}
+
+impl Place {
+    /// That of a pod.
+    #[must_use]
+    pub fn of(name: &str, pod: &PodState) -> Self {
+        let (unheld, gated, unbound, created, name) = place(name, pod);
+        Self { state: (unheld, gated, unbound, created), name: name.into() }
+    }
+}
+
+/// In which order pods have a place.
 fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) {
     (!pod.held, pod.gated, !pod.bound, pod.created, name)
 }
@@ -138,16 +160,14 @@ pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Op
     going.max_by_key(|(name, pod)| place(name, pod)).map(|(name, _)| name)
 }
 
-/// Whether a pod is among the first `size` of these.
+/// The last of the first `size` places of the pods that count: who is not behind it is one of them. `None` where there are none. One
+/// walk over the pods, whatever their number.
 #[must_use]
-pub fn has_place<'a>(
-    pods: impl IntoIterator<Item = (&'a str, &'a PodState)>,
-    (name, pod): (&str, &PodState),
-    size: i32,
-) -> bool {
-    let own = place(name, pod);
-    let before = pods.into_iter().filter(|(name, pod)| pod.counts() && place(name, pod) < own).count();
-    i32::try_from(before).is_ok_and(|before| before < size)
+pub fn last_place<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Option<Place> {
+    let mut counting: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts()).collect();
+    let last = counting.len().min(usize::try_from(size).unwrap_or_default()).checked_sub(1)?;
+    let (_, &mut (name, pod), _) = counting.select_nth_unstable_by_key(last, |&(name, pod)| place(name, pod));
+    Some(Place::of(name, pod))
 }
 
 /// The pod whose place is taken by another one, and which is therefore let go first: the one that went first.

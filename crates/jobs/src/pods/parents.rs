@@ -6,7 +6,7 @@
 use super::role::shape;
 use super::rules::keep_lacking;
 use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
-use crate::admission::{DEFAULT_NAME, Facts, label_path, metadata_rules, priority_class_change};
+use crate::admission::{DEFAULT_NAME, Facts, elastic_rule, label_path, metadata_rules, priority_class_change};
 use crate::equivalence::same;
 use crate::kind::{annotation, controller, queue_name, workload_priority_class};
 use crate::names::workload_name;
@@ -82,7 +82,7 @@ fn defaults(
 /// What is wrong with a Deployment by itself.
 #[must_use]
 pub fn validate_deployment(object: &Deployment) -> Vec<FieldError> {
-    metadata_rules(&object.metadata, queue_name(&object.metadata))
+    parent_rules(&object.metadata, "Deployment")
 }
 
 /// What is wrong with a change of a Deployment.
@@ -97,7 +97,7 @@ pub fn validate_deployment_update(old: &Deployment, new: &Deployment) -> Vec<Fie
 /// What is wrong with a StatefulSet by itself.
 #[must_use]
 pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
-    metadata_rules(&object.metadata, queue_name(&object.metadata))
+    parent_rules(&object.metadata, "StatefulSet")
 }
 
 /// What is wrong with a change of a StatefulSet.
@@ -119,6 +119,13 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
     if was == 0 && is > 0 && left > 0 {
         errors.push(refuse(format!("must stay 0 until the pods of the last scale are gone: {left} are left")));
     }
+    errors
+}
+
+/// What is wrong with what every parent keeps in its metadata.
+fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
+    let mut errors = metadata_rules(metadata, queue_name(metadata));
+    errors.extend(elastic_rule(metadata, kind));
     errors
 }
 

@@ -6,8 +6,10 @@ use crate::kind::{
     annotation, label, max_execution_seconds, prebuilt_workload_name, queue_name, version_of, workload_priority_class,
 };
 use crate::state::{JobOwner, owner_of};
+use crate::unsupported::TOPOLOGY;
 use berth_api::labels;
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec};
+use std::collections::BTreeMap;
 
 /// How far a pod has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub struct PodState {
     pub bound: bool,
     /// It waits for its admission.
     pub gated: bool,
+    /// It was started by Kueue, and still waits for its place in a topology.
+    pub placing: bool,
     /// It is ready.
     pub ready: bool,
     /// Our finalizer is on it.
@@ -81,6 +85,8 @@ pub struct PodState {
     pub capacity_tiers: Option<Box<str>>,
     /// Framework of the kind whose pods are managed through it.
     pub parent: Option<Box<str>>,
+    /// Node selectors of a started pod of a group that has its place in a topology.
+    pub selectors: Option<Box<BTreeMap<String, String>>>,
     /// Its group, when it is in one.
     pub group: Option<Box<Membership>>,
     /// What it says of its end.
@@ -112,7 +118,11 @@ impl PodState {
             condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
         };
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-        let gated = spec.scheduling_gates.iter().flatten().any(|gate| gate.name == labels::ADMISSION_GATE);
+        let has_gate = |name: &str| spec.scheduling_gates.iter().flatten().any(|gate| gate.name == name);
+        let gated = has_gate(labels::ADMISSION_GATE);
+        let placing = !gated && has_gate(labels::TOPOLOGY_GATE);
+        let placed = !gated && !placing && TOPOLOGY.iter().any(|key| annotation(metadata, key).is_some());
+        let group = membership(pod, spec).map(Box::new);
         Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             version: version_of(metadata),
@@ -126,6 +136,7 @@ impl PodState {
             },
             bound: spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
             gated,
+            placing,
             ready: is("Ready"),
             held: finalizers.iter().any(|name| name == labels::MANAGED),
             condemned: is("TerminationTarget"),
@@ -138,7 +149,8 @@ impl PodState {
             admission_gates: annotation(metadata, labels::ADMISSION_GATED_BY).map(Into::into),
             capacity_tiers: annotation(metadata, labels::CAPACITY_TIERS).map(Into::into),
             parent: annotation(metadata, labels::POD_SUSPENDING_PARENT).map(Into::into),
-            group: membership(pod, spec).map(Box::new),
+            selectors: (placed && group.is_some()).then(|| spec.node_selector.clone()).flatten().map(Box::new),
+            group,
             message: status.and_then(|status| status.message.as_deref()).map(Into::into),
             unschedulable: condition("PodScheduled")
                 .filter(unschedulable)
@@ -150,7 +162,7 @@ impl PodState {
                 .filter(|name| *name != labels::MANAGED)
                 .map(|name| name.as_str().into())
                 .collect(),
-            packed: if gated { serde_json::to_string(pod).ok().map(Into::into) } else { None },
+            packed: if gated || placing { serde_json::to_string(pod).ok().map(Into::into) } else { None },
         }
     }
 

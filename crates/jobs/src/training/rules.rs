@@ -8,7 +8,9 @@ use berth_quantity::parse_quantity;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeSet;
 
+use super::facts::training_facts;
 use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
+use crate::admission::label_path;
 use crate::kind::{queue_name, workload_priority_class};
 
 const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
@@ -44,6 +46,22 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
         errors.extend(more);
     }
     errors
+}
+
+/// What is wrong with a change of a TrainingJob by itself: the queue of one that is admitted stays, as that of a Job that is not suspended
+/// does in Kueue. It may change together with a suspension.
+#[must_use]
+pub fn invalid_training_job_change(old: &TrainingJob, new: &TrainingJob) -> Vec<FieldError> {
+    let conditions = old.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let admitted = conditions.iter().any(|condition| condition.type_ == "Admitted" && condition.status == "True");
+    let (was, is) = (training_facts(old).queue, training_facts(new).queue);
+    if !admitted || new.spec.suspend == Some(true) || was == is {
+        return Vec::new();
+    }
+    let by_label = old.spec.scheduling_config.queue == new.spec.scheduling_config.queue;
+    let field = if by_label { label_path(labels::QUEUE_NAME) } else { "spec.schedulingConfig.queue".to_owned() };
+    let message = format!("must stay {was:?} while the job is admitted; set spec.suspend to true to change it");
+    vec![FieldError::new(field, is, message)]
 }
 
 fn name(job: &TrainingJob) -> Option<FieldError> {

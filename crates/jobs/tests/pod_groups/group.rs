@@ -1,4 +1,4 @@
-use berth_jobs::pods::{PodState, Tally, excess, has_place, replaced};
+use berth_jobs::pods::{Place, PodState, Tally, excess, last_place, replaced};
 use serde_json::{Value, json};
 
 use crate::member;
@@ -34,6 +34,15 @@ fn a_tally_is_what_its_pods_add_up_to() {
     assert_eq!(all.absent([("a", 4), ("b", 3)]), 3);
     assert!(all.is_ready([("a", 1)]) && !all.is_ready([("a", 2)]), "one has succeeded");
     assert_eq!(all.reclaimable().len(), 1);
+    // Of a group that starts with its first pod, the others may come later.
+    let fast = |role: &str, more: Value| {
+        let mut all = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-fast-admission": "true"}}});
+        crate::merge(&mut all, &more);
+        made(role, all)
+    };
+    let failed = json!({"spec": {"schedulingGates": null, "nodeName": "x"}, "status": {"phase": "Failed"}});
+    let first = tally(&[fast("a", json!({})), fast("b", failed)]);
+    assert_eq!([first.absent([("a", 4)]), first.absent([("b", 4)]), first.absent([("b", 0)])], [0, 1, 0]);
     // In whatever order they go, nothing is left.
     let mut rest = all;
     for index in [3, 0, 4, 1, 2] {
@@ -106,9 +115,10 @@ fn who_is_too_many() {
     let placed = |size: i32| {
         let all = || pods.iter().map(|(name, pod)| (*name, pod));
         let counting = all().filter(|(_, pod)| pod.counts());
-        counting.filter(|one| has_place(all(), *one, size)).map(|(name, _)| name).collect::<String>()
+        let last = last_place(all(), size);
+        counting.filter(|(name, pod)| Some(Place::of(name, pod)) <= last).map(|(name, _)| name).collect::<String>()
     };
-    assert_eq!([placed(0), placed(1), placed(2), placed(3)], ["", "z", "yz", "xyz"]);
+    assert_eq!([placed(-1), placed(0), placed(1), placed(2), placed(3), placed(4)], ["", "", "z", "yz", "xyz", "xyz"]);
     let gone =
         |seconds: i64| made("a", json!({"metadata": {"deletionTimestamp": format!("2026-01-01T00:00:{seconds:02}Z")}}));
     let pods = [("x", gone(5)), ("y", gone(3)), ("z", ended("a", "Failed")), ("w", gated("a"))];

@@ -5,6 +5,7 @@
 mod group;
 mod reviews;
 mod state;
+mod topology;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 use berth_api::validation::FieldError;
 use berth_jobs::Facts;
 use berth_jobs::pods::{
-    deployment_defaults, group_of_stateful_set, pod_defaults, stateful_set_defaults, validate_deployment_update,
-    validate_pod, validate_pod_update, validate_stateful_set_update,
+    deployment_defaults, group_of_stateful_set, pod_defaults, stateful_set_defaults, validate_deployment,
+    validate_deployment_update, validate_pod, validate_pod_update, validate_stateful_set, validate_stateful_set_update,
 };
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -239,6 +239,36 @@ fn what_the_templates_of_parents_get() {
         assert_eq!(deployment_defaults(&parent(object.clone()), facts), Default::default(), "{object}");
         assert_eq!(stateful_set_defaults(&parent(object.clone()), facts), Default::default(), "{object}");
     }
+}
+
+#[test]
+fn of_kinds_that_cannot_be_elastic_none_asks_for_it() {
+    let asks = |value: &str| json!({"metadata": {"annotations": {"kueue.x-k8s.io/elastic-job": value}}});
+    let checks: [fn(Value) -> Vec<FieldError>; 3] = [
+        |more| validate_deployment(&parent(more)),
+        |more| validate_stateful_set(&parent(more)),
+        |more| validate_pod(&pod(more)),
+    ];
+    for (check, kind) in checks.into_iter().zip(["Deployment", "StatefulSet", "Pod"]) {
+        let found = check(asks("true"));
+        assert_eq!(fields(&found), [note("elastic-job")], "{kind}");
+        assert!(found.iter().all(|error| error.to_string().contains(kind)), "{found:?}");
+        assert_eq!(check(asks("false")), [], "{kind}: as in Kueue, only true asks for it");
+    }
+    let (plain, elastic) = (|| json!({}), || asks("true"));
+    let deployment = |old: Value, new: Value| {
+        let found = validate_deployment_update(&parent::<Deployment>(old), &parent::<Deployment>(new));
+        fields(&found).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let set = |old: Value, new: Value| {
+        let found = validate_stateful_set_update(&parent::<StatefulSet>(old), &parent::<StatefulSet>(new));
+        fields(&found).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(deployment(plain(), elastic()), [note("elastic-job")]);
+    assert_eq!(set(plain(), elastic()), [note("elastic-job")]);
+    // What slipped past the webhook may be mended, and is no reason to refuse another change.
+    assert_eq!((deployment(elastic(), plain()), set(elastic(), plain())), (vec![], vec![]));
+    assert_eq!((deployment(elastic(), elastic()), set(elastic(), elastic())), (vec![], vec![]));
 }
 
 #[test]

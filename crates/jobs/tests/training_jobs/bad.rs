@@ -1,7 +1,8 @@
 //! Every field with a value that it must not have: the message names field, value, and what is allowed.
 
 use super::{job, run};
-use berth_jobs::training::{Cards, invalid_training_job};
+use berth_api::berth::TrainingJob;
+use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change};
 use serde_json::{Value, json};
 
 #[test]
@@ -246,6 +247,53 @@ fn a_label_that_says_something_else_is_an_error() {
     job.metadata.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), "other".to_owned())].into());
     let errors = invalid_training_job(&job, &Cards::default());
     assert!(errors.iter().any(|e| e.field == "spec.schedulingConfig.queue" && e.message.contains("\"other\"")));
+}
+
+/// A job whose field, and whose label, name these queues, with that status.
+fn queued(field: Value, label: Option<&str>, status: &Value) -> TrainingJob {
+    let mut job = job("PyTorchJob", scheduling(json!({"queue": field})));
+    job.metadata.labels = label.map(|queue| [("kueue.x-k8s.io/queue-name".to_owned(), queue.to_owned())].into());
+    job.status = Some(serde_json::from_value(status.clone()).unwrap());
+    job
+}
+
+fn admitted(status: &str) -> Value {
+    json!({"phase": "Running", "conditions": [{"type": "Admitted", "status": status, "reason": "r", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+}
+
+#[test]
+fn the_queue_of_an_admitted_job_stays() {
+    let (field, label) = ("spec.schedulingConfig.queue", "metadata.labels[kueue.x-k8s.io/queue-name]");
+    let none = Value::Null;
+    let cases = [
+        // Field and label before and after; where the refusal is told, and the value there.
+        ((json!("a"), None), (json!("b"), None), Some((field, "b"))),
+        ((json!("a"), None), (none.clone(), Some("b")), Some((field, "b"))),
+        ((json!("a"), Some("a")), (json!("b"), Some("b")), Some((field, "b"))),
+        ((none.clone(), Some("a")), (none.clone(), Some("b")), Some((label, "b"))),
+        ((none.clone(), Some("a")), (none.clone(), None), Some((label, ""))),
+        // It stays the same queue, wherever it is named.
+        ((json!("a"), None), (json!("a"), Some("a")), None),
+        ((json!("a"), None), (none.clone(), Some("a")), None),
+        ((none.clone(), Some("a")), (json!("a"), None), None),
+    ];
+    for (was, is, refused) in cases {
+        let what = format!("{was:?} {is:?}");
+        let change = |status: Value, suspend: bool| {
+            let mut new = queued(is.0.clone(), is.1, &status);
+            new.spec.suspend = Some(suspend);
+            invalid_training_job_change(&queued(was.0.clone(), was.1, &status), &new)
+        };
+        let errors = change(admitted("True"), false);
+        let told: Vec<(&str, &str)> = errors.iter().map(|e| (e.field.as_str(), e.value.as_str())).collect();
+        assert_eq!(told, Vec::from_iter(refused), "{what}");
+        assert!(errors.iter().all(|e| e.message.contains("must stay \"a\" while the job is admitted")), "{errors:?}");
+        assert!(errors.iter().all(|e| e.message.contains("spec.suspend")), "{errors:?}");
+        for free in [change(admitted("True"), true), change(admitted("False"), false), change(json!({}), false)] {
+            assert_eq!(free, [], "{what}");
+        }
+    }
 }
 
 fn resources(more: Value) -> Value {

@@ -24,6 +24,9 @@ pub(super) struct Account {
     /// How it could be admitted now, looking at quota alone: `Fit`, `Preempt` or `NoFit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
+    /// What has to happen before it is tried at all, as in `unblock`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    obstacle: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flavors: Vec<Cell>,
 }
@@ -44,7 +47,7 @@ struct Cell {
     maximum: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     mismatch: Option<String>,
-    /// What would help: `Nothing` (is in the way), `Release`, `RaiseQuota`, `ChangeRequirements`, `EvictedLeave`, `Restock`.
+    /// What would help, as docs/decide.md has it; `Nothing` is in the way, or this much has to be released, ...
     unblock: &'static str,
     /// How much has to be released, or the quota to be raised by.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,12 +72,13 @@ struct Holder {
 pub(super) fn of(offline: &mut Offline, uid: &str, names: &BTreeMap<String, String>) -> Option<Account> {
     let now = Millis(offline.now().as_millisecond());
     let full = offline.control().world().account(uid, now)?;
-    let Full { ahead, not_before, mode, cells, .. } = full;
+    let Full { ahead, not_before, mode, obstacle, cells, .. } = full;
     let time = |at: Millis| Timestamp::from_millisecond(at.0).ok().map(|time| time.to_string());
     Some(Account {
         ahead,
         not_before: not_before.and_then(time),
         mode: mode.map(|mode| format!("{mode:?}")),
+        obstacle: obstacle.map(|unblock| named(&unblock).0),
         flavors: cells.into_iter().map(|cell| shown(cell, names)).collect(),
     })
 }
@@ -83,16 +87,27 @@ fn quantity(resource: &str, amount: Amount) -> String {
     if amount.is_unlimited() { "unlimited".to_owned() } else { berth_quantity::format(resource, amount) }
 }
 
-fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
-    let text = |amount| quantity(&cell.resource, amount);
-    let (unblock, lacking) = match cell.unblock {
+/// The name of an event, and the amount that it is about.
+const fn named(unblock: &Unblock) -> (&'static str, Option<Amount>) {
+    match unblock {
         Unblock::Nothing => ("Nothing", None),
-        Unblock::Release(amount) => ("Release", Some(text(amount))),
-        Unblock::RaiseQuota(amount) => ("RaiseQuota", Some(text(amount))),
+        Unblock::Release(amount) => ("Release", Some(*amount)),
+        Unblock::RaiseQuota(amount) => ("RaiseQuota", Some(*amount)),
         Unblock::ChangeRequirements => ("ChangeRequirements", None),
         Unblock::EvictedLeave => ("EvictedLeave", None),
         Unblock::Restock => ("Restock", None),
-    };
+        Unblock::QueueResumes => ("QueueResumes", None),
+        Unblock::BackOffEnds(_) => ("BackOffEnds", None),
+        Unblock::HoldEnds => ("HoldEnds", None),
+        Unblock::CheckReady => ("CheckReady", None),
+        Unblock::NamespaceMatches => ("NamespaceMatches", None),
+        Unblock::LimitAllows => ("LimitAllows", None),
+    }
+}
+
+fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
+    let text = |amount| quantity(&cell.resource, amount);
+    let (unblock, lacking) = named(&cell.unblock);
     let holders = cell.holders.iter().take(NAMED).map(|holder| Holder {
         workload: names.get(&holder.uid).unwrap_or(&holder.uid).clone(),
         cluster_queue: holder.cluster_queue.clone(),
@@ -110,7 +125,7 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
         borrowable: text(cell.borrowable),
         maximum: text(cell.maximum),
         unblock,
-        lacking,
+        lacking: lacking.map(text),
         mismatch: cell.mismatch,
         pod_set: cell.pod_set,
         flavor: cell.flavor,
@@ -154,12 +169,19 @@ impl Cell {
             ("RaiseQuota", _) => format!("; never fits unless quota is raised by {lacking}"),
             ("EvictedLeave", _) => "; evicted workloads must leave".to_owned(),
             (_, Some(mismatch)) => format!("; {mismatch}"),
+            ("QueueResumes", _) => "; would fit, but its queue admits nothing".to_owned(),
+            ("BackOffEnds", _) => "; would fit, but its back-off is not over".to_owned(),
+            ("HoldEnds", _) => "; would fit, but the workload is held back".to_owned(),
+            ("CheckReady", _) => "; would fit, but an admission check has failed".to_owned(),
+            ("NamespaceMatches", _) => "; would fit, but its namespace is not selected".to_owned(),
+            ("LimitAllows", _) => "; would fit, but a limit is reached".to_owned(),
+            ("ChangeRequirements", _) => "; would fit, but the workload has to change".to_owned(),
             _ => "; fits".to_owned(),
         }
     }
 
     fn held_by(&self) -> String {
-        if matches!(self.unblock, "Nothing" | "ChangeRequirements" | "Restock") || self.holders.is_empty() {
+        if !matches!(self.unblock, "Release" | "RaiseQuota" | "EvictedLeave") || self.holders.is_empty() {
             return String::new();
         }
         let one = |holder: &Holder| format!("{} ({}, {})", holder.workload, holder.amount, holder.right);

@@ -2,7 +2,7 @@ use super::*;
 use std::path::{Path, PathBuf};
 
 /// A queue that takes jobs of the namespace default, up to 4 CPUs.
-const QUEUES: &str = "
+pub(super) const QUEUES: &str = "
 {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: standard}}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -22,15 +22,15 @@ fn folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-fn given(content: &str) -> Vec<Manifest> {
+pub(super) fn given(content: &str) -> Vec<Manifest> {
     manifests::of_text("given.yaml", content).unwrap()
 }
 
-fn said(manifests: &[Manifest]) -> anyhow::Result<String> {
+pub(super) fn said(manifests: &[Manifest]) -> anyhow::Result<String> {
     answer(manifests, "", latest(manifests), Output::Text)
 }
 
-fn lines(told: &str, word: &str) -> Vec<String> {
+pub(super) fn lines(told: &str, word: &str) -> Vec<String> {
     let begin = format!("{word}: ");
     told.lines().filter_map(|line| line.strip_prefix(&begin)).map(str::to_owned).collect()
 }
@@ -74,7 +74,7 @@ fn examples_are_read_whole() {
     for entry in std::fs::read_dir(folder("../../examples")).unwrap() {
         let example = entry.unwrap().path();
         let told = said(&manifests::read(std::slice::from_ref(&example)).unwrap()).unwrap();
-        for word in ["unknown", "ignored"] {
+        for word in ["invalid", "unknown", "ignored"] {
             let mut passed_over = lines(&told, word);
             // Who may use a queue is left to RBAC, and decides nothing.
             passed_over.retain(|line| !line.starts_with("RoleBinding "));

@@ -49,8 +49,9 @@ pub(super) async fn annotate(
         }
     }
     let outcomes: Vec<Outcome> = stream::iter(patches).buffer_unordered(AT_ONCE).collect().await;
-    // A pod that is gone need not be told; the first other trouble is the answer for all.
-    let trouble = outcomes.into_iter().find(|outcome| !matches!(outcome, Outcome::Applied { .. } | Outcome::Gone));
+    // A pod that is gone need not be told. Of other troubles one that may pass is the answer for all: a refusal would end the tries.
+    let troubles = outcomes.into_iter().filter(|outcome| !matches!(outcome, Outcome::Applied { .. } | Outcome::Gone));
+    let trouble = troubles.min_by_key(|outcome| matches!(outcome, Outcome::Refused(_)));
     trouble.unwrap_or(Outcome::Applied { resource_version: String::new() })
 }
 

@@ -293,3 +293,25 @@ fn a_training_job_is_refused_by_field_and_its_children_start_at_once() {
     child["metadata"]["name"] = json!("n-worker");
     assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_none());
 }
+
+#[test]
+fn an_admitted_training_job_keeps_its_queue() {
+    let path = "/validate-berth-dev-v1alpha1-trainingjob";
+    let training = |queue: &str, suspend: bool, admitted: &str| {
+        json!({"metadata": {"name": "n"}, "spec": {"jobType": "PyTorchJob", "suspend": suspend,
+            "schedulingConfig": {"queue": queue}, "template": {"spec": {"containers": [{"name": "c"}]}}},
+            "status": {"conditions": [{"type": "Admitted", "status": admitted, "reason": "r", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+    };
+    let change = |to: &str, suspend: bool, admitted: &str| {
+        let (old, new) = (training("a", false, admitted), training(to, suspend, admitted));
+        ask(path, json!({"operation": "UPDATE", "object": new, "oldObject": old}))
+    };
+    let refused = change("b", false, "True");
+    assert_eq!(denied_fields(&refused), ["spec.schedulingConfig.queue"]);
+    let said = refused["status"]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("\"b\"") && said.contains("must stay \"a\" while the job is admitted"), "{said}");
+    for accepted in [change("a", false, "True"), change("b", true, "True"), change("b", false, "False")] {
+        assert_eq!(accepted["allowed"], json!(true), "{accepted}");
+    }
+}

@@ -84,8 +84,10 @@ impl<'a> Case<'a> {
     }
 
     fn name_taken(&self) -> Decision {
-        let message = format!("Workload {:?} exists and is not that of the pod group of this name", self.name.1);
-        self.tell("ErrWorkloadCompose", message)
+        let name = &self.name.1;
+        let problem = "already exists but is not a pod group workload; this pod group cannot be admitted";
+        let message = format!("A Workload named {name:?} {problem}");
+        self.tell("WorkloadNameConflict", message)
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
@@ -107,9 +109,13 @@ impl<'a> Case<'a> {
         let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
         if let Some(end) = self.tally().finish(size) {
             let reason = if end.success { "Succeeded" } else { "Failed" };
-            return Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                edit.finish(reason, &end.message);
-            }));
+            let finish = |edit: &mut crate::status::Edit<'_>| edit.finish(reason, &end.message);
+            let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, finish);
+            if let Some((name, pod)) = self.members().next() {
+                let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
+                draft.notices.push(self.notice(name, pod, EventType::Normal, "FinishedWorkload", text));
+            }
+            return Decision::write(draft);
         }
         let steps = self.owners(workload).or_else(|| self.surplus(workload)).or_else(|| self.waiting(workload));
         if let Some(decision) = steps.or_else(|| self.reclaimable(workload)) {
@@ -153,7 +159,10 @@ impl<'a> Case<'a> {
             return Some(self.wishes_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
-        Some(Wishes::of_pod(pod, self.control.wanted_priority(workload, classes_of(pod))))
+        let wishes = Wishes::of_pod(pod, self.control.wanted_priority(workload, classes_of(pod)));
+        // A group that serves outlives its pods, and so what one of them says of its queue, as in Kueue.
+        let queue = wishes.queue.filter(|_| self.tally().serving == 0);
+        Some(Wishes { queue, ..wishes })
     }
 
     /// Pods that came later own the Workload too: it must outlive those that they replace. A StatefulSet's outlives them all.
@@ -216,13 +225,14 @@ impl<'a> Case<'a> {
 
     /// The condition that some pods are to be replaced. While it is true the Workload is not admitted again.
     fn waiting(&self, workload: &WorkloadView) -> Option<Decision> {
-        if self.tally().serving > 0 || self.set.is_some() {
+        let of_set = |(_, pod): (&str, &PodState)| pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK);
+        if self.set.is_some() || self.first().is_some_and(of_set) {
             return None;
         }
         let old = find(&workload.status.conditions, WAITING);
         let was = old.is_some_and(|condition| condition.status == "True");
         let absent = self.tally().absent(workload.sizes()) > 0;
-        // Of a group that was admitted with its first pod, the others may just not have come yet.
+        // Of a Workload that was made beforehand, some may just not have come yet.
         let waits = absent && (was || self.tally().has_inactive());
         if !waits && !was {
             return None;

@@ -1,11 +1,13 @@
 //! A pod of a group: what the group's Workload means for it.
 
-use berth_jobs::pods::{STATEFUL_SET_FRAMEWORK, has_place};
+use berth_api::labels::ROLE_HASH;
+use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 
 use super::Case;
 use crate::flight::Decision;
 use crate::status::find_true;
 use crate::view::WorkloadView;
+use crate::write::EventType;
 
 /// Decides about one pod of a group. What takes a look at the other pods is the group's to decide.
 pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
@@ -46,9 +48,24 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
     match (pod.gated, evicted) {
         (false, Some(condition)) => case.evict(&condition.reason, &condition.message),
         (false, None) if !admitted => case.stop("NotAdmitted", "Not admitted by cluster queue"),
+        (false, None) if pod.placing => case.place(workload),
+        (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
         (true, None) if admitted && is_admitted(case, workload) => case.start(workload),
         _ => Decision::Done,
     }
+}
+
+/// It waits for good: a Workload gets no other pod sets. Kueue does not say so.
+fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+    let known: Vec<&str> = workload.sizes().map(|(role, _)| role).collect();
+    let text = format!(
+        "the pod's role {:?} is none of the pod sets of Workload {:?} ({}): it does not start; make it anew with the \
+         annotation {ROLE_HASH} of one of these, or delete the Workload and make all pods of the group anew",
+        case.pod.role(),
+        workload.name,
+        known.join(", ")
+    );
+    Decision::Tell(case.notice(EventType::Warning, "RoleNotFound", text))
 }
 
 /// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.
@@ -69,6 +86,5 @@ fn is_admitted(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let (name, role) = (workload.key(), case.pod.role());
     let (pods, size) = (&case.control.view.pods, workload.size(role));
     let counting = pods.group(&name).map_or(0, |group| group.tally.role(role).counting);
-    let of_role = || pods.members(&name).filter(|(_, pod)| pod.role() == role);
-    counting <= size || has_place(of_role(), (&case.name.1, case.pod), size)
+    counting <= size || pods.has_place(&name, (&case.name.1, case.pod), size)
 }

@@ -148,7 +148,7 @@ impl Case<'_> {
         let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
         let whole = training_workload(&whole, &settings.cards, Priority::default(), copied).ok()?;
         let whole = self.control.with_priority(whole, self.classes()).ok()?;
-        let first = workload.slice.clone().unwrap_or_else(|| workload.name.clone());
+        let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
         let new = slice_workload(whole, (&workload.name, &workload.uid), &first, workers)?;
         Some(create(&new, |message| self.notice(EventType::Normal, "CreatedWorkload", message)))
     }
@@ -175,7 +175,7 @@ impl Case<'_> {
             let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
             return grace.tell(self.control, workload, how, notice);
         }
-        let words = match grace.filter(|_| told) {
+        let words = match grace.filter(|grace| told || grace.saved) {
             Some(grace) => format!("{words}; {}", self.what_was_saved(&grace)),
             None => words,
         };

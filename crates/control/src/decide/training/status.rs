@@ -29,7 +29,7 @@ pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = "MaxWaitTimeExceeded";
 /// Reason of an eviction, and condition, of a gang whose pods were not ready in time.
 pub(super) const SCHEDULING_TIMEOUT: &str = "SchedulingTimeout";
 /// Condition, and event, of a job that was asked to save its work before it is stopped.
-pub(super) const CHECKPOINT_REQUESTED: &str = "CheckpointRequested";
+pub(crate) const CHECKPOINT_REQUESTED: &str = "CheckpointRequested";
 /// Reason of `Stalled`, and event, of a job whose store does not exist.
 pub(super) const STORE_NOT_FOUND: &str = "CheckpointStoreNotFound";
 /// Most bytes of an event's message.
@@ -181,7 +181,7 @@ impl Telling<'_> {
         }
         let request = self.checkpoint_request(status);
         let notified = &self.case.control.saving.notified;
-        if self.workload.is_some_and(|workload| notified.contains(&workload.uid)) {
+        if self.workload.is_some_and(|workload| notified.contains_key(&workload.uid)) {
             // It may have saved before there was a status to say that it is to.
             self.set(status, CHECKPOINT_REQUESTED, request);
         } else {
@@ -193,16 +193,22 @@ impl Telling<'_> {
         }
     }
 
-    /// Whether it is given time to save its work, and what came of that.
+    /// Whether it is given time to save its work, and what came of that. However fast its answer is, the request is told before.
     fn checkpoint_request(&self, status: &TrainingJobStatus) -> Words {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
         let holds = self.workload.is_some_and(WorkloadView::reserved);
+        let ended = self.workload.is_some_and(|workload| workload.is("Finished"));
         let control = self.case.control;
-        let told = |workload: &&WorkloadView| asked || control.saving.notified.contains(&workload.uid);
-        let to_stop = self.workload.filter(told).and_then(|workload| control.grace_of(workload));
+        let notified = self.workload.and_then(|workload| control.saving.notified.get(&workload.uid));
+        let told = asked || notified.is_some();
+        let to_stop = self.workload.filter(|_| told).and_then(|workload| control.grace_of(workload));
         let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| control.last_request(workload));
-        if let (Some((_, true)), Some(before)) = (&to_shrink, before)
+        let known = to_shrink.as_ref().map(|(_, request)| request.told).or(notified.copied());
+        let shown = asked || ended || known.is_none_or(|told| told.user);
+        if let (Some((_, request)), Some(before)) = (&to_shrink, before)
+            && request.over
+            && shown
             && before.status == "False"
         {
             // What came of it is known: later checkpoints do not change that.
@@ -210,7 +216,9 @@ impl Telling<'_> {
         }
         let grace = to_stop.or(to_shrink.map(|(grace, _)| grace));
         match (grace, before) {
-            (Some(grace), _) if holds && grace.lasts(self.case.now) => (true, grace.reason.clone(), grace.request()),
+            (Some(grace), _) if holds && (!shown || grace.lasts(self.case.now)) => {
+                (true, grace.reason.clone(), grace.request())
+            }
             (Some(grace), _) => {
                 let reason = if grace.saved { "CheckpointSaved" } else { "NoCheckpointInTime" };
                 (false, reason.to_owned(), self.case.what_was_saved(&grace))

@@ -22,7 +22,8 @@ impl Case<'_> {
         if let Some(decision) = self.time_to_save(workload) {
             return decision;
         }
-        let why = self.control.grace_of(workload).filter(|_| self.control.saving.notified.contains(&workload.uid));
+        let knew = self.control.saving.notified.get(&workload.uid);
+        let why = self.control.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
         let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
         if let Some(decision) = self.delete_children(&why).or_else(|| self.probe(workload)) {
             return decision;

@@ -1,0 +1,235 @@
+//! Requests to save that fail, are lost or take long: pods are asked all the same, once in effect, and nobody gets more time by it.
+
+use berth_control::write::{Kind, Outcome, Purpose, Write};
+use serde_json::{Value, json};
+
+use crate::checkpoints::{of, preempting, save, saving, set_policy};
+use crate::cluster::{Cluster, job};
+use crate::elastic;
+use crate::faults::every_fault;
+use crate::training::training;
+
+/// A job that saves runs, and nothing else fits into its queue.
+fn victim() -> Cluster {
+    let mut cluster = preempting("2");
+    cluster.put(Kind::TrainingJob, training("victim", saving()));
+    cluster.pass(5);
+    cluster
+}
+
+fn urgent() -> Value {
+    training("urgent", of("high", json!({})))
+}
+
+/// An elastic job that saves runs with four workers, for long enough to give some up at once.
+fn four_workers() -> Cluster {
+    let mut cluster = elastic::with_priorities(elastic::cluster());
+    cluster.put(Kind::TrainingJob, elastic::saving("a"));
+    cluster.pass(12);
+    cluster
+}
+
+/// One worker less is asked for.
+fn shrink(cluster: &mut Cluster) {
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 3}}}));
+}
+
+/// What becomes of all tries: the last one is a pause that is longer than any job is given.
+fn lasting() -> [Outcome; 4] {
+    [Outcome::Conflict, Outcome::Unknown("reset".into()), Outcome::Busy(1_000), Outcome::Busy(120_000)]
+}
+
+/// Goes on until a write of that purpose is made, and keeps that from being performed.
+fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Write {
+    for _ in 0..1_000 {
+        let mut step = cluster.control.step(cluster.now);
+        let found = step.writes.iter().position(|write| write.purpose == purpose);
+        let found = found.map(|index| step.writes.remove(index));
+        cluster.take(step);
+        if let Some(write) = found {
+            return write;
+        }
+    }
+    panic!("no write of {purpose:?}: {:?}", cluster.writes);
+}
+
+/// What the status of a TrainingJob says has happened, in that order.
+fn events(cluster: &Cluster, name: &str) -> Vec<String> {
+    let events = cluster.training(name)["status"]["events"].as_array().unwrap().clone();
+    events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The request was told, and then what came of it.
+fn assert_told_in_order(cluster: &Cluster, name: &str, answer: &str) {
+    let told = events(cluster, name);
+    let place = |reason: &str| told.iter().position(|told| told == reason);
+    assert!(place("CheckpointRequested").is_some(), "{told:?}");
+    assert!(place("CheckpointRequested") < place(answer), "{told:?}");
+    let last = cluster.told(name, "CheckpointRequested");
+    assert_eq!((&last["status"], &last["reason"]), (&json!("False"), &json!(answer)));
+}
+
+#[test]
+fn a_job_that_is_to_stop_is_asked_whatever_becomes_of_the_first_tries() {
+    for ((purpose, outcome, happens), what) in every_fault(&[Purpose::NotifyPods]) {
+        let mut cluster = victim();
+        cluster.faults.extend([(purpose, outcome.clone(), happens), (purpose, outcome, false)]);
+        cluster.put(Kind::TrainingJob, urgent());
+        cluster.pass(10);
+        let times = 1 + usize::from(happens);
+        assert_eq!((cluster.count(purpose), cluster.told_pods.len()), (3, times), "{what}: {:?}", cluster.writes);
+        assert!(cluster.told_pods.iter().all(|told| *told == cluster.told_pods[0]), "{what}: the same words");
+        assert!(cluster.has_job("victim-worker"), "{what}: its time is not over");
+        assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True", "{what}");
+        save(&mut cluster, "victim", 700);
+        cluster.pass(5);
+        assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"), "{what}");
+        assert_told_in_order(&cluster, "victim", "CheckpointSaved");
+    }
+}
+
+#[test]
+fn a_job_that_is_to_lose_workers_is_asked_whatever_becomes_of_the_first_tries() {
+    for ((purpose, outcome, happens), what) in every_fault(&[Purpose::AskToSave]) {
+        let mut cluster = four_workers();
+        cluster.faults.extend([(purpose, outcome.clone(), happens), (purpose, outcome, false)]);
+        shrink(&mut cluster);
+        cluster.pass_judged(10, &what);
+        let times = 1 + usize::from(happens);
+        assert_eq!((cluster.count(purpose), cluster.told_pods.len()), (3, times), "{what}: {:?}", cluster.writes);
+        assert!(cluster.told_pods.iter().all(|told| *told == cluster.told_pods[0]), "{what}: the same words");
+        assert!(cluster.told_pods[0].1["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 3"), "{what}");
+        assert_eq!(cluster.workers("a"), 4, "{what}: its time is not over");
+        save(&mut cluster, "a", 700);
+        cluster.pass_judged(5, &what);
+        assert_eq!(cluster.workers("a"), 3, "{what}: it has saved");
+        assert_told_in_order(&cluster, "a", "CheckpointSaved");
+    }
+}
+
+#[test]
+fn jobs_of_other_kinds_are_asked_again_too() {
+    let mut cluster = preempting("1");
+    set_policy(&mut cluster, json!({"gracePeriod": "20s"}));
+    let with = |name: &str, class: &str, now: String| {
+        let mut job = job(name, "lq", "1", true);
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+        job["metadata"]["annotations"] = json!({"berth.dev/last-checkpoint-time": now});
+        job
+    };
+    let now = cluster.now.to_string();
+    cluster.put(Kind::Job, with("victim", "low", now));
+    cluster.pass(5);
+    cluster.faults.push((Purpose::NotifyPods, Outcome::Conflict, false));
+    let now = cluster.now.to_string();
+    cluster.put(Kind::Job, with("urgent", "high", now));
+    cluster.pass(10);
+    assert_eq!((cluster.count(Purpose::NotifyPods), cluster.told_pods.len()), (2, 1), "{:?}", cluster.writes);
+    assert_ne!(cluster.job("victim")["spec"]["suspend"], json!(true));
+    cluster.pass(15);
+    assert_eq!(cluster.job("victim")["spec"]["suspend"], json!(true));
+    assert!(cluster.is("urgent", "Admitted"));
+}
+
+#[test]
+fn tries_that_never_succeed_give_a_job_no_more_time() {
+    for outcome in lasting() {
+        let mut cluster = victim();
+        for _ in 0..300 {
+            cluster.faults.push((Purpose::NotifyPods, outcome.clone(), false));
+        }
+        cluster.put(Kind::TrainingJob, urgent());
+        cluster.pass(28);
+        assert!(cluster.has_job("victim-worker"), "{outcome:?}: nor less");
+        assert!(cluster.told_pods.is_empty() && cluster.count(Purpose::NotifyPods) < 40, "{:?}", cluster.writes);
+        cluster.pass(5);
+        assert!(!cluster.has_job("victim-worker"), "{outcome:?}");
+        cluster.pass(5);
+        assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn tries_that_never_succeed_keep_workers_no_longer() {
+    for outcome in lasting() {
+        let mut cluster = four_workers();
+        for _ in 0..300 {
+            cluster.faults.push((Purpose::AskToSave, outcome.clone(), false));
+        }
+        shrink(&mut cluster);
+        let what = format!("{outcome:?}");
+        cluster.pass_judged(25, &what);
+        assert_eq!(cluster.workers("a"), 4, "{what}: nor shorter");
+        cluster.pass_judged(10, &what);
+        assert_eq!(cluster.workers("a"), 3, "{what}: {:?}", cluster.writes);
+        assert_eq!(cluster.slices("a")[0].1, 3, "{what}: their quota is free");
+    }
+}
+
+#[test]
+fn a_request_that_hangs_until_its_time_is_over_holds_nothing_up() {
+    let mut cluster = victim();
+    cluster.put(Kind::TrainingJob, urgent());
+    let write = held_back(&mut cluster, Purpose::NotifyPods);
+    cluster.pass(28);
+    assert!(cluster.has_job("victim-worker"));
+    cluster.pass(5);
+    assert!(!cluster.has_job("victim-worker"), "its time is over");
+    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now);
+    cluster.pass(5);
+    assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"));
+    let mut cluster = four_workers();
+    shrink(&mut cluster);
+    let write = held_back(&mut cluster, Purpose::AskToSave);
+    cluster.pass(35);
+    assert_eq!(cluster.workers("a"), 3, "the while began with the request, not with its outcome");
+    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now);
+    cluster.pass_judged(5, "answered late");
+    assert_eq!(cluster.slices("a")[0].1, 3);
+}
+
+#[test]
+fn a_request_is_told_before_its_answer_that_is_faster_than_its_outcome() {
+    // However the pods came to know it, the job has saved before control hears that they do.
+    for outcome in [Outcome::Applied { resource_version: String::new() }, Outcome::Unknown("reset".into())] {
+        let mut cluster = victim();
+        cluster.put(Kind::TrainingJob, urgent());
+        let write = held_back(&mut cluster, Purpose::NotifyPods);
+        save(&mut cluster, "victim", 700);
+        cluster.settle();
+        assert!(!cluster.has_job("victim-worker"), "{outcome:?}: it has saved");
+        cluster.control.outcome(write.id, outcome.clone(), cluster.now);
+        cluster.pass(5);
+        assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"), "{outcome:?}");
+        assert_told_in_order(&cluster, "victim", "CheckpointSaved");
+        let stopped = cluster.notices.iter().find(|notice| notice.reason == "Stopped").unwrap();
+        assert!(stopped.message.ends_with("; saved its checkpoint of step 700"), "{outcome:?}: {}", stopped.message);
+        let mut cluster = four_workers();
+        shrink(&mut cluster);
+        let write = held_back(&mut cluster, Purpose::AskToSave);
+        save(&mut cluster, "a", 700);
+        cluster.settle();
+        assert_eq!(cluster.workers("a"), 3, "{outcome:?}: it has saved");
+        cluster.control.outcome(write.id, outcome.clone(), cluster.now);
+        cluster.pass_judged(10, "told");
+        assert_told_in_order(&cluster, "a", "CheckpointSaved");
+        assert_eq!(cluster.count(Purpose::AskToSave), 0, "{outcome:?}: it is not asked for again");
+    }
+}
+
+#[test]
+fn another_leader_tells_neither_request_nor_answer_twice() {
+    let mut cluster = victim();
+    cluster.put(Kind::TrainingJob, urgent());
+    cluster.pass(5);
+    assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True");
+    cluster.restart();
+    cluster.pass(3);
+    save(&mut cluster, "victim", 700);
+    cluster.pass(10);
+    assert_told_in_order(&cluster, "victim", "CheckpointSaved");
+    let told = events(&cluster, "victim");
+    for reason in ["CheckpointRequested", "CheckpointSaved"] {
+        assert_eq!(told.iter().filter(|told| *told == reason).count(), 1, "{told:?}");
+    }
+}

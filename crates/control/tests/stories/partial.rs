@@ -1,0 +1,105 @@
+//! A Job that accepts fewer pods: it gets what there is, runs with it, and has its own number back whenever it stops.
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::one_queue;
+
+const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
+const FOLLOW: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
+
+/// A Job of six pods of one cpu that accepts that many at least.
+fn wide(name: &str, least: &str) -> Value {
+    let mut object = job(name, "lq", "1", true);
+    object["metadata"]["annotations"] = json!({LEAST: least});
+    object["spec"]["parallelism"] = json!(6);
+    object["spec"]["completions"] = json!(6);
+    object
+}
+
+/// Whether a Job is suspended, its parallelism and its completions.
+fn stands(cluster: &Cluster, name: &str) -> (bool, i64, i64) {
+    let spec = &cluster.job(name)["spec"];
+    let number = |field: &str| spec[field].as_i64().unwrap();
+    (spec["suspend"] == json!(true), number("parallelism"), number("completions"))
+}
+
+/// Pods and cpus that were given to it.
+fn given(cluster: &Cluster, name: &str) -> (Value, Value) {
+    let set = &cluster.workload_of(name).unwrap()["status"]["admission"]["podSetAssignments"][0];
+    (set["count"].clone(), set["resourceUsage"]["cpu"].clone())
+}
+
+fn activate(cluster: &mut Cluster, name: &str, active: bool) {
+    let workload = cluster.workload_of(name).unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));
+    cluster.pass(20);
+}
+
+fn reserved(cluster: &Cluster) -> Value {
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    status["flavorsReservation"][0]["resources"][0]["total"].clone()
+}
+
+#[test]
+fn a_job_gets_fewer_pods_and_its_number_back() {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::Job, job("holder", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Job, wide("picky", "4"));
+    cluster.pass(2);
+    cluster.put(Kind::Job, wide("a", "2"));
+    cluster.pass(5);
+    assert!(!cluster.is("picky", "QuotaReserved"), "three are fewer than four");
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["podSets"][0]["minCount"], json!(2));
+    assert_eq!(given(&cluster, "a"), (json!(3), json!("3")));
+    assert_eq!(stands(&cluster, "a"), (false, 3, 6), "only an indexed Job may change its completions");
+    assert_eq!(reserved(&cluster), json!("4"));
+    let first = cluster.workload_of("a").unwrap()["metadata"]["uid"].clone();
+
+    activate(&mut cluster, "a", false);
+    assert_eq!(stands(&cluster, "a"), (true, 6, 6), "stopped, it is as its user wrote it");
+    assert!(!cluster.is("a", "QuotaReserved"));
+    assert_eq!(reserved(&cluster), json!("1"));
+    cluster.complete("holder");
+    cluster.pass(5);
+    // It has four: its elder accepts them.
+    assert_eq!((given(&cluster, "picky"), stands(&cluster, "picky")), ((json!(4), json!("4")), (false, 4, 6)));
+    activate(&mut cluster, "a", true);
+    assert!(!cluster.is("a", "QuotaReserved"));
+    cluster.complete("picky");
+    cluster.pass(5);
+    assert_eq!((given(&cluster, "a"), stands(&cluster, "a")), ((json!(4), json!("4")), (false, 4, 6)));
+    assert_eq!(cluster.workload_of("a").unwrap()["metadata"]["uid"], first, "one Workload for all of it");
+    cluster.complete("a");
+    cluster.pass(10);
+    assert!(cluster.is("a", "Finished"));
+    assert_eq!(reserved(&cluster), json!("0"));
+}
+
+#[test]
+fn completions_of_an_indexed_job_follow_where_it_says_so() {
+    for follows in [true, false] {
+        let mut cluster = one_queue("4");
+        let mut object = wide("a", "2");
+        object["spec"]["completionMode"] = json!("Indexed");
+        object["metadata"]["annotations"][FOLLOW] = json!(follows.to_string());
+        cluster.put(Kind::Job, object);
+        cluster.pass(5);
+        assert_eq!(stands(&cluster, "a"), (false, 4, if follows { 4 } else { 6 }));
+        activate(&mut cluster, "a", false);
+        assert_eq!(stands(&cluster, "a"), (true, 6, 6), "follows: {follows}");
+    }
+}
+
+#[test]
+fn with_the_gate_off_a_job_is_admitted_whole_or_not_at_all() {
+    let mut settings = crate::cluster::settings();
+    settings.engine.partial_admission = false;
+    let mut cluster = crate::with_queue(Cluster::with(settings), "4");
+    cluster.put(Kind::Job, wide("a", "2"));
+    cluster.pass(5);
+    assert!(!cluster.is("a", "QuotaReserved"));
+    assert_eq!(stands(&cluster, "a"), (true, 6, 6));
+}

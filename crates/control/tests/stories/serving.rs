@@ -1,0 +1,100 @@
+//! Groups of pods that serve, made by whoever makes pods: they have no end, and their Workload stays through all that come and go.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, local_queue};
+use crate::groups::{gated, member};
+use crate::pod_queue;
+
+const SERVING: &[(&str, &str)] = &[("pod-group-serving", "true")];
+
+fn put(cluster: &mut Cluster, names: &[&str], notes: &[(&str, &str)]) {
+    for name in names {
+        cluster.put(Kind::Pod, member(name, "1", 2, notes));
+    }
+    cluster.pass(5);
+}
+
+fn group(cluster: &Cluster) -> &Value {
+    cluster.objects.get(&Cluster::key(Kind::Workload, "team", "g")).expect("the Workload of the group")
+}
+
+fn waits(cluster: &Cluster) -> bool {
+    cluster.workload_is("g", "WaitingForReplacementPods")
+}
+
+fn activate(cluster: &mut Cluster, active: bool) {
+    cluster.edit(Kind::Workload, "team", "g", &json!({"spec": {"active": active}}));
+    cluster.pass(10);
+}
+
+#[test]
+fn a_group_that_serves_has_no_end_and_gives_nothing_back() {
+    let mut cluster = pod_queue("2");
+    put(&mut cluster, &["a", "b"], SERVING);
+    for name in ["a", "b"] {
+        cluster.end_pod(name, "Succeeded");
+        cluster.settle();
+        assert!(!cluster.workload_is("g", "Finished"), "{:?}", cluster.writes);
+        assert!(cluster.workload_is("g", "QuotaReserved"), "{:?}", cluster.writes);
+    }
+    assert_eq!(group(&cluster)["status"].get("reclaimablePods"), None);
+}
+
+#[test]
+fn a_failed_pod_of_a_group_that_serves_is_waited_for_and_starts_without_another_admission() {
+    let mut cluster = pod_queue("2");
+    put(&mut cluster, &["a", "b"], SERVING);
+    cluster.end_pod("a", "Failed");
+    cluster.settle();
+    assert!(waits(&cluster), "{:?}", group(&cluster)["status"]);
+    put(&mut cluster, &["c"], SERVING);
+    assert!(!waits(&cluster) && !gated(&cluster, "c"), "{:?}", cluster.writes);
+    assert_eq!(cluster.pod("a").unwrap()["metadata"]["finalizers"], json!([]), "its place is taken");
+    assert_eq!(cluster.count(Purpose::ReserveQuota), 1, "{:?}", cluster.writes);
+}
+
+#[test]
+fn an_evicted_group_that_serves_takes_no_quota_before_it_is_there_again() {
+    let mut cluster = pod_queue("2");
+    put(&mut cluster, &["a", "b"], SERVING);
+    activate(&mut cluster, false);
+    activate(&mut cluster, true);
+    assert!(waits(&cluster) && !cluster.workload_is("g", "QuotaReserved"), "{:?}", group(&cluster)["status"]);
+    put(&mut cluster, &["c", "d"], SERVING);
+    assert!(cluster.workload_is("g", "Admitted") && !waits(&cluster), "{:?}", cluster.writes);
+    assert!(!gated(&cluster, "c") && !gated(&cluster, "d"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_group_that_serves_stays_in_its_queue() {
+    for (notes, queue) in [(SERVING, "lq"), (&[][..], "other")] {
+        let mut cluster = pod_queue("1");
+        cluster.put(Kind::LocalQueue, local_queue("other", "cq"));
+        put(&mut cluster, &["a", "b"], notes);
+        assert!(gated(&cluster, "a"), "there is room for one of two");
+        for name in ["a", "b"] {
+            let moved = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}});
+            cluster.edit(Kind::Pod, "team", name, &moved);
+        }
+        cluster.pass(5);
+        assert_eq!(group(&cluster)["spec"]["queueName"], json!(queue), "{notes:?}");
+    }
+}
+
+#[test]
+fn of_a_group_that_starts_with_its_first_pod_one_that_goes_on_is_enough() {
+    let fast = [("pod-group-fast-admission", "true")];
+    let mut cluster = pod_queue("2");
+    put(&mut cluster, &["a", "b"], &fast);
+    cluster.end_pod("a", "Failed");
+    cluster.settle();
+    assert!(!waits(&cluster), "b goes on: {:?}", group(&cluster)["status"]);
+    activate(&mut cluster, false);
+    assert!(waits(&cluster), "nobody is left: {:?}", group(&cluster)["status"]);
+    activate(&mut cluster, true);
+    assert!(!cluster.workload_is("g", "QuotaReserved"), "{:?}", cluster.writes);
+    put(&mut cluster, &["c"], &fast);
+    assert!(cluster.workload_is("g", "Admitted") && !gated(&cluster, "c"), "{:?}", cluster.writes);
+}

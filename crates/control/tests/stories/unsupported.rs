@@ -1,0 +1,166 @@
+//! Fields that decide whether or where a job may run and that Berth does not act on yet: whoever has one waits and is
+//! told which, and the others of its queue go on.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue, job, local_queue, made_before, merge};
+use crate::{one_queue, pod_queue};
+
+const CLAIMS: &str = "spec.podSets[0].template.spec.resourceClaims";
+const CONTAINER_CLAIMS: &str = "spec.podSets[0].template.spec.containers[name=c].resources.claims";
+const INIT_CLAIMS: &str = "spec.podSets[0].template.spec.initContainers[name=i].resources.claims";
+const GATES: &str = "spec.preemptionGates";
+const TOPOLOGY: &str = "spec.podSets[0].topologyRequest";
+
+/// Reason and message of a Workload without quota.
+fn told(workload: &Value) -> (String, String) {
+    let conditions = workload["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let reserved = conditions.into_iter().find(|condition| condition["type"] == json!("QuotaReserved"));
+    let reserved = reserved.unwrap_or_default();
+    assert_eq!(reserved["status"], json!("False"), "{workload}");
+    let text = |key: &str| reserved[key].as_str().unwrap_or_default().to_owned();
+    (text("reason"), text("message"))
+}
+
+fn names(field: &str) -> (String, String) {
+    ("Misconfigured".to_owned(), format!("{field} is not supported yet"))
+}
+
+/// Job `held` waits because of `field`, for however long and whoever leads; one that comes after it is admitted.
+fn held_alone(cluster: &mut Cluster, field: &str) {
+    cluster.put(Kind::Job, job("free", "lq", "1", true));
+    cluster.pass(5);
+    for _ in 0..2 {
+        assert_eq!(told(cluster.workload_of("held").expect(field)), names(field));
+        assert_eq!(cluster.job("held")["spec"]["suspend"], json!(true), "{field}");
+        assert!(cluster.is("free", "Admitted"), "{field}: it stands in nobody's way");
+        assert_eq!(cluster.count(Purpose::ReserveQuota), 1, "{field}");
+        cluster.restart();
+        cluster.pass(600);
+    }
+}
+
+/// A suspended Job whose pod template says this, too.
+fn with_template(more: &Value) -> Value {
+    let mut held = job("held", "lq", "1", true);
+    merge(&mut held["spec"]["template"], more);
+    held
+}
+
+#[test]
+fn a_job_that_asks_for_a_place_in_a_topology_waits_until_it_asks_no_more() {
+    for (annotation, level) in [
+        ("kueue.x-k8s.io/podset-required-topology", "rack"),
+        ("kueue.x-k8s.io/podset-preferred-topology", "rack"),
+        ("kueue.x-k8s.io/podset-unconstrained-topology", "true"),
+    ] {
+        let annotations = |value: Value| json!({"annotations": {(annotation): value}});
+        let mut cluster = one_queue("2");
+        cluster.put(Kind::Job, with_template(&json!({"metadata": annotations(json!(level))})));
+        held_alone(&mut cluster, TOPOLOGY);
+        let without = json!({"spec": {"template": {"metadata": annotations(Value::Null)}}});
+        cluster.edit(Kind::Job, "team", "held", &without);
+        cluster.pass(5);
+        assert!(cluster.is("held", "Admitted"), "{annotation}: {:?}", cluster.workload_of("held"));
+    }
+}
+
+#[test]
+fn a_job_that_claims_devices_waits_until_it_is_made_without() {
+    let claims = json!({"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]});
+    let container = |name: &str| json!([{"name": name, "image": "i", "resources": claims}]);
+    for (more, field) in [
+        (json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}), CLAIMS),
+        (json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "any"}]}), CLAIMS),
+        (json!({"containers": container("c")}), CONTAINER_CLAIMS),
+        (json!({"initContainers": container("i")}), INIT_CLAIMS),
+    ] {
+        let mut cluster = one_queue("2");
+        cluster.put(Kind::Job, with_template(&json!({ "spec": more })));
+        held_alone(&mut cluster, field);
+        cluster.delete(&Cluster::key(Kind::Job, "team", "held"));
+        cluster.pass(5);
+        cluster.put(Kind::Job, job("held", "lq", "1", true));
+        cluster.pass(5);
+        assert!(cluster.is("held", "Admitted"), "{:?}", cluster.workload_of("held"));
+    }
+}
+
+#[test]
+fn a_pod_that_claims_devices_waits() {
+    let mut cluster = pod_queue("2");
+    let mut pod = crate::pods::pod("held", "1");
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "one"}]);
+    cluster.put(Kind::Pod, pod);
+    held_pod(&mut cluster);
+    cluster.put(Kind::Job, job("free", "lq", "1", true));
+    cluster.pass(600);
+    assert!(cluster.is("free", "Admitted"));
+    held_pod(&mut cluster);
+}
+
+/// The only Workload of a pod names its claims, and the pod keeps its gate.
+fn held_pod(cluster: &mut Cluster) {
+    cluster.pass(5);
+    let of_pod = |object: &&Value| object["metadata"]["ownerReferences"][0]["kind"] == json!("Pod");
+    let workloads = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    let workloads: Vec<&Value> = workloads.filter(of_pod).collect();
+    assert_eq!(workloads.len(), 1, "{workloads:?}");
+    assert_eq!(told(workloads[0]), names(CLAIMS));
+    let pod = &cluster.objects[&Cluster::key(Kind::Pod, "team", "held")];
+    assert_eq!(pod["spec"]["schedulingGates"], json!([{"name": "kueue.x-k8s.io/admission"}]));
+}
+
+#[test]
+fn a_workload_made_beforehand_waits_until_the_field_is_gone() {
+    let plain = made_before(&job("x", "lq", "1", true)["spec"]["template"]);
+    let mut gated = plain.clone();
+    gated["spec"]["preemptionGates"] = json!([{"name": "example.com/gate"}]);
+    let mut placed = plain.clone();
+    placed["spec"]["podSets"][0]["topologyRequest"] = json!({"required": "rack"});
+    let without = json!({"spec": {"preemptionGates": null, "podSets": plain["spec"]["podSets"]}});
+    for (workload, field) in [(gated, GATES), (placed, TOPOLOGY)] {
+        let mut cluster = one_queue("2");
+        cluster.put(Kind::Workload, workload);
+        let mut held = job("held", "lq", "1", true);
+        held["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+        cluster.put(Kind::Job, held);
+        held_alone(&mut cluster, field);
+        cluster.edit(Kind::Workload, "team", "before", &without);
+        cluster.pass(5);
+        assert!(cluster.is("held", "Admitted"), "{field}: {:?}", cluster.workload_of("held"));
+    }
+}
+
+#[test]
+fn a_queue_of_concurrent_admission_takes_nobody_in_and_stops_nobody() {
+    let mut cluster = one_queue("2");
+    cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
+    cluster.put(Kind::LocalQueue, local_queue("other", "other"));
+    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.pass(5);
+    let policy = |policy: Value| json!({"spec": {"concurrentAdmissionPolicy": policy}});
+    let mode = json!({"migration": {"mode": "TryPreferredFlavors"}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &policy(mode));
+    cluster.put(Kind::Job, job("waits", "lq", "1", true));
+    cluster.put(Kind::Job, job("elsewhere", "other", "1", true));
+    cluster.pass(600);
+    let active = |cluster: &Cluster| {
+        let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];
+        let conditions = queue["status"]["conditions"].as_array().unwrap();
+        let active = conditions.iter().find(|condition| condition["type"] == json!("Active")).unwrap();
+        (active["status"].clone(), active["message"].as_str().unwrap().to_owned())
+    };
+    let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; remove it to admit workloads";
+    assert_eq!(active(&cluster), (json!("False"), message.to_owned()));
+    let inactive = ("Suspended".to_owned(), "ClusterQueue cq is inactive".to_owned());
+    assert_eq!(told(cluster.workload_of("waits").unwrap()), inactive);
+    assert_eq!(cluster.job("waits")["spec"]["suspend"], json!(true));
+    assert_eq!(cluster.job("runs")["spec"]["suspend"], json!(false));
+    assert!(cluster.is("runs", "Admitted") && cluster.is("elsewhere", "Admitted"));
+    cluster.edit(Kind::ClusterQueue, "", "cq", &policy(Value::Null));
+    cluster.pass(10);
+    assert_eq!(active(&cluster).0, json!("True"));
+    assert!(cluster.is("waits", "Admitted"), "{:?}", cluster.workload_of("waits"));
+}
