@@ -1,5 +1,5 @@
-//! Buckets of three protocols, S3, Google Cloud Storage and Azure, under one face: a server on loopback, and a client of it that writes
-//! as pods would.
+//! Buckets of three protocols, S3, Google Cloud Storage and Azure, and a folder, under one face: a server on loopback, and a client of
+//! it that writes as pods would.
 //!
 //! What it never does: go through the libraries that Berth goes through.
 
@@ -11,13 +11,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::azure::{Azure, AzureClient};
+use crate::folder::{Folder, FolderClient};
 use crate::gcs::{Gcs, GcsClient};
 use crate::s3::{ACCESS_KEY, S3, S3Client, SECRET_KEY};
 
 /// Longest time for one request.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A server with one bucket; it ends when it is dropped.
+/// A server with one bucket, which ends when it is dropped, or a folder.
 pub enum Bucket {
     /// It speaks S3.
     S3(S3),
@@ -25,6 +26,8 @@ pub enum Bucket {
     Gcs(Gcs),
     /// It speaks the protocol of Azure Blob Storage.
     Azure(Azure),
+    /// It is a folder.
+    Folder(Folder),
 }
 
 impl Bucket {
@@ -36,6 +39,7 @@ impl Bucket {
             Self::Gcs(gcs) => json!({"gcs": {"bucket": gcs.bucket, "endpoint": gcs.endpoint}}),
             Self::Azure(azure) => json!({"azure": {"account": crate::azure::ACCOUNT, "container": azure.container,
                 "endpoint": azure.endpoint}}),
+            Self::Folder(folder) => json!({"fileSystem": {"path": folder.path}}),
         }
     }
 
@@ -48,6 +52,7 @@ impl Bucket {
             Self::Azure(azure) => {
                 format!("abfss://{}@{}.dfs.core.windows.net", azure.container, crate::azure::ACCOUNT)
             }
+            Self::Folder(folder) => format!("file://{}", folder.path),
         }
     }
 
@@ -58,6 +63,7 @@ impl Bucket {
             Self::S3(s3) => BucketClient::S3(s3.client()),
             Self::Gcs(gcs) => BucketClient::Gcs(gcs.client()),
             Self::Azure(azure) => BucketClient::Azure(azure.client()),
+            Self::Folder(folder) => BucketClient::Folder(folder.client()),
         }
     }
 }
@@ -73,7 +79,7 @@ pub fn credentials() -> Value {
     })
 }
 
-/// A client of such a server. Of paths it takes letters, digits and `-._~/` only.
+/// A client of such a server, or who writes into such a folder. Of paths it takes letters, digits and `-._~/` only.
 #[derive(Clone, Debug)]
 pub enum BucketClient {
     /// Of S3.
@@ -82,6 +88,8 @@ pub enum BucketClient {
     Gcs(GcsClient),
     /// Of Azure Blob Storage.
     Azure(AzureClient),
+    /// Of a folder.
+    Folder(FolderClient),
 }
 
 impl From<&S3> for BucketClient {
@@ -106,6 +114,7 @@ impl BucketClient {
             Self::S3(client) => client.put(uri, text).await,
             Self::Gcs(client) => client.put(uri, text).await,
             Self::Azure(client) => client.put(uri, text).await,
+            Self::Folder(client) => client.put(uri, text),
         }
     }
 
@@ -118,6 +127,7 @@ impl BucketClient {
             Self::S3(client) => client.has(uri).await,
             Self::Gcs(client) => client.has(uri).await,
             Self::Azure(client) => client.has(uri).await,
+            Self::Folder(client) => client.has(uri),
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use base64::Engine as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::binaries;
 use crate::control_plane::ControlPlane;
@@ -27,7 +27,7 @@ pub async fn definitions() -> Result<PathBuf> {
     Ok(module.join("config/components/crd/bases"))
 }
 
-/// Starts the controller and installs its webhooks for JobSets (those for pods serve exclusive placement only).
+/// Starts the controller and installs its webhooks for JobSets; those for pods serve exclusive placement only, see [`place_exclusively`].
 ///
 /// # Errors
 /// When the controller cannot be built or does not come up.
@@ -76,4 +76,26 @@ pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
     })
     .await?;
     Ok(process)
+}
+
+/// Installs the webhooks for pods of a controller that was started: those of a JobSet with the annotation
+/// `alpha.jobset.sigs.k8s.io/exclusive-topology` go where the first pod of their Job is, and no other Job goes there.
+///
+/// # Errors
+/// When the controller was not started or the API server refuses.
+pub async fn place_exclusively(plane: &ControlPlane) -> Result<()> {
+    let config: Value = serde_json::from_slice(&fs::read(plane.folder().join("jobset/config.yaml"))?)?;
+    let port = config["webhook"]["port"].as_u64().context("the port of the controller's webhooks")?;
+    let authority = base64::engine::general_purpose::STANDARD.encode(fs::read(plane.authority())?);
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
+    let selector = json!({"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]});
+    for (kind, verb) in [(MUTATING, "mutate"), (VALIDATING, "validate")] {
+        let webhook = json!({"name": format!("{verb}-pods.jobset.x-k8s.io"), "rules": [rule], "objectSelector": selector,
+            "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": format!("https://127.0.0.1:{port}/{verb}--v1-pod"), "caBundle": authority}});
+        let configuration = json!({"apiVersion": kind.api_version, "kind": kind.kind,
+            "metadata": {"name": format!("jobset-{verb}-pods")}, "webhooks": [webhook]});
+        kinds::apply(&plane.client(), &configuration).await?;
+    }
+    Ok(())
 }

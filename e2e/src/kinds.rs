@@ -102,6 +102,7 @@ const KINDS: &[Kind] = &[
     kind("batch/v1", "CronJob", "cronjobs", true),
     kind("coordination.k8s.io/v1", "Lease", "leases", true),
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false),
+    kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", false),
     DEPLOYMENT,
     NAMESPACE,
     kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),

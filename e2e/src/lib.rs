@@ -13,11 +13,13 @@
 pub mod autoscaler;
 pub mod azure;
 pub mod bad_fields;
+pub mod batch_roles;
 pub mod bench;
 pub mod binaries;
 pub mod bucket;
 pub mod certificates;
 pub mod control_plane;
+pub mod folder;
 pub mod frameworks;
 pub mod gcs;
 pub mod helm;

@@ -180,23 +180,30 @@ fn resources(capacity: &mut Map<String, Value>, cores: u32, memory: u32) {
 /// # Errors
 /// When the API server refuses or a node is not Ready in time.
 pub async fn create(client: &Client, pools: &[Pool]) -> Result<()> {
+    let manifests: Vec<Value> =
+        pools.iter().flat_map(|pool| (0..pool.count).map(move |index| pool.node(index))).collect();
+    join(client, &manifests).await
+}
+
+/// As [`create`], of manifests: for nodes that are not like those of GKE.
+///
+/// # Errors
+/// When the API server refuses or a node is not Ready in time.
+pub async fn join(client: &Client, manifests: &[Value]) -> Result<()> {
     let api = NODE.all(client);
     let mut names = Vec::new();
-    for pool in pools {
-        for index in 0..pool.count {
-            let manifest = pool.node(index);
-            let name = kinds::text(&manifest, "/metadata/name").to_owned();
-            let params = PostParams { field_manager: Some(kinds::USER.to_owned()), ..Default::default() };
-            match api.create(&params, &serde_json::from_value(manifest.clone())?).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(s)) if s.is_already_exists() => {}
-                Err(e) => return Err(e.into()),
-            }
-            // A node's status is not taken from a create.
-            let status = json!({"status": manifest.get("status")});
-            api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
-            names.push(name);
+    for manifest in manifests {
+        let name = kinds::text(manifest, "/metadata/name").to_owned();
+        let params = PostParams { field_manager: Some(kinds::USER.to_owned()), ..Default::default() };
+        match api.create(&params, &serde_json::from_value(manifest.clone())?).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(s)) if s.is_already_exists() => {}
+            Err(e) => return Err(e.into()),
         }
+        // A node's status is not taken from a create.
+        let status = json!({"status": manifest.get("status")});
+        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+        names.push(name);
     }
     wait::until(wait::STEP, "all nodes Ready and without the not-ready taint", || async {
         let nodes = NODE.list(client, "").await?;

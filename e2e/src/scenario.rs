@@ -9,7 +9,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::control_plane::{ControlPlane, Options, create_namespace};
-use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD, condition, text};
+use crate::kinds::{self, CLUSTER_QUEUE, EVENT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD, condition, text};
 use crate::manager::{self, Manager, ManagerOptions};
 use crate::manifest;
 use crate::nodes::{self, Pool};
@@ -294,6 +294,23 @@ impl Scenario<'_> {
                 Some(o) if check(&o) => Seen::Yes(o),
                 Some(o) => Seen::NotYet(o["status"].to_string()),
             })
+        })
+        .await
+    }
+
+    /// Waits until a warning event with that reason about an object of the namespace says all of these words.
+    ///
+    /// # Errors
+    /// When none does within the usual time, with the warnings that there are.
+    pub async fn warned(&self, about: &str, reason: &str, words: &[&str]) -> Result<()> {
+        let head = format!("{reason}: ");
+        wait::until(STEP, &format!("a warning {reason} about {about}, with {words:?}"), || async {
+            let mut events = EVENT.list(&self.client, &self.namespace).await?;
+            events.retain(|e| text(e, "/involvedObject/name") == about && text(e, "/type") == "Warning");
+            let told: Vec<String> =
+                events.iter().map(|e| format!("{}: {}", text(e, "/reason"), text(e, "/message"))).collect();
+            let said = told.iter().any(|one| one.starts_with(&head) && words.iter().all(|word| one.contains(*word)));
+            Ok(Seen::when(said, || format!("{told:?}")))
         })
         .await
     }

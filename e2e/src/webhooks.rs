@@ -130,6 +130,23 @@ mod tests {
     }
 
     #[test]
+    fn jobs_of_job_sets_are_only_asked_about_by_their_label() {
+        let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
+        let of = |name: &str| {
+            let webhooks = list.as_array().unwrap();
+            let webhook = webhooks.iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
+            let conditions = kinds::items(webhook, "/matchConditions").iter();
+            conditions.map(|condition| kinds::text(condition, "/expression").to_owned()).collect::<Vec<_>>()
+        };
+        let [of_job_sets]: [String; 1] = of("mjob-opted-in.berth.dev").try_into().unwrap();
+        // The kind alone is somebody else's word, and an owner that does not control it proves nothing.
+        for part in ["owner.kind == 'JobSet'", "'jobset.x-k8s.io/'", "has(owner.controller) && owner.controller"] {
+            assert!(of_job_sets.contains(part), "{of_job_sets}");
+        }
+        assert!(of("mjob.berth.dev").is_empty(), "what names a queue is always asked about");
+    }
+
+    #[test]
     fn what_a_change_takes_away_is_looked_at() {
         let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
         for webhook in list.as_array().unwrap() {

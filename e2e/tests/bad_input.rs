@@ -80,6 +80,7 @@ fn bad() -> Vec<(&'static str, &'static str, Value)> {
             {"coveredResources": ["cpu"], "flavors": [{"name": "bad-flavor", "resources": [
                 {"name": "cpu", "nominalQuota": 1, "borrowingLimit": 1}]}]}]})),
         ),
+        ("ClusterQueue", "below-a-cycle", queue(json!({"cohortName": "bad-own-parent", "resourceGroups": []}))),
         ("Cohort", "own-parent", json!({"spec": {"parentName": "bad-own-parent"}})),
         ("Cohort", "parent-is-a-list", json!({"spec": {"parentName": ["a"]}})),
         ("Cohort", "quota-is-no-quantity", json!({"spec": {"resourceGroups": group(json!("much"))}})),
@@ -164,9 +165,10 @@ async fn loosen(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// What the schema lets through today as well: only the operator can see that it makes no sense.
-const BEYOND_SCHEMA: [&str; 9] = [
+const BEYOND_SCHEMA: [&str; 10] = [
     "no-spec",
     "no-queue",
+    "below-a-cycle",
     "own-parent",
     "no-value",
     "no-sets-at-all",
@@ -349,6 +351,7 @@ async fn judged(s: &Scenario<'_>) -> Result<()> {
     for (kind, name, expected) in [
         ("Workload", "bad-negative-request", "spec.podSets[0]"),
         ("ClusterQueue", "bad-quota-is-negative", "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"),
+        ("ClusterQueue", "bad-below-a-cycle", "Can't admit new workloads: is below a cycle of cohorts."),
     ] {
         let (kind, type_) = if kind == "Workload" { (WORKLOAD, "QuotaReserved") } else { (CLUSTER_QUEUE, "Active") };
         wait::until(wait::STEP, &format!("{name} is told why"), || async {

@@ -1,4 +1,5 @@
-//! Every folder of `examples/` is applied as its README says, on the nodes it needs, and everything in it finishes.
+//! Every folder of `examples/` is applied as its README says, on the nodes it needs, and everything in it finishes. On nodes as the pages
+//! of docs/capacity describe them, each preset that shows no jobs itself takes jobs down its ladder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,21 +8,162 @@ use anyhow::{Context, Result, anyhow, ensure};
 use berth_e2e::binaries::repository;
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, TRAINING_JOB, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
-use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::manifest;
+use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::quickstart;
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, Seen};
-use serde_json::Value;
+use kube::Client;
+use serde_json::{Map, Value, json};
 
 const LIMIT: Duration = Duration::from_secs(90);
+/// Namespace of the jobs of the presets.
+const PRESETS: &str = "presets";
+/// Label of nodes: the flavor that stands for them.
+const FLAVOR: &str = "e2e.berth.dev/flavor";
 
 /// The nodes for all examples together.
 fn pools() -> Vec<Pool> {
     let mut pools = quickstart::pools();
     pools.push(Pool::cpu("cpu", 2, Tier::OnDemand));
-    pools.push(Pool::gpu("gpu", 2, Tier::OnDemand));
+    // They are what the preset for GPUs on GKE calls on-demand.
+    pools.push(Pool::gpu("gpu", 2, Tier::OnDemand).label(FLAVOR, "gke-gpu-on-demand"));
     pools
+}
+
+type Pairs = &'static [(&'static str, &'static str)];
+
+/// A preset: its file, its ClusterQueue, and of each tier, best first, the flavor, how many machines of eight GPUs its quota is for (of the
+/// last tier one will do), and their labels and taints as the preset's page has them.
+type Preset = (&'static str, &'static str, [(&'static str, u32, Pairs, Pairs); 3]);
+
+const GPU_TAINT: (&str, &str) = ("nvidia.com/gpu", "present");
+const H100: (&str, &str) = ("cloud.google.com/gke-accelerator", "nvidia-h100-80gb");
+const P5: (&str, &str) = ("node.kubernetes.io/instance-type", "p5.48xlarge");
+const RESERVATION: (&str, &str) = ("cloud.google.com/reservation-name", "h100");
+const STANDARD: (&str, &str) = ("cloud.google.com/gke-provisioning", "standard");
+const GKE_SPOT: (&str, &str) = ("cloud.google.com/gke-spot", "true");
+const AKS_SPOT: (&str, &str) = ("kubernetes.azure.com/scalesetpriority", "spot");
+const RECALLABLE: (&str, &str) = ("example.com/capacity", "recallable");
+
+static PRESET_NODES: [Preset; 4] = [
+    (
+        "gke-gpu",
+        "gke-gpu",
+        [
+            ("gke-gpu-reserved", 8, &[H100, STANDARD, RESERVATION], &[GPU_TAINT, RESERVATION]),
+            ("gke-gpu-on-demand", 4, &[H100, STANDARD], &[GPU_TAINT]),
+            (
+                "gke-gpu-spot",
+                1,
+                &[H100, ("cloud.google.com/gke-provisioning", "spot"), GKE_SPOT],
+                &[GPU_TAINT, GKE_SPOT],
+            ),
+        ],
+    ),
+    (
+        "eks-karpenter",
+        "eks-gpu",
+        [
+            ("eks-gpu-reserved", 8, &[P5, ("karpenter.sh/capacity-type", "reserved")], &[("nvidia.com/gpu", "true")]),
+            ("eks-gpu-on-demand", 4, &[P5, ("karpenter.sh/capacity-type", "on-demand")], &[("nvidia.com/gpu", "true")]),
+            ("eks-gpu-spot", 1, &[P5, ("karpenter.sh/capacity-type", "spot")], &[("nvidia.com/gpu", "true")]),
+        ],
+    ),
+    (
+        "aks",
+        "aks-gpu",
+        [
+            ("aks-gpu-reserved", 8, &[("capacity", "reserved")], &[GPU_TAINT]),
+            ("aks-gpu-on-demand", 4, &[("capacity", "on-demand")], &[GPU_TAINT]),
+            ("aks-gpu-spot", 1, &[AKS_SPOT], &[GPU_TAINT, AKS_SPOT]),
+        ],
+    ),
+    (
+        "bare-metal",
+        "metal",
+        [
+            ("metal-owned", 8, &[("example.com/capacity", "owned")], &[]),
+            ("metal-lent", 4, &[("example.com/capacity", "lent")], &[]),
+            ("metal-recalled", 1, &[RECALLABLE], &[RECALLABLE]),
+        ],
+    ),
+];
+
+/// A machine of eight GPUs.
+fn machine(flavor: &str, index: u32, labels: Pairs, taints: Pairs) -> Value {
+    let name = format!("{flavor}-{index}");
+    let mut all: Map<String, Value> = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    all.insert("kubernetes.io/hostname".to_owned(), json!(name));
+    all.insert(FLAVOR.to_owned(), json!(flavor));
+    let taint = |(key, value): &(&str, &str)| json!({"key": key, "value": value, "effect": "NoSchedule"});
+    let taints: Vec<Value> = taints.iter().map(taint).collect();
+    let offers =
+        json!({"cpu": "192", "memory": "2Ti", "ephemeral-storage": "1Ti", "pods": "110", "nvidia.com/gpu": "8"});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all}, "spec": {"taints": taints},
+        "status": {"capacity": offers, "allocatable": offers}})
+}
+
+/// The presets for which nothing else here has nodes and jobs: GPUs of all clouds, and machines of one's own.
+async fn presets(client: &Client) -> Result<()> {
+    let machines = PRESET_NODES.iter().flat_map(|(_, _, tiers)| tiers).flat_map(|(flavor, count, labels, taints)| {
+        (0..*count).map(move |index| machine(flavor, index, labels, taints))
+    });
+    nodes::join(client, &machines.collect::<Vec<_>>()).await?;
+    berth_e2e::control_plane::create_namespace(client, PRESETS, &[]).await?;
+    futures::future::try_join_all(PRESET_NODES.iter().map(|preset| async move {
+        let (file, ..) = preset;
+        down_the_ladder(client, preset).await.with_context(|| format!("preset {file}"))
+    }))
+    .await?;
+    Ok(())
+}
+
+/// Jobs that say nothing of tiers, each of which fills one: the next goes on to the next, and runs on its nodes.
+async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Result<()> {
+    let path = repository().join(format!("examples/capacity-tiers/{file}.yaml"));
+    kinds::apply_yaml(client, &std::fs::read_to_string(path)?).await?;
+    kinds::apply(client, &manifest::local_queue(PRESETS, file, queue)).await?;
+    let requests = [("nvidia.com/gpu", "8"), ("cpu", "64"), ("memory", "512Gi")];
+    for (flavor, machines, ..) in tiers {
+        let job = manifest::Job::new(PRESETS, flavor, file).requests(&requests).pods(*machines).endless();
+        kinds::apply(client, &job.manifest()).await?;
+        let owned = |w: &Value| text(w, "/metadata/ownerReferences/0/name") == *flavor;
+        wait::until(LIMIT, &format!("job {flavor} is admitted to the flavor of its name"), || async {
+            let workload = WORKLOAD.list(client, PRESETS).await?.into_iter().find(owned).unwrap_or_default();
+            let given = workload.pointer("/status/admission/podSetAssignments/0/flavors/nvidia.com~1gpu");
+            let there = condition(&workload, "Admitted") == "True" && given == Some(&json!(flavor));
+            Ok(Seen::when(there, || workload["status"].to_string()))
+        })
+        .await?;
+    }
+    for (flavor, machines, ..) in tiers {
+        let owned = |pod: &Value| text(pod, "/metadata/labels/batch.kubernetes.io~1job-name") == *flavor;
+        let nodes = wait::until(LIMIT, &format!("the pods of job {flavor} have nodes"), || async {
+            let pods = POD.list(client, PRESETS).await?;
+            let bound = pods.iter().filter(|pod| owned(pod)).map(|pod| text(pod, "/spec/nodeName").to_owned());
+            let bound: Vec<String> = bound.filter(|node| !node.is_empty()).collect();
+            let all = bound.len() == usize::try_from(*machines)?;
+            Ok(if all { Seen::Yes(bound) } else { Seen::NotYet(format!("on {bound:?}")) })
+        })
+        .await?;
+        for name in nodes {
+            let node = NODE.get(client, "", &name).await?.context("the pod's node")?;
+            let label = node.pointer("/metadata/labels").and_then(|labels| labels.get(FLAVOR));
+            ensure!(label == Some(&json!(flavor)), "a pod of job {flavor} is on {name}");
+        }
+    }
+    for (flavor, ..) in tiers {
+        JOB.delete(client, PRESETS, flavor).await?;
+    }
+    wait::until(LIMIT, &format!("queue {queue} holds nothing"), || async {
+        let queue = CLUSTER_QUEUE.get(client, "", queue).await?.unwrap_or_default();
+        Ok(Seen::when(reserved(&queue, "total") == 0, || queue["status"].to_string()))
+    })
+    .await?;
+    println!("preset {file}: a job in each tier");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,7 +180,11 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     });
     let outcome = match futures::future::try_join_all(runs).await {
         Ok(_) if folders.is_empty() => Err(anyhow!("no examples were found")),
-        Ok(_) => judged(&stage).await,
+        Ok(_) => presets(&stage.client).await,
+        Err(e) => Err(e),
+    };
+    let outcome = match outcome {
+        Ok(()) => judged(&stage).await,
         Err(e) => Err(e),
     };
     let outcome = match outcome {

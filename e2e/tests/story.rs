@@ -54,7 +54,8 @@ async fn told(stage: &Stage) -> Result<()> {
     ] {
         ensure!(words.contains(word), "{word:?} is not told:\n{words}");
     }
-    stage.observer.conclude(Duration::from_secs(6)).await
+    stage.observer.conclude(Duration::from_secs(6)).await?;
+    stage.manager.recomputes().await
 }
 
 /// Starts `kubectl get tj -w`; what it prints is in its log.

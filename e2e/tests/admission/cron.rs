@@ -1,32 +1,54 @@
-//! A CronJob whose template carries the queue's name: what it fires queues, runs and ends like any other Job.
+//! A CronJob whose template carries the queue's name and the tiers of its jobs: what it fires queues, runs and ends like any other Job.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, condition, text};
+use berth_e2e::manifest::{self, group, quota};
+use berth_e2e::quickstart::flavor_of;
 use berth_e2e::quota_tree::reserved;
-use berth_e2e::scenario::Stage;
+use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
+
+use crate::POOL;
+
+const TIERS: &str = "berth.dev/capacity-tiers";
 
 /// The next full minute, and time for the controller to see it.
 const FIRING: Duration = Duration::from_secs(75);
 
+/// One cpu on demand and one on spot, in this order.
+async fn queues(s: &Scenario<'_>) -> Result<()> {
+    let (demand, spot) = (s.name("on-demand"), s.name("spot"));
+    for (name, tier, pool) in [(&demand, "on-demand", "blue"), (&spot, "spot", "green")] {
+        let mut flavor = manifest::flavor(name, &[(POOL, pool)]);
+        flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+        s.apply(&flavor).await?;
+    }
+    let cpu = [quota("cpu", "1")];
+    let quotas = [(demand.as_str(), cpu.as_slice()), (spot.as_str(), cpu.as_slice())];
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    Ok(())
+}
+
 pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     let s = stage.scenario("cronjob").await?;
-    s.simple_queue("1", &json!({})).await?;
+    queues(&s).await?;
     let queue = s.name("cq");
-    s.create(s.job("before").endless()).await?;
+    s.create(s.job("before").endless().annotation(TIERS, "spot")).await?;
     s.admitted("before").await?;
     // As users write it: nothing in the template says that its jobs begin suspended. They run long enough not to be over
     // before Berth has suspended them.
-    let template = s.job("").run_ms(5000).manifest();
+    let template = s.job("").run_ms(5000).annotation(TIERS, "spot").manifest();
     let mut spec = template["spec"].clone();
     spec.as_object_mut().context("a job's spec")?.remove("suspend");
     let manifest = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"namespace": s.namespace, "name": "nightly"},
         "spec": {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": {
-            "metadata": {"labels": template["metadata"]["labels"]}, "spec": spec}},
+            "metadata": {"labels": template["metadata"]["labels"], "annotations": template["metadata"]["annotations"]},
+            "spec": spec}},
     });
     let cron = s.apply(&manifest).await?;
     let kind = Kind::of(&manifest)?;
@@ -43,7 +65,8 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     ensure!(made.contains("cronjob-scheduled-timestamp"), "not made by the CronJob's controller: {made}");
     let fired = text(&fired, "/metadata/name").to_owned();
 
-    // The queue is full: the job is suspended and waits as a Workload of its own.
+    // The tier that it names is full, and the other one, which its queue tries first, is free: the job is suspended and waits as a
+    // Workload of its own.
     let waiting = s.pending(&fired).await?;
     ensure!(text(&waiting, "/spec/queueName") == "queue", "{}", waiting["spec"]);
     s.next_second().await;
@@ -59,8 +82,12 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
 
     s.remove("before").await?;
     for name in [fired.as_str(), "by-hand"] {
-        s.workload(name, "Admitted", |w| condition(w, "Admitted") == "True").await?;
+        let workload = s.workload(name, "Admitted", |w| condition(w, "Admitted") == "True").await?;
+        ensure!(flavor_of(&workload) == s.name("spot"), "{name}: {}", workload["status"]["admission"]);
         s.finished(name).await?;
+        for node in s.nodes_of(name, 1).await? {
+            ensure!(node.starts_with("green"), "a pod of {name} ran on {node}");
+        }
     }
     s.object_is(CLUSTER_QUEUE, &queue, "nothing reserved", |q| reserved(q, "total") == 0).await?;
     kind.delete(&s.client, &s.namespace, "nightly").await?;

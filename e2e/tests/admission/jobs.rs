@@ -1,9 +1,10 @@
-//! Jobs: held back by others, deleted in each phase, unsuspended by hand, arriving unsuspended, failing, created again, and not managed at all.
+//! Jobs: held back by others, with fewer pods than they ask for, deleted in each phase, unsuspended by hand, arriving unsuspended,
+//! failing, created again, and not managed at all.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{CLUSTER_QUEUE, EVENT, JOB, condition, condition_object, text};
+use berth_e2e::kinds::{CLUSTER_QUEUE, EVENT, JOB, WORKLOAD, condition, condition_object, text};
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
@@ -41,6 +42,45 @@ pub(crate) async fn gated(stage: &Stage) -> Result<()> {
         Ok(Seen::when(both, || format!("{reasons:?}")))
     })
     .await?;
+    s.conclude().await
+}
+
+/// A job that accepts fewer pods gets what there is, has its own number back when it stops, and ends with what it got.
+pub(crate) async fn fewer_pods(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("partial").await?;
+    s.simple_queue("4", &json!({})).await?;
+    let wide = |name: &str| s.job(name).pods(6).annotation("kueue.x-k8s.io/job-min-parallelism", "2");
+    let size = |job: &serde_json::Value| (job["spec"]["parallelism"].as_i64(), job["spec"]["completions"].as_i64());
+    s.create(s.job("holder").endless()).await?;
+    s.admitted("holder").await?;
+    s.create(wide("endless").endless()).await?;
+    let workload = s.admitted("endless").await?;
+    let given = &workload["status"]["admission"]["podSetAssignments"][0];
+    ensure!(given["count"] == json!(3) && given["resourceUsage"]["cpu"] == json!("3"), "{given}");
+    let job = s.get_job("endless").await?;
+    ensure!(size(&job) == (Some(3), Some(6)), "only an indexed job may change its completions: {}", job["spec"]);
+    s.nodes_of("endless", 3).await?;
+    let name = text(&workload, "/metadata/name");
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
+    s.workload("endless", "without quota", |w| condition(w, "QuotaReserved") == "False").await?;
+    let stopped = s.get_job("endless").await?;
+    ensure!(stopped["spec"]["suspend"] == json!(true) && size(&stopped) == (Some(6), Some(6)), "{}", stopped["spec"]);
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "one cpu reserved", |q| reserved(q, "total") == 1000).await?;
+    // With one cpu more it comes back with one pod more.
+    s.remove("holder").await?;
+    WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
+    s.job_is("endless", "running with four pods", |j| j["spec"]["suspend"] == json!(false) && size(j).0 == Some(4))
+        .await?;
+    s.nodes_of("endless", 4).await?;
+    s.remove("endless").await?;
+    // The completions of an indexed job may follow.
+    let follow = "kueue.x-k8s.io/job-completions-equal-parallelism";
+    let indexed = wide("indexed").annotation(follow, "true").spec(&json!({"completionMode": "Indexed"}));
+    s.create(indexed).await?;
+    s.finished("indexed").await?;
+    let done = s.get_job("indexed").await?;
+    ensure!(size(&done) == (Some(4), Some(4)) && done["status"]["succeeded"] == json!(4), "{done}");
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     s.conclude().await
 }
 

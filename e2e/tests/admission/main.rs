@@ -9,6 +9,7 @@ mod queues;
 mod quota;
 mod sharing;
 mod surroundings;
+mod unsupported;
 
 use anyhow::Result;
 use berth_e2e::manager::ManagerOptions;
@@ -66,6 +67,8 @@ async fn admission() -> Result<()> {
         ("check-retry", checks::retry(s).boxed()),
         ("check-rejected", checks::rejected(s).boxed()),
         ("gated", jobs::gated(s).boxed()),
+        ("unsupported", unsupported::held(s).boxed()),
+        ("partial", jobs::fewer_pods(s).boxed()),
         ("deleted-phases", jobs::deleted_in_each_phase(s).boxed()),
         ("by-hand", jobs::unsuspended_by_hand(s).boxed()),
         ("arrives-running", jobs::arrives_running(s).boxed()),

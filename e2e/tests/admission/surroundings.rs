@@ -42,7 +42,8 @@ pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Requests that a LimitRange fills in are charged, and jobs run where a ResourceQuota counts pods, too.
+/// Requests that a LimitRange fills in are charged, sidecars and the overhead of a RuntimeClass as well, and jobs run where a
+/// ResourceQuota counts pods, too.
 pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     let s = stage.scenario("limits").await?;
     s.simple_queue("4", &json!({})).await?;
@@ -52,6 +53,9 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
         .await?;
     s.apply(&json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": place,
         "spec": {"hard": {"requests.cpu": "3", "pods": "2"}}}))
+        .await?;
+    s.apply(&json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": s.name("sandbox")},
+        "handler": "sandbox", "overhead": {"podFixed": {"cpu": "250m"}}}))
         .await?;
     // Berth must have seen the LimitRange before the job.
     s.next_second().await;
@@ -75,6 +79,19 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     ensure!(text(&said, "/message").contains("must not exceed its limits"), "{said}");
     s.remove("silent").await?;
     s.finished("next").await?;
+    // A sidecar and the class' overhead count, for Berth as for the API server.
+    let sidecar = json!({"name": "side", "image": "example.invalid/nothing", "restartPolicy": "Always",
+        "resources": {"requests": {"cpu": "500m"}}});
+    s.create(s.job("sandboxed").endless().pod_spec(&json!({
+        "runtimeClassName": s.name("sandbox"), "initContainers": [sidecar]})))
+        .await?;
+    let workload = s.admitted("sandboxed").await?;
+    let usage = &workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"];
+    ensure!(usage == &json!("1750m"), "1 and 500m and 250m: {usage}");
+    s.nodes_of("sandboxed", 1).await?;
+    let pods = s.pods_of("sandboxed").await?;
+    ensure!(pods.iter().all(|pod| text(pod, "/spec/overhead/cpu") == "250m"), "{pods:?}");
+    s.remove("sandboxed").await?;
     s.conclude().await
 }
 

@@ -357,8 +357,8 @@ const FEW: [&str; 5] = ["create-workload", "reserve", "start", "finish", "let-go
 
 /// How Berth takes a refusal is the same for all kinds of jobs: of other kinds they are told only this.
 const OTHER_WAVES: [&str; 4] = ["before", "after", "lost-reply", "conflict"];
-/// Patches of pods that say nothing of what they were derived from: they have no precondition that could fail.
-const UNCONDITIONAL: [&str; 2] = ["notify-pods", "ask-to-save"];
+/// But for these: one request for many pods, which is made again as long as the job may save. They are told all waves.
+const TOLD_TO_SAVE: [&str; 2] = ["notify-pods", "ask-to-save"];
 
 /// Tells all waves on a control plane with Berth; `helpers` end before it does.
 async fn play(plane: ControlPlane, config: &str, helpers: Vec<Guarded>, waves: Vec<Wave>) -> Result<()> {
@@ -415,8 +415,8 @@ async fn crash_points_of_other_kinds() -> Result<()> {
     let plane = ControlPlane::start(options).await?;
     let helpers = vec![jobset::start(&plane).await?];
     let _autoscaler = ScriptedAutoscaler::start(plane.client());
-    let waves = WAVES.into_iter().filter(|(wave, ..)| OTHER_WAVES.contains(wave)).map(|(wave, fault, times)| {
-        let told = |row: &Row| wave != "conflict" || !UNCONDITIONAL.contains(&row.name);
+    let waves = WAVES.into_iter().map(|(wave, fault, times)| {
+        let told = |row: &Row| OTHER_WAVES.contains(&wave) || TOLD_TO_SAVE.contains(&row.name);
         let rows: Vec<Row> = other_rows().into_iter().filter(told).collect();
         (wave, fault, times, rows)
     });

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::batch_roles;
 use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
 use berth_e2e::helm::{Helm, NAMESPACE, chart};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, CRD, DEPLOYMENT, JOB, LOCAL_QUEUE, WORKLOAD, condition, items, text};
@@ -107,7 +108,7 @@ async fn installed(world: &World) -> Result<()> {
         })
         .await?;
     }
-    Ok(())
+    batch_roles::hold(&world.client).await
 }
 
 /// Berth has put an authority and namespaces into its webhooks; an upgrade contests neither, and takes neither away.

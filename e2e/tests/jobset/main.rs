@@ -1,13 +1,15 @@
 //! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another. What they, and Jobs,
 //! cost in writes is counted by the API server.
 
+mod generated;
+
 use anyhow::{Context, Result, ensure};
 use berth_e2e::bench::audit::{self, Audit};
 use berth_e2e::bench::subject;
 use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options};
 use berth_e2e::jobset::{self, JOBSET};
-use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, WORKLOAD, condition, items, text};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, POD, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::nodes::{Pool, Tier};
@@ -103,7 +105,8 @@ fn slices(s: &Scenario<'_>, name: &str, spot: bool, run_ms: u32) -> Value {
     let mut pods = json!({
         "metadata": {"annotations": {"e2e.berth.dev/run-ms": run_ms.to_string()}, "labels": {"project-id": "p"}},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
-            "nodeSelector": {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"},
+            "nodeSelector": {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
+                "cloud.google.com/gke-tpu-topology": "2x4"},
             "containers": [{"name": "main", "image": "train", "resources": {"limits": {"google.com/tpu": "4"}}}]},
     });
     if spot {
@@ -132,9 +135,14 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
     Ok(())
 }
 
-/// Running pods of a JobSet that Berth has started: without a webhook the first ones run before Berth has suspended it.
+/// The four running pods of what [`slices`] makes.
 async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
-    wait::until(STEP, &format!("4 pods of JobSet {name} run"), || async {
+    all_run(s, name, 4).await
+}
+
+/// Running pods of a JobSet that Berth has started: without a webhook the first ones run before Berth has suspended it.
+pub(crate) async fn all_run(s: &Scenario<'_>, name: &str, count: usize) -> Result<Vec<Value>> {
+    wait::until(STEP, &format!("{count} pods of JobSet {name} run"), || async {
         let all = POD.list(&s.client, &s.namespace).await?;
         let runs = |pod: &&Value| {
             text(pod, "/metadata/labels/jobset.sigs.k8s.io~1jobset-name") == name
@@ -143,7 +151,7 @@ async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
                 && pod.pointer("/metadata/deletionTimestamp").is_none()
         };
         let pods: Vec<Value> = all.iter().filter(runs).cloned().collect();
-        if pods.len() == 4 {
+        if pods.len() == count {
             return Ok(Seen::Yes(pods));
         }
         let jobs = JOB.list(&s.client, &s.namespace).await?;
@@ -170,7 +178,7 @@ fn summary(pods: &[Value], jobs: &[Value], sets: &[Value]) -> String {
     pods.chain(jobs).chain(sets).collect::<Vec<_>>().join("\n    ")
 }
 
-async fn remove(s: &Scenario<'_>, name: &str) -> Result<()> {
+pub(crate) async fn remove(s: &Scenario<'_>, name: &str) -> Result<()> {
     JOBSET.delete(&s.client, &s.namespace, name).await?;
     wait::until(STEP, "the JobSet, its pods and its Workload are gone", || async {
         let (pods, workload) = (POD.list(&s.client, &s.namespace).await?.len(), s.workload_of(name).await?.is_some());
@@ -253,25 +261,51 @@ async fn another_flavor_leaves_nothing_of_the_first(stage: &Stage) -> Result<()>
     s.conclude().await
 }
 
-/// As AxLearn writes it, pinned to spot; its queue's policy overrides that, and the reservation has no machines.
-async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
-    let s = stage.scenario("overridden").await?;
-    let tiers = [
-        ("reserved", ("cloud.google.com/reservation-name", "nowhere")),
-        ("on-demand", ("e2e/pool", "on-demand")),
-        ("spot", ("cloud.google.com/gke-spot", "true")),
-    ];
-    let names = tiers.map(|(tier, _)| s.name(tier));
-    for ((tier, label), name) in tiers.into_iter().zip(&names) {
-        let mut flavor = manifest::flavor(name, &[label]);
+/// A tier, and the label by which its nodes are known.
+type Rung = (&'static str, (&'static str, &'static str));
+
+const ON_DEMAND: Rung = ("on-demand", ("e2e/pool", "on-demand"));
+const SPOT: Rung = ("spot", ("cloud.google.com/gke-spot", "true"));
+
+/// A flavor of 16 chips for each tier, in this order; `queue` takes from all.
+async fn tiers(s: &Scenario<'_>, rungs: &[Rung]) -> Result<()> {
+    let mut names = Vec::new();
+    for (tier, label) in rungs {
+        let name = s.name(tier);
+        let mut flavor = manifest::flavor(&name, &[*label]);
         flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
         flavor["spec"]["tolerations"] = json!([{"key": label.0, "operator": "Exists"}]);
         s.apply(&flavor).await?;
+        names.push(name);
     }
     let chips = [quota("google.com/tpu", "16")];
     let quotas: Vec<(&str, &[_])> = names.iter().map(|name| (name.as_str(), chips.as_slice())).collect();
     s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
     s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    Ok(())
+}
+
+/// Its queue tries on-demand capacity first, and the JobSet names spot first.
+async fn the_tier_that_it_names(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("named-tiers").await?;
+    tiers(&s, &[ON_DEMAND, SPOT]).await?;
+    let mut jobset = slices(&s, "train", false, 600_000);
+    jobset["metadata"]["annotations"]["berth.dev/capacity-tiers"] = json!("spot,on-demand");
+    s.apply(&jobset).await?;
+    for pod in running(&s, "train").await? {
+        ensure!(text(&pod, "/spec/nodeName").starts_with("tpu-spot"), "{}", pod["spec"]["nodeName"]);
+    }
+    let workload = s.workload("train", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    let set = &workload["status"]["admission"]["podSetAssignments"][0];
+    ensure!(set["flavors"]["google.com/tpu"] == json!(s.name("spot")), "{set}");
+    remove(&s, "train").await?;
+    s.conclude().await
+}
+
+/// As AxLearn writes it, pinned to spot; its queue's policy overrides that, and the reservation has no machines.
+async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("overridden").await?;
+    tiers(&s, &[("reserved", ("cloud.google.com/reservation-name", "nowhere")), ON_DEMAND, SPOT]).await?;
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
         "spec": {"clusterQueues": [s.name("cq")], "capacityTiers": {"selectors": "Override",
             "default": ["reserved", "on-demand", "spot"], "patience": {"reserved": "4s"}}}}))
@@ -289,6 +323,8 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
         .map(|eviction| text(eviction, "/reason"))
         .collect();
     ensure!(reasons == ["StockOut"], "{reasons:?}");
+    // A runner of AxLearn's bastion would take the change of tier for one that it has to make itself.
+    s.warned("train", "BastionRunner", &["bastion-tier: \"spot\"", &s.name("policy"), "BASTION_TIER=disabled"]).await?;
     let name = text(&workload, "/metadata/name");
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
     s.workload("train", "released", |w| condition(w, "QuotaReserved") == "False").await?;
@@ -307,12 +343,17 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
+/// The preset for AxLearn as it is shipped.
+pub(crate) fn preset() -> Result<String> {
+    let path = repository().join("examples/capacity-tiers/axlearn.yaml");
+    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
 /// The preset for AxLearn as it is shipped: a JobSet of tier 0 takes the reservation, one that says nothing spot, and one pinned to
 /// spot goes there. Their priority is that of their pods' label.
 async fn the_preset_serves_all(stage: &Stage) -> Result<()> {
     let s = stage.scenario("axlearn").await?;
-    let preset = repository().join("examples/capacity-tiers/axlearn.yaml");
-    for object in berth_e2e::kinds::parse(&std::fs::read_to_string(preset)?)? {
+    for object in kinds::parse(&preset()?)? {
         s.apply(&object).await?;
     }
     s.apply(&manifest::local_queue(&s.namespace, "queue", "axlearn")).await?;
@@ -346,13 +387,15 @@ async fn jobsets() -> Result<()> {
     on_demand.labels.push(("e2e/pool".to_owned(), "on-demand".to_owned()));
     let reserved = Pool::tpu("tpu-res", 4, Tier::Reserved("my-reservation".to_owned()));
     let cpu = Pool::cpu("cpu", 2, Tier::OnDemand);
-    let pools = [Pool::tpu("tpu-spot", 16, Tier::Spot), on_demand, reserved, cpu];
+    let mut pools = vec![Pool::tpu("tpu-spot", 16, Tier::Spot), on_demand, reserved, cpu];
+    pools.extend(generated::pools());
     let audit = Audit::create(&subject::users())?;
     let mut options = Options::with_crds("jobset");
     options.api_server_args = audit.args();
     options.crds.push(jobset::definitions().await?);
     let plane = ControlPlane::start(options).await?;
     let controller = jobset::start(&plane).await?;
+    jobset::place_exclusively(&plane).await?;
     let stage = Stage::on(plane, &pools, ManagerOptions::default()).await?;
     ensure!(stage.observer.watches(JOBSET), "the promises about JobSets are not judged");
     let s = &stage;
@@ -363,6 +406,9 @@ async fn jobsets() -> Result<()> {
         ("axlearn", the_preset_serves_all(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
         ("overridden", policy_alone_sends_it_down_the_ladder(s).boxed()),
+        ("as-generated", generated::by_its_own_selectors(s).boxed()),
+        ("generated-ladder", generated::by_policy_alone(s).boxed()),
+        ("named-tiers", the_tier_that_it_names(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
     drop(controller);

@@ -102,7 +102,7 @@ async fn ladder_of_tiers() -> Result<()> {
         Pool::tpu("tpu-spot", 4, Tier::Spot),
         Pool::cpu("fleeting", 1, Tier::Spot).label(POOL, "fleeting"),
         Pool::cpu("announced", 1, Tier::Spot).label(POOL, "announced"),
-        Pool::cpu("stable", 1, Tier::OnDemand).label(POOL, "stable"),
+        Pool::cpu("stable", 1, Tier::OnDemand).label(POOL, "stable").offers("nvidia.com/gpu", "32"),
     ];
     let stage = Stage::start("ladder", &pools, ManagerOptions::default()).await?;
     let s = &stage;
@@ -117,7 +117,10 @@ async fn ladder_of_tiers() -> Result<()> {
         ("climb-back", falls::back_up(s).boxed()),
         ("limits", limits::named_and_kept(s).boxed()),
         ("bounds", limits::preemption_is_bounded(s).boxed()),
+        ("kept-out", limits::kept_out(s).boxed()),
+        ("spared", limits::spared(s).boxed()),
         ("bad-policies", limits::refused_with_words(s).boxed()),
+        ("policy-warnings", limits::labels_and_rivals_are_told(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
     stage.stop().await;

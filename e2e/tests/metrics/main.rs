@@ -4,6 +4,7 @@
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
@@ -120,8 +121,8 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     anyhow::bail!("two preemptors never met in one cycle")
 }
 
-/// A tier without nodes is left for the next one.
-async fn down_a_tier(s: &Scenario<'_>) -> Result<()> {
+/// A tier without nodes is left for the next one. Returns how long that took.
+async fn down_a_tier(s: &Scenario<'_>) -> Result<Duration> {
     let names = [("reserved", "nowhere"), ("on-demand", "cpu")];
     for (tier, pool) in names {
         let mut object = flavor(&s.name(tier), &[("e2e/pool", pool)]);
@@ -138,12 +139,15 @@ async fn down_a_tier(s: &Scenario<'_>) -> Result<()> {
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
         "spec": {"clusterQueues": [s.name("tiers")], "capacityTiers": tiers}}))
         .await?;
+    let begun = Instant::now();
     s.create(Job::new(&s.namespace, "falls", "tiers").run_ms(500)).await?;
-    s.finished("falls").await
+    s.finished("falls").await?;
+    Ok(begun.elapsed())
 }
 
-/// When its back-off is over it is tried, and left, again.
-async fn down_again(s: &Scenario<'_>) -> Result<()> {
+/// When its back-off is over it is tried, and left, again, by a job that is held back before. Returns how long it was held back, and
+/// how long all took.
+async fn down_again(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     wait::until(STEP, "the back-off is over", || async {
         let policy = kinds::QUEUE_POLICY.get(&s.client, "", &s.name("policy")).await?.unwrap_or_default();
         let backoffs = items(&policy, "/status/backoffs");
@@ -152,8 +156,24 @@ async fn down_again(s: &Scenario<'_>) -> Result<()> {
         Ok(Seen::when(over, || policy["status"].to_string()))
     })
     .await?;
+    let mut queue = local_queue(&s.namespace, "tiers", &s.name("tiers"));
+    queue["spec"]["stopPolicy"] = json!("Hold");
+    s.apply(&queue).await?;
+    wait::until(STEP, "the LocalQueue is on hold", || async {
+        let queue = kinds::LOCAL_QUEUE.get(&s.client, &s.namespace, "tiers").await?.unwrap_or_default();
+        Ok(Seen::when(condition(&queue, "Active") == "False", || queue["status"].to_string()))
+    })
+    .await?;
+    let begun = Instant::now();
     s.create(Job::new(&s.namespace, "falls-again", "tiers").run_ms(500)).await?;
-    s.finished("falls-again").await
+    s.pending("falls-again").await?;
+    let waits = Instant::now();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let held = waits.elapsed();
+    queue["spec"]["stopPolicy"] = json!("None");
+    s.apply(&queue).await?;
+    s.finished("falls-again").await?;
+    Ok([held, begun.elapsed()])
 }
 
 /// A TrainingJob of one worker in the queue of [`trainings`] that saves; its pods live as `life` says.
@@ -210,17 +230,19 @@ async fn a_training_gives_way(s: &Scenario<'_>, urgent: &str) -> Result<()> {
     training_is(s, urgent, "has ended", in_phase("Succeeded")).await
 }
 
-/// Everything that is counted happens once more: what a rate tells of came after the first look at its counter.
-async fn once_more(s: &Scenario<'_>) -> Result<()> {
-    futures::try_join!(down_again(s), a_training_gives_way(s, "urgent-again"))?;
+/// Everything that is counted happens once more: what a rate tells of came after the first look at its counter. Returns what
+/// [`down_again`] does.
+async fn once_more(s: &Scenario<'_>) -> Result<[Duration; 2]> {
+    let (durations, ()) = futures::try_join!(down_again(s), a_training_gives_way(s, "urgent-again"))?;
     // Of two trainings one waits.
-    train(s, "later", "low", json!({"e2e.berth.dev/outcome": "never"})).await
+    train(s, "later", "low", json!({"e2e.berth.dev/outcome": "never"})).await?;
+    Ok(durations)
 }
 
 async fn story(stage: &Stage) -> Result<()> {
     let s = stage.scenario("metrics").await?;
     let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()]).await?;
-    futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), trainings(&s))?;
+    let ((), first, ()) = futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), trainings(&s))?;
     // A pod by itself waits behind its gate.
     s.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": s.namespace, "name": "alone",
         "labels": {"kueue.x-k8s.io/queue-name": "a"}}, "spec": {"restartPolicy": "Never", "containers": [
@@ -241,9 +263,9 @@ async fn story(stage: &Stage) -> Result<()> {
         Ok(Seen::when(firing.is_empty(), || firing.join(", ")))
     })
     .await?;
-    once_more(&s).await?;
+    let [held, second] = once_more(&s).await?;
     values::shown(&prometheus).await?;
-    values::of_tiers(&prometheus, &s.name("tiers")).await?;
+    values::of_tiers(&prometheus, &s.name("tiers"), held, first + second - held).await?;
     // A counter counts what happened once: one answer of Prometheus against the story.
     let admitted =
         prometheus.ask("query", &[("query", r#"sum(kueue_admitted_workloads_total{cluster_queue="metrics-a"})"#)]);

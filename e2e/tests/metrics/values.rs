@@ -1,6 +1,7 @@
 //! What the figures say, beyond that they are there.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use berth_e2e::binaries::repository;
@@ -37,13 +38,27 @@ fn value(series: &Value) -> f64 {
     text(series, "/value/1").parse().unwrap_or(f64::NAN)
 }
 
-/// Two jobs of that queue were admitted to the reservation, left it for want of nodes, and ended on demand.
-pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str) -> Result<()> {
+/// Two jobs of that queue were admitted to the reservation, left it for want of nodes, and ended on demand. One was `held` back before,
+/// and all the rest of both took `beside`.
+pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duration, beside: Duration) -> Result<()> {
     let at = format!("{{cluster_queue={queue:?}}}");
     let admissions = format!("sum by (tier) (berth_tier_admissions_total{at})");
     are(prometheus, &admissions, &["tier"], &[("on-demand", 2.0), ("reserved", 2.0)]).await?;
     let departures = format!("sum by (tier, reason) (berth_tier_departures_total{at})");
-    are(prometheus, &departures, &["tier", "reason"], &[("reserved StockOut", 2.0)]).await
+    are(prometheus, &departures, &["tier", "reason"], &[("reserved StockOut", 2.0)]).await?;
+    let waits = format!("sum by (tier) (berth_tier_wait_time_seconds_count{at})");
+    are(prometheus, &waits, &["tier"], &[("on-demand", 2.0), ("reserved", 2.0)]).await?;
+    // A wait begins with a time that is told in whole seconds: up to one more for each job.
+    let (held, beside) = (held.as_secs_f64(), beside.as_secs_f64() + 2.0);
+    let sums = format!("sum by (tier) (berth_tier_wait_time_seconds_sum{at})");
+    let answer = prometheus.ask("query", &[("query", &sums)]).await?;
+    // The wait for the second tier begins anew, when the first was left: being held back is no part of it.
+    for (tier, range) in [("reserved", held..=held + beside), ("on-demand", 0.0..=beside)] {
+        let series = items(&answer, "/result").iter().find(|series| text(series, "/metric/tier") == tier);
+        let seconds = series.map_or(f64::NAN, value);
+        ensure!(range.contains(&seconds), "waits for {tier} are {seconds} s in all, and not in {range:?}: {answer}");
+    }
+    Ok(())
 }
 
 /// Waits until a query has exactly these values, by the values of these labels.

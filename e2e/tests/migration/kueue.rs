@@ -1,5 +1,5 @@
 //! What a Kueue 0.19 leaves in a cluster: its release, its lease, and its objects in the form it writes them, under its field
-//! managers. Written out here by hand, because the real Kueue cannot be had as a module (`e2e/tests/kueue.rs` runs it from a checkout).
+//! managers. Written out here by hand, because the real Kueue cannot be had as a module (`e2e/tests/kueue` runs it from a checkout).
 
 use std::fs;
 use std::path::Path;

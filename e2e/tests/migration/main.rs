@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::batch_roles;
 use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
 use berth_e2e::helm::{self, Helm};
 use berth_e2e::jobset::JOBSET;
@@ -381,7 +382,7 @@ async fn kueue_is_uninstalled(world: &World) -> Result<()> {
         "Kueue is gone"
     );
     ensure!(world.versions().await?.into_keys().collect::<Vec<_>>() == before, "something went with Kueue's release");
-    Ok(())
+    batch_roles::hold(&world.client).await
 }
 
 /// Kueue is installed beside Berth, and takes back everything as it would have written it.

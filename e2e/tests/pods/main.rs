@@ -158,6 +158,7 @@ async fn pods() -> Result<()> {
         ("preempted", groups::preempted_and_back(s).boxed()),
         ("deployment", parents::a_deployment_grows_as_an_autoscaler_wants(s).boxed()),
         ("statefulset", parents::a_stateful_set_scales_to_zero_and_back(s).boxed()),
+        ("parent-tiers", parents::they_take_the_tier_that_they_name(s).boxed()),
     ];
     let mut outcome = run_all(&stage, runs).await;
     if outcome.is_ok() && std::env::var("SCENARIO").is_ok_and(|wanted| !"restart".contains(&wanted)) {

@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{DEPLOYMENT, Kind, POD, STATEFUL_SET, WORKLOAD, condition, text};
+use berth_e2e::manifest::{self, group, quota};
+use berth_e2e::quickstart::flavor_of;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::{Patch, PatchParams};
@@ -82,5 +84,39 @@ pub(crate) async fn a_stateful_set_scales_to_zero_and_back(stage: &Stage) -> Res
     STATEFUL_SET.patch(&s.client, &s.namespace, "web", &patch).await?;
     all_run(&s, &["web-0", "web-1", "web-2"]).await?;
     s.object_is(WORKLOAD, &name, "of three pods", |w| w["spec"]["podSets"][0]["count"] == json!(3)).await?;
+    conclude(s).await
+}
+
+/// Both name spot first, and their queue on-demand capacity: a Deployment says it for each of its pods, a StatefulSet for all.
+pub(crate) async fn they_take_the_tier_that_they_name(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("parent-tiers").await?;
+    let (demand, spot) = (s.name("on-demand"), s.name("spot"));
+    for (name, tier, pool) in [(&demand, "on-demand", "cpu"), (&spot, "spot", "spot")] {
+        let mut flavor = manifest::flavor(name, &[("e2e/pool", pool)]);
+        flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+        flavor["spec"]["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}]);
+        s.apply(&flavor).await?;
+    }
+    let cpu = [quota("cpu", "4")];
+    let quotas = [(demand.as_str(), cpu.as_slice()), (spot.as_str(), cpu.as_slice())];
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    for (kind, name) in [(DEPLOYMENT, "deployed"), (STATEFUL_SET, "numbered")] {
+        let mut object = parent(&s, kind, 2);
+        let tiers = json!({"berth.dev/capacity-tiers": "spot,on-demand"});
+        let own = json!({"metadata": {"name": name, "annotations": tiers}, "spec": {
+            "selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}}}}});
+        manifest::merge(&mut object, &own);
+        s.apply(&object).await?;
+    }
+    for pod in counts(&s, 4, 0).await? {
+        let (name, node) = (text(&pod, "/metadata/name"), text(&pod, "/spec/nodeName"));
+        ensure!(node.starts_with("spot"), "pod {name} is on {node}");
+    }
+    let workloads = WORKLOAD.list(&s.client, &s.namespace).await?;
+    ensure!(workloads.len() == 3, "one for each pod of the Deployment, one for the StatefulSet: {}", workloads.len());
+    for workload in &workloads {
+        ensure!(flavor_of(workload) == spot, "{}: {}", workload["metadata"]["name"], workload["status"]["admission"]);
+    }
     conclude(s).await
 }

@@ -2,9 +2,10 @@
 
 use anyhow::{Result, ensure};
 use berth_e2e::bad_fields;
-use berth_e2e::kinds::{condition_object, text};
-use berth_e2e::scenario::Stage;
-use serde_json::json;
+use berth_e2e::kinds::{TRAINING_JOB, condition_object, text};
+use berth_e2e::manifest::priority_class;
+use berth_e2e::scenario::{Scenario, Stage};
+use serde_json::{Value, json};
 
 use crate::{is, phase, training};
 
@@ -32,9 +33,34 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     for words in ["spec.schedulingConfig.queue", "\"queue\"", "\"other\""] {
         ensure!(text(&why, "/message").contains(words), "{why}");
     }
+    s.warned("labelled", "InvalidSpec", &["spec.schedulingConfig.queue", "\"other\""]).await?;
     other["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "queue"});
     s.apply(&other).await?;
     let done = phase(s, "labelled", "Succeeded").await?;
     ensure!(condition_object(&done, "Stalled").is_none(), "{}", done["status"]);
+    without_a_class(s).await?;
+    without_a_job(s).await?;
     scenario.conclude().await
+}
+
+/// Its priority class does not exist: it is told, and runs when the class is there.
+async fn without_a_class(s: &Scenario<'_>) -> Result<()> {
+    let class = s.name("late-class");
+    let mut job = training(s, "classless", "JAXJob", &json!({}));
+    job["metadata"]["labels"] = json!({"kueue.x-k8s.io/priority-class": class});
+    s.apply(&job).await?;
+    s.warned("classless", "WorkloadPriorityClassNotFound", &[&format!("{class:?} does not exist")]).await?;
+    s.apply(&priority_class(&class, 7)).await?;
+    phase(s, "classless", "Succeeded").await.map(drop)
+}
+
+/// What no schema of ours sees in its pods the API server sees in their Job: the TrainingJob is told that, word for word.
+async fn without_a_job(s: &Scenario<'_>) -> Result<()> {
+    let container = json!([{"name": "Bad_Name", "image": "example.invalid/nothing"}]);
+    let refused = training(s, "jobless", "JAXJob", &json!({"template": {"spec": {"containers": container}}}));
+    s.apply(&refused).await?;
+    s.warned("jobless", "FailedCreate", &["the API server refused", "Bad_Name"]).await?;
+    let told = |job: &Value| condition_object(job, "Running").is_some_and(|why| text(why, "/reason") == "FailedCreate");
+    is(s, "jobless", "told what its Job lacks", told).await?;
+    TRAINING_JOB.delete(&s.client, &s.namespace, "jobless").await
 }

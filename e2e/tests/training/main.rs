@@ -5,6 +5,7 @@ mod bad;
 mod checkpoints;
 mod elastic;
 mod life;
+mod places;
 mod stops;
 mod stores;
 
@@ -83,6 +84,8 @@ async fn training_jobs() -> Result<()> {
     let pools = [
         Pool::cpu("cpu", 2, Tier::OnDemand),
         Pool::gpu("gpu", 4, Tier::OnDemand).label("nvidia.com/gpu.product", CARD),
+        places::rack("left"),
+        places::rack("right"),
     ];
     // What has to be built or installed is had before anything is waited for.
     berth_e2e::gcs::program().await?;
@@ -100,10 +103,12 @@ async fn training_jobs() -> Result<()> {
         ("saves-workers", checkpoints::saves_workers(s).boxed()),
         ("checkpoint-store", stores::kept_in_s3(s).boxed()),
         ("checkpoint-gcs", stores::kept_in_gcs(s).boxed()),
+        ("checkpoint-files", stores::kept_in_files(s).boxed()),
         ("bad-stores", stores::refused_or_told(s).boxed()),
         ("suspended", stops::suspended(s).boxed()),
         ("max-wait", stops::waits_too_long(s).boxed()),
         ("gang-timeout", stops::pods_never_ready(s).boxed()),
+        ("one-rack", places::on_one_rack(s).boxed()),
         ("training-deleted", stops::deleted(s).boxed()),
         ("bad-training", bad::refused_or_told(s).boxed()),
     ];

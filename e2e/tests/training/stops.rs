@@ -81,6 +81,7 @@ pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     let workload = s.workload("late", "Finished", |w| condition(w, "Finished") == "True").await?;
     let end = condition_object(&workload, "Finished").cloned().unwrap_or_default();
     ensure!(text(&end, "/reason") == "MaxWaitTimeExceeded", "{end}");
+    s.warned("late", "MaxWaitTimeExceeded", &["4s"]).await?;
     ensure!(pods_of(s, "late").await?.is_empty(), "it had pods");
     scenario.conclude().await
 }
@@ -99,6 +100,7 @@ pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
     let released = is(s, "stuck", "released", |job| condition(job, "SchedulingTimeout") == "True").await?;
     let why = condition_object(&released, "SchedulingTimeout").cloned().unwrap_or_default();
     ensure!(text(&why, "/message").contains("4s"), "{why}");
+    s.warned("stuck", "SchedulingTimeout", &["not all pods had nodes 4s after the admission"]).await?;
     still(s, "stuck").await?;
     s.apply(&training(s, "next", "PyTorchJob", &json!({}))).await?;
     phase(s, "next", "Succeeded").await?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use berth_e2e::azure::Azure;
 use berth_e2e::bucket::{Bucket, credentials};
+use berth_e2e::folder::Folder;
 use berth_e2e::gcs::Gcs;
 use berth_e2e::kinds::{CHECKPOINT_STORE, JOB, TRAINING_JOB, condition, condition_object, items, text};
 use berth_e2e::manager::NAMESPACE;
@@ -34,6 +35,11 @@ pub(crate) async fn kept_in_gcs(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-gcs", &Bucket::Gcs(Gcs::start(stage.plane.folder(), "checkpoints").await?)).await
 }
 
+/// In a folder that Berth sees as well: the trainer writes files there.
+pub(crate) async fn kept_in_files(stage: &Stage) -> Result<()> {
+    kept(stage, "checkpoint-files", &Bucket::Folder(Folder::make(stage.plane.folder(), "checkpoints")?)).await
+}
+
 /// In one that speaks the protocol of Azure, by that program.
 pub(crate) async fn kept_in_azure(stage: &Stage, program: &Path) -> Result<()> {
     let azure = Azure::start(program, stage.plane.folder(), "checkpoints").await?;
@@ -51,7 +57,10 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
         "stringData": credentials()}))
         .await?;
-    let mut main = json!({"prefix": "runs", "credentialsSecret": CREDENTIALS});
+    let mut main = json!({"prefix": "runs"});
+    if !matches!(bucket, Bucket::Folder(_)) {
+        main["credentialsSecret"] = json!(CREDENTIALS);
+    }
     merge(&mut main, &bucket.spec());
     s.apply(&store(&s.name("main"), &main)).await?;
     let mut spec = endless();
@@ -107,6 +116,8 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     let running = phase(s, "saves", "Running").await?;
     let step = last + STEPS;
     ensure!(variable(s, "BERTH_RESUME_STEP").await? == Some(step.to_string()), "{}", running["status"]);
+    let from = variable(s, "BERTH_RESUME_URI").await?;
+    ensure!(from == Some(format!("{base}/step-{step}")), "it is to go on from {from:?}");
     let workers = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
     let (run, wanted) = (trainer.run(&workers).await?, Run { resumed: Some(step), before: Some(step) });
     ensure!(run == wanted, "{run:?}, where {step} was saved last");
@@ -162,6 +173,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
         text(&why, "/reason") == "CheckpointStoreNotFound" && text(&why, "/message").contains(&s.name("none")),
         "{why}"
     );
+    s.warned("lost", "CheckpointStoreNotFound", &[&s.name("none")]).await?;
     // A Secret that Berth has no right to read, let alone one of a tenant.
     let closed =
         json!({"s3": {"bucket": "abc", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "somebody-elses"});

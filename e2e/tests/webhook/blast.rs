@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
-use berth_e2e::kinds::{self, JOB, Kind, POD, condition, items, text};
+use berth_e2e::kinds::{self, JOB, Kind, POD, WORKLOAD, condition, items, text};
 use berth_e2e::manager;
 use berth_e2e::manifest;
 use berth_e2e::observer::Scope;
@@ -14,6 +14,8 @@ use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks;
 use serde_json::{Value, json};
 
+use crate::jobs;
+
 /// Pods are managed only where they are named.
 pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  \
                                  frameworks: [batch/job, jobset.x-k8s.io/jobset, pod]\n";
@@ -21,11 +23,11 @@ pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// A JobSet that asks for more than the quota: once suspended, it stays so.
-fn job_set(name: &str, annotations: &Value) -> Value {
+fn job_set(namespace: &str, name: &str, annotations: &Value) -> Value {
     let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "5"}}});
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
     json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
-        "metadata": {"namespace": "blast", "name": format!("{name}-set"), "annotations": annotations},
+        "metadata": {"namespace": namespace, "name": format!("{name}-set"), "annotations": annotations},
         "spec": {"replicatedJobs": [{"name": "job", "template": {"spec": {"template": template}}}]}})
 }
 
@@ -43,7 +45,7 @@ fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 3] {
     let queue = json!({QUEUE: "queue"});
     [
         (s.job(name).spec(&json!({"suspend": false})).endless().manifest(), "mjob.berth.dev"),
-        (job_set(name, &queue), "mjobset.berth.dev"),
+        (job_set("blast", name, &queue), "mjobset.berth.dev"),
         (pod(name, &queue), "mpod.berth.dev"),
     ]
 }
@@ -62,7 +64,7 @@ fn runs(pod: &Value) -> bool {
 /// What nothing opts in is created as fast as ever, runs, and can be changed.
 async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     let job = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false})).manifest();
-    for object in [job, job_set("plain", &json!({})), pod("plain", &json!({}))] {
+    for object in [job, job_set("blast", "plain", &json!({})), pod("plain", &json!({}))] {
         let (kind, name) = (Kind::of(&object)?, text(&object, "/metadata/name"));
         let begun = Instant::now();
         let created = s.apply(&object).await.context("something that nothing opts in, with Berth down")?;
@@ -72,6 +74,39 @@ async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     }
     s.job_is("plain", "Complete", |j| condition(j, "Complete") == "True").await?;
     s.object_is(POD, "plain-pod", "running", runs).await?;
+    Ok(())
+}
+
+/// Where Berth is never asked and has no hand, whatever names a queue there: a cluster's own parts must start without it.
+const SYSTEM: [&str; 2] = ["kube-system", manager::NAMESPACE];
+
+/// A Job that names a queue is created where the cluster's and Berth's own pods are, and is stored as it was sent.
+async fn let_in_beside_the_systems(s: &Scenario<'_>, name: &str) -> Result<()> {
+    for namespace in SYSTEM {
+        let job = manifest::Job::new(namespace, name, "queue").cpu("10m").spec(&json!({"suspend": false})).endless();
+        let created = s.apply(&job.manifest()).await.with_context(|| format!("{name} in {namespace}"))?;
+        ensure!(!waits(&created), "{name} was stored in {namespace} as {}", created["spec"]["suspend"]);
+    }
+    Ok(())
+}
+
+/// They go on without a Workload, now that Berth is back and has met those of other namespaces.
+async fn left_alone_beside_the_systems(s: &Scenario<'_>, names: [&str; 2]) -> Result<()> {
+    for namespace in SYSTEM {
+        for name in names {
+            let job = JOB.get(&s.client, namespace, name).await?.with_context(|| format!("{name} in {namespace}"))?;
+            ensure!(!waits(&job), "{name} was suspended in {namespace}");
+            // The generation counts changes of the spec.
+            ensure!(
+                job["metadata"]["generation"] == json!(1),
+                "{name} was changed in {namespace}: {}",
+                job["metadata"]
+            );
+            JOB.delete(&s.client, namespace, name).await?;
+        }
+        let workloads = WORKLOAD.list(&s.client, namespace).await?.len();
+        ensure!(workloads == 0, "{workloads} Workloads in {namespace}");
+    }
     Ok(())
 }
 
@@ -94,6 +129,19 @@ async fn what_is_opted_in_is_refused(s: &Scenario<'_>) -> Result<()> {
         Ok(Seen::when(!there, || "there".to_owned()))
     })
     .await
+}
+
+/// In a namespace that opts in with all its jobs, the controller of JobSets makes Jobs without a queue, and goes on.
+async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()> {
+    let mut part = manifest::Job::new(text(set, "/metadata/namespace"), "part", "").manifest();
+    let refused = s.apply(&part).await.err();
+    let error = format!("{:#}", refused.context("a Job of a namespace that opts in was let in, with Berth down")?);
+    ensure!(error.contains("mjob-opted-in.berth.dev") && error.contains("failed calling webhook"), "{error}");
+    part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "name": set["metadata"]["name"], "uid": set["metadata"]["uid"], "controller": true}]);
+    s.apply(&part).await.context("a Job of a JobSet, with Berth down")?;
+    // It goes with the JobSet.
+    JOBSET.delete(&s.client, text(set, "/metadata/namespace"), text(set, "/metadata/name")).await
 }
 
 /// As the operator chose: what is opted in is created as it is and runs.
@@ -119,9 +167,9 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
 /// Of what was let in, only what there is quota for goes on.
 async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
     // Their Workloads are made in the same second: which of them is first is not said.
-    let jobs = ["eager", "second"];
+    let both = ["eager", "second"];
     let waiting = wait::until(STEP, "one of the two is admitted", || async {
-        for (job, other) in [(jobs[0], jobs[1]), (jobs[1], jobs[0])] {
+        for (job, other) in [(both[0], both[1]), (both[1], both[0])] {
             if s.workload_of(job).await?.is_some_and(|w| condition(&w, "Admitted") == "True") {
                 return Ok(Seen::Yes(other));
             }
@@ -148,6 +196,13 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         s.admitted("running").await?;
         s.nodes_of("running", 1).await?;
     }
+    let set = {
+        let s = stage.scenario("opted").await?;
+        s.simple_queue("1", &json!({})).await?;
+        s.apply(&manifest::local_queue(&s.namespace, "default", &s.name("cq"))).await?;
+        jobs::opted_in(&s, true).await?;
+        s.apply(&job_set(&s.namespace, "whole", &json!({QUEUE: "queue"}))).await?
+    };
     let dead = manager::leader(&client).await?;
     stage.manager.kill();
     // What is let in runs until Berth is back and leads, and that is not Berth's doing.
@@ -155,7 +210,9 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     {
         let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
         nothing_is_noticed(&s).await?;
+        let_in_beside_the_systems(&s, "while-down").await?;
         what_is_opted_in_is_refused(&s).await?;
+        jobs_of_job_sets_are_let_in(&s, &set).await?;
         webhooks::install(&client, port, "Ignore").await?;
         all_is_let_in(&s).await?;
     }
@@ -176,7 +233,9 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         let name = text(&object, "/metadata/name");
         ensure!(waits(&created), "Berth is back, and {name} was stored as {}", created["spec"]);
     }
+    let_in_beside_the_systems(&s, "afterwards").await?;
     let scope = Scope::of("blast");
     s.stage.observer.conclude_in(&scope, Duration::from_secs(2)).await?;
-    s.stage.manager.recomputes_in(&scope).await
+    s.stage.manager.recomputes_in(&scope).await?;
+    left_alone_beside_the_systems(&s, ["while-down", "afterwards"]).await
 }

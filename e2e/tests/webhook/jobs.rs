@@ -80,7 +80,7 @@ pub(crate) async fn labels_of_a_running_job(stage: &Stage) -> Result<()> {
 }
 
 /// Namespaces that the webhooks for jobs without a queue name are asked about.
-async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
+pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
     wait::until(STEP, &format!("{} opted in: {expected}", s.namespace), || async {
         let configuration = MUTATING.get(&s.client, "", NAMES[0]).await?.context("the configuration")?;
         let webhooks = items(&configuration, "/webhooks");

@@ -1,9 +1,10 @@
 //! Kueue's own kinds: what their schemas cannot say is refused by field, as kubectl prints it.
 
 use anyhow::{Context, Result, bail, ensure};
-use berth_e2e::kinds::{self, WORKLOAD, text};
+use berth_e2e::kinds::{self, TRAINING_JOB, WORKLOAD, condition, text};
 use berth_e2e::manifest::{self, cluster_queue, cohort, flavor, group, quota};
 use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -137,5 +138,75 @@ pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     }
     // A label is nobody's business.
     WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
+    s.conclude().await
+}
+
+/// The label that may name a queue.
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+/// A TrainingJob of one worker that runs until it is deleted, in LocalQueue `queue`, which its field names, or else its label.
+fn training(s: &Scenario<'_>, name: &str, by_field: bool) -> Value {
+    let mut job = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "metadata": {"namespace": s.namespace, "name": name},
+        "spec": {"jobType": "PyTorchJob", "resources": {"maxReplicas": 1, "replicaResources": {"cpu": "1"}},
+            "template": {"metadata": {"annotations": {"e2e.berth.dev/outcome": "never"}}, "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "image": "example.invalid/nothing"}]}}}});
+    if by_field {
+        job["spec"]["schedulingConfig"] = json!({"queue": "queue"});
+    } else {
+        job["metadata"]["labels"] = json!({QUEUE: "queue"});
+    }
+    job
+}
+
+/// Changes of TrainingJobs of which two are admitted and one waits, and the field that a refusal names.
+fn moves() -> Vec<(&'static str, Value, Option<&'static str>)> {
+    let field = |queue: &str| json!({"spec": {"schedulingConfig": {"queue": queue}}});
+    let label = |queue: &str| json!({"metadata": {"labels": {QUEUE: queue}}});
+    let suspended = |queue: &str| json!({"spec": {"suspend": true, "schedulingConfig": {"queue": queue}}});
+    vec![
+        ("by-field", field("other"), Some("spec.schedulingConfig.queue")),
+        ("by-label", label("other"), Some("metadata.labels[kueue.x-k8s.io/queue-name]")),
+        ("by-label", field("queue"), None),
+        ("by-field", json!({"metadata": {"labels": {"team": "a"}}}), None),
+        ("waiting", field("other"), None),
+        ("by-field", suspended("other"), None),
+    ]
+}
+
+/// A TrainingJob that is admitted keeps its queue; one that waits, or is suspended, moves.
+pub(crate) async fn queue_of_training_jobs(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("held-trainings").await?;
+    s.simple_queue("2", &json!({})).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "other", &s.name("cq"))).await?;
+    for name in ["by-field", "by-label"] {
+        s.apply(&training(&s, name, name == "by-field")).await?;
+        wait::until(STEP, &format!("{name} is admitted"), || async {
+            let job = TRAINING_JOB.get(&s.client, &s.namespace, name).await?.unwrap_or_default();
+            Ok(Seen::when(condition(&job, "Admitted") == "True", || job["status"].to_string()))
+        })
+        .await?;
+    }
+    s.apply(&training(&s, "waiting", true)).await?;
+    s.workload("waiting", "there", |w| condition(w, "QuotaReserved") == "False").await?;
+    for (name, patch, refused) in moves() {
+        let answer = TRAINING_JOB.patch(&s.client, &s.namespace, name, &patch).await;
+        match (answer, refused) {
+            (Ok(_), None) => {}
+            (Ok(_), Some(field)) => bail!("{name}, {patch}: accepted, and not refused at {field}"),
+            (Err(error), None) => bail!("{name}, {patch}: {error:#}"),
+            (Err(error), Some(field)) => {
+                let told = format!("{error:#}");
+                for words in [field, "\"other\"", "must stay \"queue\" while the job is admitted"] {
+                    ensure!(told.contains(words), "{name}, {patch}: expected {words:?}, got {told}");
+                }
+            }
+        }
+    }
+    // The place of the one that was suspended is free.
+    let moved = |w: &Value| text(w, "/spec/queueName") == "other";
+    s.workload("waiting", "admitted in its new queue", |w| moved(w) && condition(w, "Admitted") == "True").await?;
+    s.workload("by-field", "in its new queue", moved).await?;
     s.conclude().await
 }

@@ -48,7 +48,7 @@ const JUDGED: [(&str, &str, f64, u32); 7] = [
     ("convert", "converted", CONVERSION, 60 / READ_EVERY),
 ];
 /// The older version of a kind whose versions differ.
-const OLDER_QUEUE: Kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..CLUSTER_QUEUE };
+pub(crate) const OLDER_QUEUE: Kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..CLUSTER_QUEUE };
 /// What a flood may leave behind, in MB: pages that the allocator keeps, not what grows with the flood.
 const LEFT: f64 = 12.0;
 
@@ -242,7 +242,13 @@ async fn round(stage: &Stage, port: u16, total: usize, random: &mut Random) -> R
     let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": "CREATE", "namespace": "webhook-load", "object": {"metadata": {}, "spec": {}}}});
     let good = good.to_string().into_bytes();
-    let paths = ["/mutate-batch-v1-job", "/validate-batch-v1-job", "/validate-kueue-x-k8s-io-v1beta2-workload", "/x"];
+    let paths = [
+        "/mutate-batch-v1-job",
+        "/validate-batch-v1-job",
+        "/validate-kueue-x-k8s-io-v1beta2-workload",
+        "/convert",
+        "/x",
+    ];
     let trust = trust(&stage.client).await?;
     let mut kept = None;
     for number in 0..total {
@@ -260,7 +266,8 @@ async fn round(stage: &Stage, port: u16, total: usize, random: &mut Random) -> R
         match number % 3 {
             0 => body.truncate(random.below(body.len() - 1)),
             1 => body = random.bytes(2_000),
-            _ => body.splice(20..20, std::iter::repeat_n(b'[', 5_000)).for_each(drop),
+            // In place of the first value, which begins after `{"apiVersion":`.
+            _ => body.splice(14..14, std::iter::repeat_n(b'[', 5_000)).for_each(drop),
         }
         let path = paths[random.below(paths.len())];
         let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -65,6 +65,7 @@ async fn reviews() -> Result<()> {
         ("refused-jobs", jobs::refused(s).boxed()),
         ("refused-kinds", kinds::refused(s).boxed()),
         ("held-workloads", kinds::workloads_that_hold_quota(s).boxed()),
+        ("held-trainings", kinds::queue_of_training_jobs(s).boxed()),
     ];
     let mut outcome = run_all(&stage, runs).await;
     if outcome.is_ok() {

@@ -23,8 +23,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::load::OLDER_QUEUE;
+
 /// Reviews on their way at once.
 const CALLERS: usize = 4;
+/// The ClusterQueue that is read in its older version meanwhile.
+const QUEUE: &str = "rotation-cq";
 
 /// Trusts what the API server is told to trust.
 pub(crate) async fn trust(client: &Client) -> Result<Arc<ClientConfig>> {
@@ -66,6 +70,14 @@ pub(crate) async fn review(client: &Client, namespace: &str, name: &str) -> Resu
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let s = stage.scenario("rotation").await?;
     let client = &s.client;
+    s.simple_queue("1", &json!({})).await?;
+    ensure!(s.name("cq") == QUEUE, "the queue is called {}", s.name("cq"));
+    // The API server builds its handlers anew after a change of a CRD.
+    wait::until(Duration::from_secs(30), "v1beta1 is served", || async {
+        let found = OLDER_QUEUE.get(client, "", QUEUE).await?;
+        Ok(Seen::when(found.is_some(), || "the queue is not there".to_owned()))
+    })
+    .await?;
     let alone = async {
         let (served, reviews) = under_traffic(client, &[port], rotations(client)).await?;
         let leaves = served.first().map_or(0, BTreeSet::len);
@@ -97,6 +109,19 @@ async fn under_traffic(
             anyhow::Ok(())
         }
     }));
+    // Each read is a conversion, for which the API server trusts what stands in the CRD.
+    let reads = async {
+        let mut reads = 0_u64;
+        while !over.load(Ordering::Relaxed) {
+            let found = OLDER_QUEUE.get(client, "", QUEUE).await.with_context(|| format!("v1beta1 read {reads}"))?;
+            let found = found.with_context(|| format!("v1beta1 read {reads}: the queue is gone"))?;
+            ensure!(text(&found, "/apiVersion") == OLDER_QUEUE.api_version, "read {reads}: {found}");
+            reads += 1;
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        ensure!(reads > 20, "{reads} reads of v1beta1 are no traffic");
+        anyhow::Ok(reads)
+    };
     let leaves = futures::future::try_join_all(ports.iter().map(|port| {
         let over = &over;
         async move {
@@ -116,11 +141,14 @@ async fn under_traffic(
         over.store(true, Ordering::Relaxed);
         done
     };
-    let (_, served, ()) = futures::try_join!(callers, leaves, changes)?;
+    let (_, served, read, ()) = futures::try_join!(callers, leaves, reads, changes)?;
     let reviews = reviews.load(Ordering::Relaxed);
     for (leaves, handshakes) in &served {
         let leaves = leaves.len();
-        println!("rotation: {reviews} reviews and {handshakes} handshakes, none failed; {leaves} leaves were served");
+        println!(
+            "rotation: {reviews} reviews, {read} reads of v1beta1 and {handshakes} handshakes, none failed; {leaves} leaves \
+             were served"
+        );
     }
     Ok((served.into_iter().map(|(leaves, _)| leaves).collect(), reviews))
 }

@@ -1,6 +1,9 @@
 //! The real Kueue hands a cluster over to Berth and takes it back, with every kind of job that both know at work: nothing restarts, the
-//! books are right, and each frees what the other admitted. Kueue's module cannot be had by version, so that this needs a checkout of
-//! Kueue 0.19 with its manager built (`make build` there, or `go build -o bin/manager ./cmd/kueue`): `KUEUE=folder`. Without one it says so.
+//! books are right, and each frees what the other admitted. `chart` does it by the documented steps, with Kueue's own chart and Helm.
+//! Kueue's module cannot be had by version, so that this needs a checkout of Kueue 0.19 with its manager built (`make build` there, or
+//! `go build -o bin/manager ./cmd/kueue`): `KUEUE=folder`. Without one it says so.
+
+mod chart;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,12 +32,15 @@ use serde_json::{Value, json};
 const TEAM: &str = "team";
 const QUEUE: &str = "cq";
 const SYSTEM: &str = "kueue-system";
+const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
 const WEBHOOKS: [&str; 2] = ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"];
 /// Where Kueue looks for the certificate of its metrics; no flag changes it.
 const METRICS_CERTIFICATES: &str = "/etc/kueue/metrics/certs";
 const FRAMEWORKS: [&str; 5] = ["batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment", "statefulset"];
 /// Longer than a lease.
 const HANDOVER: Duration = Duration::from_secs(60);
+/// One story at a time: two control planes, each with a Kueue and a Berth, are more than a small machine follows.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 struct World {
     plane: ControlPlane,
@@ -46,26 +52,31 @@ struct World {
 impl World {
     /// Starts Kueue; it leads, or follows.
     fn kueue(&self, name: &'static str) -> Result<Guarded> {
+        self.kueue_with(name, configuration(), self.plane.kubeconfig())
+    }
+
+    /// As [`World::kueue`] with a configuration of its own, but for addresses and certificates, and a kubeconfig.
+    fn kueue_with(&self, name: &'static str, mut config: Value, kubeconfig: &Path) -> Result<Guarded> {
         let folder = self.plane.folder().join("kueue");
         fs::create_dir_all(&folder)?;
         self.plane.serving_certificate_into(&folder)?;
         let [metrics, health] = free_ports()?;
-        let config = json!({
-            "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "namespace": SYSTEM,
+        let here = json!({
+            "namespace": SYSTEM,
             "webhook": {"host": "127.0.0.1", "port": self.port, "certDir": folder.display().to_string()},
             "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
             "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
-            "leaderElection": {"leaderElect": true, "resourceName": "c1f6bfd2.kueue.x-k8s.io", "resourceNamespace": SYSTEM},
-            "internalCertManagement": {"enable": false},
-            "integrations": {"frameworks": FRAMEWORKS},
+            "leaderElection": {"resourceNamespace": SYSTEM},
         });
+        merge(&mut config, &here);
+        config["internalCertManagement"] = json!({"enable": false});
         let path = folder.join(format!("{name}.yaml"));
         fs::write(&path, config.to_string())?;
         Guarded::start(Launch {
             name,
             program: &self.source.join("bin/manager"),
             args: vec![
-                format!("--kubeconfig={}", self.plane.kubeconfig().display()),
+                format!("--kubeconfig={}", kubeconfig.display()),
                 format!("--config={}", path.display()),
                 // It would listen on every address.
                 "--feature-gates=VisibilityOnDemand=false".to_owned(),
@@ -108,12 +119,17 @@ impl World {
         Ok(())
     }
 
-    async fn leader_is(&self, what: &str, check: impl Fn(&str) -> bool) -> Result<()> {
+    /// Who holds Kueue's lease, empty when nobody does.
+    async fn leader(&self) -> Result<String> {
         let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
+        let lease = leases.get(&self.client, SYSTEM, LEASE).await?.unwrap_or_default();
+        Ok(text(&lease, "/spec/holderIdentity").to_owned())
+    }
+
+    async fn leader_is(&self, what: &str, check: impl Fn(&str) -> bool) -> Result<()> {
         wait::until(HANDOVER, what, || async {
-            let lease = leases.get(&self.client, SYSTEM, "c1f6bfd2.kueue.x-k8s.io").await?.unwrap_or_default();
-            let holder = text(&lease, "/spec/holderIdentity");
-            Ok(Seen::when(check(holder), || format!("the lease is {holder:?}'s")))
+            let holder = self.leader().await?;
+            Ok(Seen::when(check(&holder), || format!("the lease is {holder:?}'s")))
         })
         .await
     }
@@ -143,11 +159,15 @@ impl World {
         Ok(found)
     }
 
+    /// Versions of all that an operator writes, but for the objects of the two operators themselves.
     async fn versions(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for kind in [WORKLOAD, JOB, JOBSET, STATEFUL_SET, DEPLOYMENT, POD, CLUSTER_QUEUE, LOCAL_QUEUE, FLAVOR] {
             for object in kind.all(&self.client).list(&Default::default()).await?.items {
                 let object = serde_json::to_value(object)?;
+                if [SYSTEM, manager::NAMESPACE].contains(&text(&object, "/metadata/namespace")) {
+                    continue;
+                }
                 let version = text(&object, "/metadata/resourceVersion").to_owned();
                 found.insert(format!("{} {}", kind.kind, kinds::key(&object)), version);
             }
@@ -179,6 +199,26 @@ impl World {
     async fn starts(&self, job: &str) -> Result<()> {
         self.is(JOB, job, "runs", |job| job["status"]["ready"] == json!(1)).await
     }
+}
+
+/// Kueue's configuration, but for addresses.
+fn configuration() -> Value {
+    json!({"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "leaderElection": {"leaderElect": true, "resourceName": LEASE},
+        "integrations": {"frameworks": FRAMEWORKS}})
+}
+
+/// The checkout of Kueue, when one is named.
+fn source() -> Result<Option<PathBuf>> {
+    let Some(source) = std::env::var_os("KUEUE").filter(|path| !path.is_empty()) else {
+        println!("kueue: not tried; KUEUE=folder names a checkout of Kueue 0.19 with bin/manager built");
+        return Ok(None);
+    };
+    ensure!(
+        Path::new(METRICS_CERTIFICATES).join("tls.crt").exists(),
+        "Kueue reads a certificate and key from {METRICS_CERTIFICATES}: put any tls.crt and tls.key there"
+    );
+    Ok(Some(fs::canonicalize(source).context("KUEUE names no folder")?))
 }
 
 fn pod(name: &str, cpu: &str, more: &Value) -> Value {
@@ -403,14 +443,8 @@ async fn lease_for_berth(client: &Client) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hands_over_and_takes_back() -> Result<()> {
-    let Some(source) = std::env::var_os("KUEUE").filter(|path| !path.is_empty()).map(PathBuf::from) else {
-        println!("kueue: not tried; KUEUE=folder names a checkout of Kueue 0.19 with bin/manager built");
-        return Ok(());
-    };
-    ensure!(
-        Path::new(METRICS_CERTIFICATES).join("tls.crt").exists(),
-        "Kueue reads a certificate and key from {METRICS_CERTIFICATES}: put any tls.crt and tls.key there"
-    );
+    let Some(source) = source()? else { return Ok(()) };
+    let _alone = ALONE.lock().await;
     let folder = definitions(&source)?;
     let crds = vec![folder.clone(), jobset::definitions().await?];
     let plane = ControlPlane::start(Options { name: "kueue".to_owned(), crds, ..Options::default() }).await;

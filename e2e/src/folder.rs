@@ -1,0 +1,89 @@
+//! A folder in place of a bucket: what pods save are files in it, as on a volume that is mounted into them and into Berth.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+/// A folder for checkpoints. It goes with the one that it is in.
+#[derive(Debug)]
+pub struct Folder {
+    /// Its path, for Berth and for pods.
+    pub path: String,
+    client: FolderClient,
+}
+
+impl Folder {
+    /// Makes one of that name in another.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn make(parent: &Path, name: &str) -> Result<Self> {
+        let root = parent.join(name);
+        fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
+        Ok(Self { path: root.display().to_string(), client: FolderClient { root } })
+    }
+
+    /// Who may write there.
+    #[must_use]
+    pub fn client(&self) -> FolderClient {
+        self.client.clone()
+    }
+}
+
+/// Writes into such a folder as a pod would.
+#[derive(Clone, Debug)]
+pub struct FolderClient {
+    root: PathBuf,
+}
+
+impl FolderClient {
+    /// Writes a file by its URI, `file:///path`. Who looks there finds all of it or nothing.
+    ///
+    /// # Errors
+    /// When it is not in the folder, or cannot be written.
+    pub fn put(&self, uri: &str, text: &str) -> Result<()> {
+        let path = self.path(uri)?;
+        let part = path.with_extension("part");
+        let written = || {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(&part, text)?;
+            fs::rename(&part, &path)
+        };
+        written().with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Whether there is a file of that URI.
+    ///
+    /// # Errors
+    /// When it would not be in the folder.
+    pub fn has(&self, uri: &str) -> Result<bool> {
+        Ok(self.path(uri)?.is_file())
+    }
+
+    fn path(&self, uri: &str) -> Result<PathBuf> {
+        let path = uri.strip_prefix("file://").with_context(|| format!("{uri} is no URI of a file"))?;
+        let path = PathBuf::from(path);
+        ensure!(path.starts_with(&self.root), "{uri} is not in {}", self.root.display());
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_is_there_and_nothing_beside_the_folder() -> Result<()> {
+        let parent = std::env::temp_dir().join(format!("berth-folder-{}", std::process::id()));
+        let folder = Folder::make(&parent, "checkpoints")?;
+        let (client, uri) = (folder.client(), format!("file://{}/a/b/c.json", folder.path));
+        client.put(&uri, "{}")?;
+        assert!(client.has(&uri)? && !client.has(&format!("file://{}/a/b/d.json", folder.path))?);
+        assert_eq!(fs::read_to_string(parent.join("checkpoints/a/b/c.json"))?, "{}");
+        assert_eq!(fs::read_dir(parent.join("checkpoints/a/b"))?.count(), 1, "no half of it is left");
+        assert!(client.put("file:///elsewhere/c.json", "{}").is_err() && client.has("s3://a/b").is_err());
+        fs::remove_dir_all(&parent)?;
+        Ok(())
+    }
+}

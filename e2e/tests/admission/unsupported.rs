@@ -1,0 +1,123 @@
+//! Fields that decide whether or where a job may run and that Berth does not act on yet: whoever has one waits and is
+//! told which, the others of its queue go on, and it is let in when the field is gone.
+
+use anyhow::{Result, ensure};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD, condition, condition_object, text};
+use berth_e2e::manifest::{Job, merge};
+use berth_e2e::scenario::{Scenario, Stage};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+
+const TOPOLOGY: &str = "kueue.x-k8s.io/podset-required-topology";
+const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+
+/// A Workload that is made before the job of its name; `spec` and `set` are merged into its spec and its pod set.
+fn made_before(job: &Job, spec: &Value, set: &Value) -> Value {
+    let job = job.manifest();
+    let mut pods = json!({"name": "main", "count": 1, "template": job["spec"]["template"]});
+    merge(&mut pods, set);
+    let mut object = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {"namespace": job["metadata"]["namespace"], "name": job["metadata"]["name"]},
+        "spec": {"queueName": "queue", "active": true, "podSets": [pods]},
+    });
+    merge(&mut object["spec"], spec);
+    object
+}
+
+/// Its Workload has no quota, and says because of which field.
+async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Result<()> {
+    s.workload(job, &format!("QuotaReserved=False, {reason}: {message}"), |workload| {
+        let told = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
+        condition(workload, "QuotaReserved") == "False"
+            && text(&told, "/reason") == reason
+            && text(&told, "/message") == message
+    })
+    .await
+    .map(drop)
+}
+
+/// The queue takes workloads in or does not; why not is in the message.
+async fn active(s: &Scenario<'_>, status: &str, message: &str) -> Result<()> {
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), &format!("Active={status}: {message}"), |queue| {
+        let told = condition_object(queue, "Active").cloned().unwrap_or_default();
+        condition(queue, "Active") == status && text(&told, "/message").contains(message)
+    })
+    .await?;
+    s.object_is(LOCAL_QUEUE, "queue", &format!("Active={status}"), |queue| condition(queue, "Active") == status)
+        .await?;
+    Ok(())
+}
+
+pub(crate) async fn held(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("unsupported").await?;
+    s.simple_queue("8", &json!({})).await?;
+    s.create(s.job("running").endless()).await?;
+    s.admitted("running").await?;
+    workloads(&s).await?;
+    queue(&s).await?;
+    s.conclude().await
+}
+
+/// Four fields of jobs and Workloads, in one queue.
+async fn workloads(s: &Scenario<'_>) -> Result<()> {
+    let [gates, placed] = ["gates", "placed"].map(|name| s.job(name).label(PREBUILT, name));
+    s.create(s.job("topology").pod_annotation(TOPOLOGY, "example.com/rack")).await?;
+    let claims = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]});
+    s.create(s.job("claims").pod_spec(&claims)).await?;
+    let gate = json!({"preemptionGates": [{"name": "example.com/gate"}]});
+    s.apply(&made_before(&gates, &gate, &json!({}))).await?;
+    s.create(gates.clone()).await?;
+    let place = json!({"topologyRequest": {"required": "example.com/rack"}});
+    s.apply(&made_before(&placed, &json!({}), &place)).await?;
+    s.create(placed.clone()).await?;
+    let held = [
+        ("topology", "spec.podSets[0].topologyRequest"),
+        ("claims", "spec.podSets[0].template.spec.resourceClaims"),
+        ("gates", "spec.preemptionGates"),
+        ("placed", "spec.podSets[0].topologyRequest"),
+    ];
+    for (name, field) in held {
+        waits(s, name, "Misconfigured", &format!("{field} is not supported yet")).await?;
+    }
+    // They stand in nobody's way, and nothing of them starts.
+    s.create(s.job("free")).await?;
+    s.finished("free").await?;
+    try_join_all(held.map(|(name, _)| s.stays_pending(name))).await?;
+    for (name, _) in held {
+        let pods = s.pods_of(name).await?.len();
+        ensure!(pods == 0, "job {name} waits and has {pods} pods");
+    }
+    let annotation = json!({"spec": {"template": {"metadata": {"annotations": {(TOPOLOGY): null}}}}});
+    JOB.patch(&s.client, &s.namespace, "topology", &annotation).await?;
+    s.finished("topology").await?;
+    for (name, job) in [("gates", &gates), ("placed", &placed)] {
+        s.apply(&made_before(job, &json!({}), &json!({}))).await?;
+        s.finished(name).await?;
+        s.remove(name).await?;
+        WORKLOAD.delete(&s.client, &s.namespace, name).await?;
+    }
+    // Of a Job the API server lets nobody take its claims away: it has to be made again.
+    let without = json!({"spec": {"template": {"spec": {"resourceClaims": null}}}});
+    let refused = JOB.patch(&s.client, &s.namespace, "claims", &without).await;
+    let refused = refused.err().map(|e| format!("{e:#}")).unwrap_or_default();
+    ensure!(refused.contains("immutable"), "claims of a Job were taken away: {refused:?}");
+    s.remove("claims").await?;
+    s.create(s.job("claims")).await?;
+    s.finished("claims").await
+}
+
+/// A field of the queue itself: it takes nobody in, and stops nobody who runs.
+async fn queue(s: &Scenario<'_>) -> Result<()> {
+    let policy = json!({"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}});
+    s.simple_queue("8", &policy).await?;
+    active(s, "False", "spec.concurrentAdmissionPolicy is not supported").await?;
+    s.create(s.job("late")).await?;
+    waits(s, "late", "Suspended", &format!("ClusterQueue {} is inactive", s.name("cq"))).await?;
+    s.stays_pending("late").await?;
+    let running = s.get_job("running").await?;
+    ensure!(running["spec"]["suspend"] == json!(false), "the running job was stopped");
+    s.simple_queue("8", &json!({})).await?;
+    active(s, "True", "").await?;
+    s.finished("late").await
+}

@@ -1,0 +1,112 @@
+//! Where the pods of a job are that wants one domain for all of them: the real scheduler keeps to what Berth asks of it.
+//!
+//! There are two racks of two nodes, and on each node room for two pods. Left to itself the scheduler spreads pods over nodes, so that
+//! three of a job are on both racks.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::kinds::{NODE, TRAINING_JOB, condition, condition_object, text};
+use berth_e2e::manifest::{self, group, merge, quota};
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, Seen};
+use serde_json::{Value, json};
+
+use crate::stops::still;
+use crate::{LIMIT, endless, is, phase, pods_of, training};
+
+/// Label of a node: its rack.
+const RACK: &str = "e2e.berth.dev/rack";
+/// Room for pods that must be on one rack.
+const STRICT: &str = "e2e.berth.dev/strict";
+/// Room for pods that should be on one rack: of its own, so that both can be shown at the same time.
+const LOOSE: &str = "e2e.berth.dev/loose";
+
+/// The nodes of a rack.
+pub(crate) fn rack(name: &str) -> Pool {
+    Pool::cpu(name, 2, Tier::OnDemand).label(RACK, name).offers(STRICT, "2").offers(LOOSE, "2")
+}
+
+/// A gang is on one rack or nowhere; any other job is on one where that has room for it.
+pub(crate) async fn on_one_rack(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("one-rack").await?;
+    let s = &scenario;
+    let flavor = s.name("flavor");
+    s.apply(&manifest::flavor(&flavor, &[])).await?;
+    let quotas = [quota("cpu", "20"), quota(STRICT, "10"), quota(LOOSE, "10")];
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&[(&flavor, &quotas)])], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    futures::try_join!(required(s), preferred(s))?;
+    scenario.conclude().await
+}
+
+async fn required(s: &Scenario<'_>) -> Result<()> {
+    s.apply(&together(s, "gang", 3, STRICT, &json!({}))).await?;
+    phase(s, "gang", "Running").await?;
+    let there = racks(s, "gang").await?;
+    ensure!(there.values().copied().collect::<Vec<_>>() == [3], "{there:?}");
+    gone(s, "gang").await?;
+    // The other rack is empty, and still the fifth has no place: the gang does not get through.
+    s.apply(&together(s, "large", 5, STRICT, &json!({"schedulingTimeout": "8s"}))).await?;
+    wait::until(LIMIT, "four of five pods are on one rack, and the fifth may not be on the other", || async {
+        let there = racks(s, "large").await?;
+        let pods = pods_of(s, "large").await?;
+        let told = pods.iter().filter_map(|pod| condition_object(pod, "PodScheduled"));
+        let told = told.filter(|told| text(told, "/status") == "False");
+        let why: Vec<&str> = told.map(|told| text(told, "/message")).collect();
+        let one_waits = why.len() == 1 && why.iter().all(|why| why.contains("pod affinity rules"));
+        let on_one = there.values().copied().collect::<Vec<_>>() == [4];
+        Ok(Seen::when(on_one && one_waits, || format!("{there:?} {why:?}")))
+    })
+    .await?;
+    is(s, "large", "released", |job| condition(job, "SchedulingTimeout") == "True").await?;
+    gone(s, "large").await
+}
+
+async fn preferred(s: &Scenario<'_>) -> Result<()> {
+    let loose = json!({"gangScheduling": false});
+    s.apply(&together(s, "near", 3, LOOSE, &loose)).await?;
+    phase(s, "near", "Running").await?;
+    let there = racks(s, "near").await?;
+    ensure!(there.values().copied().collect::<Vec<_>>() == [3], "{there:?}");
+    gone(s, "near").await?;
+    s.apply(&together(s, "wide", 5, LOOSE, &loose)).await?;
+    phase(s, "wide", "Running").await?;
+    let there = racks(s, "wide").await?;
+    ensure!(there.len() == 2 && there.values().sum::<usize>() == 5, "{there:?}");
+    gone(s, "wide").await
+}
+
+/// A job of so many workers that wants one rack; each needs that kind of room. `more` goes into its `schedulingConfig`.
+fn together(s: &Scenario<'_>, name: &str, workers: u32, room: &str, more: &Value) -> Value {
+    let mut spec = endless();
+    spec["template"]["spec"]["containers"][0]["resources"] =
+        json!({"requests": {(room): "1"}, "limits": {(room): "1"}});
+    let wanted = json!({"resources": {"maxReplicas": workers, "topologyConstraint": RACK}, "schedulingConfig": more});
+    merge(&mut spec, &wanted);
+    training(s, name, "PyTorchJob", &spec)
+}
+
+/// How many pods of a job are bound to nodes of each rack.
+async fn racks(s: &Scenario<'_>, name: &str) -> Result<BTreeMap<String, usize>> {
+    let nodes = NODE.list(&s.client, "").await?;
+    let mut found = BTreeMap::new();
+    for pod in pods_of(s, name).await? {
+        let bound = text(&pod, "/spec/nodeName");
+        if bound.is_empty() {
+            continue;
+        }
+        let node =
+            nodes.iter().find(|node| text(node, "/metadata/name") == bound).context("a node that is not there")?;
+        let rack = node["metadata"]["labels"][RACK].as_str().unwrap_or("none");
+        *found.entry(rack.to_owned()).or_default() += 1;
+    }
+    Ok(found)
+}
+
+/// Deletes a job, and makes room for the next.
+async fn gone(s: &Scenario<'_>, name: &str) -> Result<()> {
+    TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
+    still(s, name).await
+}
