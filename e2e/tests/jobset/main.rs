@@ -18,6 +18,7 @@ use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is let go.
 const MOST_WRITES: u64 = 10;
@@ -135,6 +136,10 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
     Ok(())
 }
 
+/// Until pods run: the JobSet controller asks the API server a few times a second, for all scenarios together, and a way down a ladder
+/// takes it a dozen requests.
+const START: Duration = Duration::from_secs(60);
+
 /// The four running pods of what [`slices`] makes.
 async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     all_run(s, name, 4).await
@@ -142,7 +147,7 @@ async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
 
 /// Running pods of a JobSet that Berth has started: without a webhook the first ones run before Berth has suspended it.
 pub(crate) async fn all_run(s: &Scenario<'_>, name: &str, count: usize) -> Result<Vec<Value>> {
-    wait::until(STEP, &format!("{count} pods of JobSet {name} run"), || async {
+    wait::until(START, &format!("{count} pods of JobSet {name} run"), || async {
         let all = POD.list(&s.client, &s.namespace).await?;
         let runs = |pod: &&Value| {
             text(pod, "/metadata/labels/jobset.sigs.k8s.io~1jobset-name") == name
