@@ -384,22 +384,22 @@ impl Control {
     /// Queues whose figures changed get their status written in due time.
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
         for object in std::mem::take(&mut self.untold) {
-            self.schedule.mark(object, now);
+            self.schedule.mark_key(&object, now);
         }
         let changed = self.world.take_changed();
         for name in changed.cluster_queues {
             if let Some(policy) = self.rules_of(&name).map(|rules| rules.policy.clone()) {
-                self.schedule.mark(cluster_key(Kind::QueuePolicy, &policy), now);
+                self.schedule.mark(Kind::QueuePolicy, "", &policy, now);
             }
-            self.schedule.mark(cluster_key(Kind::ClusterQueue, &name), now);
+            self.schedule.mark(Kind::ClusterQueue, "", &name, now);
         }
-        for name in changed.local_queues {
-            self.schedule.mark(key(Kind::LocalQueue, &name), now);
+        for (namespace, name) in changed.local_queues {
+            self.schedule.mark(Kind::LocalQueue, &namespace, &name, now);
         }
         if self.settings.engine.fair_sharing.is_some() {
             // A share depends on what the whole tree lends and uses.
             for name in changed.cohorts {
-                self.schedule.mark(cluster_key(Kind::Cohort, &name), now);
+                self.schedule.mark(Kind::Cohort, "", &name, now);
             }
         }
     }
@@ -481,7 +481,7 @@ impl Control {
             }
         }
         for object in later {
-            self.schedule.mark(object, now);
+            self.schedule.mark_key(&object, now);
         }
     }
 }

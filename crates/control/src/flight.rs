@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::core::after;
@@ -81,15 +82,15 @@ struct Backoff {
 /// Book of writes under way, of versions still to be seen, and of back-offs.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    flying: BTreeMap<ObjectKey, Flight>,
-    keys: BTreeMap<WriteId, ObjectKey>,
+    flying: FxHashMap<ObjectKey, Flight>,
+    keys: FxHashMap<WriteId, ObjectKey>,
     /// The watch must show at least this version before the object is judged again.
-    awaited: BTreeMap<ObjectKey, Awaited>,
-    backoffs: BTreeMap<ObjectKey, Backoff>,
+    awaited: FxHashMap<ObjectKey, Awaited>,
+    backoffs: FxHashMap<ObjectKey, Backoff>,
     /// What the API server said last of an object that was to be made, by the TrainingJob for which it is.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Objects whose decision was to write to a busy one, or to wait for one.
-    blocked: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
     creations: usize,
     /// Jobs that have none yet because too many others are being made, in the order in which they came.

@@ -22,7 +22,7 @@ use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use crate::checks::Check;
-use crate::core::{Control, cluster_key};
+use crate::core::Control;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{Kind, ObjectKey, StuckPod};
@@ -187,7 +187,7 @@ impl Control {
     /// The statuses of policies show stock-outs.
     fn mark_policies(&mut self, now: Timestamp) {
         for policy in self.view.policies.keys() {
-            self.schedule.mark(cluster_key(Kind::QueuePolicy, policy), now);
+            self.schedule.mark(Kind::QueuePolicy, "", policy, now);
         }
     }
 }

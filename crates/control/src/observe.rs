@@ -11,7 +11,7 @@ use berth_jobs::{BatchJob, JobKind, JobSet, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::core::{Control, cluster_key, key};
+use crate::core::{Control, key};
 use crate::event::{Change, Observation};
 use crate::ladder::Pods;
 use crate::view::{Name, WorkloadView, name_of};
@@ -366,8 +366,8 @@ impl Control {
 
     fn mark_queues(&mut self, workload: &WorkloadView, now: Timestamp) {
         if let Some(queue) = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_ref()) {
-            self.schedule.mark(cluster_key(Kind::ClusterQueue, queue), now);
-            self.schedule.mark(key(Kind::LocalQueue, &(workload.namespace.clone(), workload.queue.clone())), now);
+            self.schedule.mark(Kind::ClusterQueue, "", queue, now);
+            self.schedule.mark(Kind::LocalQueue, &workload.namespace, &workload.queue, now);
         }
     }
 

@@ -13,7 +13,7 @@ use berth_api::berth::{
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::core::{Control, cluster_key, key};
+use crate::core::{Control, key};
 use crate::deltas;
 use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::observe::same_intent;
@@ -282,7 +282,7 @@ impl Control {
     }
 
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
-        self.schedule.mark(cluster_key(Kind::QueuePolicy, name), now);
+        self.schedule.mark(Kind::QueuePolicy, "", name, now);
         // Who leads keeps the book of stock-outs; everybody else follows what the leader wrote.
         let follows = self.term.is_none() || !self.view.policies.contains_key(name);
         if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
@@ -329,7 +329,7 @@ impl Control {
         };
         let concerned = names(old.as_ref()).into_iter().chain(names(self.view.claims.get(queue)));
         for policy in concerned.collect::<BTreeSet<_>>() {
-            self.schedule.mark(cluster_key(Kind::QueuePolicy, &policy), now);
+            self.schedule.mark(Kind::QueuePolicy, "", &policy, now);
         }
         true
     }

@@ -1,11 +1,14 @@
 //! When queue statuses are written: at once after a quiet second, else at most every five seconds while they keep changing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 
+use hashbrown::HashTable;
 use jiff::Timestamp;
+use rustc_hash::FxBuildHasher;
 
 use crate::core::after;
-use crate::write::ObjectKey;
+use crate::write::{Kind, ObjectKey};
 
 const QUIET_MS: i64 = 1_000;
 const LONGEST_MS: i64 = 5_000;
@@ -13,7 +16,8 @@ const LONGEST_MS: i64 = 5_000;
 /// Due times of statuses.
 #[derive(Debug, Default)]
 pub(crate) struct QueueSchedule {
-    due: BTreeMap<ObjectKey, Due>,
+    /// By name; never walked through, since it has no order.
+    due: HashTable<(ObjectKey, Due)>,
     /// When to look at an object: not later than its due time, which marks move on without moving this.
     by_time: BTreeSet<(Timestamp, ObjectKey)>,
 }
@@ -24,16 +28,33 @@ struct Due {
     at: Timestamp,
 }
 
+fn hash(kind: Kind, namespace: &str, name: &str) -> u64 {
+    FxBuildHasher.hash_one((kind, namespace, name))
+}
+
+fn hash_of((key, _): &(ObjectKey, Due)) -> u64 {
+    hash(key.kind, &key.namespace, &key.name)
+}
+
 impl QueueSchedule {
-    /// The object's figures changed.
-    pub(crate) fn mark(&mut self, key: ObjectKey, now: Timestamp) {
-        if let Some(due) = self.due.get_mut(&key) {
+    /// The figures of an object changed; its namespace is empty for kinds that have none.
+    pub(crate) fn mark(&mut self, kind: Kind, namespace: &str, name: &str, now: Timestamp) {
+        let hash = hash(kind, namespace, name);
+        // Most marks are of objects that are marked already: no name is copied for them.
+        let is_it = |(key, _): &(ObjectKey, Due)| key.kind == kind && key.name == name && key.namespace == namespace;
+        if let Some((_, due)) = self.due.find_mut(hash, is_it) {
             due.at = after(now, QUIET_MS).min(after(due.first, LONGEST_MS));
             return;
         }
+        let key = ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() };
         let at = after(now, QUIET_MS);
         self.by_time.insert((at, key.clone()));
-        self.due.insert(key, Due { first: now, at });
+        self.due.insert_unique(hash, (key, Due { first: now, at }), hash_of);
+    }
+
+    /// The same of an object by its key.
+    pub(crate) fn mark_key(&mut self, key: &ObjectKey, now: Timestamp) {
+        self.mark(key.kind, &key.namespace, &key.name, now);
     }
 
     /// The next object whose time has come; `unpaced` does not wait for it.
@@ -44,12 +65,14 @@ impl QueueSchedule {
                 return None;
             }
             let (_, key) = self.by_time.pop_first()?;
-            match self.due.get(&key) {
-                Some(due) if due.at > now && !unpaced => drop(self.by_time.insert((due.at, key))),
-                _ => {
-                    self.due.remove(&key);
+            let hash = hash(key.kind, &key.namespace, &key.name);
+            match self.due.find_entry(hash, |(other, _)| *other == key) {
+                Ok(entry) if entry.get().1.at > now && !unpaced => drop(self.by_time.insert((entry.get().1.at, key))),
+                Ok(entry) => {
+                    drop(entry.remove());
                     return Some(key);
                 }
+                Err(_) => return Some(key),
             }
         }
     }
@@ -64,7 +87,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::write::Kind;
 
     fn at(ms: i64) -> Timestamp {
         Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap()
@@ -72,11 +94,10 @@ mod tests {
 
     /// When an object that is marked at these times is due.
     fn due(marks: &[i64]) -> Vec<i64> {
-        let key = ObjectKey { kind: Kind::ClusterQueue, namespace: String::new(), name: "q".into() };
         let (mut schedule, mut due) = (QueueSchedule::default(), Vec::new());
         for ms in 0..20_000 {
             if marks.contains(&ms) {
-                schedule.mark(key.clone(), at(ms));
+                schedule.mark(Kind::ClusterQueue, "", "q", at(ms));
             }
             assert!(schedule.due.is_empty() || schedule.wake_at().is_some(), "a due object is looked at");
             if schedule.next(at(ms), false).is_some() {

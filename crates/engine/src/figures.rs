@@ -274,7 +274,7 @@ impl World {
         let local_queues = self.changed_local_queues.take();
         let cohorts = self.changed_cohorts.take();
         Changed {
-            cluster_queues: cluster_queues.into_iter().map(|id| self.store.queues[id].name.to_string()).collect(),
+            cluster_queues: cluster_queues.into_iter().map(|id| Arc::clone(&self.store.queues[id].name)).collect(),
             local_queues: local_queues.into_iter().map(|id| self.store.local_queue_names.key(id).clone()).collect(),
             cohorts: cohorts.into_iter().map(|id| self.tree.nodes[id].name.clone()).collect(),
         }

@@ -11,15 +11,15 @@ use crate::pending::Pending;
 use crate::store::{Group, Holders, Queue, Store};
 use crate::tree::{OwnQuota, Tree};
 
-/// Names of objects whose figures or readiness changed.
+/// Names of objects whose figures or readiness changed, each once, in no order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// ClusterQueues.
-    pub cluster_queues: BTreeSet<String>,
+    pub cluster_queues: Vec<Arc<str>>,
     /// LocalQueues: namespace and name.
-    pub local_queues: BTreeSet<(String, String)>,
+    pub local_queues: Vec<(String, String)>,
     /// Cohorts.
-    pub cohorts: BTreeSet<String>,
+    pub cohorts: Vec<String>,
 }
 
 /// The long-lived model of the cluster that decisions are taken on.

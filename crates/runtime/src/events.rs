@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use kube::client::{Body, Client};
 use packed::Packed;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,8 +67,9 @@ impl EventSink {
 
     /// Publishes, or drops and counts.
     pub fn publish(&self, notice: &Notice) {
-        if self.queue.try_send(Packed::new(notice, Timestamp::now())).is_err() {
-            self.metrics.count("berth_events_dropped", &[("cause", "queue_full")], 1);
+        match self.queue.try_reserve() {
+            Ok(place) => place.send(Packed::new(notice, Timestamp::now())),
+            Err(_) => self.metrics.count("berth_events_dropped", &[("cause", "queue_full")], 1),
         }
     }
 }
@@ -102,7 +103,7 @@ impl Worker {
                 }
             }
             if self.wait(&mut bucket, waiting.next_batch()).await {
-                let posts: Vec<_> = waiting.take(BATCH).map(|notice| self.body(notice)).collect();
+                let posts: Vec<_> = waiting.take(BATCH).into_iter().map(|notice| self.body(notice)).collect();
                 join_all(posts.iter().map(|(notice, body)| self.publish(notice, body))).await;
             }
         }
@@ -164,44 +165,73 @@ impl Worker {
 /// Notices that wait for the rate, in the order in which they came.
 #[derive(Default)]
 struct Waiting {
-    notices: VecDeque<Packed>,
-    /// Uids of objects whose reason to wait is among them.
-    explained: HashSet<Box<str>>,
+    /// One that was superseded leaves its place empty.
+    notices: VecDeque<Option<Packed>>,
+    /// Number of the first of them.
+    first: u64,
+    /// Those that are not empty.
+    live: usize,
+    /// Where the reason to wait of an object stands, by uid.
+    explained: HashMap<Box<str>, u64>,
 }
 
 impl Waiting {
     /// True when it takes the place of an older one: why an object waited is no news once something has happened to it.
     fn push(&mut self, notice: Packed) -> bool {
-        let superseded = self.explained.remove(notice.uid());
-        if superseded {
-            self.notices.retain(|older| older.uid() != notice.uid() || !older.explains_waiting);
+        let older = self.explained.remove(notice.uid());
+        if let Some(older) = older {
+            let at = usize::try_from(older.saturating_sub(self.first)).unwrap_or(usize::MAX);
+            self.live -= usize::from(self.notices.get_mut(at).and_then(Option::take).is_some());
+        }
+        if self.notices.len() >= 2 * WAITING {
+            self.close_gaps();
         }
         if notice.explains_waiting {
-            self.explained.insert(notice.uid().into());
+            self.explained.insert(notice.uid().into(), self.first + self.notices.len() as u64);
         }
-        self.notices.push_back(notice);
-        superseded
+        self.notices.push_back(Some(notice));
+        self.live += 1;
+        older.is_some()
     }
 
-    fn take(&mut self, count: usize) -> impl Iterator<Item = Packed> {
-        let count = count.min(self.notices.len());
-        self.notices.drain(..count).inspect(|notice| {
+    /// Moves everybody up. Seldom: those who wait are at most half of the places.
+    fn close_gaps(&mut self) {
+        self.notices.retain(Option::is_some);
+        self.first = 0;
+        for (at, notice) in (0..).zip(self.notices.iter().flatten()) {
+            if notice.explains_waiting
+                && let Some(place) = self.explained.get_mut(notice.uid())
+            {
+                *place = at;
+            }
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Vec<Packed> {
+        let mut taken = Vec::with_capacity(count.min(self.live));
+        while taken.len() < count {
+            let Some(place) = self.notices.pop_front() else { break };
+            self.first += 1;
+            let Some(notice) = place else { continue };
+            self.live -= 1;
             if notice.explains_waiting {
                 self.explained.remove(notice.uid());
             }
-        })
+            taken.push(notice);
+        }
+        taken
     }
 
     fn next_batch(&self) -> u32 {
-        u32::try_from(self.notices.len().min(BATCH)).unwrap_or(u32::MAX)
+        u32::try_from(self.live.min(BATCH)).unwrap_or(u32::MAX)
     }
 
     fn len(&self) -> usize {
-        self.notices.len()
+        self.live
     }
 
     fn is_empty(&self) -> bool {
-        self.notices.is_empty()
+        self.live == 0
     }
 }
 
@@ -331,10 +361,26 @@ mod tests {
         assert!(!waiting.push(of("b", "WaitingForQuota")), "another object");
         assert!(waiting.push(of("a", "QuotaReserved")) && !waiting.push(of("a", "Admitted")));
         let reasons: Vec<_> =
-            waiting.take(9).map(|notice| (notice.uid().to_owned(), notice.reason().to_owned())).collect();
+            waiting.take(9).iter().map(|notice| (notice.uid().to_owned(), notice.reason().to_owned())).collect();
         let expected = [("a", "CreatedWorkload"), ("b", "WaitingForQuota"), ("a", "QuotaReserved"), ("a", "Admitted")];
         assert_eq!(reasons, expected.map(|(uid, reason)| (uid.to_owned(), reason.to_owned())));
         assert!(!waiting.push(of("b", "QuotaReserved")), "what was sent is not superseded");
+    }
+
+    #[test]
+    fn places_of_the_superseded_are_used_again() {
+        let at = Timestamp::UNIX_EPOCH;
+        let of =
+            |uid: &str| Packed::new(&Notice { uid: uid.into(), reason: "WaitingForQuota".into(), ..notice("x") }, at);
+        let mut waiting = Waiting::default();
+        assert!(!waiting.push(of("first")));
+        for round in 0..5 * WAITING {
+            assert_eq!(waiting.push(of("again")), round > 0);
+            assert!(waiting.len() == 2 && waiting.notices.len() <= 2 * WAITING + 1);
+        }
+        assert!(waiting.push(of("first")), "found where it stands now");
+        let uids: Vec<_> = waiting.take(9).iter().map(|notice| notice.uid().to_owned()).collect();
+        assert_eq!((uids, waiting.is_empty()), (vec!["again".to_owned(), "first".to_owned()], true));
     }
 
     #[tokio::test]

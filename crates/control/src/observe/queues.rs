@@ -20,7 +20,7 @@ impl Control {
         match (known, object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
                 *known = object;
-                self.schedule.mark(object_key, now);
+                self.schedule.mark_key(&object_key, now);
                 return;
             }
             (_, Some(object)) => {
@@ -28,7 +28,7 @@ impl Control {
                 let spec = self.queue_spec(&object);
                 self.engine(engine::Delta::ClusterQueue(spec));
                 self.view.cluster_queues.insert(name.to_owned(), object);
-                self.schedule.mark(object_key.clone(), now);
+                self.schedule.mark_key(&object_key, now);
                 if claimed || self.view.claims.contains_key(name) {
                     self.tell_members_again(name);
                 }
@@ -115,13 +115,13 @@ impl Control {
         match (self.view.local_queues.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
                 *known = object;
-                self.schedule.mark(key(Kind::LocalQueue, name), now);
+                self.schedule.mark(Kind::LocalQueue, &name.0, &name.1, now);
                 return;
             }
             (_, Some(object)) => {
                 self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
                 self.view.local_queues.insert(name.clone(), object);
-                self.schedule.mark(key(Kind::LocalQueue, name), now);
+                self.schedule.mark(Kind::LocalQueue, &name.0, &name.1, now);
             }
             (_, None) => {
                 self.engine(engine::Delta::RemoveLocalQueue(name.0.clone(), name.1.clone()));
@@ -138,7 +138,7 @@ impl Control {
         match object {
             Some(object) => {
                 self.engine(engine::Delta::Cohort(deltas::cohort(&object)));
-                self.schedule.mark(cluster_key(Kind::Cohort, name), now);
+                self.schedule.mark(Kind::Cohort, "", name, now);
                 self.touch(cluster_key(Kind::Cohort, name));
                 self.view.cohorts.insert(name.to_owned(), object);
             }
