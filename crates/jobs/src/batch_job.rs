@@ -93,6 +93,12 @@ impl JobKind for BatchJob {
         ended.saturating_add(status(job, |s| s.ready)) >= wanted
     }
 
+    fn pods_succeeded(job: &Job) -> bool {
+        let Some(spec) = &job.spec else { return false };
+        let wanted = spec.completions.unwrap_or_else(|| pod_count(spec));
+        wanted > 0 && status(job, |s| s.succeeded).saturating_add(uncounted(job)) >= wanted
+    }
+
     fn has_independent_pods(job: &Job) -> bool {
         job.spec.as_ref().is_some_and(|spec| !is_indexed(spec) && pod_count(spec) > 1)
     }

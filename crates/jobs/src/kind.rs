@@ -98,6 +98,10 @@ pub trait JobKind: 'static {
     fn pod_sets(job: &Self::Object) -> Result<Vec<PodSet>, String>;
     /// All pods are ready or have succeeded.
     fn pods_ready(job: &Self::Object) -> bool;
+    /// All pods that it has to run have succeeded: its end is what comes next.
+    fn pods_succeeded(_job: &Self::Object) -> bool {
+        false
+    }
     /// Pods per pod set that will not run again.
     fn reclaimable_pods(job: &Self::Object) -> Vec<ReclaimablePod>;
     /// PriorityClass of its pods.

@@ -58,6 +58,8 @@ pub struct JobState {
     pub seen_start: bool,
     /// All pods are ready or have succeeded.
     pub ready: bool,
+    /// See [`JobKind::pods_succeeded`].
+    pub succeeded: bool,
     /// See [`JobKind::has_independent_pods`].
     pub independent: bool,
     /// The API server accepts changes of the templates now.
@@ -109,6 +111,7 @@ impl JobState {
             at_rest: K::has_come_to_rest(job),
             seen_start: K::has_seen_start(job),
             ready: K::pods_ready(job),
+            succeeded: K::pods_succeeded(job),
             independent: K::has_independent_pods(job),
             may_change_template: K::may_change_template(job),
             finished: K::finished(job).map(Box::new),

@@ -451,7 +451,7 @@ impl Case<'_> {
         if let Decision::Write(draft) = self.follow_queue(workload) {
             return Decision::Write(draft);
         }
-        pods_ready::follow(self.control, workload, self.job.ready, self.now).map_or(Decision::Done, Decision::write)
+        pods_ready::follow_job(self.control, workload, self.job, self.now)
     }
 
     /// The classes that the job names.

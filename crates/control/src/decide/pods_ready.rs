@@ -1,5 +1,6 @@
 //! `waitForPodsReady`: pods that are not ready in time cost a workload its quota, and later its activity.
 
+use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use super::workload::{evict_for_seconds, status_write};
@@ -43,6 +44,21 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     let delay = backoff_seconds(settings.backoff_base_seconds, settings.backoff_max_seconds, count);
     let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
     Decision::write(evict_for_seconds(workload, now, ("PodsReadyTimeout", cause), &message, (count, delay)))
+}
+
+/// So long after its admission a job whose pods have all succeeded is not told to have been ready: its end follows at once as a rule, and
+/// says more.
+const END_MS: i64 = 60_000;
+
+/// Makes the condition follow a job.
+pub(crate) fn follow_job(control: &Control, workload: &WorkloadView, job: &JobState, now: Timestamp) -> Decision {
+    let Some(draft) = follow(control, workload, job.ready, now) else { return Decision::Done };
+    let others_wait = control.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
+    let admitted = find(&workload.status.conditions, "Admitted").map(|condition| condition.last_transition_time.0);
+    match admitted.map(|at| after(at, END_MS)).filter(|until| job.succeeded && !others_wait && *until > now) {
+        Some(until) => Decision::Wait(until),
+        None => Decision::write(draft),
+    }
 }
 
 /// The write that makes the condition follow `ready`, `None` when it does.

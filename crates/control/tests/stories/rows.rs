@@ -454,3 +454,27 @@ fn nobody_is_preempted_while_admission_waits_for_pods() {
     cluster.pass(60);
     assert!(cluster.is("urgent", "Admitted") && cluster.count(Purpose::Evict) == 1, "{:?}", cluster.writes);
 }
+
+#[test]
+fn a_job_that_ends_as_soon_as_it_is_ready_is_told_its_end_alone() {
+    for ends in [true, false] {
+        let mut cluster = with_queue(Cluster::with(settings()), "1");
+        cluster.pods_stay_unready = true;
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.settle();
+        assert!(cluster.is("a", "Admitted"));
+        cluster.edit(Kind::Job, "team", "a", &json!({"status": {"uncountedTerminatedPods": {"succeeded": ["p"]}}}));
+        cluster.pass(3);
+        assert_eq!(cluster.count(Purpose::SetPodsReady), 0, "its end is expected");
+        if ends {
+            cluster.complete("a");
+        }
+        cluster.pass(70);
+        assert_eq!(cluster.is("a", "Finished"), ends);
+        assert_eq!(
+            cluster.count(Purpose::SetPodsReady),
+            usize::from(!ends),
+            "one that does not end is told after a while"
+        );
+    }
+}

@@ -279,6 +279,7 @@ fn readiness_and_reclaimable_pods() {
         let spec = json!({"parallelism": parallelism, "completions": completions, "completionMode": mode});
         let job = with_status(spec, status);
         assert_eq!(BatchJob::pods_ready(&job), ready, "case {index}");
+        assert_eq!(BatchJob::pods_succeeded(&job), [7, 9, 10, 11].contains(&index), "case {index}");
         let found: i32 = BatchJob::reclaimable_pods(&job).iter().map(|pods| pods.count).sum();
         assert_eq!(found, reclaimable, "case {index}");
     }
