@@ -28,8 +28,9 @@ pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
 /// A started manager has its views within this time, or something is wrong.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// What Berth believes is what fresh lists say within this time: a kind that was not served at first is looked for every half minute.
-const AGREES_WITHIN: Duration = Duration::from_secs(45);
+/// What Berth believes is what fresh lists say within this time: a kind that was not served at first is looked for every half minute,
+/// and where stories kill it others may do so for as long again and more.
+const AGREES_WITHIN: Duration = Duration::from_secs(150);
 
 /// How a manager is started.
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
 //! 500 jobs over 5 queues that borrow from each other: all finish, and the books are at zero.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD, condition, items};
+use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest::{Job, cluster_queue, flavor, group, local_queue, quota};
 use berth_e2e::nodes::{Pool, Tier};
@@ -40,13 +41,15 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     }
     let begun = Instant::now();
     let create = |number: usize| {
-        // Different sizes and times, always the same ones.
-        let (cpu, pods, run) = (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7));
+        // Different sizes and times, always the same ones. Every fifth arrives running, for long enough to be stopped before it ends:
+        // without the webhook one of 300 ms may be over before the API server takes the stop in such a rush, and needs no Workload.
+        let running = number % 5 == 4;
+        let (cpu, pods, run) =
+            (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7) + if running { 4000 } else { 0 });
         let job = Job::new(&s.namespace, &format!("job-{number:03}"), &format!("q{}", number % QUEUES));
         let job = job.cpu(&cpu.to_string()).pods(u32::try_from(pods).unwrap_or(1));
         let job = job.run_ms(u32::try_from(run).unwrap_or(100));
-        // Every fifth arrives running.
-        let job = if number % 5 == 4 { job.spec(&json!({"suspend": false})) } else { job };
+        let job = if running { job.spec(&json!({"suspend": false})) } else { job };
         s.create(job)
     };
     futures::stream::iter((0..JOBS).map(create)).buffer_unordered(16).try_collect::<Vec<_>>().await?;
@@ -57,8 +60,11 @@ async fn all_finish(stage: &Stage) -> Result<()> {
         let complete = jobs.iter().filter(|j| condition(j, "Complete") == "True").count();
         let finished = workloads.iter().filter(|w| condition(w, "Finished") == "True").count();
         tokio::time::sleep(Duration::from_millis(500)).await;
+        let owners: BTreeSet<&str> = workloads.iter().map(|w| text(w, "/metadata/ownerReferences/0/uid")).collect();
+        let without = jobs.iter().filter(|j| !owners.contains(text(j, "/metadata/uid")));
+        let without: Vec<&str> = without.map(|j| text(j, "/metadata/name")).take(5).collect();
         Ok(Seen::when(complete == JOBS && finished == JOBS && workloads.len() == JOBS, || {
-            format!("{complete} complete, {finished} of {} workloads finished", workloads.len())
+            format!("{complete} complete, {finished} of {} workloads finished, none of {without:?}", workloads.len())
         }))
     })
     .await?;
