@@ -202,6 +202,22 @@ impl Job {
     }
 }
 
+/// Merges as a merge patch does: `null` takes away.
+pub fn patch(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                if value.is_null() {
+                    into.remove(key);
+                } else {
+                    patch(into.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
 /// Merges objects recursively; everything else is replaced.
 pub fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
