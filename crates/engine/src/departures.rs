@@ -1,0 +1,29 @@
+//! Where Berth departs from Kueue on purpose.
+
+/// Where Berth departs from Kueue on purpose, each with its page in `docs/decisions`. All are in force unless somebody asks for
+/// Kueue's decisions to the letter, as who compares with them does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departures {
+    /// Nobody is preempted for whom the preemptor was evicted, directly or through others (`no-eviction-loops.md`).
+    pub no_circles: bool,
+    /// A preemptor keeps its claim on what it preempted for, in place of looking anew (`no-eviction-loops.md`).
+    pub claims: bool,
+    /// What is admitted fits beside the victims of its cycle, which still hold their quota (`fit-beside-victims.md`).
+    pub fit_beside_victims: bool,
+    /// A scan that began behind the first flavor starts over before its workload is parked (`flavor-scan-starts-over.md`).
+    pub scan_over: bool,
+    /// A flavor is a fit only if each resource fits, whatever is preferred (`hidden-preemption.md`).
+    pub all_must_fit: bool,
+}
+
+impl Departures {
+    /// Kueue to the letter.
+    pub const NONE: Self =
+        Self { no_circles: false, claims: false, fit_beside_victims: false, scan_over: false, all_must_fit: false };
+}
+
+impl Default for Departures {
+    fn default() -> Self {
+        Self { no_circles: true, claims: true, fit_beside_victims: true, scan_over: true, all_must_fit: true }
+    }
+}

@@ -1,0 +1,192 @@
+//! Pod sets of one group (`topologyRequest.podSetGroupName`) get the same flavor of each resource, judged by what they ask for
+//! together; a pod set of no group is a group of its own (kueue.md 6.5, steps 1, 3 and 4).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::assignment::{Assignment, Attempt, Mode, PodSetResult};
+use crate::balance::{Units, accumulate};
+use crate::flavors::scan::Scan;
+use crate::flavors::{Oracle, Request, requests};
+use crate::ids::{FlavorId, ResourceId};
+use crate::model::PendingReason;
+use crate::slices::Older;
+use crate::store::{Group, PodSet, Store};
+use crate::tree::Tree;
+use crate::why::{Why, more_severe};
+
+/// A pod set that is assigned, alone or with others.
+pub(super) struct Member<'a> {
+    /// Its place among the pod sets of the workload.
+    pub(super) index: usize,
+    pub(super) pod_set: &'a PodSet,
+    pub(super) count: i64,
+    /// Requests of all its pods, by resource name.
+    pub(super) requests: Vec<(ResourceId, Units)>,
+}
+
+impl<'a> Member<'a> {
+    pub(super) fn of(store: &Store, request: &Request<'a>, (index, pod_set): (usize, &'a PodSet)) -> Self {
+        let count = request.counts.and_then(|c| c.get(index)).copied().unwrap_or(pod_set.spec.count);
+        Member { index, pod_set, count, requests: requests(store, request.queue, pod_set, count) }
+    }
+}
+
+/// Assigns flavors to pod sets that get the same ones; tells whether one of them gets none.
+pub(super) fn assign_group(
+    store: &Store,
+    tree: &mut Tree,
+    request: &Request<'_>,
+    members: &mut [Member<'_>],
+    assignment: &mut Assignment,
+    oracle: &mut Oracle<'_>,
+) -> bool {
+    let mut found = find_flavors(store, tree, request, members, assignment, oracle);
+    let (shared, last) = (members.len() > 1, members.len().saturating_sub(1));
+    let mut failed = false;
+    for (at, member) in members.iter_mut().enumerate() {
+        let mut result = if at == last { std::mem::take(&mut found) } else { found.clone() };
+        result.index = member.index;
+        result.count = member.count;
+        result.requests = std::mem::take(&mut member.requests);
+        if shared {
+            let requests = &result.requests;
+            result.choices.retain(|choice| requests.iter().any(|(resource, _)| *resource == choice.resource));
+        }
+        failed |= result.mode() == Mode::NoFit && result.choices.is_empty();
+        assignment.usage.reserve_exact(result.choices.len());
+        for choice in &result.choices {
+            assignment.borrowing = assignment.borrowing.max(choice.borrow);
+            if let Some(cell) = store.find_cell(choice.flavor, choice.resource) {
+                let asked = result.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
+                let less = |older: &Older| older.less(&member.pod_set.spec.name, choice.resource, asked);
+                accumulate(&mut assignment.usage, cell, request.replaced.map_or(asked, less));
+            }
+        }
+        assignment.pod_sets.push(result);
+    }
+    failed
+}
+
+/// What all of them get, and why it is not a plain fit.
+fn find_flavors(
+    store: &Store,
+    tree: &mut Tree,
+    request: &Request<'_>,
+    members: &[Member<'_>],
+    assignment: &mut Assignment,
+    oracle: &mut Oracle<'_>,
+) -> PodSetResult {
+    let mut result = PodSetResult::default();
+    let asked = together(members);
+    let order = in_turn(store, request, &asked);
+    for at in 0..asked.len() {
+        let at = order.as_ref().and_then(|order| order.get(at)).copied().unwrap_or(at);
+        let Some((resource, quantity)) = asked.get(at).copied() else { break };
+        let Some(group) = request.queue.group_of(resource) else {
+            if quantity == 0 || request.ignore_undeclared {
+                continue;
+            }
+            result.choices.clear();
+            result.reasons = vec![Why::Uncovered(resource)];
+            break;
+        };
+        if result.flavor_of(resource).is_some() {
+            continue;
+        }
+        let progress = request.progress.filter(|_| request.fungible);
+        let first = members.first().map_or(0, |first| first.index);
+        let start = progress.map_or(0, |progress| progress.next(first, resource));
+        assignment.resumed |= start > 0;
+        let scan = Scan { store, request, members, group, resource, start, assumed: &assignment.usage };
+        let found = scan.run(tree, &asked, oracle);
+        merge_attempts(&mut result.attempts, found.attempts, group, resource);
+        if found.choices.is_empty() {
+            // The group that failed is what counts, whatever was found for others before.
+            result.choices.clear();
+            result.reasons = found.reasons;
+            break;
+        }
+        append(&mut result.choices, found.choices);
+        append(&mut result.reasons, found.reasons);
+    }
+    result.attempts.sort_by(|a, b| store.flavor(a.flavor).cmp(store.flavor(b.flavor)));
+    result
+}
+
+/// What pod sets ask for together.
+fn together<'m>(members: &'m [Member<'_>]) -> Cow<'m, [(ResourceId, Units)]> {
+    let [first, others @ ..] = members else { return Cow::Owned(Vec::new()) };
+    if others.is_empty() {
+        return Cow::Borrowed(&first.requests);
+    }
+    let mut all = first.requests.clone();
+    for (resource, value) in others.iter().flat_map(|member| &member.requests) {
+        match all.iter_mut().find(|(known, _)| known == resource) {
+            Some((_, sum)) => *sum += value,
+            None => all.push((*resource, *value)),
+        }
+    }
+    Cow::Owned(all)
+}
+
+/// The places of requests in the order in which they have their turn, where that is not as they stand. It shows where several
+/// resource groups are asked: the first that fails ends the search, and is what is told. Kueue's order is that of a hash of names.
+fn in_turn(store: &Store, request: &Request<'_>, asked: &[(ResourceId, Units)]) -> Option<Vec<usize>> {
+    let group = |(resource, _): &(ResourceId, Units)| {
+        request.queue.groups.iter().position(|group| group.covered.contains(resource))
+    };
+    asked.windows(2).any(|pair| matches!(pair, [a, b] if group(a) != group(b))).then(|| {
+        let mut places: Vec<usize> = (0..asked.len()).collect();
+        places.sort_by_cached_key(|at| asked.get(*at).map(|(resource, _)| fnv(store.resource(*resource))));
+        places
+    })
+}
+
+/// 64 bits of FNV-1a.
+fn fnv(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Appends without copying where there is nothing yet.
+fn append<T>(into: &mut Vec<T>, new: Vec<T>) {
+    if into.is_empty() {
+        *into = new;
+    } else {
+        into.extend(new);
+    }
+}
+
+/// Folds the attempts for one resource into those of the pod set: per flavor the worst of all.
+fn merge_attempts(into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
+    if into.is_empty() {
+        *into = new;
+        return;
+    }
+    if new.is_empty() {
+        return;
+    }
+    let present: BTreeSet<FlavorId> = new.iter().map(|attempt| attempt.flavor).collect();
+    for attempt in new {
+        let Some(old) = into.iter_mut().find(|old| old.flavor == attempt.flavor) else {
+            into.push(attempt);
+            continue;
+        };
+        old.mode = old.mode.min(attempt.mode);
+        old.borrow = old.borrow.max(attempt.borrow);
+        old.possibility = match (old.possibility, attempt.possibility) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        old.no_fit = more_severe(old.no_fit, attempt.no_fit);
+        old.reasons.extend(attempt.reasons);
+    }
+    for old in into.iter_mut() {
+        if group.flavors.contains(&old.flavor) && !present.contains(&old.flavor) {
+            old.mode = Mode::NoFit;
+            old.no_fit = Some(PendingReason::NoMatchingFlavor);
+            old.reasons.push(Why::NotProvided(old.flavor, resource));
+        }
+    }
+}

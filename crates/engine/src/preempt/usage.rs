@@ -1,0 +1,85 @@
+//! The order of candidates under admission fair sharing: of two in the same ClusterQueue but in LocalQueues of different names, the one
+//! goes first whose LocalQueue used more, before priority; elsewhere usage plays no part (kueue.md 6.8).
+//!
+//! Together that need not be an order: a before b before c before a is possible. Lists are sorted and merged in ways that give Kueue's
+//! order where it is one, and the same answer to the same input where it is not.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::afs::{self, AdmissionFairSharing};
+use crate::ids::QueueId;
+use crate::preempt::candidates::Candidate;
+use crate::store::Store;
+
+/// Whether the usage of LocalQueues orders the candidates of a ClusterQueue.
+pub(super) fn is_usage_based(store: &Store, queue: QueueId) -> bool {
+    store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based)
+}
+
+/// Puts candidates in the order in which they are tried: queue by queue, and then always the first of all queues' first ones.
+pub(crate) fn sort(store: &Store, afs: Option<&AdmissionFairSharing>, own: QueueId, candidates: &mut [Candidate<'_>]) {
+    let mut lines: BTreeMap<QueueId, Vec<Candidate<'_>>> = BTreeMap::new();
+    for candidate in candidates.iter() {
+        lines.entry(candidate.queue).or_default().push(*candidate);
+    }
+    let mut lines: Vec<Vec<Candidate<'_>>> = lines.into_values().map(|line| sort_line(store, afs, line)).collect();
+    for line in &mut lines {
+        line.reverse();
+    }
+    for place in candidates.iter_mut() {
+        let next = lines.iter_mut().filter(|line| !line.is_empty());
+        let next = next.min_by(|a, b| match (a.last(), b.last()) {
+            (Some(a), Some(b)) => a.compare(b, own),
+            _ => Ordering::Equal,
+        });
+        if let Some(candidate) = next.and_then(Vec::pop) {
+            *place = candidate;
+        }
+    }
+}
+
+/// The candidates of one queue in their order.
+pub(super) fn sort_line<'a>(
+    store: &Store,
+    afs: Option<&AdmissionFairSharing>,
+    mut line: Vec<Candidate<'a>>,
+) -> Vec<Candidate<'a>> {
+    let by_usage = afs.filter(|_| line.first().is_some_and(|first| is_usage_based(store, first.queue)));
+    line.sort_by(|a, b| b.evicted.cmp(&a.evicted).then_with(|| a.by_age(b)));
+    let Some(afs) = by_usage else { return line };
+    let known = |candidate: &Candidate<'a>| {
+        let local_queue = store.workload(candidate.workload)?.local_queue;
+        let name = store.local_queue_names.key(local_queue).1.as_str();
+        Some((name, afs::usage_of(store, afs, &store.local_queues[local_queue])))
+    };
+    let line = line.into_iter().map(|candidate| (known(&candidate), candidate)).collect();
+    let sorted = merge_sort(line, &|(a_used, a): &(Option<(&str, f64)>, Candidate<'a>), (b_used, b)| {
+        let by_usage = match (a_used, b_used) {
+            (Some((a_name, a)), Some((b_name, b))) if a_name != b_name => b.total_cmp(a),
+            _ => Ordering::Equal,
+        };
+        b.evicted.cmp(&a.evicted).then(by_usage).then_with(|| a.by_age(b))
+    });
+    sorted.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// Sorts by a comparison that need not be an order: then the result depends on how the items stand, and on nothing else.
+fn merge_sort<T>(mut items: Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    if items.len() < 2 {
+        return items;
+    }
+    let right = items.split_off(items.len() / 2);
+    let mut sorted = Vec::with_capacity(items.len() + right.len());
+    let mut left = merge_sort(items, compare).into_iter().peekable();
+    let mut right = merge_sort(right, compare).into_iter().peekable();
+    loop {
+        let is_right = match (left.peek(), right.peek()) {
+            (None, None) => return sorted,
+            (Some(a), Some(b)) => compare(b, a).is_lt(),
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+        };
+        sorted.extend(if is_right { right.next() } else { left.next() });
+    }
+}
