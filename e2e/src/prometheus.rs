@@ -18,6 +18,9 @@ use crate::wait::{self, Seen};
 /// It replays nothing and is up within this time.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
+/// What it calls what it scrapes.
+const JOB: &str = "berth";
+
 /// One running Prometheus.
 #[derive(Debug)]
 pub struct Prometheus {
@@ -44,7 +47,7 @@ pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes those ports of this machine every second.
+    /// Starts one that scrapes those ports of this machine every second, and leaves them their labels as the chart's ServiceMonitor does.
     ///
     /// # Errors
     /// When it cannot be built or does not come up.
@@ -55,7 +58,7 @@ impl Prometheus {
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [rules()],
-            "scrape_configs": [{"job_name": "berth", "static_configs": [{"targets": targets}]}],
+            "scrape_configs": [{"job_name": JOB, "honor_labels": true, "static_configs": [{"targets": targets}]}],
         });
         let (path, data) = (folder.join("prometheus.yaml"), folder.join("prometheus"));
         fs::write(&path, config.to_string())?;
@@ -95,16 +98,20 @@ impl Prometheus {
         Ok(answer["data"].clone())
     }
 
-    /// Label sets of the series of the job `berth` that it has seen, without what Prometheus adds.
+    /// Label sets of all series that it has seen, without what Prometheus adds.
     ///
     /// # Errors
     /// As [`Prometheus::ask`].
     pub async fn series(&self) -> Result<Vec<(String, BTreeSet<String>)>> {
-        let found = self.ask("series", &[("match[]", r#"{job="berth"}"#)]).await?;
+        let found = self.ask("series", &[("match[]", r#"{instance!=""}"#)]).await?;
         let labels = |series: &Value| -> Option<(String, BTreeSet<String>)> {
             let map = series.as_object()?;
-            let own = map.keys().filter(|key| !["__name__", "job", "instance"].contains(&key.as_str())).cloned();
-            Some((map.get("__name__")?.as_str()?.to_owned(), own.collect()))
+            let own = map.iter().filter(|(key, value)| match key.as_str() {
+                "__name__" | "instance" => false,
+                "job" => *value != JOB,
+                _ => true,
+            });
+            Some((map.get("__name__")?.as_str()?.to_owned(), own.map(|(key, _)| key.clone()).collect()))
         };
         found
             .as_array()

@@ -64,9 +64,7 @@ fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> 
     let mut wrong = Vec::new();
     let mut found = Documented::new();
     for (name, labels) in seen {
-        // A label that scraping sets itself is renamed, unless the scrape honours those of its targets.
-        let plain = |label: &String| label.strip_prefix("exported_").unwrap_or(label).to_owned();
-        found.entry(name.clone()).or_default().extend(labels.iter().map(plain));
+        found.entry(name.clone()).or_default().extend(labels.iter().cloned());
     }
     for (name, labels) in documented {
         let Some(has) = found.get(name) else {
@@ -265,6 +263,7 @@ async fn story(stage: &Stage) -> Result<()> {
     .await?;
     let [held, second] = once_more(&s).await?;
     values::shown(&prometheus).await?;
+    values::of_a_training(&prometheus, &format!("{}/yields", s.namespace)).await?;
     values::of_tiers(&prometheus, &s.name("tiers"), held, first + second - held).await?;
     // A counter counts what happened once: one answer of Prometheus against the story.
     let admitted =

@@ -33,6 +33,15 @@ pub(crate) async fn shown(prometheus: &Prometheus) -> Result<()> {
     Ok(())
 }
 
+/// What a TrainingJob has saved is found by its name.
+pub(crate) async fn of_a_training(prometheus: &Prometheus, job: &str) -> Result<()> {
+    let query = format!("sum(training_checkpoint_saves_total{{job={job:?}}})");
+    let answer = prometheus.ask("query", &[("query", &query)]).await?;
+    let saved = items(&answer, "/result").first().map_or(f64::NAN, value);
+    ensure!(saved >= 1.0, "{query} is {answer}");
+    Ok(())
+}
+
 /// The value of one series of an answer.
 fn value(series: &Value) -> f64 {
     text(series, "/value/1").parse().unwrap_or(f64::NAN)
