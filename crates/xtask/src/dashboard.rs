@@ -15,7 +15,10 @@ enum Sort {
     },
     Heatmap,
     BarGauge,
-    Histogram,
+    /// What its bars are: Grafana writes the bounds of ready buckets as they are, and the unit belongs to the counts.
+    Histogram {
+        bars: &'static str,
+    },
 }
 
 struct Panel {
@@ -67,8 +70,8 @@ const PANELS: &[Panel] = &[
     },
     Panel {
         title: "Job Completion Time Distribution",
-        sort: Sort::Histogram,
-        unit: "s",
+        sort: Sort::Histogram { bars: "Jobs that ended in the last hour, by the seconds that they took at most" },
+        unit: "short",
         query: "sum by (le) (increase(training_job_completion_seconds_bucket[1h]))",
         legend: "{{le}}",
     },
@@ -112,7 +115,7 @@ impl Sort {
             Self::Gauge { .. } => "gauge",
             Self::Heatmap => "heatmap",
             Self::BarGauge => "bargauge",
-            Self::Histogram => "histogram",
+            Self::Histogram { .. } => "histogram",
         }
     }
 
@@ -132,9 +135,11 @@ impl Sort {
 
 fn panel(index: usize, panel: &Panel) -> Value {
     let source = json!({"type": "prometheus", "uid": "${datasource}"});
-    let format = if matches!(panel.sort, Sort::Histogram) { "heatmap" } else { "time_series" };
-    let instant = matches!(panel.sort, Sort::BarGauge | Sort::Histogram);
-    json!({
+    let histogram = matches!(panel.sort, Sort::Histogram { .. });
+    // Buckets that count what is below them, too, become bars only in this format; and Grafana adds up what it gets of several moments.
+    let format = if histogram { "heatmap" } else { "time_series" };
+    let instant = histogram || matches!(panel.sort, Sort::BarGauge);
+    let mut drawn = json!({
         "id": index + 1,
         "title": panel.title,
         "type": panel.sort.kind(),
@@ -145,7 +150,11 @@ fn panel(index: usize, panel: &Panel) -> Value {
             "refId": "A", "datasource": source, "expr": panel.query, "legendFormat": panel.legend,
             "format": format, "instant": instant, "range": !instant,
         }],
-    })
+    });
+    if let Sort::Histogram { bars } = panel.sort {
+        drawn["description"] = json!(bars);
+    }
+    drawn
 }
 
 /// The dashboard.
@@ -206,6 +215,23 @@ mod tests {
         let steps: Vec<_> =
             latency["thresholds"]["steps"].as_array().unwrap().iter().map(|s| s["value"].clone()).collect();
         assert_eq!((steps, &latency["max"]), (vec![json!(0), json!(10), json!(30)], &json!(60)));
+    }
+
+    /// What Grafana's histogram makes bars of buckets of: one moment, in its format for buckets, each named by its bound.
+    #[test]
+    fn a_histogram_gets_the_buckets_of_one_moment() {
+        let all = dashboard();
+        let panels = all["panels"].as_array().unwrap();
+        let histogram = panels.iter().find(|panel| panel["type"] == "histogram").unwrap();
+        let target = &histogram["targets"][0];
+        assert_eq!(
+            (&target["format"], &target["instant"], &target["range"]),
+            (&json!("heatmap"), &json!(true), &json!(false))
+        );
+        assert_eq!(target["legendFormat"], "{{le}}");
+        assert!(target["expr"].as_str().unwrap().starts_with("sum by (le) (increase("));
+        assert_eq!(histogram["fieldConfig"]["defaults"]["unit"], "short", "its height is a count");
+        assert!(histogram["description"].as_str().unwrap().contains("seconds"));
     }
 
     /// Every metric of a query is one that the runtime has.
