@@ -6,22 +6,29 @@ use std::fs;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use kube::Client;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::binaries::repository;
 use crate::kinds::{self, CHECKPOINT_STORE, Kind, QUEUE_POLICY, TRAINING_JOB, USER, items, text};
+use crate::manifest::patch;
 
 /// The kinds whose schemas are Berth's own.
 const KINDS: [Kind; 3] = [TRAINING_JOB, QUEUE_POLICY, CHECKPOINT_STORE];
 
-/// A spec that is good, and what must not be put into it: by field, lists of value, words, and how the value is told.
+/// Lists of value, words, and how the value is told, by field.
+type Listed = BTreeMap<String, Vec<Vec<Value>>>;
+
+/// A spec that is good, what must not be put into it, and what it must not be changed to when it is there.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
     good: Value,
-    bad: BTreeMap<String, Vec<Vec<Value>>>,
+    #[serde(default)]
+    bad: Listed,
+    #[serde(default)]
+    changed: Listed,
 }
 
 /// One bad value.
@@ -30,8 +37,10 @@ struct Case {
     /// Path of the field, as the API server writes it.
     field: String,
     value: Value,
-    /// The object with that value.
+    /// The object with that value, or the change to it.
     object: Value,
+    /// Whether the value is good by itself, and only the change to it is not.
+    change: bool,
     /// What is said of it: what is allowed.
     words: String,
     /// How the value is told.
@@ -55,19 +64,15 @@ pub async fn refused(client: &Client, namespace: &str) -> Result<usize> {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for kind in KINDS {
         let groups = groups(kind)?;
+        let asks = Asks { client, namespace, kind };
         for group in &groups {
-            if let Some(told) = ask(client, namespace, kind, &object(kind, &group.good)).await? {
+            if let Some(told) = asks.create(&object(kind, &group.good)).await? {
                 wrong.push(format!("{} {}: good, but told {}", kind.kind, group.good, text(&told, "/message")));
             }
+            wrong.extend(asks.told_wrong(group).await?);
         }
         let cases = cases(kind, &groups)?;
         wrong.extend(uncovered(&schema(kind)?, &cases).into_iter().map(|gap| format!("{} {gap}", kind.kind)));
-        for case in &cases {
-            let told = ask(client, namespace, kind, &case.object).await?;
-            if let Err(why) = judge(case, told.as_ref()) {
-                wrong.push(format!("{} {}: {}: {why}", kind.kind, case.field, short(&case.value)));
-            }
-        }
         count += cases.len();
     }
     ensure!(
@@ -79,13 +84,56 @@ pub async fn refused(client: &Client, namespace: &str) -> Result<usize> {
     Ok(count)
 }
 
-/// The status with which the API server refuses to create an object, `None` when it would.
-async fn ask(client: &Client, namespace: &str, kind: Kind, object: &Value) -> Result<Option<Value>> {
-    let params = PostParams { dry_run: true, field_manager: Some(USER.to_owned()) };
-    match kind.api(client, namespace).create(&params, &serde_json::from_value(object.clone())?).await {
-        Ok(_) => Ok(None),
-        Err(kube::Error::Api(status)) => Ok(Some(serde_json::to_value(status)?)),
-        Err(e) => Err(e).with_context(|| format!("asking for a {}", kind.kind)),
+/// Asks the API server about objects of one kind.
+struct Asks<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    kind: Kind,
+}
+
+impl Asks<'_> {
+    /// The cases of a group that are not told as they should.
+    async fn told_wrong(&self, group: &Group) -> Result<Vec<String>> {
+        let Self { client, namespace, kind } = *self;
+        let cases = cases(kind, std::slice::from_ref(group))?;
+        let mut wrong = Vec::new();
+        let there = cases.iter().any(|case| case.change);
+        if there {
+            let object = serde_json::from_value(object(kind, &group.good))?;
+            kind.api(client, namespace).create(&PostParams::default(), &object).await?;
+        }
+        for case in &cases {
+            let told = if case.change { self.patch(&case.object).await? } else { self.create(&case.object).await? };
+            if let Err(why) = judge(case, told.as_ref()) {
+                wrong.push(format!("{} {}: {}: {why}", kind.kind, case.field, short(&case.value)));
+            }
+        }
+        if there {
+            kind.delete(client, namespace, NAME).await?;
+        }
+        Ok(wrong)
+    }
+
+    /// The status with which the API server refuses to create an object, `None` when it would.
+    async fn create(&self, object: &Value) -> Result<Option<Value>> {
+        let params = PostParams { dry_run: true, field_manager: Some(USER.to_owned()) };
+        let object = serde_json::from_value(object.clone())?;
+        self.refusal(self.kind.api(self.client, self.namespace).create(&params, &object).await)
+    }
+
+    /// The same of a change to the object that is there.
+    async fn patch(&self, change: &Value) -> Result<Option<Value>> {
+        let params = PatchParams { dry_run: true, field_manager: Some(USER.to_owned()), ..PatchParams::default() };
+        let api = self.kind.api(self.client, self.namespace);
+        self.refusal(api.patch(NAME, &params, &Patch::Merge(change)).await)
+    }
+
+    fn refusal<T>(&self, answer: kube::Result<T>) -> Result<Option<Value>> {
+        match answer {
+            Ok(_) => Ok(None),
+            Err(kube::Error::Api(status)) => Ok(Some(serde_json::to_value(status)?)),
+            Err(e) => Err(e).with_context(|| format!("asking for a {}", self.kind.kind)),
+        }
     }
 }
 
@@ -107,23 +155,27 @@ fn schema(kind: Kind) -> Result<Value> {
         .with_context(|| format!("{spec} of {}", path.display()))
 }
 
+/// Name of every object that is asked about.
+const NAME: &str = "bad-field";
+
 fn object(kind: Kind, spec: &Value) -> Value {
-    json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "bad-field"}, "spec": spec})
+    json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": NAME}, "spec": spec})
 }
 
 fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
     let mut all = Vec::new();
     for group in groups {
-        for (field, list) in &group.bad {
+        let bad = group.bad.iter().map(|listed| (listed, false));
+        for ((field, list), change) in bad.chain(group.changed.iter().map(|listed| (listed, true))) {
             for entry in list {
                 let [value, Value::String(words), how @ ..] = entry.as_slice() else {
                     bail!("{field}: a case is a value, words, and perhaps how the value is told: {entry:?}");
                 };
                 let value_told = value_told(how).with_context(|| format!("{field}: {how:?}"))?;
                 let value = spelled(value);
-                let mut object = object(kind, &group.good);
+                let mut object = if change { json!({}) } else { object(kind, &group.good) };
                 put(&mut object, &steps(field), &value).with_context(|| format!("{field}: {value}"))?;
-                all.push(Case { field: field.clone(), value, object, words: words.clone(), value_told });
+                all.push(Case { field: field.clone(), value, object, change, words: words.clone(), value_told });
             }
         }
     }
@@ -142,21 +194,22 @@ fn value_told(how: &[Value]) -> Result<ValueTold> {
 /// What is too long to be written out.
 fn spelled(written: &Value) -> Value {
     let number = |key: &str| written.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-    match (number("long"), number("many")) {
-        (Some(letters), _) => Value::from("a".repeat(letters)),
-        (_, Some(entries)) => (0..entries).map(|entry| format!("n{entry}")).collect(),
+    match (number("long"), number("many"), number("entries")) {
+        (Some(letters), ..) => Value::from("a".repeat(letters)),
+        (_, Some(entries), _) => (0..entries).map(|entry| format!("n{entry}")).collect(),
+        (.., Some(entries)) => Value::Object((0..entries).map(|entry| (format!("n{entry}"), json!("x"))).collect()),
         _ => written.clone(),
     }
 }
 
-fn steps(field: &str) -> Vec<&str> {
+pub(crate) fn steps(field: &str) -> Vec<&str> {
     field.split(['.', '[']).map(|step| step.trim_end_matches(']')).collect()
 }
 
 /// Merges a value into the place at the end of the steps; entries are added to lists at their end.
 fn put(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
     let Some((step, rest)) = steps.split_first() else {
-        merge(into, value);
+        patch(into, value);
         return Ok(());
     };
     let index = step.parse::<usize>();
@@ -175,22 +228,6 @@ fn put(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
         }
         (Value::Object(map), _) => put(map.entry(*step).or_insert(Value::Null), rest, value),
         (other, _) => bail!("{step} is no place in {other}"),
-    }
-}
-
-/// Merges as a merge patch does: `null` takes away.
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                if value.is_null() {
-                    into.remove(key);
-                } else {
-                    merge(into.entry(key.clone()).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (into, from) => *into = from.clone(),
     }
 }
 
@@ -251,26 +288,29 @@ fn short(value: &Value) -> String {
     if text.chars().count() > 400 { format!("{}...", text.chars().take(400).collect::<String>()) } else { text }
 }
 
-const TYPE: &str = "must be of type";
+pub(crate) const TYPE: &str = "must be of type";
 const MOST_ENTRIES: &str = "must have at most";
 const LEAST_ENTRIES: &str = "should have at least";
 const MOST_BYTES: &str = "may not be more than";
 
 /// Rules of a schema that no case breaks, and cases of fields that it does not have.
 fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
-    let mut rules: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut rules = Rules::new();
     collect(schema, "spec", &mut rules);
     let mut gaps = Vec::new();
     for case in cases {
         let place = place(schema, &case.field).unwrap_or_default();
         match rules.get_mut(&place) {
             // A rule whose message is computed begins with the one that is not.
-            Some(left) => left.retain(|rule| !case.words.starts_with(rule.as_str())),
+            Some(left) => {
+                left.retain(|rule| rule.of_changes != case.change || !case.words.starts_with(rule.told.as_str()));
+            }
             None => gaps.push(format!("{}: the schema has no such field", case.field)),
         }
     }
     for (field, left) in &rules {
-        gaps.extend(left.iter().map(|rule| format!("{field}: no case of: {rule}")));
+        let case = |rule: &Rule| if rule.of_changes { "change" } else { "case" };
+        gaps.extend(left.iter().map(|rule| format!("{field}: no {} of: {}", case(rule), rule.told)));
     }
     gaps
 }
@@ -292,14 +332,28 @@ fn place(schema: &Value, field: &str) -> Option<String> {
     Some(place)
 }
 
-/// What is told of each field when its rules are broken, by its place.
-fn collect(node: &Value, place: &str, into: &mut BTreeMap<String, Vec<String>>) {
-    into.entry(place.to_owned()).or_default().extend(rules(node));
-    // What compares with the object as it was says nothing of a new one.
-    let own = items(node, "/x-kubernetes-validations").iter().filter(|rule| !text(rule, "/rule").contains("oldSelf"));
-    for rule in own {
+/// What is told when a rule is broken.
+struct Rule {
+    told: String,
+    /// It compares with the object as it was, and says nothing of a new one.
+    of_changes: bool,
+}
+
+impl Rule {
+    fn new(told: impl Into<String>) -> Self {
+        Self { told: told.into(), of_changes: false }
+    }
+}
+
+/// The rules of each field, by its place.
+type Rules = BTreeMap<String, Vec<Rule>>;
+
+fn collect(node: &Value, place: &str, into: &mut Rules) {
+    into.entry(place.to_owned()).or_default().extend(rules(node).into_iter().map(Rule::new));
+    for rule in items(node, "/x-kubernetes-validations") {
         let told_of = format!("{place}{}", text(rule, "/fieldPath"));
-        into.entry(told_of).or_default().push(text(rule, "/message").to_owned());
+        let of_changes = text(rule, "/rule").contains("oldSelf");
+        into.entry(told_of).or_default().push(Rule { told: text(rule, "/message").to_owned(), of_changes });
     }
     // What a pod may be is Kubernetes' matter.
     if place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true) {
@@ -309,7 +363,7 @@ fn collect(node: &Value, place: &str, into: &mut BTreeMap<String, Vec<String>>) 
         let below = format!("{place}.{name}");
         collect(child, &below, into);
         if items(node, "/required").iter().any(|required| required == name) {
-            into.entry(below).or_default().push("Required value".to_owned());
+            into.entry(below).or_default().push(Rule::new("Required value"));
         }
     }
     for (key, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
@@ -318,12 +372,12 @@ fn collect(node: &Value, place: &str, into: &mut BTreeMap<String, Vec<String>>) 
         }
     }
     if matches!(text(node, "/x-kubernetes-list-type"), "set" | "map") {
-        into.entry(format!("{place}[]")).or_default().push("Duplicate value".to_owned());
+        into.entry(format!("{place}[]")).or_default().push(Rule::new("Duplicate value"));
     }
 }
 
 /// What the API server says of a value that breaks one of these rules.
-fn rules(node: &Value) -> Vec<String> {
+pub(crate) fn rules(node: &Value) -> Vec<String> {
     let number = |key: &str| node[key].as_i64();
     let mut told = Vec::new();
     match (node["x-kubernetes-int-or-string"].as_bool() == Some(true), text(node, "/type")) {

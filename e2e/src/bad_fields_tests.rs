@@ -12,7 +12,8 @@ fn every_rule_of_every_field_has_a_case() {
 }
 
 fn case(field: &str, value: Value, words: &str) -> Case {
-    Case { field: field.to_owned(), value, object: Value::Null, words: words.to_owned(), value_told: ValueTold::AsIs }
+    let (field, words) = (field.to_owned(), words.to_owned());
+    Case { field, value, object: Value::Null, change: false, words, value_told: ValueTold::AsIs }
 }
 
 #[test]
@@ -22,9 +23,10 @@ fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
         "tiers": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string", "enum": ["a", "b"]}},
         "patience": {"type": "object", "additionalProperties": {"pattern": "^s$"}},
         "template": {"type": "object", "properties": {"spec": {"type": "object"}}},
+        "kind": {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "must stay"}]},
         "range": {"x-kubernetes-validations": [
             {"rule": "self.min <= self.max", "message": "min must not be greater", "fieldPath": ".min"},
-            {"rule": "self == oldSelf", "message": "field is immutable"},
+            {"rule": "self == oldSelf", "message": "must stay"},
         ], "properties": {"min": {"multipleOf": 5}, "max": {"format": "int32", "maximum": 5}}},
     }});
     let cases = [
@@ -35,6 +37,8 @@ fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
         case("spec.tiers[1]", json!("a"), "Duplicate value"),
         case("spec.patience[spot]", json!("x"), "should match '^s$'"),
         case("spec.range.max", json!(6), "should be less than or equal to 5"),
+        case("spec.range", json!({}), "must stay"),
+        Case { change: true, ..case("spec.kind", json!("x"), "must stay") },
         case("spec.tiers.first", json!("x"), "must be of type string"),
         case("spec.gone", json!("x"), "must be of type string"),
     ];
@@ -44,6 +48,7 @@ fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
             "spec.tiers.first: the schema has no such field",
             "spec.gone: the schema has no such field",
             "spec.patience: no case of: must be of type object",
+            "spec.range: no change of: must stay",
             "spec.range.max: no case of: an int32 without both bounds",
             "spec.range.min: no case of: min must not be greater",
             "spec.range.min: no case of: multipleOf, which this test does not know",
@@ -80,6 +85,7 @@ fn values_are_put_where_the_field_is() {
     }
     assert_eq!(spelled(&json!({"long": 3})), json!("aaa"));
     assert_eq!(spelled(&json!({"many": 2})), json!(["n0", "n1"]));
+    assert_eq!(spelled(&json!({"entries": 2})), json!({"n0": "x", "n1": "x"}));
 }
 
 fn answer(field: &str, message: &str) -> Value {

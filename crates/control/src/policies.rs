@@ -12,8 +12,10 @@ use berth_api::berth::{
 };
 use berth_engine::model as engine;
 use jiff::Timestamp;
+use berth_api::validation::{summary, validate_label_selector};
 
 use crate::core::{Control, key};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::deltas;
 use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::observe::same_intent;
@@ -61,7 +63,7 @@ pub(crate) struct Limits {
 pub(crate) struct Policy {
     pub(crate) object: Box<QueuePolicy>,
     rules: Arc<Rules>,
-    /// Labels of the queues that it selects; the error names the requirement that cannot be read.
+    /// Labels of the queues that it selects; the error says what is wrong with them.
     pub(crate) selector: Option<Result<engine::Selector, String>>,
 }
 
@@ -90,7 +92,7 @@ impl Policy {
                 .map_or(0, |bonus| bonus.points_per_hour.max(0).unsigned_abs()),
             borrowing_percent: spec.borrowing_ratio_percent.map(|percent| i64::from(percent.max(0))),
         };
-        let selector = spec.cluster_queue_selector.as_ref().map(deltas::selector);
+        let selector = spec.cluster_queue_selector.as_ref().map(selector);
         Self { rules: Arc::new(rules), selector, object }
     }
 
@@ -104,6 +106,16 @@ impl Policy {
 
 fn milliseconds(text: Option<&String>) -> Option<i64> {
     text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
+/// Labels of ClusterQueues. One that was stored before the schema refused it selects nothing, and that is told.
+fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
+    let path = "spec.clusterQueueSelector";
+    let faults = validate_label_selector(told, path);
+    if !faults.is_empty() {
+        return Err(summary(&faults));
+    }
+    deltas::selector(told).map_err(|text| format!("{path}.{text}"))
+}
+
 }
 
 fn classes(told: &PriorityFromLabel) -> ClassesByLabel {
@@ -141,11 +153,13 @@ fn tiers_for(told: &DefaultFor) -> TiersFor {
 
 fn backoff(told: &StockBackoff) -> Backoff {
     let usual = USUAL.backoff;
-    let initial_ms = milliseconds(told.initial.as_ref()).unwrap_or(usual.initial_ms);
+    let (initial, max) = (milliseconds(told.initial.as_ref()), milliseconds(told.max.as_ref()));
+    // What is not said gives way to what is; that both contradict each other no schema lets in.
+    let initial_ms = initial.unwrap_or(max.map_or(usual.initial_ms, |max| max.min(usual.initial_ms)));
     Backoff {
         initial_ms,
         factor: told.factor.map_or(usual.factor, i64::from),
-        max_ms: milliseconds(told.max.as_ref()).unwrap_or(usual.max_ms).max(initial_ms),
+        max_ms: max.unwrap_or(usual.max_ms).max(initial_ms),
         decay_ms: milliseconds(told.decay.as_ref()).unwrap_or(usual.decay_ms),
     }
 }

@@ -38,6 +38,7 @@ impl Expander {
         };
         for (key, value) in node {
             let value = match key.as_str() {
+                "anyOf" if amount(node) => value.clone(),
                 "$ref" | "anyOf" | "$defs" | "$schema" | "title" => continue,
                 "description" if foreign => continue,
                 "properties" => {
@@ -70,7 +71,7 @@ impl Expander {
         if let Some(reference) = node.get("$ref").and_then(Value::as_str) {
             return self.reference(reference, depth);
         }
-        let Some(options) = node.get("anyOf").and_then(Value::as_array) else {
+        let Some(options) = node.get("anyOf").and_then(Value::as_array).filter(|_| !amount(node)) else {
             return Ok(json!({}));
         };
         let mut real = options.iter().filter(|option| *option != &json!({"type": "null"}));
@@ -93,6 +94,11 @@ impl Expander {
         }
         Ok(schema)
     }
+}
+
+/// Whether a schema is that of a number or a text, which is the one choice of types that there may be.
+fn amount(node: &Map<String, Value>) -> bool {
+    node.get("x-kubernetes-int-or-string") == Some(&json!(true))
 }
 
 /// Types whose schema is replaced as a whole.

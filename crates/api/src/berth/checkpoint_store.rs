@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{SUBDOMAIN, telling};
+use super::text::{NAME, Text};
+use crate::rules::telling;
 
 root_object! {
     @in (crate::berth)
@@ -11,12 +12,48 @@ root_object! {
     CheckpointStore, "checkpointstores", ClusterResourceScope, spec: CheckpointStoreSpec
 }
 
-/// `http` or `https`, a host, perhaps a path.
-const ENDPOINT: &str = "^https?://[^/?#@ ]+(/[^?# ]*)?$";
+/// Where a store is.
+const ENDPOINT: Text = Text {
+    what: "an address",
+    size: (1, 512),
+    shape: "http:// or https://, a host, and perhaps a port and a path, as in https://minio.example.com:9000",
+    pattern: "^https?://[^/?#@ ]+(/[^?# ]*)?$",
+};
 /// Segments of a path, none of which begins with a dot.
-const PREFIX: &str = "^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$";
+const PREFIX: Text = Text {
+    what: "a path",
+    size: (1, 512),
+    shape: "letters, digits, -, _ and ., in parts with slashes between them, each beginning with a letter, a digit or _",
+    pattern: "^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$",
+};
 /// Name of a bucket or container.
-const BUCKET: &str = "^[a-z0-9][a-z0-9._-]*[a-z0-9]$";
+const BUCKET: Text = Text {
+    what: "a name",
+    size: (3, 63),
+    shape: "lower case letters, digits, -, _ and ., beginning and ending with a letter or digit",
+    pattern: "^[a-z0-9][a-z0-9._-]*[a-z0-9]$",
+};
+/// Name of a bucket of Google's.
+const GCS_BUCKET: Text = Text { size: (3, 222), ..BUCKET };
+/// Name of a region.
+const REGION: Text = Text { what: "a name", size: (1, 63), shape: "letters, digits and -", pattern: "^[A-Za-z0-9-]+$" };
+/// Name of a storage account.
+const ACCOUNT: Text =
+    Text { what: "a name", size: (3, 24), shape: "lower case letters and digits", pattern: "^[a-z0-9]+$" };
+/// A folder.
+const FOLDER: Text = Text {
+    what: "a path",
+    size: (2, 1024),
+    shape: "it begins with a slash, and does not end with one",
+    pattern: "^/.*[^/]$",
+};
+/// Certificates as PEM.
+const CERTIFICATES: Text = Text {
+    what: "a text",
+    size: (1, 65536),
+    shape: "certificates as PEM, each after a line -----BEGIN CERTIFICATE-----",
+    pattern: "-----BEGIN CERTIFICATE-----",
+};
 
 /// What a CheckpointStore is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +74,12 @@ const BUCKET: &str = "^[a-z0-9][a-z0-9._-]*[a-z0-9]$";
         ", so not ' + self.credentialsSecret",
     ],
     // Certificates are not repeated: they are long, and a message has one line.
-    ["!has(self.fileSystem) || !has(self.caBundle)", ".caBundle", "a fileSystem has none", ", so not these certificates'"],
+    [
+        "!has(self.fileSystem) || !has(self.caBundle)",
+        ".caBundle",
+        "a fileSystem has none",
+        ", so not these of %d characters'.format([self.caBundle.size()])",
+    ],
 ])))]
 pub struct CheckpointStoreSpec {
     /// A bucket of S3, or of anything that speaks its protocol.
@@ -54,16 +96,16 @@ pub struct CheckpointStoreSpec {
     pub file_system: Option<FileSystemStore>,
     /// What comes before namespace and job in every path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 512), regex(pattern = PREFIX))]
+    #[schemars(extend("maxLength" = PREFIX.bound(), "x-kubernetes-validations" = PREFIX.rule()))]
     pub prefix: Option<String>,
     /// Secret of Berth's own namespace: `accessKeyId`, `secretAccessKey` and perhaps `sessionToken` for S3,
     /// `serviceAccountKey` for GCS, `accountKey` for Azure. Without it, Berth's own identity is used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub credentials_secret: Option<String>,
     /// Certificates, as PEM, of authorities that vouch for the endpoint beside the usual ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 65536), regex(pattern = "-----BEGIN CERTIFICATE-----"))]
+    #[schemars(extend("maxLength" = CERTIFICATES.bound(), "x-kubernetes-validations" = CERTIFICATES.rule()))]
     pub ca_bundle: Option<String>,
 }
 
@@ -73,15 +115,15 @@ pub struct CheckpointStoreSpec {
 #[schemars(!default, extend("required" = ["bucket"]))]
 pub struct S3Store {
     /// Bucket.
-    #[schemars(length(min = 3, max = 63), regex(pattern = BUCKET))]
+    #[schemars(extend("maxLength" = BUCKET.bound(), "x-kubernetes-validations" = BUCKET.rule()))]
     pub bucket: String,
     /// Region; `us-east-1` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9-]+$"))]
+    #[schemars(extend("maxLength" = REGION.bound(), "x-kubernetes-validations" = REGION.rule()))]
     pub region: Option<String>,
     /// Where it is, when it is not Amazon's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 512), regex(pattern = ENDPOINT))]
+    #[schemars(extend("maxLength" = ENDPOINT.bound(), "x-kubernetes-validations" = ENDPOINT.rule()))]
     pub endpoint: Option<String>,
 }
 
@@ -91,11 +133,11 @@ pub struct S3Store {
 #[schemars(!default, extend("required" = ["bucket"]))]
 pub struct GcsStore {
     /// Bucket.
-    #[schemars(length(min = 3, max = 222), regex(pattern = BUCKET))]
+    #[schemars(extend("maxLength" = GCS_BUCKET.bound(), "x-kubernetes-validations" = GCS_BUCKET.rule()))]
     pub bucket: String,
     /// Where it is, when it is not Google's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 512), regex(pattern = ENDPOINT))]
+    #[schemars(extend("maxLength" = ENDPOINT.bound(), "x-kubernetes-validations" = ENDPOINT.rule()))]
     pub endpoint: Option<String>,
 }
 
@@ -105,14 +147,14 @@ pub struct GcsStore {
 #[schemars(!default, extend("required" = ["account", "container"]))]
 pub struct AzureStore {
     /// Storage account.
-    #[schemars(length(min = 3, max = 24), regex(pattern = "^[a-z0-9]+$"))]
+    #[schemars(extend("maxLength" = ACCOUNT.bound(), "x-kubernetes-validations" = ACCOUNT.rule()))]
     pub account: String,
     /// Container.
-    #[schemars(length(min = 3, max = 63), regex(pattern = BUCKET))]
+    #[schemars(extend("maxLength" = BUCKET.bound(), "x-kubernetes-validations" = BUCKET.rule()))]
     pub container: String,
     /// Where it is, when it is not the public cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 512), regex(pattern = ENDPOINT))]
+    #[schemars(extend("maxLength" = ENDPOINT.bound(), "x-kubernetes-validations" = ENDPOINT.rule()))]
     pub endpoint: Option<String>,
 }
 
@@ -122,7 +164,7 @@ pub struct AzureStore {
 #[schemars(!default, extend("required" = ["path"]))]
 pub struct FileSystemStore {
     /// Path of the folder in Berth's container, which is taken to be its path in the pods, too.
-    #[schemars(length(min = 2, max = 1024), regex(pattern = "^/.*[^/]$"))]
+    #[schemars(extend("maxLength" = FOLDER.bound(), "x-kubernetes-validations" = FOLDER.rule()))]
     pub path: String,
 }
 

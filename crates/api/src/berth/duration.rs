@@ -2,18 +2,22 @@
 
 use serde_json::Value;
 
-use crate::rules::telling;
+use super::text::text_rule;
 
 /// What a duration looks like: hours, minutes and seconds, each at most once and in that order, and one of them at least.
-const DURATION: &str = "^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,6}s)?|[0-9]{1,6}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
+pub(super) const DURATION: &str = "^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,6}s)?|[0-9]{1,6}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
 
-/// Longest text that [`duration_rule`] judges, which bounds what that costs the API server. The longest duration has 21 characters.
-pub(super) const LONGEST_DURATION: u32 = 64;
-
-/// Rule of a duration in a schema. As a pattern, it would be told as it stands, and nobody reads that.
+/// Rule of a duration in a schema, which may be `0s`.
 pub(super) fn duration_rule() -> Value {
-    let rule = format!("self.matches('{DURATION}')");
-    telling(&[[rule.as_str(), "", "must be a time such as 90s, 10m or 1h30m", ", not \"' + self + '\"'"]])
+    text_rule(&format!("self.matches('{DURATION}')"), "must be a time such as 90s, 10m or 1h30m")
+}
+
+/// Rule of a duration that is none when it is `0s`.
+pub(super) fn some_time() -> Value {
+    text_rule(
+        &format!("self.matches('{DURATION}') && self.matches('[1-9]')"),
+        "must be a time such as 90s, 10m or 1h30m, longer than 0",
+    )
 }
 
 /// A duration in seconds, `None` for what is none.

@@ -4,6 +4,7 @@ mod checkpoint_store;
 mod duration;
 mod queue_policy;
 mod queue_policy_status;
+mod text;
 mod training_job;
 mod training_status;
 

@@ -7,9 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::duration::{LONGEST_DURATION, duration_rule};
+use super::duration::{DURATION, duration_rule, some_time};
 use super::queue_policy_status::QueuePolicyStatus;
-use crate::rules::{LABEL_VALUE, QUALIFIED_NAME, SUBDOMAIN, rules, telling, unique_told};
+use super::text::{LABEL_KEY, LABEL_VALUE, NAME, SHORT_BOUND};
+use crate::rules::{rules, telling, unique_told};
 
 root_object! {
     @in (crate::berth)
@@ -27,9 +28,7 @@ root_object! {
 pub struct QueuePolicySpec {
     /// Names of the ClusterQueues that it governs. A queue that two policies claim follows neither.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256), inner(length(min = 1, max = 253), regex(pattern = SUBDOMAIN)), extend(
-        "x-kubernetes-list-type" = "set",
-    ))]
+    #[schemars(length(max = 256), extend("items" = NAME.schema(), "x-kubernetes-list-type" = "set"))]
     pub cluster_queues: Vec<String>,
     /// Labels of further ClusterQueues that it governs; an empty selector selects all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,20 +71,44 @@ fn by_tier() -> Value {
     ]])
 }
 
-/// Fields of a label selector, which Kubernetes' own schema allows any operator.
+/// Fields of a label selector, which Kubernetes' own schema allows any operator, key and value.
 fn selector() -> Value {
+    let values = telling(&[[
+        "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 \
+         : !has(self.values) || self.values.size() == 0",
+        ".values",
+        "In and NotIn take values, and Exists and DoesNotExist take none",
+        ", but %s has %d'.format([self.operator, has(self.values) ? self.values.size() : 0])",
+    ]]);
     json!({
-        "matchExpressions": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {
+        "matchExpressions": {"type": "array", "maxItems": 16, "x-kubernetes-list-type": "atomic", "items": {
             "type": "object",
             "required": ["key", "operator"],
             "properties": {
-                "key": {"type": "string"},
+                "key": LABEL_KEY.schema(),
                 "operator": {"type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
-                "values": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {"type": "string"}},
+                "values": {
+                    "type": "array", "maxItems": 64, "x-kubernetes-list-type": "atomic", "items": LABEL_VALUE.schema(),
+                },
             },
+            "x-kubernetes-validations": values,
         }},
-        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "matchLabels": {
+            "type": "object",
+            "maxProperties": 64,
+            "additionalProperties": LABEL_VALUE.schema(),
+            "x-kubernetes-validations": LABEL_KEY.rule_of_keys(),
+        },
     })
+}
+
+/// Rule of a back-off: what is the longest is not shorter than the first.
+fn longest_is_longest() -> Value {
+    // What is no time is told where it stands, and cannot be compared.
+    let times = format!("self.initial.matches('{DURATION}') && self.max.matches('{DURATION}')");
+    let rule =
+        format!("!has(self.initial) || !has(self.max) || !({times}) || duration(self.initial) <= duration(self.max)");
+    telling(&[[&rule, ".max", "max must not be shorter than initial", ": %s < %s'.format([self.max, self.initial])"]])
 }
 
 /// What waiting is worth: who waits long enough gets before those of higher priority that come after it, so that nobody starves. It is
@@ -107,7 +130,7 @@ pub struct WaitingTimeBonus {
 #[schemars(!default, extend("required" = ["label", "classes"]))]
 pub struct PriorityFromLabel {
     /// Key of the label.
-    #[schemars(length(min = 1, max = 316), regex(pattern = QUALIFIED_NAME))]
+    #[schemars(extend("maxLength" = LABEL_KEY.bound(), "x-kubernetes-validations" = LABEL_KEY.rule()))]
     pub label: String,
     /// The classes by value of the label.
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["value"]))]
@@ -120,10 +143,10 @@ pub struct PriorityFromLabel {
 #[schemars(!default, extend("required" = ["value", "workloadPriorityClass"]))]
 pub struct LabelledClass {
     /// Value of the label.
-    #[schemars(length(max = 63), regex(pattern = LABEL_VALUE))]
+    #[schemars(extend("maxLength" = LABEL_VALUE.bound(), "x-kubernetes-validations" = LABEL_VALUE.rule()))]
     pub value: String,
     /// Name of the WorkloadPriorityClass.
-    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub workload_priority_class: String,
 }
 
@@ -155,8 +178,8 @@ pub struct CapacityTiers {
         "maxProperties" = 3,
         "additionalProperties" = json!({
             "type": "string",
-            "maxLength": LONGEST_DURATION,
-            "x-kubernetes-validations": duration_rule(),
+            "maxLength": SHORT_BOUND,
+            "x-kubernetes-validations": some_time(),
         }),
         "x-kubernetes-validations" = by_tier(),
     ))]
@@ -199,12 +222,10 @@ pub struct CapacityTiers {
 #[schemars(!default, extend("required" = ["label", "values", "tiers"]))]
 pub struct DefaultFor {
     /// Key of the label.
-    #[schemars(length(min = 1, max = 316), regex(pattern = QUALIFIED_NAME))]
+    #[schemars(extend("maxLength" = LABEL_KEY.bound(), "x-kubernetes-validations" = LABEL_KEY.rule()))]
     pub label: String,
     /// Values of the label, of which a job has one.
-    #[schemars(length(min = 1, max = 16), inner(length(max = 63), regex(pattern = LABEL_VALUE)), extend(
-        "x-kubernetes-list-type" = "set",
-    ))]
+    #[schemars(length(min = 1, max = 16), extend("items" = LABEL_VALUE.schema(), "x-kubernetes-list-type" = "set"))]
     pub values: Vec<String>,
     /// The tiers that it accepts, best first.
     #[schemars(length(min = 1, max = 3), extend(
@@ -225,13 +246,13 @@ pub struct ClimbBack {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["AfterCheckpoint", "Anytime"], "default" = "AfterCheckpoint"))]
     pub when: Option<String>,
-    /// A job stays at least so long; an hour when absent.
+    /// A job stays at least so long; an hour when absent, and no time at all with `0s`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub min_stay: Option<String>,
-    /// The better tier must have been free for so long; five minutes when absent.
+    /// The better tier must have been free for so long; five minutes when absent. With `0s` it is taken as soon as it is free.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub hysteresis: Option<String>,
     /// A job climbs at most so many times in its life; 3 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -242,23 +263,24 @@ pub struct ClimbBack {
 /// Back-off of a flavor that is out of stock, shared by all jobs that ask for as much of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
+#[schemars(!default, extend("x-kubernetes-validations" = longest_is_longest()))]
 pub struct StockBackoff {
-    /// The first time; five minutes when absent.
+    /// The first time; five minutes when absent, or `max` where that is shorter.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub initial: Option<String>,
     /// So many times longer after each further stock-out; 2 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10))]
     pub factor: Option<i32>,
-    /// The longest; two hours when absent.
+    /// The longest; two hours when absent, or `initial` where that is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub max: Option<String>,
-    /// After so long without another, a stock-out is forgotten; half an hour when absent.
+    /// After so long without another, a stock-out is forgotten; half an hour when absent. With `0s` it is forgotten at once, and
+    /// the back-off never grows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub decay: Option<String>,
 }
 
@@ -289,14 +311,14 @@ pub struct PreemptionBounds {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub min_priority_difference: Option<i32>,
-    /// A workload of the queue is not preempted for so long after it reserved quota.
+    /// A workload of the queue is not preempted for so long after it reserved quota. `0s` protects nobody, as when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub protected_running_time: Option<String>,
     /// Time in which a job of the queue that saves checkpoints may save one more before it is stopped. 30 seconds for
-    /// TrainingJobs when absent, and none for other jobs, which are told of it only where this is set.
+    /// TrainingJobs when absent, and none for other jobs, which are told of it only where this is set. `0s` stops them at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub grace_period: Option<String>,
     /// Most workloads that are evicted for one of the queue's.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,14 +2,15 @@
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::duration::{LONGEST_DURATION, duration_rule};
+use super::duration::some_time;
 use super::queue_policy::tier;
+use super::text::{LABEL_KEY, LABEL_VALUE, NAME, SHORT_BOUND, Text, amount};
 use super::training_status::TrainingJobStatus;
-use crate::rules::{LABEL, QUALIFIED_NAME, SUBDOMAIN, telling, unique_told};
+use crate::rules::{telling, unique_told};
 
 root_object! {
     @in (crate::berth)
@@ -19,6 +20,19 @@ root_object! {
 
 /// Longest name of a TrainingJob: its pods' host names add role and index, and must fit into a DNS label.
 pub const MAX_TRAINING_JOB_NAME: usize = 43;
+
+/// The value of the node label that tells cards apart.
+const GPU_TYPE: Text = Text { size: (1, 63), ..LABEL_VALUE };
+/// A folder in a container.
+const MOUNT_PATH: Text = Text { what: "a path", size: (1, 1024), shape: "any but colons", pattern: "^[^:]+$" };
+
+fn zero_or_more(_: &mut SchemaGenerator) -> Schema {
+    Schema::try_from(amount(false)).unwrap_or_default()
+}
+
+fn more_than_zero(_: &mut SchemaGenerator) -> Schema {
+    Schema::try_from(amount(true)).unwrap_or_default()
+}
 
 /// Rules over the whole TrainingJob, for the root of its schema: (rule, message).
 pub fn training_job_rules() -> Vec<(String, &'static str)> {
@@ -67,7 +81,12 @@ pub struct TrainingJobSpec {
     /// Framework, which decides how the pods find each other; immutable.
     #[schemars(extend(
         "enum" = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"],
-        "x-kubernetes-validations" = crate::rules::immutable(),
+        "x-kubernetes-validations" = telling(&[[
+            "self == oldSelf",
+            "",
+            "must stay as the job was created",
+            ": ' + oldSelf + ', not ' + self",
+        ]]),
     ))]
     pub job_type: String,
     /// Workers and what each needs.
@@ -108,7 +127,8 @@ pub struct TrainingJobSpec {
     #[schemars(extend("default" = false))]
     pub suspend: Option<bool>,
     /// Size of a volume in memory at `/dev/shm`; it counts against the memory of the pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "more_than_zero")]
     pub shared_memory: Option<Quantity>,
 }
 
@@ -135,11 +155,11 @@ pub struct TrainingResources {
     pub replica_resources: Option<ReplicaResources>,
     /// Card that the workers need: the value of the node label that tells cards apart.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    #[schemars(extend("maxLength" = GPU_TYPE.bound(), "x-kubernetes-validations" = GPU_TYPE.rule()))]
     pub gpu_type: Option<String>,
     /// Node label whose value all pods share: required of a gang, else preferred.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 316), regex(pattern = QUALIFIED_NAME))]
+    #[schemars(extend("maxLength" = LABEL_KEY.bound(), "x-kubernetes-validations" = LABEL_KEY.rule()))]
     pub topology_constraint: Option<String>,
 }
 
@@ -153,10 +173,12 @@ pub struct ReplicaResources {
     #[schemars(range(min = 0, max = 1024))]
     pub gpu: Option<i32>,
     /// CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "zero_or_more")]
     pub cpu: Option<Quantity>,
     /// Memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "zero_or_more")]
     pub memory: Option<Quantity>,
 }
 
@@ -167,11 +189,11 @@ pub struct ReplicaResources {
 pub struct SchedulingConfig {
     /// LocalQueue of the namespace; the label `kueue.x-k8s.io/queue-name` may name it instead.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub queue: Option<String>,
     /// WorkloadPriorityClass; the label `kueue.x-k8s.io/priority-class` may name it instead.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub priority: Option<String>,
     /// All pods must be ready in time, or all of them go again; and a topology constraint is strict.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -179,11 +201,11 @@ pub struct SchedulingConfig {
     pub gang_scheduling: Option<bool>,
     /// Longest time in the queue, such as `24h`; then the job fails.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub max_wait_time: Option<String>,
     /// Time in which all pods of an admitted gang must be ready.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("default" = "10m", "x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("default" = "10m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scheduling_timeout: Option<String>,
     /// Whom it may preempt: nobody (`Never`), of those whom its queue allows the ones of lower priority (`PreemptLower`), or all
     /// whom its queue allows (`PreemptAlways`, the default).
@@ -192,7 +214,7 @@ pub struct SchedulingConfig {
     pub preemption_policy: Option<String>,
     /// Scheduler of the pods; the default scheduler when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub scheduler_name: Option<String>,
 }
 
@@ -230,11 +252,11 @@ pub struct ElasticConfig {
 pub struct ScalePolicy {
     /// Pause before workers are added, after its start and after each change.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("default" = "5m", "x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("default" = "5m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scale_up_cooldown: Option<String>,
     /// Pause before workers are taken, after each change; what a preemption takes back is given up at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("default" = "1m", "x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("default" = "1m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scale_down_cooldown: Option<String>,
     /// Workers that are added at once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,7 +274,7 @@ pub struct ScalePolicy {
 #[schemars(!default, extend("required" = ["name"]))]
 pub struct TrainingRole {
     /// `chief`, `ps` or `evaluator` of a TFJob, `launcher` of an MPIJob.
-    #[schemars(length(min = 1, max = 10), regex(pattern = LABEL))]
+    #[schemars(extend("enum" = ["chief", "ps", "evaluator", "launcher"]))]
     pub name: String,
     /// Pods of this role.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -283,11 +305,11 @@ pub struct MpiConfig {
     pub slots_per_worker: Option<i32>,
     /// Secret of type `kubernetes.io/ssh-auth` of the namespace, mounted into every pod; Berth does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub ssh_auth_secret: Option<String>,
     /// Where the Secret is mounted, for example the `.ssh` folder of the user of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(extend("maxLength" = MOUNT_PATH.bound(), "x-kubernetes-validations" = MOUNT_PATH.rule()))]
     pub ssh_auth_mount_path: Option<String>,
 }
 
@@ -298,11 +320,11 @@ pub struct MpiConfig {
 pub struct CheckpointConfig {
     /// Store that the administrator has declared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN))]
+    #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub store: Option<String>,
     /// Longest time between two checkpoints, such as `30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_DURATION), extend("x-kubernetes-validations" = duration_rule()))]
+    #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub interval: Option<String>,
     /// Checkpoints that are kept.
     #[serde(skip_serializing_if = "Option::is_none")]

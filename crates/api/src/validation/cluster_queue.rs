@@ -22,7 +22,7 @@ pub fn validate_cluster_queue(queue: &ClusterQueue) -> Vec<FieldError> {
     resource_groups(&spec.resource_groups, &above, &mut errors);
     totals(&spec.resource_groups, &mut errors);
     if let Some(selector) = &spec.namespace_selector {
-        label_selector(selector, "spec.namespaceSelector", &mut errors);
+        errors.extend(validate_label_selector(selector, "spec.namespaceSelector"));
     }
     choices(spec, &mut errors);
     policies(spec, &mut errors);
@@ -141,9 +141,11 @@ fn totals(groups: &[ResourceGroup], errors: &mut Vec<FieldError>) {
     }
 }
 
-fn label_selector(selector: &LabelSelector, path: &str, errors: &mut Vec<FieldError>) {
+/// Keys, operators and values of a label selector at that path.
+pub fn validate_label_selector(selector: &LabelSelector, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     if let Some(labels) = &selector.match_labels {
-        metadata::labels(labels, &format!("{path}.matchLabels"), errors);
+        metadata::labels(labels, &format!("{path}.matchLabels"), &mut errors);
     }
     for (index, term) in selector.match_expressions.iter().flatten().enumerate() {
         let path = format!("{path}.matchExpressions[{index}]");
@@ -169,6 +171,7 @@ fn label_selector(selector: &LabelSelector, path: &str, errors: &mut Vec<FieldEr
             errors.extend(label_value(value).map(|wrong| FieldError::new(path, value, wrong)));
         }
     }
+    errors
 }
 
 /// Words of which the schema knows a few: one that came in by another schema must not be read as the default.

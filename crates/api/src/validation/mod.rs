@@ -13,7 +13,7 @@ mod workload_update;
 
 use std::fmt;
 
-pub use cluster_queue::{validate_cluster_queue, validate_cohort};
+pub use cluster_queue::{validate_cluster_queue, validate_cohort, validate_label_selector};
 pub use metadata::admission_gates;
 pub use names::{label_value, qualified_name, subdomain};
 pub use resource_flavor::validate_resource_flavor;

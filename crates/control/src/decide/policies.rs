@@ -57,7 +57,7 @@ fn standing(
     governed: &BTreeSet<&String>,
 ) -> (bool, &'static str, String) {
     if let Some(Err(problem)) = &policy.selector {
-        return (false, "InvalidSelector", format!("spec.clusterQueueSelector.{problem}"));
+        return (false, "InvalidSelector", problem.clone());
     }
     let contested = control.view.claims.iter().filter_map(|(queue, claim)| match claim {
         Claim::Contested(names) if names.contains(name) => {

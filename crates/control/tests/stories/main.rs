@@ -24,6 +24,7 @@ mod partial;
 mod planning;
 mod pods;
 mod policies;
+mod policy_fields;
 mod provisioning;
 mod queues;
 mod random;

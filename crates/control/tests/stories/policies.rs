@@ -175,7 +175,7 @@ fn a_policy_says_what_is_wrong_with_it() {
     cluster.pass(6);
     let told = |name: &str| status(&cluster, name)["conditions"][0]["message"].as_str().unwrap().to_owned();
     assert_eq!(told("p"), "spec.clusterQueues names gone, which do not exist");
-    assert!(told("q").starts_with("spec.clusterQueueSelector.matchExpressions[a].operator \"Like\" must be"));
+    assert!(told("q").starts_with("spec.clusterQueueSelector.matchExpressions[0].operator: Invalid value: \"Like\""));
 }
 
 /// How often a job's workload was evicted for a reason.

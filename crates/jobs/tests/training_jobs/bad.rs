@@ -72,6 +72,13 @@ fn every_field_is_named_with_value_and_choice() {
         ),
         (
             "PyTorchJob",
+            scheduling(json!({"schedulingTimeout": "0s"})),
+            "spec.schedulingConfig.schedulingTimeout",
+            "0s",
+            "longer than 0",
+        ),
+        (
+            "PyTorchJob",
             scheduling(json!({"preemptionPolicy": "Maybe"})),
             "spec.schedulingConfig.preemptionPolicy",
             "Maybe",
@@ -109,6 +116,20 @@ fn every_field_is_named_with_value_and_choice() {
         ),
         (
             "PyTorchJob",
+            elastic(json!({"scalePolicy": {"scaleUpCooldown": "0s"}})),
+            "spec.elasticConfig.scalePolicy.scaleUpCooldown",
+            "0s",
+            "longer than 0",
+        ),
+        (
+            "PyTorchJob",
+            elastic(json!({"scalePolicy": {"scaleDownCooldown": "0m"}})),
+            "spec.elasticConfig.scalePolicy.scaleDownCooldown",
+            "0m",
+            "longer than 0",
+        ),
+        (
+            "PyTorchJob",
             elastic(json!({"scalePolicy": {"scaleUpStep": 0}})),
             "spec.elasticConfig.scalePolicy.scaleUpStep",
             "0",
@@ -122,6 +143,7 @@ fn every_field_is_named_with_value_and_choice() {
             "1 or more",
         ),
         ("PyTorchJob", json!({"checkpoint": {"interval": "1.5h"}}), "spec.checkpoint.interval", "1.5h", "1h30m"),
+        ("PyTorchJob", json!({"checkpoint": {"interval": "0s"}}), "spec.checkpoint.interval", "0s", "longer than 0"),
         ("PyTorchJob", json!({"checkpoint": {"store": "A_b"}}), "spec.checkpoint.store", "A_b", "lower case"),
         (
             "PyTorchJob",
@@ -198,6 +220,35 @@ fn every_field_is_named_with_value_and_choice() {
             "spec.template.spec.containers[0].resources.requests[cpu]",
             "1",
             "32",
+        ),
+        (
+            "PyTorchJob",
+            json!({"template": container(json!({"resources": {"requests": {"memory": "1Gi"}}}))}),
+            "spec.template.spec.containers[0].resources.requests[memory]",
+            "1Gi",
+            "256Gi",
+        ),
+        (
+            "PyTorchJob",
+            json!({"template": container(json!({"resources": {"requests": {"nvidia.com/gpu": "4"}}}))}),
+            "spec.template.spec.containers[0].resources.requests[nvidia.com/gpu]",
+            "4",
+            "must be 8",
+        ),
+        (
+            "PyTorchJob",
+            json!({"template": container(json!({"resources": {"limits": {"nvidia.com/gpu": "4"}}}))}),
+            "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]",
+            "4",
+            "must be 8",
+        ),
+        (
+            "TFJob",
+            role(json!({"replicaResources": {"memory": "2Gi"},
+                "template": container(json!({"resources": {"requests": {"memory": "1Gi"}}}))})),
+            "spec.roles[0].template.spec.containers[0].resources.requests[memory]",
+            "1Gi",
+            "2Gi",
         ),
     ];
     for (job_type, more, field, value, allowed) in cases {
