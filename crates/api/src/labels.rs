@@ -140,6 +140,8 @@ strings! {
     SAVE_BY = "berth.dev/save-by";
     /// Annotation on such pods: why.
     SAVE_REASON = "berth.dev/save-reason";
+    /// Annotation on pods that wait, Berth's own: the version at which a start of unknown outcome was withdrawn.
+    START_WITHDRAWN = "berth.dev/start-withdrawn";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
     /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.

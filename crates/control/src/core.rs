@@ -10,7 +10,7 @@ use crate::checkpoints::Saving;
 use crate::children::Children;
 use crate::decide;
 use crate::elastic::Growth;
-use crate::flight::{Decision, Draft, Flight, Flights};
+use crate::flight::{Decision, Draft, Flights};
 use crate::ladder::Ladder;
 use crate::measure::Measure;
 pub(crate) use crate::moments::{after, after_seconds, millis_between};
@@ -19,7 +19,7 @@ use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
 use crate::shape::Shapes;
 use crate::view::{Name, View, WorkloadView};
-use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Term, Write, WriteId};
+use crate::write::{Kind, Notice, ObjectKey, Term, Write};
 
 /// What one step asks for.
 #[derive(Clone, Debug, Default)]
@@ -136,6 +136,7 @@ impl Control {
         self.replan = true;
         if term.is_some() {
             self.everything_dirty();
+            self.doubt_starts();
         }
     }
 
@@ -179,30 +180,6 @@ impl Control {
         self.replan = true;
     }
 
-    /// What became of a write.
-    pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
-        let Some((object, flight)) = self.flights.land(id) else { return };
-        self.touch_related(&object);
-        let (origin, purpose) = (flight.origin.clone(), flight.purpose);
-        if origin.kind == Kind::TrainingJob && origin != object {
-            // Of what it creates it sees the Jobs only.
-            self.touch(origin.clone());
-        }
-        if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
-            // What is not there does not say for whom it was made.
-            self.touch(origin.clone());
-        }
-        self.take_outcome(object.clone(), flight, outcome, now);
-        self.retry_within_grace(&object, purpose);
-        if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
-            self.wait(origin, until);
-        }
-        if object.kind == Kind::Workload {
-            // The watch may have shown the result before the answer came.
-            self.settle(&(object.namespace, object.name));
-        }
-    }
-
     /// Lets a workload's own state speak, when nothing of ours is pending on it.
     pub(crate) fn settle(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
@@ -214,118 +191,6 @@ impl Control {
         if !self.planned.contains_key(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
-    }
-
-    fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
-        self.note_saving(&object, &flight, &outcome, now);
-        if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
-            self.untold.insert(object.clone());
-        }
-        match outcome {
-            Outcome::Applied { resource_version } => {
-                self.flights.succeeded(&object, &flight.origin);
-                self.notices.extend(flight.notices);
-                if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
-                    self.pods_gone.insert(uid);
-                }
-                if flight.purpose == Purpose::ProbeSurplus {
-                    self.note_shrunk(&object);
-                }
-                if let (Purpose::SetReclaimable, Some(uid)) = (flight.purpose, self.uid_of(&flight.origin)) {
-                    self.ration.forget_ended(&uid);
-                }
-                if flight.purpose == Purpose::CreateWorkload {
-                    self.note_creation(&flight.origin, now);
-                }
-                if flight.purpose == Purpose::PrepareTraining {
-                    self.prepared(&flight.origin, object.clone());
-                }
-                let version = resource_version.parse().unwrap_or_default();
-                if let (Purpose::ReserveQuota, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
-                    self.planned.remove(&uid);
-                    self.replan = true;
-                }
-                let version = if flight.purpose.withdraws() { u64::MAX } else { version };
-                if version > self.seen_version(&object) && !flight.vanished {
-                    self.flights.expect(object, version);
-                }
-            }
-            Outcome::Checkpoints(found) => self.note_look(&object, found, now),
-            Outcome::Stuck(stuck) => {
-                self.flights.succeeded(&object, &flight.origin);
-                self.note_stuck(&object, stuck, now);
-            }
-            Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
-            Outcome::OnNode(pods) => {
-                self.flights.succeeded(&object, &flight.origin);
-                self.note_on_node(&object.name, &pods, now);
-            }
-            Outcome::Conflict | Outcome::AlreadyExists => {
-                let until = self.flights.failed(&object, now, 0);
-                self.wait(object.clone(), until);
-                // It may be our own earlier write of unknown outcome that is in the way: what a reservation has booked stays
-                // booked until the newer version is seen.
-                if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
-                    let until = self.flights.suspect(object.clone(), flight.based_on, now);
-                    self.wait(object, until);
-                } else if flight.purpose == Purpose::ReserveQuota {
-                    self.drop_plan(&object);
-                }
-            }
-            Outcome::Gone => {
-                self.flights.succeeded(&object, &flight.origin);
-                self.drop_plan(&object);
-                let until = self.flights.failed(&object, now, 0);
-                self.wait(object, until);
-            }
-            Outcome::Refused(text) => {
-                self.measures.push(Measure::Count {
-                    name: "berth_writes_refused",
-                    labels: vec![("kind", object.kind.name().to_owned())],
-                    by: 1,
-                });
-                self.drop_plan(&object);
-                let until = self.flights.failed(&object, now, 5_000);
-                let absent = flight.purpose.makes_anew();
-                if absent {
-                    self.flights.refused(&flight.origin, &object, &text);
-                }
-                let absent = absent || flight.purpose == Purpose::CreateWorkload;
-                self.refused(if absent { &flight.origin } else { &object }, absent, &text);
-                self.wait(object, until);
-            }
-            Outcome::Busy(after) if flight.purpose.is_about_pods() => {
-                let until = self.flights.pause(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
-                self.wait(object, until);
-            }
-            Outcome::Busy(after) => {
-                let until = self.flights.failed(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
-                self.wait(object, until);
-            }
-            // The same decision is made again: its precondition closes the question.
-            Outcome::Unknown(_) => {
-                let until = self.flights.failed(&object, now, 0);
-                self.wait(object, until);
-            }
-            Outcome::NotSent => {
-                self.drop_plan(&object);
-                let until = self.flights.failed(&object, now, 500);
-                self.wait(object, until);
-            }
-        }
-    }
-
-    /// Notes what the present run of a TrainingJob has.
-    fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
-        if let Some(uid) = self.uid_of(origin) {
-            self.prepared.entry(uid).or_default().insert(object);
-        }
-    }
-
-    /// A planned admission will not be written: the workload's own state decides again once it is seen.
-    fn drop_plan(&mut self, object: &ObjectKey) {
-        let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
-        self.planned.remove(&uid);
     }
 
     /// Decides: what to write now, and when to come back.

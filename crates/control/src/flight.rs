@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::core::after;
+use crate::strays::Strays;
 use crate::write::{Kind, Notice, ObjectKey, Purpose, WriteId};
 
 /// A decision to write, before it has an identity.
@@ -87,6 +88,8 @@ pub(crate) struct Flights {
     /// The watch must show at least this version before the object is judged again.
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
+    /// Those of unknown outcome that may still be applied.
+    pub(crate) strays: Strays,
     /// What the API server said last of an object that was to be made, by the TrainingJob for which it is.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Objects whose decision was to write to a busy one, or to wait for one.
@@ -218,6 +221,7 @@ impl Flights {
 
     /// The object was seen at a version; `true` when nothing is awaited any more.
     pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
+        self.strays.seen(key, version);
         match self.awaited.get(key) {
             Some(awaited) if awaited.version > version => false,
             Some(_) => {
@@ -233,6 +237,7 @@ impl Flights {
         self.refusals.remove(key);
         self.awaited.remove(key);
         self.backoffs.remove(key);
+        self.strays.vanished(key);
         if let Some(flight) = self.flying.get_mut(key) {
             flight.vanished = true;
         }
@@ -278,6 +283,14 @@ impl Flights {
     pub(crate) fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
         if let Some(backoff) = self.backoffs.get_mut(key) {
             backoff.until = backoff.until.min(end);
+        }
+    }
+
+    /// An object was seen that was not there before. Unless a creation of ours is under way or was answered, one whose answer was
+    /// lost has made it.
+    pub(crate) fn appeared(&mut self, key: &ObjectKey) {
+        if !self.busy(key) {
+            self.strays.landed(key);
         }
     }
 

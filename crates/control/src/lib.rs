@@ -3,8 +3,8 @@
 //! Observations ([`event::Observation`]) build the view; what matters for decisions is mirrored, delta by delta, into the
 //! engine's world. [`Control::step`] then decides: the engine plans admissions, and every object that changed is judged by
 //! one pure function per kind, which asks for at most one [`write::Write`] with its precondition. The runtime performs the
-//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by making the same write again,
-//! never by assuming.
+//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`strays.rs`), never by
+//! assuming.
 //!
 //! What control never does: talk to a server, read a clock, or write twice to an object whose last write it has not seen.
 //!
@@ -35,6 +35,7 @@ pub mod measure;
 mod moments;
 mod observe;
 pub mod offline;
+mod outcomes;
 mod planning;
 mod pods;
 mod policies;
@@ -46,6 +47,7 @@ pub mod settings;
 mod shape;
 mod slim;
 mod status;
+mod strays;
 pub mod surroundings;
 mod training_figures;
 mod training_view;

@@ -215,6 +215,7 @@ impl Control {
         let older = self.view.jobs.get(&object);
         let job = read(older);
         let version = job.version;
+        let appeared = older.is_none_or(|old| old.uid != job.uid);
         match older {
             Some(old) if old.uid == job.uid && old.version > version => return,
             Some(old) if old.uid != job.uid => {
@@ -224,6 +225,9 @@ impl Control {
                 self.forget_child(&object, &gone);
             }
             _ => {}
+        }
+        if appeared {
+            self.flights.appeared(&object);
         }
         if !job.suspended {
             self.at_rest.remove(&job.uid);

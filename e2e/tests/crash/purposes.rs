@@ -11,7 +11,11 @@ use crate::{older_rows, other_rows, rows};
 const SOURCE: &str = "crates/control/src/write/purpose.rs";
 
 /// Purposes without a row, and why they need none.
-const WITHOUT: [(&str, &str); 5] = [
+const WITHOUT: [(&str, &str); 6] = [
+    (
+        "WithdrawStart",
+        "made when the answer to a start was lost and the job is to stop: two faults at once, which control's stories tell",
+    ),
     ("ListCheckpoints", "reads a store, past the API server; what it says is of use only to the process that asks"),
     ("DeleteCheckpoints", "writes to a store, past the API server; the next look finds what is left"),
     ("FindStuckPods", "reads; the next process asks again, and what is decided upon it is a write with a row"),

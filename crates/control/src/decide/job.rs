@@ -390,9 +390,11 @@ impl Case<'_> {
                 let notice = self.notice(EventType::Normal, "Started", format!("Admitted by clusterQueue {queue}"));
                 self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
             }
-            Err(error) => Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                edit.finish("FailedToStart", &error.to_string());
-            })),
+            Err(error) => self.withdraw_start().unwrap_or_else(|| {
+                Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+                    edit.finish("FailedToStart", &error.to_string());
+                }))
+            }),
         }
     }
 

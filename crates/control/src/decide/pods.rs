@@ -211,11 +211,13 @@ impl Case<'_> {
             (true, _) if workload.is("Finished") => Decision::Done,
             (false, _) if workload.is("Finished") => self.stop("NotAdmitted", "Workload is finished"),
             // It has not been started, so that it may be tried again.
-            (true, Some(condition)) if workload.reserved() => {
-                self.release_quota(workload, returns_at_once(&condition.reason))
-            }
+            (true, Some(condition)) if workload.reserved() => self
+                .withdraw_start()
+                .unwrap_or_else(|| self.release_quota(workload, returns_at_once(&condition.reason))),
             (false, Some(condition)) => self.evict(&condition.reason, &condition.message),
-            (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => self.out_of_sync(workload),
+            (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => {
+                self.withdraw_start().unwrap_or_else(|| self.out_of_sync(workload))
+            }
             (true, None) if admitted => self.start(workload),
             (true, _) => self.follow(workload),
             (false, None) if admitted && self.pod.placing => self.place(workload),
@@ -330,10 +332,21 @@ impl Case<'_> {
                 self.write(Purpose::StartJob, request, vec![notice])
             }
             Ok(None) => Decision::Done,
-            Err(error) => Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                edit.finish("FailedToStart", &error.to_string());
-            })),
+            Err(error) => self.withdraw_start().unwrap_or_else(|| {
+                Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+                    edit.finish("FailedToStart", &error.to_string());
+                }))
+            }),
         }
+    }
+
+    /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear.
+    fn withdraw_start(&self) -> Option<Decision> {
+        if !self.pod.gated || !self.control.flights.strays.may_land(&self.key()) {
+            return None;
+        }
+        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body: self.pod.withdrawal() };
+        Some(self.write(Purpose::WithdrawStart, request, Vec::new()))
     }
 
     /// Its Workload was evicted.

@@ -49,6 +49,8 @@ pub enum Purpose {
     ClearStartTime,
     /// Start a job: unsuspend with placement.
     StartJob,
+    /// Give a job or a pod another version, so that a start of unknown outcome can no longer be applied to it.
+    WithdrawStart,
     /// Write its placement into the template of a job that stays suspended, until what was made of the user's template has gone.
     PlaceTemplate,
     /// Bring back the user's template of a suspended job.
@@ -130,6 +132,11 @@ impl Purpose {
         matches!(self, Self::QueueStatus | Self::TrainingStatus)
     }
 
+    /// Applied late it would use quota that may be somebody else's by then.
+    pub(crate) const fn uses_quota(self) -> bool {
+        matches!(self, Self::ReserveQuota | Self::StartJob | Self::StartTraining)
+    }
+
     /// The write is about the pods of a job, and not about the object that it is booked on.
     pub(crate) const fn is_about_pods(self) -> bool {
         matches!(
@@ -176,6 +183,7 @@ impl Purpose {
             | Self::RequestCapacity
             | Self::PreparePodTemplate
             | Self::StartJob
+            | Self::WithdrawStart
             | Self::PlaceTemplate
             | Self::SuspendJob
             | Self::PrepareTraining

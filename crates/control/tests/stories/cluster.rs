@@ -51,6 +51,10 @@ pub struct Cluster {
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<Fault>,
+    /// Purposes whose next write is lost: its outcome is unknown, and it may be applied when nobody reckons with it ([`Self::land`]).
+    pub loses: Vec<Purpose>,
+    /// Writes that were lost.
+    pub lost: Vec<Write>,
     /// Conflicts come from nowhere: nobody else has written.
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
@@ -99,6 +103,8 @@ impl Cluster {
             writes: Vec::new(),
             notices: Vec::new(),
             faults: Vec::new(),
+            loses: Vec::new(),
+            lost: Vec::new(),
             conflicts_lie: false,
             pods_left: Vec::new(),
             labelled: Vec::new(),
@@ -257,6 +263,12 @@ impl Cluster {
         self.notices.extend(step.notices);
         for write in step.writes {
             self.writes.push((write.purpose, write.key.clone()));
+            if let Some(index) = self.loses.iter().position(|purpose| *purpose == write.purpose) {
+                self.loses.remove(index);
+                self.control.outcome(write.id, Outcome::Unknown("lost".into()), self.now);
+                self.lost.push(write);
+                continue;
+            }
             let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == write.purpose);
             let outcome = match fault.map(|index| self.faults.remove(index)) {
                 Some((_, outcome, true)) => {
@@ -276,6 +288,11 @@ impl Cluster {
             };
             self.control.outcome(write.id, outcome, self.now);
         }
+    }
+
+    /// The lost writes arrive.
+    pub fn land(&mut self) -> Vec<Outcome> {
+        std::mem::take(&mut self.lost).iter().map(|write| self.perform(write)).collect()
     }
 
     fn perform(&mut self, write: &Write) -> Outcome {

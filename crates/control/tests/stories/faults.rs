@@ -223,3 +223,197 @@ fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() 
     cluster.pass(30);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.workload_of("b"));
 }
+
+/// Whatever keeps the quota of its job, it is to give it up.
+fn deactivate(cluster: &mut Cluster, workload: &str) {
+    cluster.edit(Kind::Workload, "team", workload, &json!({"spec": {"active": false}}));
+}
+
+fn name_of(object: &serde_json::Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// Job `a` has the only quota, its start is lost, and its Workload is to leave before that is tried again.
+fn lost_start() -> Cluster {
+    let mut cluster = one_queue("1");
+    cluster.loses.push(Purpose::StartJob);
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted") && cluster.lost.len() == 1, "{:?}", cluster.writes);
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    let workload = name_of(cluster.workload_of("a").unwrap());
+    deactivate(&mut cluster, &workload);
+    cluster
+}
+
+#[test]
+fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
+    let mut cluster = lost_start();
+    let before = cluster.job("a")["spec"].clone();
+    cluster.pass(5);
+    assert!(cluster.is("b", "Admitted") && !cluster.is("a", "QuotaReserved"), "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    cluster.pass(5);
+    let withdrawn = cluster.job("a");
+    assert_eq!(withdrawn["spec"], before, "as its user wrote it");
+    let annotations = withdrawn["metadata"]["annotations"].as_object();
+    assert!(annotations.is_none_or(serde_json::Map::is_empty), "{withdrawn}");
+    assert_eq!(cluster.count(Purpose::WithdrawStart), 1);
+
+    // Where no answer was lost, nothing is withdrawn.
+    cluster.put(Kind::Job, job("c", "lq", "1", true));
+    let workload = name_of(cluster.workload_of("b").unwrap());
+    deactivate(&mut cluster, &workload);
+    cluster.pass(5);
+    assert!(cluster.is("c", "Admitted"));
+    assert_eq!(cluster.count(Purpose::WithdrawStart), 1);
+}
+
+#[test]
+fn a_start_that_lands_between_eviction_and_release_is_stopped_before_its_quota_goes() {
+    let mut cluster = lost_start();
+    cluster.settle();
+    assert!(cluster.is("a", "Evicted") && cluster.is("a", "QuotaReserved"), "it backs off");
+    assert!(matches!(cluster.land()[..], [Outcome::Applied { .. }]));
+    cluster.settle();
+    assert!(!cluster.is("b", "Admitted") || cluster.job("a")["status"]["active"] == json!(0));
+    cluster.pass(10);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn what_withdraws_a_start_may_fail_or_be_lost_too() {
+    with_every_fault(lost_start, &[Purpose::WithdrawStart, Purpose::RestoreTemplate], |mut cluster, what| {
+        cluster.pass(30);
+        assert!(cluster.is("b", "Admitted"), "{what}: {:?}", cluster.writes);
+        assert_eq!(cluster.land(), [Outcome::Conflict], "{what}: {:?}", cluster.writes);
+    });
+    let mut cluster = lost_start();
+    cluster.loses.push(Purpose::WithdrawStart);
+    cluster.pass(30);
+    assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [Outcome::Conflict, Outcome::Conflict], "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_new_leader_withdraws_starts_that_the_one_before_may_have_sent() {
+    let mut cluster = one_queue("1");
+    cluster.loses.push(Purpose::StartJob);
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let workload = name_of(cluster.workload_of("a").unwrap());
+    cluster.restart();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    deactivate(&mut cluster, &workload);
+    cluster.pass(5);
+    assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+
+    // The next one finds nothing that could still be on its way: what runs runs.
+    let writes = cluster.writes.len();
+    cluster.restart();
+    cluster.pass(60);
+    assert!(cluster.writes[writes..].iter().all(|(purpose, _)| *purpose != Purpose::WithdrawStart));
+}
+
+#[test]
+fn a_workload_that_is_deleted_keeps_its_quota_until_its_start_is_withdrawn() {
+    let mut cluster = one_queue("1");
+    cluster.loses.push(Purpose::StartJob);
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.settle();
+    let mut high = job("b", "lq", "1", true);
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.set_class("high", 10);
+    cluster.put(Kind::Job, high);
+    let workload = name_of(cluster.workload_of("a").unwrap());
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &workload));
+    cluster.pass(10);
+    assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_pod_whose_start_was_lost_waits_on_with_another_version() {
+    let mut cluster = crate::pod_queue("1");
+    cluster.loses.push(Purpose::StartJob);
+    cluster.put(Kind::Pod, crate::pods::pod("a", "1"));
+    cluster.settle();
+    let (key, _) = cluster.objects.iter().find(|(key, _)| key.kind == Kind::Workload).expect("its Workload");
+    let workload = key.name.clone();
+    assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
+    cluster.put(Kind::Pod, crate::pods::pod("b", "1"));
+    deactivate(&mut cluster, &workload);
+    cluster.pass(5);
+    assert!(!crate::groups::gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert!(crate::groups::gated(&cluster, "a"));
+    // It is as good as before: when its turn comes it starts.
+    cluster.end_pod("b", "Succeeded");
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
+    cluster.pass(5);
+    assert!(!crate::groups::gated(&cluster, "a"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_group_keeps_its_quota_until_no_pod_of_it_may_start() {
+    for (loses, moment) in [(1, "lost"), (2, "lost twice"), (0, "under way")] {
+        let mut cluster = crate::pod_queue("2");
+        cluster.loses.extend(vec![Purpose::StartJob; loses]);
+        for name in ["a", "b"] {
+            cluster.put(Kind::Pod, crate::groups::member(name, "1", 2, &[]));
+        }
+        let mut under_way = None;
+        while loses == 0 && under_way.is_none() {
+            let step = cluster.control.step(cluster.now);
+            match step.writes.iter().any(|write| write.purpose == Purpose::StartJob) {
+                true => under_way = Some(step),
+                false => cluster.take(step),
+            }
+        }
+        if under_way.is_none() {
+            cluster.settle();
+        }
+        assert!(cluster.workload_is("g", "Admitted"), "{moment}: {:?}", cluster.writes);
+        deactivate(&mut cluster, "g");
+        cluster.put(Kind::Pod, crate::pods::pod("other", "2"));
+        cluster.settle();
+        if let Some(step) = under_way {
+            assert!(cluster.workload_is("g", "QuotaReserved"), "{moment}: {:?}", cluster.writes);
+            cluster.take(step);
+        }
+        cluster.pass(5);
+        let outcomes = cluster.land();
+        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Conflict), "{moment}: {outcomes:?}");
+        cluster.pass(5);
+        assert!(!cluster.workload_is("g", "QuotaReserved"), "{moment}: {:?}", cluster.writes);
+        assert!(!crate::groups::gated(&cluster, "other"), "{moment}: {:?}", cluster.writes);
+        let runs = |name: &str| cluster.pod(name).is_some_and(|pod| pod["status"]["phase"] == json!("Running"));
+        assert!(!runs("a") && !runs("b"), "{moment}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn what_a_lost_reservation_would_take_stays_booked_until_it_is_closed() {
+    for refusal in [Outcome::NotSent, Outcome::Refused("no".into())] {
+        let mut cluster = one_queue("1");
+        cluster.settle();
+        cluster.loses.push(Purpose::ReserveQuota);
+        cluster.faults.push((Purpose::ReserveQuota, refusal.clone(), false));
+        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.settle();
+        let mut high = job("b", "lq", "1", true);
+        high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+        cluster.set_class("high", 10);
+        cluster.put(Kind::Job, high);
+        cluster.pass(1);
+        assert!(!cluster.is("b", "QuotaReserved"), "{refusal:?}: {:?}", cluster.writes);
+        assert_eq!(cluster.lost.len(), 1, "{refusal:?}");
+        let _ = cluster.land();
+        cluster.pass(60);
+        let reserved: Vec<&str> = ["a", "b"].into_iter().filter(|name| cluster.is(name, "QuotaReserved")).collect();
+        assert_eq!(reserved, ["a"], "{refusal:?}: {:?}", cluster.writes);
+    }
+}

@@ -1,6 +1,6 @@
 //! A JobSet: one Workload with a pod set per replicated job, and Jobs of its own that are not managed by themselves.
 
-use berth_control::write::{Kind, Purpose};
+use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -343,4 +343,23 @@ fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
     cluster.put(Kind::Job, crate::cluster::job("next", "lq", "4", true));
     cluster.settle();
     assert!(cluster.is("next", "Admitted"), "its quota is free");
+}
+
+#[test]
+fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
+    let mut cluster = one_queue("4");
+    cluster.loses.push(Purpose::StartJob);
+    let mut suspended = slices();
+    suspended["spec"]["suspend"] = json!(true);
+    cluster.put(Kind::JobSet, suspended);
+    stopped(&mut cluster);
+    cluster.pass(4);
+    assert!(is(&cluster, "Admitted") && cluster.lost.len() == 1, "{:?}", cluster.writes);
+    set_active(&mut cluster, false);
+    cluster.pass(5);
+    assert!(!is(&cluster, "QuotaReserved"), "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    let jobset = jobset(&cluster);
+    assert_eq!(jobset["spec"]["suspend"], json!(true));
+    assert_eq!(jobset["metadata"]["annotations"], json!({"kueue.x-k8s.io/queue-name": "lq"}));
 }

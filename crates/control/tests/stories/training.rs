@@ -452,3 +452,27 @@ fn time_for_which_a_job_was_suspended_is_no_waiting() {
     cluster.pass(20);
     assert_eq!(cluster.phase("a"), "Failed");
 }
+
+#[test]
+fn its_quota_is_kept_while_a_job_of_it_may_still_be_made_by_a_lost_creation() {
+    for lands in [true, false] {
+        let mut cluster = cluster("2");
+        cluster.loses.push(Purpose::StartTraining);
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.settle();
+        assert_eq!(cluster.lost.len(), 1, "{:?}", cluster.writes);
+        let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+        cluster.pass(10);
+        assert!(cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
+        if lands {
+            let _ = cluster.land();
+            cluster.pass(2);
+            assert_eq!(cluster.count(Purpose::StopTraining), 1, "{:?}", cluster.writes);
+        } else {
+            cluster.pass(15);
+        }
+        assert!(!cluster.workload_is(&name, "QuotaReserved"), "{lands}: {:?}", cluster.writes);
+        assert!(!cluster.has_job("a-worker"));
+    }
+}

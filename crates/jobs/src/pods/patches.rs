@@ -43,6 +43,15 @@ impl PodState {
         })
     }
 
+    /// Gives a waiting pod another version, so that no start that was derived from this one can be applied any more.
+    #[must_use]
+    pub fn withdrawal(&self) -> Value {
+        let version = self.version.to_string();
+        json!({"metadata": {
+            "uid": self.uid, "resourceVersion": version, "annotations": {labels::START_WITHDRAWN: version},
+        }})
+    }
+
     /// Takes our finalizer away.
     #[must_use]
     pub fn release_patch(&self) -> Value {

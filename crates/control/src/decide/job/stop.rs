@@ -53,6 +53,9 @@ impl Case<'_> {
     /// more. A job that is stopped right after its start may have pods of which its status does not know yet (invariant
     /// L4): unless its controller was seen to take note of both, its pods are asked for after a while.
     pub(super) fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.withdraw_start() {
+            return Some(decision);
+        }
         if self.job.active {
             return Some(Decision::Done);
         }
@@ -75,6 +78,14 @@ impl Case<'_> {
             return Some(Decision::Wait(due));
         }
         Some(probe_pods(self.control, workload))
+    }
+
+    /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear. What looks as
+    /// if it had never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
+    pub(super) fn withdraw_start(&self) -> Option<Decision> {
+        let feared = self.control.flights.strays.may_land(self.key) && self.job.is_suspended();
+        let body = self.job.whole().filter(|_| feared)?.stop_patch();
+        Some(self.write(Purpose::WithdrawStart, Subresource::None, body, Vec::new()))
     }
 
     /// The next step towards the user's template, `None` when it is as the user wrote it.

@@ -70,6 +70,15 @@ impl<'a> Case<'a> {
         self.members().find(|(_, pod)| pod.counts())
     }
 
+    /// A pod that looks as if it waited may run by now: a start of it is under way, not seen yet, or of unknown outcome.
+    fn may_be_starting(&self) -> bool {
+        let flights = &self.control.flights;
+        self.members().filter(|(_, pod)| pod.gated && !pod.ended()).any(|(name, _)| {
+            let object = key(Kind::Pod, &self.pod_name(name));
+            flights.busy(&object) || flights.strays.may_land(&object)
+        })
+    }
+
     fn pod_name(&self, name: &str) -> Name {
         (self.name.0.clone(), name.to_owned())
     }
@@ -92,7 +101,8 @@ impl<'a> Case<'a> {
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
         let left = |(_, pod): (&str, &PodState)| !pod.ended() && workload.is_owned_by(&pod.uid);
-        let running = !workload.is("Finished") && (self.tally().running > 0 || self.members().any(left));
+        let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
+        let running = running && !workload.is("Finished");
         match has_finalizer(workload) && !running {
             true => Decision::write(remove_finalizer(workload)),
             false => Decision::Done,
@@ -126,9 +136,9 @@ impl<'a> Case<'a> {
             let requeued = returns_at_once(&condition.reason);
             let release = |edit: &mut crate::status::Edit<'_>| edit.release(requeued);
             // Its pods are on their way out; the end of the last one brings us back.
-            return match self.tally().running {
-                0 => Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, release)),
-                _ => Decision::Done,
+            return match self.tally().running > 0 || self.may_be_starting() {
+                false => Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, release)),
+                true => Decision::Done,
             };
         }
         self.follow(workload)

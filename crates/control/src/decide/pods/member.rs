@@ -51,7 +51,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         (false, None) if pod.placing => case.place(workload),
         (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
         (true, None) if admitted && is_admitted(case, workload) => case.start(workload),
-        _ => Decision::Done,
+        _ => case.withdraw_start().unwrap_or(Decision::Done),
     }
 }
 
@@ -76,7 +76,7 @@ fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     }
     // Whatever runs has run on its quota, also where a StatefulSet owns it.
     if !owned && !case.pod.runs() {
-        return Decision::Done;
+        return case.withdraw_start().unwrap_or(Decision::Done);
     }
     case.stop("WorkloadDeleted", "The workload is deleted")
 }

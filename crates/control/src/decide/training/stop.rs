@@ -11,6 +11,7 @@ use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, ObjectKey, Purpose, Request};
 use berth_jobs::JobState;
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 
 impl Case<'_> {
@@ -108,8 +109,17 @@ impl Case<'_> {
         None
     }
 
+    /// Until when a Job of it may still be made by a creation whose answer was lost.
+    fn creation_until(&self) -> Option<Timestamp> {
+        let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
+        known.filter_map(|object| self.control.flights.strays.creation_until(&object, self.now)).max()
+    }
+
     /// Asks whether pods are left, `None` when it is known that there are none.
     pub(super) fn probe(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(until) = self.creation_until() {
+            return Some(Decision::Wait(until));
+        }
         if self.control.pods_gone.contains(&workload.uid) {
             return None;
         }

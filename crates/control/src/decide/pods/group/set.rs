@@ -67,7 +67,8 @@ impl Case<'_> {
         let condition = find(&workload.status.conditions, "QuotaReserved").filter(|c| c.status == "False");
         let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
         if set.replicas <= 0 {
-            if on_hold || self.tally().running > 0 || (!workload.active && !workload.reserved()) {
+            let running = self.tally().running > 0 || (workload.reserved() && self.may_be_starting());
+            if on_hold || running || (!workload.active && !workload.reserved()) {
                 return Some(Decision::Done);
             }
             if !workload.active {
@@ -80,7 +81,8 @@ impl Case<'_> {
             })));
         }
         let rescaled = is_rescaled(workload, set);
-        if rescaled && workload.reserved() && !workload.is("Evicted") && self.tally().running == 0 {
+        let runs = || self.tally().running > 0 || self.may_be_starting();
+        if rescaled && workload.reserved() && !workload.is("Evicted") && !runs() {
             // It was at zero, and is back before anybody could take its quota.
             let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
             return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {

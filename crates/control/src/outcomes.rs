@@ -1,0 +1,157 @@
+//! What became of writes: what each answer means for what was planned, and for the next try.
+
+use jiff::Timestamp;
+
+use crate::core::Control;
+use crate::flight::Flight;
+use crate::measure::Measure;
+use crate::write::{Kind, ObjectKey, Outcome, Purpose, WriteId};
+
+impl Control {
+    /// What became of a write.
+    pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
+        let Some((object, flight)) = self.flights.land(id) else { return };
+        self.touch_related(&object);
+        let (origin, purpose) = (flight.origin.clone(), flight.purpose);
+        if origin.kind == Kind::TrainingJob && origin != object {
+            // Of what it creates it sees the Jobs only.
+            self.touch(origin.clone());
+        }
+        if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
+            // What is not there does not say for whom it was made.
+            self.touch(origin.clone());
+        }
+        self.take_outcome(object.clone(), flight, outcome, now);
+        self.retry_within_grace(&object, purpose);
+        if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
+            self.wait(origin, until);
+        }
+        if object.kind == Kind::Workload {
+            // The watch may have shown the result before the answer came.
+            self.settle(&(object.namespace, object.name));
+        }
+    }
+
+    fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
+        self.note_saving(&object, &flight, &outcome, now);
+        if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
+            self.untold.insert(object.clone());
+        }
+        match outcome {
+            Outcome::Applied { resource_version } => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.notices.extend(flight.notices);
+                if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
+                    self.pods_gone.insert(uid);
+                }
+                if flight.purpose == Purpose::ProbeSurplus {
+                    self.note_shrunk(&object);
+                }
+                if let (Purpose::SetReclaimable, Some(uid)) = (flight.purpose, self.uid_of(&flight.origin)) {
+                    self.ration.forget_ended(&uid);
+                }
+                if flight.purpose == Purpose::CreateWorkload {
+                    self.note_creation(&flight.origin, now);
+                }
+                if flight.purpose == Purpose::PrepareTraining {
+                    self.prepared(&flight.origin, object.clone());
+                }
+                let version = resource_version.parse().unwrap_or_default();
+                if let (Purpose::ReserveQuota, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
+                    self.planned.remove(&uid);
+                    self.replan = true;
+                }
+                let version = if flight.purpose.withdraws() { u64::MAX } else { version };
+                if version > self.seen_version(&object) && !flight.vanished {
+                    self.flights.expect(object, version);
+                }
+            }
+            Outcome::Checkpoints(found) => self.note_look(&object, found, now),
+            Outcome::Stuck(stuck) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_stuck(&object, stuck, now);
+            }
+            Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
+            Outcome::OnNode(pods) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_on_node(&object.name, &pods, now);
+            }
+            Outcome::Conflict | Outcome::AlreadyExists => {
+                if outcome == Outcome::AlreadyExists {
+                    self.flights.strays.landed(&object);
+                }
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object.clone(), until);
+                // It may be our own earlier write of unknown outcome that is in the way: what a reservation has booked stays
+                // booked until the newer version is seen.
+                if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
+                    let until = self.flights.suspect(object.clone(), flight.based_on, now);
+                    self.wait(object, until);
+                } else if flight.purpose == Purpose::ReserveQuota {
+                    self.drop_plan(&object);
+                }
+            }
+            Outcome::Gone => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.drop_plan(&object);
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object, until);
+            }
+            Outcome::Refused(text) => {
+                self.measures.push(Measure::Count {
+                    name: "berth_writes_refused",
+                    labels: vec![("kind", object.kind.name().to_owned())],
+                    by: 1,
+                });
+                self.drop_settled_plan(&object);
+                let until = self.flights.failed(&object, now, 5_000);
+                let absent = flight.purpose.makes_anew();
+                if absent {
+                    self.flights.refused(&flight.origin, &object, &text);
+                }
+                let absent = absent || flight.purpose == Purpose::CreateWorkload;
+                self.refused(if absent { &flight.origin } else { &object }, absent, &text);
+                self.wait(object, until);
+            }
+            Outcome::Busy(after) if flight.purpose.is_about_pods() => {
+                let until = self.flights.pause(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
+                self.wait(object, until);
+            }
+            Outcome::Busy(after) => {
+                let until = self.flights.failed(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
+                self.wait(object, until);
+            }
+            // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
+            Outcome::Unknown(_) => {
+                self.doubt(&object, &flight, now);
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object, until);
+            }
+            Outcome::NotSent => {
+                self.drop_settled_plan(&object);
+                let until = self.flights.failed(&object, now, 500);
+                self.wait(object, until);
+            }
+        }
+    }
+
+    /// Notes what the present run of a TrainingJob has.
+    fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
+        if let Some(uid) = self.uid_of(origin) {
+            self.prepared.entry(uid).or_default().insert(object);
+        }
+    }
+
+    /// As [`Control::drop_plan`], unless an earlier try may still be applied: what it would reserve stays booked until that is known.
+    fn drop_settled_plan(&mut self, object: &ObjectKey) {
+        if !self.flights.strays.may_land(object) {
+            self.drop_plan(object);
+        }
+    }
+
+    /// A planned admission will not be written: the workload's own state decides again once it is seen.
+    fn drop_plan(&mut self, object: &ObjectKey) {
+        let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
+        self.planned.remove(&uid);
+    }
+}
