@@ -46,6 +46,7 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
             "conditions": new.conditions, "clusterQueues": new.cluster_queues, "tiers": new.tiers,
             "backoffs": new.backoffs,
         }),
+        [&old.conditions, &new.conditions],
     ))
 }
 

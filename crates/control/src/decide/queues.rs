@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_engine::model as engine;
+use berth_jobs::version_of;
 use berth_quantity::Amount;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -127,16 +128,26 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
     }
 }
 
-pub(super) fn draft(key: &ObjectKey, metadata: &ObjectMeta, status: Value) -> Draft {
+/// A status write. Figures are nobody else's: they are sent whatever has been written meanwhile. Among the conditions others may
+/// have theirs, and a merge patch replaces the whole list: it is sent only where it changes, and then for the version that it was
+/// derived from.
+pub(super) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, conditions: [&[Condition]; 2]) -> Draft {
+    let [old, new] = conditions;
+    let mut identity = json!({"uid": metadata.uid});
+    if old != new {
+        identity["resourceVersion"] = json!(metadata.resource_version);
+    } else if let Some(fields) = status.as_object_mut() {
+        fields.remove("conditions");
+    }
     Draft {
         purpose: Purpose::QueueStatus,
         key: key.clone(),
         request: Request::Merge {
             manager: "kueue",
             subresource: Subresource::Status,
-            body: json!({"metadata": {"uid": metadata.uid}, "status": status}),
+            body: json!({"metadata": identity, "status": status}),
         },
-        based_on: 0,
+        based_on: if old != new { version_of(metadata) } else { 0 },
         notices: Vec::new(),
     }
 }
@@ -155,7 +166,7 @@ fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
     if new == old {
         return None;
     }
-    Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing})))
+    Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing}), [&[], &[]]))
 }
 
 /// Sums what the admitted ones among those that hold quota use.
@@ -237,7 +248,7 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
     if let (None, Some(map)) = (&new.fair_sharing, status.as_object_mut()) {
         map.insert("fairSharing".into(), Value::Null);
     }
-    Some(draft(key, &object.metadata, status))
+    Some(draft(key, &object.metadata, status, [&old.conditions, &new.conditions]))
 }
 
 fn count(value: u32) -> Option<i32> {
@@ -298,5 +309,5 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
     if new == old {
         return None;
     }
-    Some(draft(key, &object.metadata, explicit(&new)))
+    Some(draft(key, &object.metadata, explicit(&new), [&old.conditions, &new.conditions]))
 }

@@ -224,3 +224,46 @@ fn a_node_affinity_that_nobody_understands_matches_no_flavor() {
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
 }
+
+/// Somebody adds a condition to the LocalQueue, and the watch does not show it yet.
+fn add_unseen_condition(cluster: &mut Cluster) {
+    let object = cluster.objects.get_mut(&Cluster::key(Kind::LocalQueue, "team", "lq")).unwrap();
+    object["metadata"]["resourceVersion"] = json!("5000");
+    object["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Theirs", "status": "True",
+        "reason": "Because", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+}
+
+fn conditions_of_queue(cluster: &Cluster) -> Vec<(String, String)> {
+    let object = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")];
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let all = object["status"]["conditions"].as_array().unwrap().iter();
+    all.map(|condition| (text(&condition["type"]), text(&condition["status"]))).collect()
+}
+
+#[test]
+fn conditions_of_others_outlive_what_is_written_of_a_queue() {
+    let pair = |kind: &str, status: &str| (kind.to_owned(), status.to_owned());
+    let mut cluster = one_queue("1");
+    cluster.pass(3);
+    // Figures say nothing about conditions.
+    add_unseen_condition(&mut cluster);
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(3);
+    let object = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")];
+    assert_eq!(object["status"]["reservingWorkloads"], json!(1), "{object}");
+    assert_eq!(conditions_of_queue(&cluster), [pair("Active", "True"), pair("Theirs", "True")]);
+
+    // A condition that changes is derived from a list that somebody may have changed meanwhile.
+    let mut cluster = one_queue("1");
+    cluster.pass(3);
+    add_unseen_condition(&mut cluster);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.pass(3);
+    assert_eq!(conditions_of_queue(&cluster), [pair("Active", "True"), pair("Theirs", "True")], "a conflict");
+    cluster.edit(Kind::LocalQueue, "team", "lq", &json!({"metadata": {"labels": {"seen": "now"}}}));
+    cluster.pass(10);
+    assert_eq!(conditions_of_queue(&cluster), [pair("Active", "False"), pair("Theirs", "True")]);
+    let writes = cluster.writes.len();
+    cluster.pass(120);
+    assert_eq!(cluster.writes.len(), writes, "quiet at rest: {:?}", &cluster.writes[writes..]);
+}
