@@ -24,6 +24,16 @@ pub(crate) fn definition(kind: &Kind) -> Result<Value> {
         versions.push(v1beta1::version(kind, &current).context("v1beta1")?);
     }
     versions.push(current);
+    let mut names = json!({
+        "kind": kind.kind,
+        "listKind": format!("{}List", kind.kind),
+        "plural": kind.plural,
+        "singular": kind.kind.to_lowercase(),
+        "shortNames": kind.short_names,
+    });
+    if !kind.is_kueues() {
+        names["categories"] = json!(["berth"]);
+    }
     Ok(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -33,14 +43,7 @@ pub(crate) fn definition(kind: &Kind) -> Result<Value> {
         },
         "spec": {
             "group": kind.group,
-            "names": {
-                "kind": kind.kind,
-                "listKind": format!("{}List", kind.kind),
-                "plural": kind.plural,
-                "singular": kind.kind.to_lowercase(),
-                "shortNames": kind.short_names,
-                "categories": ["kueue"],
-            },
+            "names": names,
             "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
             "versions": versions,
         },

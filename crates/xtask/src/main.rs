@@ -1,6 +1,7 @@
 //! Berth's tooling: what the repository generates about itself, and the house rules as a check.
 //!
-//! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`; with `--check` it only reports what is stale. `tidy` checks what no compiler knows: which crate may use what, where things lie. It never talks to a
+//! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`; with `--check` it only reports what is stale. `likeness` tells a
+//! definition from Kueue's. `tidy` checks what no compiler knows: which crate may use what, where things lie. It never talks to a
 //! cluster. Start reading in `crd.rs` (one CRD from one kind), then `expand.rs` (from a schemars document to what the API
 //! server accepts); the rules are in `tidy`.
 
@@ -8,6 +9,7 @@ mod crd;
 mod dashboard;
 mod expand;
 mod kinds;
+mod likeness;
 mod pods;
 mod tidy;
 mod v1beta1;
@@ -37,6 +39,15 @@ enum Command {
     },
     /// Write the Grafana dashboard.
     Dashboard,
+    /// Print a digest of each version in files of CustomResourceDefinitions, as `kueue-crds.txt` has them.
+    Likeness {
+        /// Print what the digests are made of.
+        #[arg(long)]
+        lines: bool,
+        /// Files of one definition each.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
     /// Check the house rules.
     Tidy,
 }
@@ -60,6 +71,18 @@ fn main() -> Result<()> {
         Command::Dashboard => {
             let path = dashboard::path();
             std::fs::write(&path, dashboard::text()?).with_context(|| format!("write {}", path.display()))
+        }
+        Command::Likeness { lines, files } => {
+            for file in &files {
+                let name = || file.display().to_string();
+                let text = std::fs::read_to_string(file).with_context(name)?;
+                let definition = serde_saphyr::from_str(&text).with_context(name)?;
+                for version in likeness::versions(&definition).with_context(name)? {
+                    println!("{}", version.digest());
+                    version.lines.iter().filter(|_| lines).for_each(|line| println!("  {line}"));
+                }
+            }
+            Ok(())
         }
         Command::Tidy => {
             let found = tidy::findings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?;

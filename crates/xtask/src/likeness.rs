@@ -1,0 +1,148 @@
+//! What of a CustomResourceDefinition has to be as in Kueue's: all that the API server acts on and that clients see. Not looked at
+//! are descriptions, the text of CEL rules (Berth's are its own; `e2e/tests/crds` asks them), and whether a version is served, which
+//! the chart decides.
+//!
+//! `kueue-crds.txt` keeps a digest of each version of Kueue's own files. `xtask likeness FILE...` prints those of any files, and with
+//! `--lines` what they are made of, so that two files can be told apart by `diff`.
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+
+/// Digests of Kueue's files: kind, version, digest.
+#[cfg(test)]
+const KUEUES: &str = include_str!("../kueue-crds.txt");
+
+/// One version of a kind.
+pub(crate) struct Version {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    /// What it says, one value a line.
+    pub(crate) lines: Vec<String>,
+}
+
+impl Version {
+    /// 64-bit FNV-1a of the lines: it tells apart what differs by mistake.
+    pub(crate) fn digest(&self) -> String {
+        let bytes = self.lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
+        let hash = bytes
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        format!("{} {} {hash:016x}", self.kind, self.name)
+    }
+}
+
+/// The versions of a definition in its own order.
+pub(crate) fn versions(definition: &Value) -> Result<Vec<Version>> {
+    let spec = definition.get("spec").context("spec: missing")?;
+    let kind = spec.pointer("/names/kind").and_then(Value::as_str).context("spec.names.kind: missing")?;
+    let all = spec.get("versions").and_then(Value::as_array).context("spec.versions: missing")?;
+    let version = |version: &Value| {
+        let name = version.get("name").and_then(Value::as_str).context("spec.versions[].name: missing")?;
+        let mut lines = Vec::new();
+        for field in ["group", "names", "scope"] {
+            flatten(spec.get(field).unwrap_or(&Value::Null), field, &mut lines);
+        }
+        let mut rest = version.as_object().cloned().unwrap_or_default();
+        rest.remove("served");
+        let schema = rest.remove("schema").unwrap_or_default();
+        let schema = schema.get("openAPIV3Schema").context("schema.openAPIV3Schema: missing")?;
+        flatten(&normal(schema), "schema", &mut lines);
+        let columns = rest.remove("additionalPrinterColumns").unwrap_or_default();
+        let columns = columns.as_array().into_iter().flatten().map(normal).collect();
+        flatten(&columns, "columns", &mut lines);
+        flatten(&Value::Object(rest), "version", &mut lines);
+        lines.sort_unstable();
+        Ok(Version { kind: kind.to_owned(), name: name.to_owned(), lines })
+    };
+    all.iter().map(version).collect()
+}
+
+/// A schema without its words; what is a set comes in order.
+fn normal(schema: &Value) -> Value {
+    let Some(fields) = schema.as_object() else { return schema.clone() };
+    let kept = fields.iter().filter(|(key, _)| !["description", "x-kubernetes-validations"].contains(&key.as_str()));
+    let field = |(key, value): (&String, &Value)| {
+        let value = match key.as_str() {
+            "properties" => {
+                let all = value.as_object().into_iter().flatten();
+                Value::Object(all.map(|(name, schema)| (name.clone(), normal(schema))).collect())
+            }
+            "items" | "additionalProperties" => normal(value),
+            "required" => {
+                let mut names: Vec<Value> = value.as_array().cloned().unwrap_or_default();
+                names.sort_by_key(Value::to_string);
+                Value::Array(names)
+            }
+            _ => value.clone(),
+        };
+        (key.clone(), value)
+    };
+    Value::Object(kept.map(field).collect::<Map<_, _>>())
+}
+
+/// One line for each value that has no parts.
+fn flatten(value: &Value, path: &str, lines: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            fields.iter().for_each(|(key, value)| flatten(value, &format!("{path}.{key}"), lines));
+        }
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(index, value)| flatten(value, &format!("{path}[{index}]"), lines));
+        }
+        plain => lines.push(format!("{path} = {plain}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{crd, kinds};
+    use serde_json::json;
+
+    #[test]
+    fn kueues_kinds_are_as_kueue_defines_them() {
+        let known: Vec<&str> = KUEUES.lines().filter(|line| !line.starts_with('#')).collect();
+        let kueues = kinds::ALL.iter().filter(|kind| kind.is_kueues());
+        let definitions = kueues.map(|kind| crd::definition(kind).unwrap());
+        let mut ours: Vec<String> =
+            definitions.flat_map(|definition| versions(&definition).unwrap()).map(|version| version.digest()).collect();
+        ours.sort_unstable();
+        let differing: Vec<&String> = ours.iter().filter(|line| !known.contains(&line.as_str())).collect();
+        assert!(
+            differing.is_empty(),
+            "not as in Kueue: {differing:?}; compare `xtask likeness --lines` of the file in crds/ and of Kueue's"
+        );
+        assert_eq!(ours, known, "every version of each kind, in order");
+    }
+
+    #[test]
+    fn what_servers_act_on_changes_the_digest_and_words_do_not() {
+        let definition = |schema: Value, served: bool, column: &str| {
+            json!({"spec": {"group": "g", "scope": "Cluster", "names": {"kind": "K", "shortNames": ["k"]}, "versions": [
+                {"name": "v1", "served": served, "storage": true, "schema": {"openAPIV3Schema": schema},
+                    "additionalPrinterColumns": [{"name": "A", "jsonPath": ".a", "description": column}]}]}})
+        };
+        let digest = |definition: &Value| versions(definition).unwrap()[0].digest();
+        let schema = json!({"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "integer", "maximum": 4, "description": "words"}, "b": {"type": "string"},
+            "description": {"type": "string"}}});
+        let first = digest(&definition(schema.clone(), true, "words"));
+        let mut same = schema.clone();
+        same["required"] = json!(["b", "a"]);
+        same["description"] = json!("other words");
+        same["x-kubernetes-validations"] = json!([{"rule": "true"}]);
+        assert_eq!(digest(&definition(same, false, "others")), first);
+        for (path, value) in [
+            ("/properties/a/maximum", json!(5)),
+            ("/properties/b/type", json!("integer")),
+            ("/properties/description/type", json!("integer")),
+            ("/required", json!(["a"])),
+        ] {
+            let mut other = schema.clone();
+            *other.pointer_mut(path).unwrap() = value;
+            assert_ne!(digest(&definition(other, true, "words")), first, "{path}");
+        }
+        let mut renamed = definition(schema, true, "words");
+        renamed["spec"]["names"]["categories"] = json!(["all"]);
+        assert_ne!(digest(&renamed), first);
+    }
+}
