@@ -88,6 +88,48 @@ fn a_job_that_claims_devices_waits_until_it_is_made_without() {
 }
 
 #[test]
+fn a_job_that_another_controller_runs_waits_until_it_is_made_for_ours() {
+    for (kind, usual) in
+        [(Kind::Job, "kubernetes.io/job-controller"), (Kind::JobSet, "jobset.sigs.k8s.io/jobset-controller")]
+    {
+        for manager in ["kueue.x-k8s.io/multikueue", "example.com/their-controller"] {
+            let managed_by = |manager: &str| {
+                let mut held = job("held", "lq", "1", true);
+                held["spec"]["managedBy"] = json!(manager);
+                if kind == Kind::JobSet {
+                    let template = held["spec"]["template"].take();
+                    held["spec"] = json!({"suspend": true, "managedBy": manager,
+                        "replicatedJobs": [{"name": "job", "template": {"spec": {"template": template}}}]});
+                    held["status"] = json!({"conditions": [{"type": "Suspended", "status": "True", "reason": "SuspendedJobs",
+                        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+                }
+                held
+            };
+            let mut cluster = one_queue("2");
+            let key = Cluster::key(kind, "team", "held");
+            let workload = |cluster: &Cluster| {
+                let uid = &cluster.objects[&key]["metadata"]["uid"];
+                let owned = |object: &&Value| &object["metadata"]["ownerReferences"][0]["uid"] == uid;
+                cluster.objects.values().find(owned).expect("a Workload").clone()
+            };
+            cluster.put(kind, managed_by(manager));
+            cluster.pass(5);
+            cluster.put(Kind::Job, job("free", "lq", "1", true));
+            cluster.pass(600);
+            assert_eq!(told(&workload(&cluster)), names(&format!("spec.managedBy: {manager:?}")));
+            assert_eq!(cluster.objects[&key]["spec"]["suspend"], json!(true), "{kind:?}");
+            assert!(cluster.is("free", "Admitted"), "{kind:?}: it stands in nobody's way");
+            // The field cannot change.
+            cluster.delete(&key);
+            cluster.pass(5);
+            cluster.put(kind, managed_by(usual));
+            cluster.pass(5);
+            assert_eq!(cluster.objects[&key]["spec"]["suspend"], json!(false), "{kind:?} {:?}", cluster.writes);
+        }
+    }
+}
+
+#[test]
 fn a_pod_that_claims_devices_waits() {
     let mut cluster = pod_queue("2");
     let mut pod = crate::pods::pod("held", "1");
