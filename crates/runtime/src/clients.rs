@@ -172,6 +172,8 @@ fn classify(method: &Method, path: &str, query: &str) -> (String, &'static str) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
 
     #[test]
     fn requests_are_named_as_the_server_names_them() {
@@ -192,6 +194,40 @@ mod tests {
         check(Method::POST, "/apis/events.k8s.io/v1/namespaces/a/events", "", "events", "create");
         check(Method::DELETE, "/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads/w", "", "workloads", "delete");
         check(Method::GET, "/version", "", "/version", "raw");
+    }
+
+    /// Answers every request with 503, and counts them by method.
+    async fn overloaded(asked: Arc<Mutex<BTreeMap<String, usize>>>) -> http::Uri {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let answer = move |request: Request<axum::body::Body>| {
+            *asked.lock().unwrap().entry(request.method().to_string()).or_default() += 1;
+            async { (http::StatusCode::SERVICE_UNAVAILABLE, [(http::header::RETRY_AFTER, "0")], "later") }
+        };
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        uri
+    }
+
+    #[tokio::test]
+    async fn no_write_is_sent_twice_by_either_client() {
+        // kube's own stack is used for what ours does not know, such as another name of the server.
+        for server_name in [None, Some("kubernetes.example".to_owned())] {
+            let asked = Arc::<Mutex<BTreeMap<String, usize>>>::default();
+            let mut config = Config::new(overloaded(Arc::clone(&asked)).await);
+            config.tls_server_name = server_name.clone();
+            let clients = Clients::new(config, "0", &Arc::new(Metrics::new("test"))).unwrap();
+            let methods = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
+            for method in &methods {
+                for client in [&clients.rpc, &clients.watch] {
+                    let path = "/apis/batch/v1/namespaces/a/jobs";
+                    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+                    let answer = client.send(request).await.unwrap();
+                    assert_eq!(answer.status(), 503, "{method} {server_name:?}");
+                }
+            }
+            let once: BTreeMap<String, usize> = methods.iter().map(|method| (method.to_string(), 2)).collect();
+            assert_eq!(*asked.lock().unwrap(), once, "by two clients each, {server_name:?}");
+        }
     }
 
     fn verb_of(verb: &str) -> &'static str {

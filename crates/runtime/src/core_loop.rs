@@ -80,6 +80,12 @@ impl Pulse {
         self.synced.load(Ordering::Relaxed) && !self.stopping.load(Ordering::Relaxed)
     }
 
+    /// That of a loop that went round last so long ago.
+    #[cfg(test)]
+    pub(crate) fn of_age(age: Duration) -> Self {
+        Self { origin: Instant::now() - age, ..Self::default() }
+    }
+
     /// A shutdown has begun.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);

@@ -169,22 +169,61 @@ mod tests {
         answer
     }
 
-    #[tokio::test]
-    async fn who_asks_from_this_machine_is_known_as_such() {
+    /// What handlers need beside a loop that answers at once, and went round last so long ago.
+    fn beside_a_loop(age: Duration) -> Context {
         let (queries, mut questions) = mpsc::channel(1);
         tokio::spawn(async move {
             while let Some(Query::Digest(reply)) = questions.recv().await {
                 let _ = reply.send(serde_json::json!({}));
             }
         });
-        let context = Context {
+        Context {
             queries,
             metrics: Arc::new(Metrics::new("test")),
-            pulse: Arc::default(),
+            pulse: Arc::new(Pulse::of_age(age)),
             fresh: Arc::new(|| async { Ok::<_, String>(serde_json::json!({})) }.boxed()),
             missing: None,
             last: Arc::default(),
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_from_elsewhere_gets_no_digest() {
+        for (peer, code) in [
+            ("127.0.0.1:40000", StatusCode::OK),
+            ("[::1]:40000", StatusCode::OK),
+            // As a socket for both protocols shows them.
+            ("[::ffff:127.0.0.1]:40000", StatusCode::OK),
+            ("[::ffff:10.0.0.7]:40000", StatusCode::FORBIDDEN),
+            ("10.0.0.7:40000", StatusCode::FORBIDDEN),
+            ("[2001:db8::7]:40000", StatusCode::FORBIDDEN),
+        ] {
+            let peer: SocketAddr = peer.parse().expect("an address");
+            let mut context = beside_a_loop(Duration::ZERO);
+            if code == StatusCode::FORBIDDEN {
+                context.fresh = Arc::new(|| -> BoxFuture<'static, Result<Value, String>> {
+                    panic!("nothing is listed for somebody who may not see it")
+                });
+            }
+            let answer = recompute(State(context), ConnectInfo(peer)).await;
+            assert_eq!(answer.status(), code, "{peer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_stands_still_is_not_alive() {
+        for (age, code) in [(STUCK / 2, StatusCode::OK), (STUCK, StatusCode::INTERNAL_SERVER_ERROR)] {
+            let answer = healthz(State(beside_a_loop(age))).await;
+            assert_eq!(answer.status(), code, "{age:?}");
+        }
+        let answer = healthz(State(beside_a_loop(STUCK + Duration::from_secs(30)))).await;
+        let body = axum::body::to_bytes(answer.into_body(), 1000).await.expect("a body");
+        assert_eq!(body.as_ref(), b"the loop stands still for 90 s\n");
+    }
+
+    #[tokio::test]
+    async fn who_asks_from_this_machine_is_known_as_such() {
+        let context = beside_a_loop(Duration::ZERO);
         let metrics = bind("127.0.0.1:0").await.expect("a port");
         let health = bind("127.0.0.1:0").await.expect("a port");
         let (to_metrics, to_health) = (metrics.local_addr().expect("bound"), health.local_addr().expect("bound"));
