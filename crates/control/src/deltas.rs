@@ -373,8 +373,7 @@ pub(crate) fn reservation(
                 .iter()
                 .map(|(resource, text)| {
                     let total = berth_quantity::request(resource, &text.0).unwrap_or_default().get();
-                    let used = if count < given { total / given * count } else { total };
-                    (resource.clone(), Amount::new(used))
+                    (resource.clone(), Amount::new(share_of(total, given, count)))
                 })
                 .collect();
             engine::PodSetAssignment { name, count, flavors: assignment.flavors.clone(), usage }
@@ -382,6 +381,15 @@ pub(crate) fn reservation(
         .collect();
     let cluster_queue = admission.cluster_queue.clone().unwrap_or_default();
     engine::Reservation { cluster_queue, pod_sets, at, saved, evicted, surplus }
+}
+
+/// What `count` of `given` pods use of what all of them use: whoever wrote an uneven amount, no pod is charged for less than it uses.
+fn share_of(total: i64, given: i64, count: i64) -> i64 {
+    if count >= given || given <= 0 {
+        return total;
+    }
+    let each = total.checked_add(given.saturating_sub(1)).map_or(total, |above| above / given);
+    each.saturating_mul(count.max(0)).min(total)
 }
 
 /// The engine's admission as `status.admission`.
@@ -403,5 +411,39 @@ pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
                 ..Default::default()
             })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn pods_that_are_left_are_charged_for_no_less_than_they_use() {
+        // Three pods of 3,334 milli, written as 10 cores; of memory each has what it says.
+        let admission: api::Admission = serde_json::from_value(serde_json::json!({"clusterQueue": "q",
+            "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": "f", "memory": "f"},
+                "resourceUsage": {"cpu": "10", "memory": "3Gi"}}]}))
+        .unwrap();
+        let used = |runs: i64| {
+            let held = reservation(&admission, |_| Some((3, runs)), (engine::Millis(0), None), false, None);
+            let usage = &held.pod_sets.first().unwrap().usage;
+            ["cpu", "memory"].map(|resource| usage.iter().find(|(name, _)| *name == resource).unwrap().1.get())
+        };
+        const GI: i64 = 1 << 30;
+        assert_eq!(used(3), [10_000, 3 * GI]);
+        assert_eq!(used(2), [6_668, 2 * GI]);
+        assert_eq!(used(1), [3_334, GI]);
+        assert_eq!(used(0), [0, 0]);
+    }
+
+    #[test]
+    fn shares_stay_within_the_whole() {
+        assert_eq!(share_of(5, 3, 2), 4);
+        assert_eq!(share_of(1, 3, 2), 1, "no more than all of them use");
+        assert_eq!(share_of(i64::MAX, 3, 2), i64::MAX, "what cannot be counted is not made less");
+        assert_eq!(share_of(7, 0, 0), 7);
     }
 }

@@ -144,7 +144,7 @@ pub(crate) fn metadata_change_rules(
         errors.push(running(labels::QUEUE_NAME, is));
     } else if default_queue && was.is_some() && is.is_none() {
         let message = "must not be removed in a namespace that has a LocalQueue called default";
-        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), "", message));
+        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), was.unwrap_or_default(), message));
     }
     for (key, read) in [
         (labels::PREBUILT_WORKLOAD_NAME, prebuilt_workload_name as fn(&ObjectMeta) -> Option<&str>),
@@ -166,9 +166,9 @@ pub(crate) fn metadata_change_rules(
 /// What is wrong with a change of the priority class: it may become another one, but not come under pods that run, nor go.
 pub(crate) fn priority_class_change(before: &ObjectMeta, after: &ObjectMeta, suspended: bool) -> Option<FieldError> {
     match (workload_priority_class(before), workload_priority_class(after)) {
-        (Some(_), None) => {
+        (Some(was), None) => {
             let message = "must not be removed; change it to another WorkloadPriorityClass";
-            Some(FieldError::new(label_path(labels::PRIORITY_CLASS), "", message))
+            Some(FieldError::new(label_path(labels::PRIORITY_CLASS), was, message))
         }
         (None, Some(class)) if !suspended => Some(running(labels::PRIORITY_CLASS, Some(class))),
         _ => None,

@@ -178,7 +178,9 @@ pub fn validate_label_selector(selector: &LabelSelector, path: &str) -> Vec<Fiel
 fn choices(spec: &ClusterQueueSpec, errors: &mut Vec<FieldError>) {
     let preemption = spec.preemption.as_ref();
     let borrow = preemption.and_then(|preemption| preemption.borrow_within_cohort.as_ref());
-    let choices: [(&str, Option<&str>, &[&str]); 5] = [
+    let fungibility = spec.flavor_fungibility.as_ref();
+    // What v1beta1 calls `MayStopSearch` is understood as well.
+    let choices: [(&str, Option<&str>, &[&str]); 9] = [
         ("stopPolicy", spec.stop_policy.as_deref(), &["None", "Hold", "HoldAndDrain"]),
         ("queueingStrategy", spec.queueing_strategy.as_deref(), &["StrictFIFO", "BestEffortFIFO"]),
         (
@@ -195,6 +197,26 @@ fn choices(spec: &ClusterQueueSpec, errors: &mut Vec<FieldError>) {
             "preemption.borrowWithinCohort.policy",
             borrow.and_then(|borrow| borrow.policy.as_deref()),
             &["Never", "LowerPriority"],
+        ),
+        (
+            "flavorFungibility.whenCanBorrow",
+            fungibility.and_then(|rules| rules.when_can_borrow.as_deref()).filter(|word| *word != "Borrow"),
+            &["MayStopSearch", "TryNextFlavor"],
+        ),
+        (
+            "flavorFungibility.whenCanPreempt",
+            fungibility.and_then(|rules| rules.when_can_preempt.as_deref()).filter(|word| *word != "Preempt"),
+            &["MayStopSearch", "TryNextFlavor"],
+        ),
+        (
+            "flavorFungibility.preference",
+            fungibility.and_then(|rules| rules.preference.as_deref()),
+            &["BorrowingOverPreemption", "PreemptionOverBorrowing"],
+        ),
+        (
+            "admissionScope.admissionMode",
+            spec.admission_scope.as_ref().map(|scope| scope.admission_mode.as_str()),
+            &["UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing"],
         ),
     ];
     for (field, value, allowed) in choices {
@@ -304,6 +326,22 @@ mod tests {
             json!({"preemption": {"reclaimWithinCohort": "Some"}}),
             "spec.preemption.reclaimWithinCohort",
             r#""Never", "LowerPriority", "Any""#,
+        );
+        let search = r#""MayStopSearch", "TryNextFlavor""#;
+        for (field, older) in [("whenCanBorrow", "Borrow"), ("whenCanPreempt", "Preempt")] {
+            let path = format!("spec.flavorFungibility.{field}");
+            check(json!({"flavorFungibility": {(field): "StopSearch"}}), &path, search);
+            assert_eq!(queue(json!({"flavorFungibility": {(field): older}})), [], "as stored in v1beta1");
+        }
+        check(
+            json!({"flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "preference": "Cheapest"}}),
+            "spec.flavorFungibility.preference",
+            r#""BorrowingOverPreemption", "PreemptionOverBorrowing""#,
+        );
+        check(
+            json!({"admissionScope": {"admissionMode": "Fair"}}),
+            "spec.admissionScope.admissionMode",
+            r#""UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing""#,
         );
     }
 

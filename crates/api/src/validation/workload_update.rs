@@ -1,6 +1,7 @@
 //! Rules about changes of a Workload, from the stored object to the new one.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 
 use super::{FieldError, admission_gates, supported};
 use crate::conditions::{is_true, types};
@@ -15,7 +16,7 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
     let (before, after) = (old.status.as_ref().unwrap_or(&none), new.status.as_ref().unwrap_or(&none));
     let reserved = |status: &WorkloadStatus| is_true(&status.conditions, types::QUOTA_RESERVED);
     if reserved(before) && !same_pod_sets(old, new) {
-        errors.push(FieldError::new("spec.podSets", "", "is immutable while quota is reserved"));
+        errors.push(FieldError::new("spec.podSets", counts(new), "is immutable while quota is reserved"));
     }
     if reserved(before) && reserved(after) {
         reclaimable(before, after, &mut errors);
@@ -23,7 +24,8 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
     if let (Some(before), Some(after)) = (&before.admission, &after.admission)
         && fixed(before) != fixed(after)
     {
-        errors.push(FieldError::new("status.admission", "", "is immutable, except that it may be set and cleared"));
+        let message = "is immutable, except that it may be set and cleared";
+        errors.push(FieldError::new("status.admission", shown(after), message));
     }
     ready_checks(before, after, &mut errors);
     if let (None, Some(name)) = (&before.cluster_name, &after.cluster_name)
@@ -64,6 +66,26 @@ fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
         })
 }
 
+/// Most bytes of a value that is an object.
+const SHOWN: usize = 512;
+
+/// An object as an error shows it.
+fn shown(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(value).unwrap_or_default();
+    if text.len() > SHOWN {
+        text.truncate(text.floor_char_boundary(SHOWN));
+        text.push_str("...");
+    }
+    text
+}
+
+/// The pod sets of a workload by name and size: their templates would fill pages.
+fn counts(workload: &Workload) -> String {
+    let sets = workload.spec.pod_sets.iter();
+    let sets: Vec<String> = sets.map(|set| format!("{} x{}", set.effective_name(), set.effective_count())).collect();
+    sets.join(", ")
+}
+
 fn reclaimable(before: &WorkloadStatus, after: &WorkloadStatus, errors: &mut Vec<FieldError>) {
     for old in &before.reclaimable_pods {
         let path = format!("status.reclaimablePods[{}].count", old.name);
@@ -93,7 +115,8 @@ fn ready_checks(before: &WorkloadStatus, after: &WorkloadStatus, errors: &mut Ve
         let old = before.admission_checks.iter().find(|old| old.name == check.name && old.state == "Ready");
         if old.is_some_and(|old| old.pod_set_updates != check.pod_set_updates) {
             let path = format!("status.admissionChecks[{index}].podSetUpdates");
-            errors.push(FieldError::new(path, "", "is immutable while the check stays Ready"));
+            let value = shown(&check.pod_set_updates);
+            errors.push(FieldError::new(path, value, "is immutable while the check stays Ready"));
         }
     }
 }
@@ -126,6 +149,37 @@ mod tests {
 
     fn fields(old: &Workload, new: &Workload) -> Vec<String> {
         validate_workload_update(old, new).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn what_is_refused_is_shown() {
+        let held = |queue: &str, template: &str| {
+            let updates = json!([{"name": "main", "labels": {"a": template}}]);
+            let mut held = workload(
+                3,
+                reserved(json!({"admission": {"clusterQueue": queue}, "admissionChecks": [
+                {"name": "c", "state": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    "podSetUpdates": updates}]})),
+                json!({}),
+            );
+            held.spec.pod_sets[0].template.spec.as_mut().unwrap().host_network = Some(template == "y");
+            held
+        };
+        let long = "ä".repeat(SHOWN);
+        let told = |queue: &str| -> Vec<String> {
+            let found = validate_workload_update(&held("q", "x"), &held(queue, "y"));
+            found.iter().map(ToString::to_string).collect()
+        };
+        let lines = told("other");
+        let [sets, admission, updates] = lines.as_slice() else { panic!("{lines:?}") };
+        assert!(sets.starts_with("spec.podSets: Invalid value: \"main x3\": is immutable"), "{sets}");
+        assert!(
+            admission.starts_with("status.admission: Invalid value: ") && admission.contains("other"),
+            "{admission}"
+        );
+        let path = "status.admissionChecks[0].podSetUpdates: Invalid value: ";
+        assert!(updates.starts_with(path) && updates.contains("labels"), "{updates}");
+        assert!(told(&long).iter().all(|line| line.len() < 3 * SHOWN), "what is long is cut");
     }
 
     #[test]

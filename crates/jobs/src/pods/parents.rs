@@ -148,7 +148,7 @@ fn changed(old: &ObjectMeta, new: &ObjectMeta, ready: i32) -> Vec<FieldError> {
     let (was, is) = (queue_name(old), queue_name(new));
     if was.is_some() && was != is && (ready > 0 || is.is_none()) {
         let message = if is.is_none() { "must not be removed" } else { "is immutable while replicas are ready" };
-        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), is.unwrap_or_default(), message));
+        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), is.or(was).unwrap_or_default(), message));
     }
     errors.extend(priority_class_change(old, new, ready == 0));
     errors.extend(validate_admission_gates_update(old, new));
