@@ -15,6 +15,7 @@ use kube::{Api, Client, Config};
 
 use crate::binaries::{self, Binaries};
 use crate::certificates::Certificates;
+use crate::own_folder::OwnFolder;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait;
 
@@ -79,7 +80,9 @@ impl ControlPlane {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let name = if options.name.is_empty() { "plane" } else { &options.name };
         let folder = std::env::temp_dir().join(format!("berth-e2e-{name}-{}-{serial}", std::process::id()));
-        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        // A run that was killed may have left one, and its process id may come again.
+        let _ = fs::remove_dir_all(&folder);
+        let own = OwnFolder::make(folder.clone())?;
         let certificates = Certificates::create(&folder.join("pki"))?;
         let [etcd, peer, api, manager, scheduler] = free_ports()?;
         let url = format!("https://127.0.0.1:{api}");
@@ -90,8 +93,9 @@ impl ControlPlane {
         });
         write_kubeconfig(&kubeconfig, &url, &certificates.file("ca.crt"), "admin", &user)?;
         let client = client_from(&kubeconfig).await?;
+        // From here on the control plane looks after it.
         let mut plane = ControlPlane {
-            folder,
+            folder: own.keep(),
             certificates,
             url,
             client,

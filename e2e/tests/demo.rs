@@ -11,11 +11,20 @@ use berth_e2e::observer::{Observer, Scope};
 use berth_e2e::{nodes, quickstart};
 use tokio::io::AsyncWriteExt;
 
-/// Runs the demo once with an answer on its standard input; whether it succeeded, and what it wrote.
+/// Runs the demo once with an answer on its standard input; whether it succeeded, and what it wrote. Whatever it keeps in files
+/// meanwhile is gone afterwards.
 async fn demo(plane: &ControlPlane, answer: &str) -> Result<(bool, String)> {
+    // As many write it: the authority beside the kubeconfig.
+    let kubeconfig = plane.folder().join("relative.kubeconfig");
+    let text = std::fs::read_to_string(plane.kubeconfig())?;
+    ensure!(text.contains(&plane.authority()), "the kubeconfig names no file of its authority: {text}");
+    std::fs::write(&kubeconfig, text.replace(&plane.authority(), "pki/ca.crt"))?;
+    let scratch = plane.folder().join("scratch");
+    std::fs::create_dir_all(&scratch)?;
     let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_demo"))
-        .env("DEMO_KUBECONFIG", plane.kubeconfig())
+        .env("DEMO_KUBECONFIG", &kubeconfig)
         .env("DEMO_ONCE", "1")
+        .env("TMPDIR", &scratch)
         .env("KUBECONFIG", "/nonexistent/of-somebody-else")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -28,6 +37,8 @@ async fn demo(plane: &ControlPlane, answer: &str) -> Result<(bool, String)> {
     let output = child.wait_with_output().await?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
+    let left: Vec<_> = std::fs::read_dir(&scratch)?.collect::<Result<_, _>>()?;
+    ensure!(left.is_empty(), "the demo has left {left:?}");
     Ok((output.status.success(), text))
 }
 
@@ -48,6 +59,7 @@ async fn asked(plane: &ControlPlane) -> Result<()> {
         let (succeeded, text) = demo(plane, answer).await?;
         ensure!(!succeeded && text.contains("nothing was done"), "answer {answer:?}: {text}");
         ensure!(text.contains(plane.url()), "it names the server: {text}");
+        ensure!(!text.contains("What stays"), "nothing stays: {text}");
         for what in ["crds", "clusterroles berth-manager-role", "namespaces berth-system quickstart"] {
             let mut args = vec!["get", "--ignore-not-found", "-o", "name"];
             args.extend(what.split(' '));
@@ -60,6 +72,8 @@ async fn asked(plane: &ControlPlane) -> Result<()> {
     let observer = Observer::start(plane.client()).await?;
     let (succeeded, text) = demo(plane, "yes\n").await?;
     ensure!(succeeded, "{text}");
+    let stays = ["What stays in the cluster", "valid for a day", "kubectl delete -f crds/"];
+    ensure!(stays.iter().all(|words| text.contains(words)), "it does not say what stays: {text}");
     // Its Berth ended with it, so that statuses may be behind: the history is judged, and not its end.
     let broken = observer.violations(&Scope::all()).await?;
     ensure!(broken.is_empty(), "{}", broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));

@@ -11,14 +11,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options, client_from, token};
+use berth_e2e::foreign_cluster::{self, Target};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, WORKLOAD, condition, text};
 use berth_e2e::manager::{self, Manager, ManagerOptions};
 use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::observer::Observer;
+use berth_e2e::own_folder::{OwnFolder, write_secret};
 use berth_e2e::quickstart::{self, NAMESPACE};
 use berth_e2e::{binaries, story};
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The six jobs take about 12 s of running; without Berth they would never start.
 const DEMO_LIMIT: Duration = Duration::from_secs(120);
@@ -31,22 +34,40 @@ struct Place {
     manager_kubeconfig: PathBuf,
     /// `None` on a real cluster.
     plane: Option<ControlPlane>,
+    /// On a real cluster: what is removed, and what is told, at the end.
+    _left: Option<(OwnFolder, ToldAtTheEnd)>,
 }
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let outcome = runtime.block_on(run_until_told());
+    // A question that nobody answers must not keep us.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run_until_told() -> Result<()> {
     let once = std::env::var("DEMO_ONCE").is_ok_and(|v| v == "1");
+    let mut asked_to_end = signal(SignalKind::terminate())?;
+    // From the first file with a key on, whatever was begun is taken away when it is dropped.
+    tokio::select! {
+        outcome = run(once) => outcome,
+        _ = tokio::signal::ctrl_c() => stopping(),
+        _ = asked_to_end.recv() => stopping(),
+    }
+}
+
+fn stopping() -> Result<()> {
+    println!("\ndemo: stopping");
+    Ok(())
+}
+
+async fn run(once: bool) -> Result<()> {
     let place = match std::env::var_os("DEMO_KUBECONFIG").filter(|p| !p.is_empty()) {
         Some(path) => real_cluster(PathBuf::from(path)).await?,
         None => own_cluster().await?,
     };
-    let outcome = tokio::select! {
-        outcome = show(&place, once) => outcome,
-        _ = tokio::signal::ctrl_c() => {
-            println!("\ndemo: stopping");
-            Ok(())
-        }
-    };
+    let outcome = show(&place, once).await;
     if let Some(plane) = place.plane {
         if outcome.is_err() {
             plane.keep_files();
@@ -54,6 +75,15 @@ async fn main() -> Result<()> {
         plane.stop().await;
     }
     outcome
+}
+
+/// Says what stays in a real cluster, however the demo ends there.
+struct ToldAtTheEnd;
+
+impl Drop for ToldAtTheEnd {
+    fn drop(&mut self) {
+        println!("\ndemo: Berth runs no more. {}", foreign_cluster::what_stays());
+    }
 }
 
 async fn own_cluster() -> Result<Place> {
@@ -72,47 +102,34 @@ async fn own_cluster() -> Result<Place> {
     manager::kubeconfig(&plane, None, &manager_kubeconfig).await?;
     let (folder, kubeconfig) = (plane.folder().to_path_buf(), plane.kubeconfig().to_path_buf());
     println!("demo: to look on from another terminal: export KUBECONFIG={}", kubeconfig.display());
-    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: Some(plane) })
+    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: Some(plane), _left: None })
 }
 
 async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
-    let text = std::fs::read_to_string(&kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
-    let mut config: Value =
-        serde_saphyr::from_str(&text).map_err(|e| anyhow::anyhow!("{}: {e}", kubeconfig.display()))?;
-    let current = kinds::text(&config, "/current-context").to_owned();
-    let named = |list: &str, name: &str| {
-        kinds::items(&config, list).iter().find(|e| kinds::text(e, "/name") == name).cloned().unwrap_or_default()
-    };
-    let context = named("/contexts", &current);
-    let cluster = named("/clusters", kinds::text(&context, "/context/cluster"));
-    println!(
-        "demo: context {current:?} of {}, server {}",
-        kubeconfig.display(),
-        kinds::text(&cluster, "/cluster/server")
-    );
+    let target = Target::read(&kubeconfig)?;
+    println!("demo: context {:?} of {}, server {}", target.context, kubeconfig.display(), target.server());
     println!(
         "demo: this applies Berth's CRDs, roles and the quickstart there, and runs Berth from here. Its jobs need TPU nodes."
     );
     print!("demo: continue? Type yes: ");
     std::io::stdout().flush()?;
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if answer.trim() != "yes" {
+    // Beside this task: who does not answer may press Ctrl-C.
+    let answered =
+        tokio::task::spawn_blocking(move || std::io::stdin().read_line(&mut answer).map(|_| answer)).await??;
+    if answered.trim() != "yes" {
         bail!("not confirmed; nothing was done");
     }
+    let told = ToldAtTheEnd;
     let client = client_from(&kubeconfig).await?;
     kinds::apply_crds(&client, &repository().join("crds")).await?;
     manager::install(&client).await?;
-    let folder = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
+    let own = OwnFolder::make(std::env::temp_dir().join(format!("berth-demo-{}", std::process::id())))?;
+    let folder = own.path().to_path_buf();
     let manager_kubeconfig = folder.join("berth.kubeconfig");
     let token = token(&client, manager::NAMESPACE, manager::SERVICE_ACCOUNT).await?;
-    config["users"] = json!([{"name": "berth", "user": {"token": token}}]);
-    config["contexts"] =
-        json!([{"name": "berth", "context": {"cluster": kinds::text(&cluster, "/name"), "user": "berth"}}]);
-    config["current-context"] = json!("berth");
-    std::fs::write(&manager_kubeconfig, serde_json::to_string_pretty(&config)?)?;
-    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: None })
+    write_secret(&manager_kubeconfig, &serde_json::to_string_pretty(&target.kubeconfig_for(&token))?)?;
+    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: None, _left: Some((own, told)) })
 }
 
 async fn show(place: &Place, once: bool) -> Result<()> {
@@ -287,5 +304,11 @@ fn print_hints(place: &Place, manager: &Manager) {
     println!("  kubectl apply -f examples/two-teams-borrowing/queues.yaml");
     println!("  kubectl create -f examples/two-teams-borrowing/jobs.yaml && kubectl get workloads -A\n");
     println!("Berth's log: {}", manager.log().display());
-    println!("Ctrl-C stops everything and removes it.");
+    match place.plane {
+        Some(_) => println!("Ctrl-C stops everything and removes it."),
+        None => println!(
+            "Ctrl-C stops Berth, and removes its log and its token from this machine. {}",
+            foreign_cluster::what_stays()
+        ),
+    }
 }

@@ -20,6 +20,7 @@ use berth_e2e::kinds::{
 use berth_e2e::manager::{self, Manager, ManagerOptions};
 use berth_e2e::manifest::{self, Job, group, quota};
 use berth_e2e::nodes::{self, Pool, Tier};
+use berth_e2e::observer::Observer;
 use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks::{self, MUTATING, NAMES, VALIDATING};
@@ -386,7 +387,12 @@ async fn kueue_is_uninstalled(world: &World) -> Result<()> {
 }
 
 /// Kueue is installed beside Berth, and takes back everything as it would have written it.
-async fn given_back(world: &World, config: &str, mut manager: Manager, before: &others::Runs) -> Result<()> {
+async fn given_back(
+    world: &World,
+    config: &str,
+    (mut manager, observer): (Manager, &Observer),
+    before: &others::Runs,
+) -> Result<()> {
     let chart = world.plane.folder().join("kueue-chart").display().to_string();
     let args = ["install", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--take-ownership", "--force-conflicts"];
     world.helm.ok(&args).await?;
@@ -401,6 +407,9 @@ async fn given_back(world: &World, config: &str, mut manager: Manager, before: &
     let log = std::fs::read_to_string(manager.log())?;
     ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
     let keeps = world.run_of("keeps").await?;
+    // What Berth did from the first day on is judged while it still leads: nobody brings statuses up to date afterwards.
+    observer.conclude(Duration::from_secs(6)).await.context("the promises")?;
+    observer.nobody_leads();
     // Nobody would answer them while Kueue goes on.
     let left = world.delete_webhooks(NAMES).await?;
     ensure!(left == kueue::WEBHOOKS, "{left:?} are left");
@@ -436,6 +445,9 @@ async fn story(world: &World) -> Result<()> {
     stored_in_one_version(world).await.context("what is stored as v1beta1")?;
     let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
     installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
+    // All kinds are served from here on. Until Kueue gives the lease up Berth need do nothing, and must not.
+    let observer = Observer::start(world.client.clone()).await?;
+    observer.nobody_leads();
     let port = webhooks::port()?;
     webhooks::install(&world.client, port, "Fail").await?;
     kueue::lead(&world.client, true).await?;
@@ -443,11 +455,12 @@ async fn story(world: &World) -> Result<()> {
     told_at_the_start(&manager)?;
     world.only_follows(&manager).await.context("Berth follows")?;
     webhooks_change_hands(world).await.context("Kueue's webhooks go")?;
+    observer.somebody_leads();
     taken_over(world, &manager).await.context("Berth takes over")?;
     others::taken_over(world, &manager, &before).await.context("Berth takes pods and JobSets over")?;
     takes_the_definitions(world, &manager).await.context("Berth takes the CRDs")?;
     kueue_is_uninstalled(world).await.context("Kueue is uninstalled")?;
-    given_back(world, &config, manager, &before).await.context("Kueue takes back")
+    given_back(world, &config, (manager, &observer), &before).await.context("Kueue takes back")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

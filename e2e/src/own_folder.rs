@@ -1,0 +1,84 @@
+//! Folders that hold keys or tokens: nobody else may look into them, and they go with whoever made them.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A folder that only its user can enter. Dropping it removes it.
+#[derive(Debug)]
+pub struct OwnFolder {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl OwnFolder {
+    /// Makes a folder that is not there yet; one that somebody else left under that name is not used.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn make(path: PathBuf) -> Result<Self> {
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Self { path, kept: false })
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves the folder to the caller.
+    #[must_use]
+    pub fn keep(mut self) -> PathBuf {
+        self.kept = true;
+        self.path.clone()
+    }
+}
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Nobody is left to be told that it could not be removed.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Writes a new file that only its user can read.
+///
+/// # Errors
+/// When it is there already, or cannot be written.
+pub fn write_secret(path: &Path, text: &str) -> Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).map_or(0, |found| found.permissions().mode() & 0o777)
+    }
+
+    #[test]
+    fn what_is_secret_is_for_its_user_and_goes_with_the_folder() -> Result<()> {
+        let path = std::env::temp_dir().join(format!("berth-own-folder-{}", std::process::id()));
+        let folder = OwnFolder::make(path.clone())?;
+        let secret = folder.path().join("token");
+        write_secret(&secret, "t")?;
+        assert_eq!((mode(&path), mode(&secret)), (0o700, 0o600));
+        assert!(write_secret(&secret, "u").is_err(), "no file of somebody else is written to");
+        assert!(OwnFolder::make(path.clone()).is_err(), "no folder of somebody else is used");
+        drop(folder);
+        assert!(!path.exists());
+        let kept = OwnFolder::make(path)?.keep();
+        assert!(kept.is_dir());
+        fs::remove_dir(&kept)?;
+        Ok(())
+    }
+}
