@@ -13,10 +13,11 @@ export RUST_LIB_BACKTRACE := 0
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 # Targets are chosen by name and never by package, and examples (there are none) are asked for: so cargo resolves features once,
 # for the whole workspace with its tests, and compiles each dependency once instead of five times.
-BUILD := $(CARGO) build --locked --workspace --examples
+# Nothing is silent for long: see .ci/heartbeat.
+BUILD := .ci/heartbeat building $(CARGO) build --locked --workspace --examples
+TEST := .ci/heartbeat testing $(CARGO) test --locked --workspace
 # Builds a program and is the path to run it by.
-# What was never built is built with a word on each crate: that takes minutes.
-program = $(BUILD) $(if $(wildcard $(BIN)/$(1)),--quiet) --bin $(1) && $(BIN)/$(1)
+program = $(BUILD) --bin $(1) && $(BIN)/$(1)
 names = $(addprefix --test ,$(notdir $(patsubst %/main,%,$(basename $(wildcard $(1)/*.rs $(1)/*/main.rs)))))
 say = @echo "== $(1)"
 
@@ -33,7 +34,7 @@ lint: tidy ## Check the house rules and the format, and run clippy on everything
 	$(call say,format)
 	$(CARGO) fmt --all --check
 	$(call say,clippy)
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	.ci/heartbeat clippy $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 tidy: ## Check the house rules (crates/xtask/src/tidy)
 	$(call say,house rules)
@@ -41,8 +42,8 @@ tidy: ## Check the house rules (crates/xtask/src/tidy)
 
 unit: ## Unit tests, cases and golden files; no control plane
 	$(call say,unit tests and cases)
-	$(CARGO) test --locked --workspace --lib --bins $(call names,crates/*/tests)
-	$(CARGO) test --locked --workspace --doc
+	$(TEST) --lib --bins $(call names,crates/*/tests)
+	$(TEST) --doc
 	$(MAKE) --no-print-directory conformance
 
 conformance: ## Kueue's decision cases, where they lie beside the repository
@@ -55,24 +56,24 @@ controlplane: ## Build the test control plane's binaries (5 minutes, once)
 
 smoke: build controlplane ## One job through all layers on a real control plane
 	$(call say,smoke test on a real control plane)
-	$(CARGO) test --locked --workspace --test smoke -- --nocapture
+	$(TEST) --test smoke -- --nocapture
 
 check: lint unit smoke ## The inner loop: format, lints, unit tests, one smoke test
 
 e2e: build controlplane ## All end-to-end tests
 	$(call say,end-to-end tests on real control planes)
-	$(CARGO) test --locked --workspace $(call names,e2e/tests) -- --nocapture
+	$(TEST) $(call names,e2e/tests) -- --nocapture
 	$(call say,the demo as a test)
 	export DEMO_ONCE=1; $(call program,demo)
 
 test: lint unit e2e ## Everything that a change must pass
 
 scenario: build controlplane ## Some scenarios of one suite: SUITE=admission|crash SCENARIO=part-of-a-name
-	SCENARIO="$(SCENARIO)" $(CARGO) test --locked --workspace --test $(or $(SUITE),admission) -- --nocapture
+	SCENARIO="$(SCENARIO)" $(TEST) --test $(or $(SUITE),admission) -- --nocapture
 
 bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large|jobs SCALE=1 PREEMPTION=1 BENCH_KUEUE=path)
 	$(call say,building berth as it ships)
-	$(CARGO) build --release --locked -p berth-manager
+	.ci/heartbeat building $(CARGO) build --release --locked -p berth-manager
 	$(call say,benchmark on a real control plane)
 	@export BERTH_BINARY="$(or $(CARGO_TARGET_DIR),target)/release/berth" SHAPE="$(SHAPE)" SCALE="$(SCALE)" PREEMPTION="$(PREEMPTION)" \
 		BENCH_KUEUE="$(BENCH_KUEUE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)"; \
@@ -83,22 +84,22 @@ bench-engine: ## The engine alone (criterion): drains, one event, search for vic
 
 night: test ## What is wide and slow
 	$(call say,engine laws on ten million worlds each, and every small world)
-	BERTH_CASES=10000000 BERTH_WORLDS=1 $(CARGO) test --locked --workspace $(call names,crates/engine/tests) \
+	BERTH_CASES=10000000 BERTH_WORLDS=1 $(TEST) $(call names,crates/engine/tests) \
 		$(call names,crates/quantity/tests) -- --nocapture
 	$(call say,2000 random stories of tiers and of elastic jobs)
-	BERTH_STORIES=2000 $(CARGO) test --locked --workspace --test stories random:: -- --nocapture
+	BERTH_STORIES=2000 $(TEST) --test stories random:: -- --nocapture
 	$(call say,every expectation of every decision case changed)
-	BERTH_LEAVES=0 $(CARGO) test --locked --workspace --test leaves -- --nocapture
+	BERTH_LEAVES=0 $(TEST) --test leaves -- --nocapture
 	$(call say,a million objects that nobody meant)
-	BERTH_FUZZ=1000000 $(CARGO) test --locked --workspace --test fuzz -- --nocapture
+	BERTH_FUZZ=1000000 $(TEST) --test fuzz -- --nocapture
 	$(call say,50000 malformed reviews and TLS byte streams)
-	BERTH_FLOOD=50000 $(CARGO) test --locked --workspace --test webhook load_and_floods -- --nocapture
+	BERTH_FLOOD=50000 $(TEST) --test webhook load_and_floods -- --nocapture
 	$(call say,PyTorch, JAX and Paddle as processes under what TrainingJobs render)
-	BERTH_FRAMEWORKS=1 $(CARGO) test --locked --workspace --test frameworks -- --nocapture
+	BERTH_FRAMEWORKS=1 $(TEST) --test frameworks -- --nocapture
 	$(call say,the chart under Helm 3)
-	BERTH_HELM=3 $(CARGO) test --locked --workspace --test helm -- --nocapture
+	BERTH_HELM=3 $(TEST) --test helm -- --nocapture
 	$(call say,end-to-end tests again, five times, with checkpoints in Azurite)
-	for i in 1 2 3 4 5; do BERTH_AZURE=1 $(CARGO) test --locked --workspace $(call names,e2e/tests) || exit 1; done
+	for i in 1 2 3 4 5; do BERTH_AZURE=1 $(TEST) $(call names,e2e/tests) || exit 1; done
 
 demo: build controlplane ## A cluster of its own with the quickstart, until Ctrl-C (DEMO_KUBECONFIG=path for a real one)
 	@export DEMO_KUBECONFIG="$(DEMO_KUBECONFIG)" DEMO_ONCE="$(DEMO_ONCE)"; $(call program,demo)
