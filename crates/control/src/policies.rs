@@ -10,12 +10,12 @@ use berth_api::berth::{
     AdmissionLimits, CapacityTiers, ClimbBack, DefaultFor, PreemptionBounds, PriorityFromLabel, QueuePolicy,
     StockBackoff, duration_seconds,
 };
+use berth_api::validation::{summary, validate_label_selector};
 use berth_engine::model as engine;
 use jiff::Timestamp;
-use berth_api::validation::{summary, validate_label_selector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::core::{Control, key};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::deltas;
 use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::observe::same_intent;
@@ -104,8 +104,6 @@ impl Policy {
     }
 }
 
-fn milliseconds(text: Option<&String>) -> Option<i64> {
-    text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
 /// Labels of ClusterQueues. One that was stored before the schema refused it selects nothing, and that is told.
 fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
     let path = "spec.clusterQueueSelector";
@@ -116,6 +114,8 @@ fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
     deltas::selector(told).map_err(|text| format!("{path}.{text}"))
 }
 
+fn milliseconds(text: Option<&String>) -> Option<i64> {
+    text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
 }
 
 fn classes(told: &PriorityFromLabel) -> ClassesByLabel {
