@@ -353,6 +353,33 @@ fn annotations_come_back_as_they_were() {
 }
 
 #[test]
+fn what_is_carried_may_fill_the_annotations_and_is_lost_one_byte_further() {
+    let carrying = carried(&to(Version::V1beta1, &gated())).to_string();
+    let room = 256 * 1024 - NOT_IN_V1BETA1.len() - carrying.len() - "a".len();
+    let filled = |length: usize| {
+        let mut stored = gated();
+        stored["metadata"]["annotations"] = json!({"a": "x".repeat(length)});
+        stored
+    };
+    let full = to(Version::V1beta1, &filled(room));
+    let sizes = full["metadata"]["annotations"].as_object().unwrap().iter();
+    assert_eq!(sizes.map(|(key, value)| key.len() + value.as_str().unwrap().len()).sum::<usize>(), 256 * 1024);
+    assert_eq!(to(Version::V1beta2, &full), filled(room), "at the limit nothing is lost");
+    let beyond = to(Version::V1beta1, &filled(room + 1));
+    assert_eq!(beyond["metadata"], filled(room + 1)["metadata"], "an annotation of the user's never gives way");
+    // Just what was to be carried is lost, as docs/decisions/conversion.md says.
+    let mut left = filled(room + 1);
+    left["spec"].as_object_mut().unwrap().remove("preemptionGates");
+    left["spec"]["podSets"][0]["topologyRequest"] = json!({"required": "rack"});
+    left["status"] = json!({});
+    assert_eq!(to(Version::V1beta2, &beyond), left);
+    // Annotations that are too large by themselves are the API server's to refuse, and no reason to fail.
+    for length in [256 * 1024, 16 * 1024 * 1024] {
+        assert_eq!(to(Version::V1beta1, &filled(length))["metadata"], filled(length)["metadata"]);
+    }
+}
+
+#[test]
 fn every_kind_of_the_group_is_brought_into_the_stored_version() {
     let stored = |mut object: Value| to_stored(object.as_object_mut().unwrap()).map(|()| object);
     let flavor = json!({"spec": {"nodeLabels": {"a": "b"}}});
