@@ -91,6 +91,31 @@ fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
     Ok(list)
 }
 
+/// A path that the API server asks, and about what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reviewed {
+    /// The path.
+    pub path: String,
+    /// The plural of the kind.
+    pub resource: String,
+}
+
+/// Every path that the chart's configurations name, once.
+///
+/// # Errors
+/// When one of its files cannot be read.
+pub fn reviewed() -> Result<Vec<Reviewed>> {
+    const HOST: &str = "https://127.0.0.1:0";
+    let mut all = std::collections::BTreeSet::new();
+    for file in ["mutating-webhooks.yaml", "validating-webhooks.yaml"] {
+        for webhook in webhooks(file, 0, "Fail")?.as_array().into_iter().flatten() {
+            let path = kinds::text(webhook, "/clientConfig/url").trim_start_matches(HOST).to_owned();
+            all.insert(Reviewed { path, resource: kinds::text(webhook, "/rules/0/resources/0").to_owned() });
+        }
+    }
+    Ok(all.into_iter().collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +130,16 @@ mod tests {
                 assert!(kinds::text(webhook, "/name").ends_with(".berth.dev"), "{webhook}");
             }
         }
+    }
+
+    #[test]
+    fn every_path_of_a_review_is_found() {
+        let paths: Vec<String> = reviewed().unwrap().into_iter().map(|reviewed| reviewed.path).collect();
+        let routes = fs::read_to_string(repository().join("crates/webhook/src/routes.rs")).unwrap();
+        let known = routes.lines().filter_map(|line| line.split_once("path: \"/")).map(|(_, rest)| rest);
+        let mut known: Vec<String> = known.filter_map(|rest| Some(format!("/{}", rest.split_once('"')?.0))).collect();
+        known.sort();
+        assert_eq!(paths, known, "what Berth serves and what the chart has the API server ask");
     }
 
     #[test]

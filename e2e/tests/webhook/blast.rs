@@ -1,11 +1,12 @@
-//! Berth is down: what nothing opts in is created as if it were not installed; an opted-in Job, JobSet or pod is refused with Berth's
-//! name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is back; of pods, the next one waits.
+//! Berth is down: what nothing opts in is created as if it were not installed; an opted-in Job, JobSet, pod, Deployment or StatefulSet is
+//! refused with Berth's name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is back; of pods, the
+//! next one waits, and of Deployments and StatefulSets those that are made after their next write.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
-use berth_e2e::kinds::{self, JOB, Kind, POD, WORKLOAD, condition, items, text};
+use berth_e2e::kinds::{self, DEPLOYMENT, JOB, Kind, POD, STATEFUL_SET, WORKLOAD, condition, items, text};
 use berth_e2e::manager;
 use berth_e2e::manifest;
 use berth_e2e::observer::Scope;
@@ -16,9 +17,9 @@ use serde_json::{Value, json};
 
 use crate::jobs;
 
-/// Pods are managed only where they are named.
+/// Pods, and what makes them, are managed only where they are named.
 pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  \
-                                 frameworks: [batch/job, jobset.x-k8s.io/jobset, pod]\n";
+                                 frameworks: [batch/job, jobset.x-k8s.io/jobset, pod, deployment, statefulset]\n";
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
@@ -40,21 +41,52 @@ fn pod(name: &str, labels: &Value) -> Value {
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}})
 }
 
-/// A Job, a JobSet and a pod that name a queue and do not wait for it, with the webhooks that are asked about them first.
-fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 3] {
+/// Names of what [`parent`] makes end with these.
+const PARENTS: [(Kind, &str); 2] = [(DEPLOYMENT, "deployment"), (STATEFUL_SET, "statefulset")];
+
+/// One pod that asks for more than the quota, made by a Deployment or a StatefulSet, whose own template names no queue.
+fn parent((kind, suffix): (Kind, &str), name: &str, labels: &Value) -> Value {
+    let name = format!("{name}-{suffix}");
+    let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "5"}}});
+    json!({"apiVersion": kind.api_version, "kind": kind.kind,
+        "metadata": {"namespace": "blast", "name": name, "labels": labels},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}})
+}
+
+/// Waits until a pod that a Deployment or a StatefulSet has made satisfies `check`.
+async fn a_pod_of(s: &Scenario<'_>, parent: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
+    wait::until(STEP, &format!("a pod of {parent} is {what}"), || async {
+        let mut pods = POD.list(&s.client, &s.namespace).await?;
+        pods.retain(|pod| text(pod, "/metadata/labels/app") == parent);
+        Ok(Seen::when(pods.iter().any(&check), || format!("{} pods: {pods:?}", pods.len())))
+    })
+    .await
+}
+
+/// A Job, a JobSet, a pod, a Deployment and a StatefulSet that name a queue and do not wait for it, with the webhooks that are asked about
+/// them first.
+fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 5] {
     let queue = json!({QUEUE: "queue"});
+    let [deployment, set] = PARENTS.map(|kind| parent(kind, name, &queue));
     [
         (s.job(name).spec(&json!({"suspend": false})).endless().manifest(), "mjob.berth.dev"),
         (job_set("blast", name, &queue), "mjobset.berth.dev"),
         (pod(name, &queue), "mpod.berth.dev"),
+        (deployment, "mdeployment.berth.dev"),
+        (set, "mstatefulset.berth.dev"),
     ]
 }
 
-/// It is suspended, or behind a gate.
+/// It is suspended, or behind a gate, or has its pods made with a queue.
 fn waits(object: &Value) -> bool {
-    let gates = items(object, "/spec/schedulingGates");
-    object["spec"]["suspend"] == json!(true)
-        || gates.iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission")
+    let queue_of_pods = object.pointer("/spec/template/metadata/labels").and_then(|labels| labels.get(QUEUE));
+    let of_pods = kinds::text(object, "/kind") != JOB.kind && queue_of_pods.is_some();
+    object["spec"]["suspend"] == json!(true) || gated(object) || of_pods
+}
+
+fn gated(pod: &Value) -> bool {
+    items(pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission")
 }
 
 fn runs(pod: &Value) -> bool {
@@ -64,7 +96,8 @@ fn runs(pod: &Value) -> bool {
 /// What nothing opts in is created as fast as ever, runs, and can be changed.
 async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     let job = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false})).manifest();
-    for object in [job, job_set("blast", "plain", &json!({})), pod("plain", &json!({}))] {
+    let [deployment, set] = PARENTS.map(|kind| parent(kind, "plain", &json!({})));
+    for object in [job, job_set("blast", "plain", &json!({})), pod("plain", &json!({})), deployment, set] {
         let (kind, name) = (Kind::of(&object)?, text(&object, "/metadata/name"));
         let begun = Instant::now();
         let created = s.apply(&object).await.context("something that nothing opts in, with Berth down")?;
@@ -74,6 +107,9 @@ async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     }
     s.job_is("plain", "Complete", |j| condition(j, "Complete") == "True").await?;
     s.object_is(POD, "plain-pod", "running", runs).await?;
+    for (_, suffix) in PARENTS {
+        a_pod_of(s, &format!("plain-{suffix}"), "running", runs).await?;
+    }
     Ok(())
 }
 
@@ -161,6 +197,9 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
     s.nodes_of("second", 1).await?;
     s.object_is(POD, "eager-pod", "running", runs).await?;
+    for (_, suffix) in PARENTS {
+        a_pod_of(s, &format!("eager-{suffix}"), "running", runs).await?;
+    }
     Ok(())
 }
 
@@ -184,6 +223,21 @@ async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
     })
     .await?;
     s.object_is(JOBSET, "eager-set", "suspended", waits).await?;
+    Ok(())
+}
+
+/// What a Deployment or a StatefulSet made while Berth was down runs on; once it is written again its pods are made to wait.
+async fn parents_wait_from_their_next_write_on(s: &Scenario<'_>) -> Result<()> {
+    for (kind, suffix) in PARENTS {
+        let name = format!("eager-{suffix}");
+        let there = kind.get(&s.client, &s.namespace, &name).await?.with_context(|| format!("{name} is gone"))?;
+        ensure!(!waits(&there), "nobody has written {name}: {}", there["spec"]["template"]);
+        a_pod_of(s, &name, "running on", runs).await?;
+        let change = json!({"metadata": {"labels": {"a": "b"}}});
+        let written = kind.patch(&s.client, &s.namespace, &name, &change).await?;
+        ensure!(waits(&written), "{name} was stored as {}", written["spec"]["template"]);
+        a_pod_of(s, &name, "behind the gate", gated).await?;
+    }
     Ok(())
 }
 
@@ -228,6 +282,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     // A pod cannot be made to wait any more, and Berth does not see what it has not marked.
     let pod = POD.get(&client, "blast", "eager-pod").await?.context("the pod that was let in")?;
     ensure!(runs(&pod) && s.workload_of("eager-pod").await?.is_none(), "{}", pod["status"]);
+    parents_wait_from_their_next_write_on(&s).await?;
     for (object, _) in opted_in(&s, "third") {
         let created = s.apply(&object).await?;
         let name = text(&object, "/metadata/name");

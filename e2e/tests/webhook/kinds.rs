@@ -15,8 +15,8 @@ fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     object
 }
 
-/// Objects, and the field that the refusal names.
-fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str)> {
+/// Objects, and what the refusal says: the field, and what is allowed there.
+fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str, &'static str)> {
     let cpu = |quota: manifest::Quota<'_>| group(&[("f", &[quota])]);
     let queue = |groups: &[Value], more: &Value| cluster_queue(&s.name("bad"), groups, more);
     let one = || cpu(quota("cpu", "1"));
@@ -34,39 +34,61 @@ fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str)> {
     };
     let fewer = |name: &str| with_member(set(name, json!({"cpu": "1"})), "minCount", json!(1));
     let taints = |spec: Value| with_member(flavor(&s.name("bad"), &[]), "spec", spec);
+    let name = "name part must consist of alphanumeric characters, '-', '_' or '.'";
+    let term = json!({"matchExpressions": [{"key": "a b", "operator": "Exists"}]});
+    let check = json!({"admissionChecks": [{"name": "c", "onFlavors": ["x"]}]});
+    let gated = json!({"kueue.x-k8s.io/admission-gated-by": "a.io/b,"});
     vec![
-        (queue(&[cpu(quota("cpu", "1").lending("2"))], &json!({"cohortName": "c"})), "resources[0].lendingLimit"),
-        (queue(&[one(), one()], &json!({})), "spec.resourceGroups[1]"),
-        (queue(&[swapped], &json!({})), "spec.resourceGroups[0].flavors[0].resources[0].name"),
-        (queue(&[one()], &json!({"fairSharing": {"weight": "1n"}})), "spec.fairSharing.weight"),
         (
-            queue(
-                &[one()],
-                &json!({"namespaceSelector": {"matchExpressions": [{"key": "a b", "operator": "Exists"}]}}),
-            ),
-            "spec.namespaceSelector.matchExpressions[0].key",
+            queue(&[cpu(quota("cpu", "1").lending("2"))], &json!({"cohortName": "c"})),
+            "resources[0].lendingLimit",
+            "must be less than or equal to the nominalQuota",
+        ),
+        (queue(&[one(), one()], &json!({})), "spec.resourceGroups[1]", "must be covered by one group only, and once"),
+        (
+            queue(&[swapped], &json!({})),
+            "spec.resourceGroups[0].flavors[0].resources[0].name",
+            "must match the name in coveredResources",
         ),
         (
-            queue(
-                &[one()],
-                &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "c", "onFlavors": ["x"]}]}}),
-            ),
+            queue(&[one()], &json!({"fairSharing": {"weight": "1n"}})),
+            "spec.fairSharing.weight",
+            "must be 0 or greater than 1n",
+        ),
+        (queue(&[one()], &json!({"namespaceSelector": term})), "spec.namespaceSelector.matchExpressions[0].key", name),
+        (
+            queue(&[one()], &json!({"admissionChecksStrategy": check})),
             "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]",
+            "supported values: \"f\"",
         ),
-        (cohort(&s.name("bad"), "", &[cpu(quota("cpu", "1").lending("1"))]), "resources[0].lendingLimit"),
-        (flavor(&s.name("bad"), &[("a b", "c")]), "spec.nodeLabels"),
+        (
+            cohort(&s.name("bad"), "", &[cpu(quota("cpu", "1").lending("1"))]),
+            "resources[0].lendingLimit",
+            "must be nil when parent is empty",
+        ),
+        (flavor(&s.name("bad"), &[("a b", "c")]), "spec.nodeLabels", name),
         (
             taints(json!({"nodeTaints": [{"key": "k", "effect": "NoSchedule", "value": "a"},
                 {"key": "k", "effect": "NoSchedule", "value": "b"}]})),
             "spec.nodeTaints[1]",
+            "taints must be unique by key and effect pair",
         ),
-        (taints(json!({"tolerations": [{"key": "a b", "operator": "Exists"}]})), "spec.tolerations[0].key"),
-        (workload(json!([fewer("a"), fewer("b")]), json!({})), "spec.podSets"),
-        (workload(json!([set("a", json!({"pods": "1"}))]), json!({})), "requests[pods]"),
-        (workload(json!([set("a", json!({"cpu": "-1"}))]), json!({})), "requests[cpu]"),
+        (taints(json!({"tolerations": [{"key": "a b", "operator": "Exists"}]})), "spec.tolerations[0].key", name),
+        (workload(json!([fewer("a"), fewer("b")]), json!({})), "spec.podSets", "at most one podSet can use minCount"),
         (
-            workload(json!([set("a", json!({"cpu": "1"}))]), json!({"kueue.x-k8s.io/admission-gated-by": "a.io/b,"})),
+            workload(json!([set("a", json!({"pods": "1"}))]), json!({})),
+            "requests[pods]",
+            "the key is reserved for internal kueue use",
+        ),
+        (
+            workload(json!([set("a", json!({"cpu": "-1"}))]), json!({})),
+            "requests[cpu]",
+            "must be greater than or equal to 0",
+        ),
+        (
+            workload(json!([set("a", json!({"cpu": "1"}))]), gated),
             "metadata.annotations[kueue.x-k8s.io/admission-gated-by]",
+            "must not have empty entries",
         ),
     ]
 }
@@ -79,7 +101,7 @@ fn with_member(mut object: Value, key: &str, value: Value) -> Value {
 pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     let s = stage.scenario("refused-kinds").await?;
     let mut wrong = Vec::new();
-    for (object, field) in bad(&s) {
+    for (object, field, allowed) in bad(&s) {
         // Every field that is wrong is a cause of its own, and that is what kubectl prints.
         match s.apply(&object).await {
             Ok(_) => wrong.push(format!("accepted, {field}: {object}")),
@@ -87,9 +109,10 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
                 let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() else { return Err(error) };
                 let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
                 ensure!(status.code == 422 && status.reason == "Invalid", "{status:?}");
-                let named = causes.iter().any(|cause| cause.field.contains(field));
-                if !named || !status.message.contains("berth.dev") {
-                    wrong.push(format!("{field} not among {causes:?} of {}", status.message));
+                let named = causes.iter().any(|cause| cause.field.contains(field) && cause.message.contains(allowed));
+                let told = status.message.contains("berth.dev") && status.message.contains(allowed);
+                if !named || !told {
+                    wrong.push(format!("{field} with {allowed:?} not among {causes:?} of {}", status.message));
                 }
             }
         }
@@ -123,7 +146,7 @@ pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     sets[0]["count"] = json!(3);
     let changed = WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"spec": {"podSets": sets}})).await;
     let error = format!("{:#}", changed.err().context("pod sets of a running job were changed")?);
-    ensure!(error.contains("spec.podSets"), "{error}");
+    ensure!(error.contains("spec.podSets") && error.contains("is immutable while quota is reserved"), "{error}");
     let api = WORKLOAD.api(&s.client, &s.namespace);
     let params = PatchParams { field_manager: Some(kinds::USER.to_owned()), ..PatchParams::default() };
     for (status, field) in [

@@ -1,10 +1,8 @@
-//! How long a review and a conversion take under 300 creations a second, and what a flood of malformed ones and of TLS rubbish leaves
-//! behind.
+//! How long a review and a conversion take under 300 creations a second.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use berth_e2e::bench::meter::Usage;
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{CLUSTER_QUEUE, Kind, POD, items, text};
 use berth_e2e::manifest::Job;
@@ -13,13 +11,9 @@ use berth_e2e::wait::{self, STEP, Seen};
 use futures::StreamExt;
 use kube::Client;
 use kube::api::PostParams;
-use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use crate::rotation::{review, trust};
+use crate::flood::flood;
 
 /// Namespace of what is created.
 const NAMESPACE: &str = "webhook-load";
@@ -49,8 +43,6 @@ const JUDGED: [(&str, &str, f64, u32); 7] = [
 ];
 /// The older version of a kind whose versions differ.
 pub(crate) const OLDER_QUEUE: Kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..CLUSTER_QUEUE };
-/// What a flood may leave behind, in MB: pages that the allocator keeps, not what grows with the flood.
-const LEFT: f64 = 12.0;
 
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let s = stage.scenario(NAMESPACE).await?;
@@ -181,111 +173,4 @@ fn buckets(text: &str, endpoint: &str, outcome: &str) -> Vec<(f64, f64)> {
     let mut found: Vec<(f64, f64)> = text.lines().filter(own).filter_map(read).collect();
     found.sort_by(|one, other| one.0.total_cmp(&other.0));
     found
-}
-
-/// Numbers that look random and are the same every time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap_or(0) % end.max(1)
-    }
-
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most)).map(|_| u8::try_from(self.below(256)).unwrap_or(0)).collect()
-    }
-}
-
-/// Half malformed reviews, half byte streams that are no TLS. `BERTH_FLOOD` is the number of both.
-async fn flood(stage: &Stage, port: u16) -> Result<()> {
-    let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
-    let mut random = Random(1);
-    // What the first of them make the allocator keep is not what this is about.
-    round(stage, port, total / 10, &mut random).await?;
-    let before = Usage::of(stage.manager.pid()?)?;
-    let begun = Instant::now();
-    round(stage, port, total, &mut random).await?;
-    let took = begun.elapsed();
-    let after = Usage::of(stage.manager.pid()?)?;
-    println!(
-        "flood: {total} malformed reviews and byte streams in {:.1} s; resident {:.1} MB before, {:.1} MB after",
-        took.as_secs_f64(),
-        before.resident_mb,
-        after.resident_mb
-    );
-    ensure!(after.resident_mb < before.resident_mb + LEFT, "memory grew");
-    let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
-    ensure!(refused >= total as f64 * 0.9, "{refused} were counted as turned away");
-    let asked = Instant::now();
-    review(&stage.client, "webhook-load", "after-the-flood").await?;
-    ensure!(asked.elapsed() < Duration::from_secs(1), "the next review took {:?}", asked.elapsed());
-    Ok(())
-}
-
-/// One whole answer of HTTP/1.1.
-async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            if body.len() >= length.context("a length")?.trim().parse()? {
-                return Ok(text);
-            }
-        }
-        ensure!(stream.read_buf(&mut bytes).await? > 0, "the answer broke off: {text}");
-    }
-}
-
-async fn round(stage: &Stage, port: u16, total: usize, random: &mut Random) -> Result<()> {
-    let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-        "uid": "u", "operation": "CREATE", "namespace": "webhook-load", "object": {"metadata": {}, "spec": {}}}});
-    let good = good.to_string().into_bytes();
-    let paths = [
-        "/mutate-batch-v1-job",
-        "/validate-batch-v1-job",
-        "/validate-kueue-x-k8s-io-v1beta2-workload",
-        "/convert",
-        "/x",
-    ];
-    let trust = trust(&stage.client).await?;
-    let mut kept = None;
-    for number in 0..total {
-        if number % 2 == 0 {
-            let mut tcp = TcpStream::connect(("127.0.0.1", port)).await?;
-            let mut bytes = random.bytes(400);
-            if number % 4 == 0 {
-                // A handshake that begins well.
-                bytes.splice(0..0, [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
-            }
-            let _ = tcp.write_all(&bytes).await;
-            continue;
-        }
-        let mut body = good.clone();
-        match number % 3 {
-            0 => body.truncate(random.below(body.len() - 1)),
-            1 => body = random.bytes(2_000),
-            // In place of the first value, which begins after `{"apiVersion":`.
-            _ => body.splice(14..14, std::iter::repeat_n(b'[', 5_000)).for_each(drop),
-        }
-        let path = paths[random.below(paths.len())];
-        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
-        let mut stream = match kept.take() {
-            Some(stream) => stream,
-            None => {
-                let tcp = TcpStream::connect(("127.0.0.1", port)).await?;
-                TlsConnector::from(trust.clone()).connect(ServerName::try_from("127.0.0.1")?, tcp).await?
-            }
-        };
-        stream.write_all(&[head.as_bytes(), &body].concat()).await?;
-        stream.flush().await?;
-        let text = tokio::time::timeout(Duration::from_secs(5), answer(&mut stream)).await??;
-        ensure!(text.starts_with("HTTP/1.1 4"), "{number}: {text}");
-        // Some connections are used again. Of a path that does not exist the body is not read, so that the connection ends.
-        if number % 7 != 0 && path != "/x" {
-            kept = Some(stream);
-        }
-    }
-    Ok(())
 }

@@ -3,10 +3,12 @@
 
 mod blast;
 mod conversion;
+mod flood;
 mod jobs;
 mod kinds;
 mod load;
 mod rotation;
+mod tables;
 
 use anyhow::Result;
 use berth_e2e::control_plane::{ControlPlane, Options};
@@ -55,7 +57,8 @@ where
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews() -> Result<()> {
     let _turn = QUIET.read().await;
-    let (stage, _) = stage(Options::with_crds("webhook"), manager(&[])).await?;
+    let options = ManagerOptions { config: Some(blast::CONFIG.to_owned()), ..ManagerOptions::default() };
+    let (stage, _) = stage(Options::with_crds("webhook"), options).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("no-race", jobs::suspended_without_a_race(s).boxed()),
@@ -63,6 +66,7 @@ async fn reviews() -> Result<()> {
         ("default-queue", jobs::default_queue(s).boxed()),
         ("default-queue-jobset", jobs::default_queue_of_job_sets(s).boxed()),
         ("refused-jobs", jobs::refused(s).boxed()),
+        ("reviews", tables::answered(s).boxed()),
         ("refused-kinds", kinds::refused(s).boxed()),
         ("held-workloads", kinds::workloads_that_hold_quota(s).boxed()),
         ("held-trainings", kinds::queue_of_training_jobs(s).boxed()),

@@ -1,0 +1,251 @@
+//! What a flood of malformed reviews and of TLS rubbish leaves behind: Berth answers each, goes on answering, and has no more memory than
+//! before. Every path that the chart's configurations name is flooded, with reviews of its own kind.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use berth_e2e::bench::meter::Usage;
+use berth_e2e::scenario::Stage;
+use berth_e2e::webhooks::{self, Reviewed};
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::rotation::{review, trust};
+
+/// What a flood may leave behind, in MB: pages that the allocator keeps, not what grows with the flood.
+const LEFT: f64 = 12.0;
+/// A path that does not exist.
+const NOWHERE: &str = "/x";
+
+/// Numbers that look random and are the same every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap_or(0) % end.max(1)
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most)).map(|_| u8::try_from(self.below(256)).unwrap_or(0)).collect()
+    }
+}
+
+/// A path and the body of a review that is good there.
+struct Target {
+    path: String,
+    good: String,
+}
+
+/// Every path of the chart's configurations, that of conversions, and one that does not exist.
+fn targets() -> Result<Vec<Target>> {
+    let mut all = Vec::new();
+    for Reviewed { path, resource } in webhooks::reviewed()? {
+        let object = object(&resource).with_context(|| format!("no object to ask {path} about"))?;
+        // What is filled in, mostly at a creation; what is refused, by itself and as a change.
+        let (operation, old) =
+            if path.starts_with("/mutate") { ("CREATE", Value::Null) } else { ("UPDATE", object.clone()) };
+        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u",
+            "operation": operation, "namespace": "webhook-load", "object": object, "oldObject": old}});
+        all.push(Target { path, good: review.to_string() });
+    }
+    let older = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": "n"},
+        "spec": object("workloads")?["spec"]});
+    let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {"uid": "u",
+        "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": [older]}});
+    all.push(Target { path: "/convert".to_owned(), good: review.to_string() });
+    all.push(Target { path: NOWHERE.to_owned(), good: review.to_string() });
+    Ok(all)
+}
+
+/// An object of a resource as its webhooks see it.
+fn object(resource: &str) -> Result<Value> {
+    let template = json!({"metadata": {"labels": {"app": "n"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});
+    let group = json!({"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [
+        {"name": "cpu", "nominalQuota": "1"}]}]});
+    let spec = match resource {
+        "jobs" => json!({"suspend": true, "parallelism": 2, "template": template}),
+        "jobsets" => json!({"replicatedJobs": [{"name": "job", "template": {"spec": {"template": template}}}]}),
+        "pods" => template["spec"].clone(),
+        "deployments" | "statefulsets" => {
+            json!({"replicas": 2, "selector": {"matchLabels": {"app": "n"}}, "serviceName": "n", "template": template})
+        }
+        "workloads" => json!({"queueName": "queue", "podSets": [{"name": "main", "count": 2, "template": template}]}),
+        "clusterqueues" => json!({"cohortName": "c", "resourceGroups": [group]}),
+        "cohorts" => json!({"parentName": "p", "resourceGroups": [group]}),
+        "resourceflavors" => json!({"nodeLabels": {"a": "b"}, "nodeTaints": [{"key": "k", "effect": "NoSchedule"}]}),
+        "trainingjobs" => json!({"jobType": "JAXJob", "schedulingConfig": {"queue": "queue"}, "template": template}),
+        other => bail!("unknown resource {other}"),
+    };
+    let labels = json!({"kueue.x-k8s.io/queue-name": "queue"});
+    Ok(json!({"metadata": {"name": "n", "namespace": "webhook-load", "labels": labels}, "spec": spec}))
+}
+
+/// How a good review is spoilt.
+#[derive(Clone, Copy)]
+enum Spoilt {
+    /// It ends too early.
+    CutOff,
+    /// It is something else.
+    Rubbish,
+    /// It is nested deeper than anything may be.
+    Nested,
+    /// It is a review of an object that has a value of another type somewhere.
+    Odd,
+}
+
+const WAYS: [Spoilt; 4] = [Spoilt::CutOff, Spoilt::Rubbish, Spoilt::Nested, Spoilt::Odd];
+
+impl Spoilt {
+    fn body(self, target: &Target, random: &mut Random) -> Vec<u8> {
+        let mut body = target.good.clone().into_bytes();
+        match self {
+            Self::CutOff => body.truncate(random.below(body.len() - 1)),
+            Self::Rubbish => body = random.bytes(2_000),
+            // In place of the first value, which begins after `{"apiVersion":`.
+            Self::Nested => body.splice(14..14, std::iter::repeat_n(b'[', 5_000)).for_each(drop),
+            Self::Odd => {
+                let mut review: Value = serde_json::from_str(&target.good).unwrap_or_default();
+                for place in ["/request/object", "/request/oldObject", "/request/objects/0"] {
+                    review.pointer_mut(place).into_iter().for_each(|object| odd(object, random));
+                }
+                body = review.to_string().into_bytes();
+            }
+        }
+        body
+    }
+
+    /// Whether an answer is one to that: a review that can be read is answered with one, and what cannot be read is turned away.
+    fn answers(self, target: &Target, answer: &str) -> bool {
+        match self {
+            Self::Odd if target.path != NOWHERE => {
+                answer.starts_with("HTTP/1.1 200") && answer.contains("\"uid\":\"u\"")
+            }
+            _ => answer.starts_with("HTTP/1.1 4"),
+        }
+    }
+}
+
+/// Puts a value of another type somewhere into an object.
+fn odd(object: &mut Value, random: &mut Random) {
+    let below = match object {
+        Value::Object(map) if !map.is_empty() && random.below(5) > 0 => {
+            let index = random.below(map.len());
+            map.values_mut().nth(index)
+        }
+        Value::Array(list) if !list.is_empty() && random.below(5) > 0 => {
+            let index = random.below(list.len());
+            list.get_mut(index)
+        }
+        _ => None,
+    };
+    match below {
+        Some(value) => odd(value, random),
+        None => {
+            let others =
+                [json!(null), json!(-1), json!(1e300), json!("odd"), json!([[]]), json!({"odd": {}}), json!(true)];
+            *object = others[random.below(others.len())].clone();
+        }
+    }
+}
+
+/// What became of a flood.
+#[derive(Default)]
+struct Outcome {
+    /// How many were answered with a review.
+    answered: usize,
+    /// The paths that were asked.
+    paths: BTreeSet<String>,
+}
+
+/// Half malformed reviews, half byte streams that are no TLS. `BERTH_FLOOD` is the number of both.
+pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
+    let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
+    let mut random = Random(1);
+    let targets = targets()?;
+    // What the first of them make the allocator keep is not what this is about.
+    round(stage, port, total / 10, &targets, &mut random).await?;
+    let before = Usage::of(stage.manager.pid()?)?;
+    let begun = Instant::now();
+    let outcome = round(stage, port, total, &targets, &mut random).await?;
+    let took = begun.elapsed();
+    let after = Usage::of(stage.manager.pid()?)?;
+    println!(
+        "flood: {total} malformed reviews and byte streams on {} paths in {:.1} s, {} of them reviews of odd objects; resident {:.1} MB \
+         before, {:.1} MB after",
+        targets.len(),
+        took.as_secs_f64(),
+        outcome.answered,
+        before.resident_mb,
+        after.resident_mb
+    );
+    ensure!(after.resident_mb < before.resident_mb + LEFT, "memory grew");
+    ensure!(outcome.paths.len() == targets.len(), "of {} paths only {:?} were asked", targets.len(), outcome.paths);
+    ensure!(outcome.answered >= total / 20, "{} were reviews of odd objects", outcome.answered);
+    // Those that were answered with a review were looked at one by one.
+    let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
+    ensure!(refused >= (total - outcome.answered) as f64 * 0.9, "{refused} were counted as turned away");
+    let asked = Instant::now();
+    review(&stage.client, "webhook-load", "after-the-flood").await?;
+    ensure!(asked.elapsed() < Duration::from_secs(1), "the next review took {:?}", asked.elapsed());
+    Ok(())
+}
+
+/// One whole answer of HTTP/1.1.
+async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.context("a length")?.trim().parse()? {
+                return Ok(text);
+            }
+        }
+        ensure!(stream.read_buf(&mut bytes).await? > 0, "the answer broke off: {text}");
+    }
+}
+
+async fn round(stage: &Stage, port: u16, total: usize, targets: &[Target], random: &mut Random) -> Result<Outcome> {
+    let trust = trust(&stage.client).await?;
+    let (mut kept, mut outcome) = (None, Outcome::default());
+    for number in 0..total {
+        if number % 2 == 0 {
+            let mut tcp = TcpStream::connect(("127.0.0.1", port)).await?;
+            let mut bytes = random.bytes(400);
+            if number % 4 == 0 {
+                // A handshake that begins well.
+                bytes.splice(0..0, [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
+            }
+            let _ = tcp.write_all(&bytes).await;
+            continue;
+        }
+        let target = targets.get(random.below(targets.len())).context("a path")?;
+        let way = WAYS[random.below(WAYS.len())];
+        let (path, body) = (&target.path, way.body(target, random));
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
+            None => {
+                let tcp = TcpStream::connect(("127.0.0.1", port)).await?;
+                TlsConnector::from(trust.clone()).connect(ServerName::try_from("127.0.0.1")?, tcp).await?
+            }
+        };
+        stream.write_all(&[head.as_bytes(), &body].concat()).await?;
+        stream.flush().await?;
+        let text = tokio::time::timeout(Duration::from_secs(5), answer(&mut stream)).await??;
+        ensure!(way.answers(target, &text), "{number}, {path}: {} was answered {text}", String::from_utf8_lossy(&body));
+        outcome.paths.insert(path.clone());
+        outcome.answered += usize::from(text.starts_with("HTTP/1.1 200"));
+        // Some connections are used again. Of a path that does not exist the body is not read, so that the connection ends.
+        if number % 7 != 0 && path != NOWHERE {
+            kept = Some(stream);
+        }
+    }
+    Ok(outcome)
+}

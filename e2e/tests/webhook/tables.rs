@@ -1,0 +1,203 @@
+//! Of each kind of job, what is accepted and what is refused: the tables are in `cases/reviews`. A refusal names the field and what is
+//! allowed, as kubectl prints it, and comes from the webhook of that kind.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use berth_e2e::binaries::repository;
+use berth_e2e::jobset::{self, JOBSET};
+use berth_e2e::kinds::{self, DEPLOYMENT, JOB, Kind, POD, STATEFUL_SET, USER, WORKLOAD, items, text};
+use berth_e2e::manifest::{self, patch};
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The kinds that have a table, and the webhook that refuses.
+const KINDS: [(Kind, &str); 5] = [
+    (JOB, "vjob.berth.dev"),
+    (JOBSET, "vjobset.berth.dev"),
+    (POD, "vpod.berth.dev"),
+    (DEPLOYMENT, "vdeployment.berth.dev"),
+    (STATEFUL_SET, "vstatefulset.berth.dev"),
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    good: Value,
+    stored: BTreeMap<String, Stored>,
+    cases: Vec<Case>,
+}
+
+/// An object that is there before it is asked about.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    /// It runs; else it waits.
+    #[serde(default)]
+    runs: bool,
+    /// What is merged into the good one.
+    with: Value,
+}
+
+/// A new object, or a change of a stored one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    of: Option<String>,
+    accepted: Option<Value>,
+    refused: Option<Value>,
+    #[serde(default)]
+    field: String,
+    #[serde(default)]
+    says: String,
+}
+
+fn table(kind: Kind) -> Result<Table> {
+    let path = repository().join("e2e/cases/reviews").join(format!("{}.yaml", kind.kind));
+    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
+}
+
+/// The object with a change, of which what begins with a slash is a place.
+fn changed(object: &Value, change: &Value) -> Result<Value> {
+    let mut object = object.clone();
+    let mut rest = change.clone();
+    for (place, value) in change.as_object().context("a change is an object")? {
+        if place.starts_with('/') {
+            *object.pointer_mut(place).with_context(|| format!("nothing is at {place}"))? = value.clone();
+            rest.as_object_mut().and_then(|rest| rest.remove(place));
+        }
+    }
+    patch(&mut object, &rest);
+    Ok(object)
+}
+
+impl Case {
+    /// What is asked, and whether it is refused.
+    fn asked(&self) -> Result<(&Value, bool)> {
+        match (&self.accepted, &self.refused) {
+            (Some(change), None) if self.field.is_empty() && self.says.is_empty() => Ok((change, false)),
+            (None, Some(change)) if !self.field.is_empty() && !self.says.is_empty() => Ok((change, true)),
+            _ => bail!("a case is accepted, or refused with the field and words on what is allowed"),
+        }
+    }
+
+    /// What the API server says, without anything being stored.
+    async fn ask(&self, s: &Scenario<'_>, kind: Kind, good: &Value) -> Result<kube::Result<DynamicObject>> {
+        let api = kind.api(&s.client, &s.namespace);
+        let (change, _) = self.asked()?;
+        Ok(match &self.of {
+            None => {
+                let params = PostParams { dry_run: true, field_manager: Some(USER.to_owned()) };
+                api.create(&params, &serde_json::from_value(changed(good, change)?)?).await
+            }
+            Some(name) => {
+                let field_manager = Some(USER.to_owned());
+                let params = PatchParams { dry_run: true, field_manager, ..PatchParams::default() };
+                api.patch(name, &params, &Patch::Merge(change)).await
+            }
+        })
+    }
+
+    /// What is wrong with the answer, if anything is.
+    fn judge(&self, answer: kube::Result<DynamicObject>, webhook: &str) -> Result<(), String> {
+        let refused = self.refused.is_some();
+        let status = match answer {
+            Ok(_) if refused => return Err("accepted".to_owned()),
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if refused => status,
+            Err(error) => return Err(error.to_string()),
+        };
+        let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
+        let named = causes.iter().any(|cause| cause.field == self.field && cause.message.contains(&self.says));
+        let told = [webhook, &self.field, &self.says].iter().all(|words| status.message.contains(words));
+        if named && told && status.code == 422 && status.reason == "Invalid" {
+            return Ok(());
+        }
+        Err(format!("expected {}: {}, told {status:?}", self.field, self.says))
+    }
+}
+
+/// Whether an object of that kind has been started.
+fn runs(kind: Kind, object: &Value) -> bool {
+    match kind {
+        POD => items(object, "/spec/schedulingGates").is_empty(),
+        DEPLOYMENT | STATEFUL_SET => object["status"]["readyReplicas"] == object["spec"]["replicas"],
+        _ => object["spec"]["suspend"] == json!(false),
+    }
+}
+
+/// Puts the table's stored objects there.
+async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
+    for (name, stored) in &table.stored {
+        let mut object = changed(&table.good, &stored.with)?;
+        object["metadata"]["name"] = json!(name);
+        s.apply(&object).await.with_context(|| format!("{} {name}", kind.kind))?;
+    }
+    for (name, _) in table.stored.iter().filter(|(_, stored)| stored.runs) {
+        s.object_is(kind, name, "started", |object| runs(kind, object)).await?;
+    }
+    Ok(())
+}
+
+/// Deletes what was stored and what was made of it, but for Jobs.
+async fn clear(s: &Scenario<'_>) -> Result<()> {
+    for kind in [DEPLOYMENT, STATEFUL_SET, JOBSET] {
+        for object in kind.list(&s.client, &s.namespace).await? {
+            kind.delete(&s.client, &s.namespace, text(&object, "/metadata/name")).await?;
+        }
+    }
+    for workload in WORKLOAD.list(&s.client, &s.namespace).await? {
+        if !text(&workload, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload").is_empty() {
+            WORKLOAD.delete(&s.client, &s.namespace, text(&workload, "/metadata/name")).await?;
+        }
+    }
+    for pod in POD.list(&s.client, &s.namespace).await? {
+        if items(&pod, "/metadata/ownerReferences").is_empty() {
+            POD.delete(&s.client, &s.namespace, text(&pod, "/metadata/name")).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn answered(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("reviews").await?;
+    for file in std::fs::read_dir(jobset::definitions().await?)? {
+        for object in kinds::parse(&std::fs::read_to_string(file?.path())?)? {
+            s.apply(&object).await?;
+        }
+    }
+    wait::until(STEP, "JobSets are served", || async {
+        JOBSET.list(&s.client, &s.namespace).await?;
+        Ok(Seen::Yes(()))
+    })
+    .await?;
+    s.simple_queue("8", &json!({})).await?;
+    s.apply(&manifest::cluster_queue(&s.name("closed"), &[], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "closed", &s.name("closed"))).await?;
+    s.apply(&manifest::priority_class(&s.name("class"), 5)).await?;
+    let (mut wrong, mut count) = (Vec::new(), [0, 0]);
+    for (kind, webhook) in KINDS {
+        let table = table(kind)?;
+        store(&s, kind, &table).await?;
+        for case in &table.cases {
+            let (change, refused) = case.asked().with_context(|| format!("{}: {:?}", kind.kind, case.field))?;
+            count[usize::from(refused)] += 1;
+            let answer = case.ask(&s, kind, &table.good).await?;
+            if let Err(why) = case.judge(answer, webhook) {
+                let what = case.of.as_deref().unwrap_or("new");
+                wrong.push(format!("{} {what}: {change}: {why}", kind.kind));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{} of {count:?} answers are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    println!(
+        "{} objects of five kinds are accepted, {} refused with the field and what is allowed",
+        count[0], count[1]
+    );
+    clear(&s).await?;
+    s.conclude().await
+}
