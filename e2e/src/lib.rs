@@ -27,6 +27,7 @@ pub mod helm;
 pub mod invariants;
 pub mod jobset;
 pub mod kinds;
+pub mod kueue_fields;
 pub mod manager;
 pub mod manifest;
 pub mod nodes;

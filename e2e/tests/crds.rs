@@ -3,18 +3,24 @@
 //! an absent field there and say what is wrong here.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options};
-use berth_e2e::kinds::{self, items, text};
+use berth_e2e::kinds::{self, CRD, Kind, WORKLOAD, items, text};
+use berth_e2e::kueue_fields;
+use berth_e2e::wait::{self, Seen};
 use futures::StreamExt;
 use http::{Method, Request};
 use kube::Client;
+use kube::api::PostParams;
 use kube::client::Body;
 use serde_json::{Value, json};
 
 const VERSION: &str = "kueue.x-k8s.io/v1beta2";
+/// The API server builds its handlers anew after a change of a CRD.
+const REBUILT: Duration = Duration::from_secs(30);
 
 /// Kinds of v1beta1 whose storage form is the same: they are served without a conversion webhook.
 const BETA1: [&str; 6] = [
@@ -32,7 +38,8 @@ async fn crds_behave_as_kueues() -> Result<()> {
     let outcome = async {
         applied_by_hand(&plane).await?;
         served_versions(&plane).await?;
-        answers(&plane.client()).await
+        answers(&plane.client()).await?;
+        every_rule(&plane.client()).await
     };
     let outcome = outcome.await;
     if outcome.is_err() {
@@ -40,6 +47,51 @@ async fn crds_behave_as_kueues() -> Result<()> {
     }
     plane.stop().await;
     outcome
+}
+
+/// Every rule of every field of Kueue's kinds, in the version that is stored and then in the other one.
+async fn every_rule(client: &Client) -> Result<()> {
+    let [newer, older] = kueue_fields::VERSIONS;
+    let [refused, kept] = kueue_fields::told(client, newer).await?;
+    println!("{newer}: {refused} objects are refused by field, {kept} are at a limit");
+    store_as(client, older).await?;
+    let [refused, kept] = kueue_fields::told(client, older).await?;
+    println!("{older}: {refused} objects are refused by field, {kept} are at a limit");
+    Ok(())
+}
+
+/// Has all of Kueue's kinds served and stored in one version: here nobody converts.
+async fn store_as(client: &Client, version: &str) -> Result<()> {
+    for definition in CRD.list(client, "").await? {
+        let name = text(&definition, "/metadata/name");
+        if !name.ends_with(".kueue.x-k8s.io") {
+            continue;
+        }
+        let mut versions = definition["spec"]["versions"].clone();
+        for one in versions.as_array_mut().into_iter().flatten() {
+            let this = one["name"] == version;
+            one["served"] = json!(this);
+            one["storage"] = json!(this);
+        }
+        CRD.patch(client, "", name, &json!({"spec": {"versions": versions}})).await?;
+    }
+    // The handlers are made anew a moment later: what only that version knows is then read as it was written.
+    let class = json!({"priority": 1, "priorityClassName": "c", "priorityClassSource": "scheduling.k8s.io/priorityclass",
+        "podSets": [{"name": "main", "count": 1, "template": plain()}]});
+    let probe = json!({"apiVersion": format!("kueue.x-k8s.io/{version}"), "kind": "Workload",
+        "metadata": {"name": "probe", "namespace": "default"}, "spec": class});
+    let kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..WORKLOAD };
+    wait::until(REBUILT, "the other version is stored", || async {
+        kind.api(client, "default").create(&PostParams::default(), &serde_json::from_value(probe.clone())?).await?;
+        let read = kind.get(client, "default", "probe").await?.unwrap_or_default();
+        kind.delete(client, "default", "probe").await?;
+        let found = read["spec"]["priorityClassName"] == "c";
+        Ok(Seen::when(found, || read["spec"].to_string()))
+    })
+    .await?;
+    // And those of the other kinds with it.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok(())
 }
 
 async fn applied_by_hand(plane: &ControlPlane) -> Result<()> {

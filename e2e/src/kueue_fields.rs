@@ -1,0 +1,498 @@
+//! Every rule of every field of Kueue's kinds, in both versions: broken on a good object of `cases/kueue-fields`, and kept at its limit.
+//!
+//! What a schema says by numbers, patterns, lists of words and required fields is broken mechanically, wherever a good object has the
+//! field, and what has a default is left out; what a schema says in CEL has a case in the file. [`uncovered`] names what has neither. Where the object has to be there first
+//! (statuses, and rules that compare with what was), it is stored and asked about without being changed.
+
+mod paths;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use futures::StreamExt;
+use http::{Method, Request};
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::bad_fields::{self, TYPE};
+use crate::binaries::repository;
+use crate::kinds::{self, items, text};
+
+use paths::{changed, join, place};
+
+/// Requests at once.
+const AT_ONCE: usize = 8;
+/// The kinds, by the plural that names their files.
+const PLURALS: [&str; 11] = [
+    "admissionchecks",
+    "clusterqueues",
+    "cohorts",
+    "localqueues",
+    "multikueueclusters",
+    "multikueueconfigs",
+    "provisioningrequestconfigs",
+    "resourceflavors",
+    "topologies",
+    "workloadpriorityclasses",
+    "workloads",
+];
+/// What is said of a field that must be there, and of an entry that must not be there twice.
+const REQUIRED: &str = "Required value";
+const DUPLICATE: &str = "Duplicate value";
+/// Both versions, the newer first.
+pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
+
+/// A good object, and what CEL refuses of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    /// Absent: both.
+    versions: Option<Vec<String>>,
+    good: Value,
+    #[serde(default)]
+    refused: Vec<Written>,
+}
+
+/// A rule in CEL that is broken.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    field: String,
+    says: String,
+    /// By path, what is put there; `null` takes away.
+    change: BTreeMap<String, Value>,
+    /// The object as it was is the good one with this; absent where there is none.
+    of: Option<BTreeMap<String, Value>>,
+}
+
+/// One question.
+#[derive(Debug)]
+struct Case {
+    /// Path of the field, as the API server writes it.
+    field: String,
+    /// The same without indexes.
+    place: String,
+    /// What is said of it.
+    says: String,
+    expected: Expected,
+    /// Number of its good object.
+    group: usize,
+    change: Vec<(String, Value)>,
+    of: Option<Vec<(String, Value)>>,
+}
+
+/// What the API server makes of it.
+#[derive(Clone, Debug, PartialEq)]
+enum Expected {
+    /// It says so of the field.
+    Refused,
+    /// It does not: the rule is kept.
+    Kept,
+    /// It puts this there.
+    Filled(Value),
+}
+
+/// A kind in one version.
+struct Subject {
+    kind: String,
+    version: String,
+    /// Path of its objects.
+    base: String,
+    schema: Value,
+    groups: Vec<Group>,
+}
+
+impl Subject {
+    fn read(plural: &str, version: &str) -> Result<Self> {
+        let path = repository().join("crds").join(format!("{plural}.kueue.x-k8s.io.yaml"));
+        let text_of =
+            |path: &std::path::Path| fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
+        let definition = kinds::parse(&text_of(&path)?)?.into_iter().next().context("a definition")?;
+        let kind = text(&definition, "/spec/names/kind").to_owned();
+        let found = items(&definition, "/spec/versions").iter().find(|one| one["name"] == version);
+        let found = found.with_context(|| format!("{kind} has no {version}"))?;
+        let namespace = if text(&definition, "/spec/scope") == "Namespaced" { "namespaces/default/" } else { "" };
+        let path = repository().join("e2e/cases/kueue-fields").join(format!("{kind}.yaml"));
+        let groups: Vec<Group> =
+            serde_saphyr::from_str(&text_of(&path)?).map_err(|e| anyhow!("{}: {e}", path.display()))?;
+        let groups = groups
+            .into_iter()
+            .filter(|group| group.versions.as_ref().is_none_or(|all| all.iter().any(|v| v == version)));
+        Ok(Self {
+            base: format!("/apis/kueue.x-k8s.io/{version}/{namespace}{plural}"),
+            schema: found["schema"]["openAPIV3Schema"].clone(),
+            groups: groups.collect(),
+            version: version.to_owned(),
+            kind,
+        })
+    }
+
+    /// Every question about it, each rule of each place once.
+    fn cases(&self) -> Result<Vec<Case>> {
+        let mut all = Vec::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            let mut made = Mechanical { group: number, known: all.iter().map(rule_of).collect(), cases: Vec::new() };
+            made.below(&self.schema, &group.good, "", "");
+            all.append(&mut made.cases);
+            for written in &group.refused {
+                let pairs =
+                    |change: &BTreeMap<String, Value>| change.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+                all.push(Case {
+                    field: written.field.clone(),
+                    place: place(&written.field),
+                    says: written.says.clone(),
+                    expected: Expected::Refused,
+                    group: number,
+                    change: pairs(&written.change),
+                    of: written.of.as_ref().map(pairs),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// A good object with changes, under a name.
+    fn object(&self, group: usize, name: &str, changes: &[(String, Value)]) -> Result<Value> {
+        let mut object = self.groups.get(group).context("a group")?.good.clone();
+        object["apiVersion"] = json!(format!("kueue.x-k8s.io/{}", self.version));
+        object["kind"] = json!(self.kind);
+        object["metadata"] = json!({"name": name});
+        changed(object, changes)
+    }
+}
+
+fn rule_of(case: &Case) -> (String, String) {
+    (case.place.clone(), case.says.clone())
+}
+
+/// The fields of an object with their schemas, and whether each must be there. Of the whole, what is Kubernetes' own is left out.
+fn fields<'a>(node: &'a Value, place: &str) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
+    let whole = place.is_empty();
+    let all = node["properties"].as_object().into_iter().flatten().map(|(name, child)| (name.as_str(), child));
+    let ours = all.filter(move |(name, _)| !(whole && ["apiVersion", "kind", "metadata"].contains(name)));
+    // What has a default is filled in.
+    let must = |name: &str| items(node, "/required").iter().any(|one| one == name);
+    ours.map(move |(name, child)| (name, child, must(name) && child.get("default").is_none()))
+}
+
+/// Questions that follow from a schema.
+struct Mechanical {
+    group: usize,
+    /// Rules that have a question already.
+    known: BTreeSet<(String, String)>,
+    cases: Vec<Case>,
+}
+
+impl Mechanical {
+    /// Asks about another value at a field.
+    fn add(&mut self, (field, place): (&str, &str), says: &str, expected: Expected, value: Value) {
+        let change = vec![(field.to_owned(), value)];
+        let (field, place, says) = (field.to_owned(), place.to_owned(), says.to_owned());
+        self.cases.push(Case { field, place, says, expected, group: self.group, change, of: None });
+    }
+
+    /// Asks about a place of a good object, and about what is below it.
+    fn walk(&mut self, node: &Value, good: Option<&Value>, field: &str, place: &str) {
+        let Some(good) = good else { return };
+        for says in rules(node) {
+            if self.known.insert((place.to_owned(), says.clone())) {
+                for (value, refused) in values(node, good, &says) {
+                    let expected = if refused { Expected::Refused } else { Expected::Kept };
+                    self.add((field, place), &says, expected, value);
+                }
+            }
+        }
+        if let Some((says, value)) = default(node)
+            && self.known.insert((place.to_owned(), says.clone()))
+        {
+            self.add((field, place), &says, Expected::Filled(value), Value::Null);
+        }
+        if !ends(node, place) {
+            self.below(node, good, field, place);
+        }
+    }
+
+    fn below(&mut self, node: &Value, good: &Value, field: &str, place: &str) {
+        self.unique(node, good, field, place);
+        for (name, child, must) in fields(node, place) {
+            let (field, place) = (join(field, name), join(place, name));
+            if must && self.known.insert((place.clone(), REQUIRED.to_owned())) {
+                self.add((&field, &place), REQUIRED, Expected::Refused, Value::Null);
+            }
+            self.walk(child, good.get(name), &field, &place);
+        }
+        if node["items"].is_object() {
+            for (index, entry) in good.as_array().into_iter().flatten().enumerate() {
+                self.walk(&node["items"], Some(entry), &format!("{field}[{index}]"), &format!("{place}[]"));
+            }
+        }
+        if node["additionalProperties"].is_object() {
+            for (key, entry) in good.as_object().into_iter().flatten() {
+                self.walk(
+                    &node["additionalProperties"],
+                    Some(entry),
+                    &format!("{field}[{key}]"),
+                    &format!("{place}{{}}"),
+                );
+            }
+        }
+    }
+
+    /// Of a set, or a list with keys, no entry comes twice.
+    fn unique(&mut self, node: &Value, good: &Value, field: &str, place: &str) {
+        let place = format!("{place}[]");
+        let (Some(list), true) = (good.as_array(), is_unique(node)) else { return };
+        if let Some(first) = list.first()
+            && self.known.insert((place.clone(), DUPLICATE.to_owned()))
+        {
+            let at = format!("{field}[{}]", list.len());
+            self.add((&at, &place), DUPLICATE, Expected::Refused, first.clone());
+        }
+    }
+}
+
+fn is_unique(node: &Value) -> bool {
+    matches!(text(node, "/x-kubernetes-list-type"), "set" | "map")
+}
+
+/// What is below is not ours: what a pod may be is Kubernetes' matter.
+fn ends(node: &Value, place: &str) -> bool {
+    place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true)
+}
+
+/// What is said of values that break one of these rules.
+fn rules(node: &Value) -> Vec<String> {
+    let mut told = bad_fields::rules(node);
+    // What such an integer is too great for is told without the field, and the bounds of these are Kueue's.
+    told.retain(|says| !says.starts_with("an int32 without"));
+    if text(node, "/format") == "date-time" {
+        told.push(format!("{TYPE} date-time"));
+    }
+    told
+}
+
+/// What is put where a field is absent, and how that is called.
+fn default(node: &Value) -> Option<(String, Value)> {
+    let value = node.get("default")?.clone();
+    Some((format!("default {value}"), value))
+}
+
+/// Values about which a rule says something, and whether it refuses them.
+fn values(node: &Value, good: &Value, says: &str) -> Vec<(Value, bool)> {
+    let number = |key: &str| node[key].as_i64();
+    let length = |key: &str| node[key].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+    let list = |entries: usize| Value::from((0..entries).map(|index| entry(node, good, index)).collect::<Vec<_>>());
+    let map = |entries: usize| {
+        let value = good.as_object().and_then(|map| map.values().next()).cloned().unwrap_or_default();
+        Value::from_iter((0..entries).map(|index| (format!("k{index}"), value.clone())))
+    };
+    let word = |says: &str| says.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    match word(says).as_str() {
+        "must be of" if says.ends_with("date-time") => vec![(json!("soon"), true)],
+        "must be of" => vec![(another_type(node), true)],
+        // Of the words of a list each is accepted.
+        _ if says.starts_with("supported values") => {
+            let all = items(node, "/enum").iter().map(|value| (value.clone(), false));
+            std::iter::once((json!("no-such-word"), true)).chain(all).collect()
+        }
+        _ if says.starts_with("should match") => vec![(json!("a b!"), true)],
+        "should be at" => vec![(json!("a".repeat(length("minLength").saturating_sub(1))), true)],
+        "may not be" => vec![(json!("a".repeat(length("maxLength") + 1)), true)],
+        "should be greater" => {
+            number("minimum").map_or_else(Vec::new, |n| vec![(json!(n - 1), true), (json!(n), false)])
+        }
+        "should be less" => number("maximum").map_or_else(Vec::new, |n| vec![(json!(n + 1), true), (json!(n), false)]),
+        "should have at" => vec![(list(length("minItems").saturating_sub(1)), true), (list(length("minItems")), false)],
+        "must have at" if node.get("maxItems").is_some() => {
+            vec![(list(length("maxItems") + 1), true), (list(length("maxItems")), false)]
+        }
+        "must have at" => vec![(map(length("maxProperties") + 1), true), (map(length("maxProperties")), false)],
+        _ => Vec::new(),
+    }
+}
+
+fn another_type(node: &Value) -> Value {
+    match text(node, "/type") {
+        "string" => json!(5),
+        "integer" | "boolean" | "array" | "object" => json!("text"),
+        _ => json!(true),
+    }
+}
+
+/// An entry for a long list, none of which comes twice.
+fn entry(node: &Value, good: &Value, index: usize) -> Value {
+    let first = good.as_array().and_then(|list| list.first()).cloned().unwrap_or_default();
+    let mut made = match &first {
+        Value::String(_) => return json!(format!("n{index}")),
+        other => other.clone(),
+    };
+    for key in items(node, "/x-kubernetes-list-map-keys").iter().filter_map(Value::as_str) {
+        made[key] = json!(format!("n{index}"));
+    }
+    made
+}
+
+/// Rules of a schema that no case breaks, and cases of rules that it does not have.
+fn uncovered(subject: &Subject, cases: &[Case]) -> Vec<String> {
+    let mut wanted = BTreeSet::new();
+    collect_below(&subject.schema, "", &mut wanted);
+    let had: BTreeSet<(String, String)> =
+        cases.iter().filter(|case| case.expected != Expected::Kept).map(rule_of).collect();
+    let name =
+        |(place, says): &(String, String)| format!("{} {} {place:?}", subject.kind, subject.version) + ": " + says;
+    let missing = wanted.difference(&had).map(|rule| format!("no case of {}", name(rule)));
+    let strange = had.difference(&wanted).map(|rule| format!("the schema has no rule {}", name(rule)));
+    missing.chain(strange).collect()
+}
+
+/// Every rule by its place, whatever the good objects have.
+fn collect(node: &Value, place: &str, into: &mut BTreeSet<(String, String)>) {
+    let default = default(node).map(|(says, _)| says);
+    into.extend(rules(node).into_iter().chain(default).map(|says| (place.to_owned(), says)));
+    if !ends(node, place) {
+        collect_below(node, place, into);
+    }
+}
+
+fn collect_below(node: &Value, place: &str, into: &mut BTreeSet<(String, String)>) {
+    let cel = items(node, "/x-kubernetes-validations").iter();
+    into.extend(cel.map(|rule| (format!("{place}{}", text(rule, "/fieldPath")), text(rule, "/message").to_owned())));
+    for (name, child, must) in fields(node, place) {
+        let place = join(place, name);
+        if must {
+            into.insert((place.clone(), REQUIRED.to_owned()));
+        }
+        collect(child, &place, into);
+    }
+    for (key, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if node[key].is_object() {
+            collect(&node[key], &format!("{place}{suffix}"), into);
+        }
+    }
+    if is_unique(node) {
+        into.insert((format!("{place}[]"), DUPLICATE.to_owned()));
+    }
+}
+
+/// The object, or the status with which it is refused.
+type Answer = std::result::Result<Value, Value>;
+
+async fn ask(client: &Client, method: Method, path: &str, body: &Value) -> Result<Answer> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body.to_string().into_bytes()))?;
+    let response = client.send(request).await?;
+    let code = response.status();
+    let bytes = response.into_body().collect_bytes().await?;
+    let answer: Value = serde_json::from_slice(&bytes).with_context(|| format!("{path} answered {code}"))?;
+    ensure!(code.is_success() || text(&answer, "/kind") == "Status", "{path} answered {code}: {answer}");
+    Ok(if code.is_success() { Ok(answer) } else { Err(answer) })
+}
+
+impl Subject {
+    /// Stores a good object with changes, its status too, and reads it.
+    async fn stored(&self, client: &Client, group: usize, name: &str, of: &[(String, Value)]) -> Result<Value> {
+        let object = self.object(group, name, of)?;
+        let refused = |what: &str, status: Value| anyhow!("{} {what}: {}", self.kind, text(&status, "/message"));
+        let mut made =
+            ask(client, Method::POST, &self.base, &object).await?.map_err(|status| refused("good, but", status))?;
+        if let Some(status) = object.get("status") {
+            made["status"] = status.clone();
+            let path = format!("{}/{name}/status", self.base);
+            made = ask(client, Method::PUT, &path, &made).await?.map_err(|status| refused("its status", status))?;
+        }
+        Ok(made)
+    }
+
+    /// What the API server says of a case; nothing is left behind.
+    async fn told(&self, client: &Client, number: usize, case: &Case) -> Result<Answer> {
+        let of_status = case.change.iter().all(|(path, _)| path.starts_with("status"));
+        if case.of.is_none() && !of_status {
+            let object = self.object(case.group, "asked", &case.change)?;
+            return ask(client, Method::POST, &format!("{}?dryRun=All", self.base), &object).await;
+        }
+        let name = format!("case-{number}");
+        let stored = self.stored(client, case.group, &name, case.of.as_deref().unwrap_or_default()).await?;
+        let object = changed(stored, &case.change)?;
+        let part = if of_status { "/status" } else { "" };
+        let path = format!("{}/{name}{part}?dryRun=All", self.base);
+        let told = ask(client, Method::PUT, &path, &object).await?;
+        let gone = ask(client, Method::DELETE, &format!("{}/{name}", self.base), &json!({})).await?;
+        gone.map(|_| told).map_err(|status| anyhow!("deleting {name}: {}", text(&status, "/message")))
+    }
+}
+
+/// Whether an answer says what it should of a case.
+fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), String> {
+    let field = if case.field.is_empty() { "<nil>" } else { &case.field };
+    let causes = answer.as_ref().err().map(|status| items(status, "/details/causes")).unwrap_or_default();
+    let said = |cause: &&Value| text(cause, "/field") == field && text(cause, "/message").contains(&case.says);
+    match (&case.expected, answer, causes.iter().find(said)) {
+        (Expected::Refused, Ok(_), _) => Err("accepted".to_owned()),
+        (Expected::Refused, Err(_), Some(_)) => Ok(()),
+        (Expected::Refused | Expected::Filled(_), Err(status), _) => {
+            Err(format!("told {}", short(&status.to_string())))
+        }
+        (Expected::Kept, _, Some(cause)) => Err(format!("at its limit, and told {cause}")),
+        (Expected::Kept, _, None) => Ok(()),
+        (Expected::Filled(value), Ok(object), _) => match paths::get(object, &case.field) {
+            Some(found) if holds(found, value) => Ok(()),
+            found => Err(format!("filled in is {found:?}")),
+        },
+    }
+}
+
+/// Whether a value has all of another one: what a default leaves open is filled in in turn.
+fn holds(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| found.get(key).is_some_and(|found| holds(found, value)))
+        }
+        _ => found == wanted,
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(600).collect()
+}
+
+/// Asks the API server about every case of one version, which it must store; how many were refused, and how many were accepted.
+///
+/// # Errors
+/// With every rule that has no case, and every answer that does not say what it should.
+pub async fn told(client: &Client, version: &str) -> Result<[usize; 2]> {
+    let (mut wrong, mut count) = (Vec::new(), [0, 0]);
+    for plural in PLURALS {
+        let subject = &Subject::read(plural, version)?;
+        let cases = subject.cases()?;
+        wrong.extend(uncovered(subject, &cases));
+        for group in 0..subject.groups.len() {
+            // As a whole it is accepted.
+            let name = format!("good-{group}");
+            subject.stored(client, group, &name, &[]).await?;
+            let path = format!("{}/{name}", subject.base);
+            ask(client, Method::DELETE, &path, &json!({})).await?.map_err(|status| anyhow!("{path}: {status}"))?;
+        }
+        let asked = futures::stream::iter(cases.iter().enumerate())
+            .map(|(number, case)| async move { subject.told(client, number, case).await.map(|told| (case, told)) });
+        for answer in asked.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
+            let (case, told) = answer?;
+            count[usize::from(case.expected != Expected::Refused)] += 1;
+            if let Err(why) = judge(case, &told) {
+                let change = short(&serde_json::to_string(&case.change)?);
+                wrong.push(format!("{} {version} {}: {}: {change}: {why}", subject.kind, case.field, case.says));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{} of {count:?} answers in {version} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(count)
+}
+
+#[cfg(test)]
+#[path = "kueue_fields_tests.rs"]
+mod tests;
