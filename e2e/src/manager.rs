@@ -41,6 +41,8 @@ pub struct ManagerOptions {
     pub config: Option<String>,
     /// Address of the API server when it is not the control plane's own, for example a proxy with faults.
     pub url: Option<String>,
+    /// Its namespace and its addresses are told by the configuration file, and not by flags.
+    pub told_by_file: bool,
     /// Port of its webhooks; `None` switches them off.
     pub webhooks: Option<u16>,
     /// Further arguments.
@@ -57,6 +59,7 @@ impl Default for ManagerOptions {
             name: "berth".to_owned(),
             config: None,
             url: None,
+            told_by_file: false,
             webhooks: None,
             args: Vec::new(),
             env: Vec::new(),
@@ -202,22 +205,30 @@ impl Manager {
     pub async fn launch(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
         let program = tokio::task::spawn_blocking(binary).await??;
         let [metrics_port, health_port] = free_ports()?;
+        let (metrics, health) = (format!("127.0.0.1:{metrics_port}"), format!("127.0.0.1:{health_port}"));
+        let mut config = options.config;
+        let told = if options.told_by_file {
+            let more = format!(
+                "namespace: {NAMESPACE}\nmetrics: {{bindAddress: '{metrics}'}}\nhealth: {{healthProbeBindAddress: '{health}'}}\n"
+            );
+            config.get_or_insert_default().push_str(&more);
+            Vec::new()
+        } else {
+            let flags =
+                [("namespace", NAMESPACE), ("metrics-bind-address", &*metrics), ("health-probe-bind-address", &health)];
+            flags.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]).collect()
+        };
         let mut args = vec![
             "manager".to_owned(),
             "--kubeconfig".to_owned(),
             kubeconfig.display().to_string(),
-            "--namespace".to_owned(),
-            NAMESPACE.to_owned(),
-            "--metrics-bind-address".to_owned(),
-            format!("127.0.0.1:{metrics_port}"),
-            "--health-probe-bind-address".to_owned(),
-            format!("127.0.0.1:{health_port}"),
             "--webhook-bind-address".to_owned(),
             options.webhooks.map_or_else(|| "0".to_owned(), |port| format!("127.0.0.1:{port}")),
             // Nothing stands between the API server and it that hears late of its end.
             "--webhook-shutdown-delay=0s".to_owned(),
         ];
-        if let Some(text) = &options.config {
+        args.extend(told);
+        if let Some(text) = &config {
             let path = folder.join(format!("{}-config.yaml", options.name));
             fs::write(&path, text)?;
             args.extend(["--config".to_owned(), path.display().to_string()]);

@@ -1,10 +1,12 @@
 //! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another. What they, and Jobs,
 //! cost in writes is counted by the API server.
 
+mod costs;
 mod generated;
+mod pathways;
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::bench::audit::{self, Audit};
+use berth_e2e::bench::audit::Audit;
 use berth_e2e::bench::subject;
 use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options};
@@ -19,87 +21,6 @@ use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is let go.
-const MOST_WRITES: u64 = 10;
-
-/// JobSets of eight Jobs each that come at once, and how many writes each of them may cost, in tenths.
-const CROWD: u64 = 12;
-const TENTHS: u64 = 75;
-
-/// The same of Jobs.
-const JOBS: u64 = 40;
-const JOB_TENTHS: u64 = 65;
-
-/// Eight Jobs of one pod, suspended as the webhook has it.
-fn crowded(s: &Scenario<'_>, name: &str) -> Value {
-    let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": "4000"}}, "spec": {"restartPolicy": "Never",
-        "containers": [{"name": "main", "image": "train", "resources": {"requests": {"cpu": "100m"}}}]}});
-    let jobs = json!([{"name": "job", "replicas": 8, "template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}}]);
-    json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
-        "metadata": {"namespace": s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
-        "spec": {"suspend": true, "replicatedJobs": jobs}})
-}
-
-/// What Berth writes for JobSets of eight Jobs, the statuses of their queues included.
-async fn costs_little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()> {
-    let s = stage.scenario("crowd").await?;
-    s.simple_queue("100", &json!({})).await?;
-    let from = audit.mark();
-    let names: Vec<String> = (0..CROWD).map(|index| format!("set-{index}")).collect();
-    for name in &names {
-        s.apply(&crowded(&s, name)).await?;
-    }
-    for name in &names {
-        s.object_is(JOBSET, name, "Completed", |j| condition(j, "Completed") == "True").await?;
-        s.workload(name, "let go", |w| {
-            condition(w, "Finished") == "True" && items(w, "/metadata/finalizers").is_empty()
-        })
-        .await?;
-    }
-    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
-    costs(&s, audit, from, ("JobSets of 8 Jobs", CROWD, TENTHS))?;
-    for name in &names {
-        JOBSET.delete(&s.client, &s.namespace, name).await?;
-    }
-    s.conclude().await
-}
-
-/// Jobs of one pod that come at once and all fit: each is reserved, started, ready, finished and let go.
-async fn jobs_cost_little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()> {
-    let s = stage.scenario("job-crowd").await?;
-    s.simple_queue("100", &json!({})).await?;
-    let from = audit.mark();
-    let names: Vec<String> = (0..JOBS).map(|index| format!("job-{index}")).collect();
-    for name in &names {
-        s.create(s.job(name).cpu("100m").run_ms(2_000)).await?;
-    }
-    for name in &names {
-        s.finished(name).await?;
-        s.workload(name, "let go", |w| items(w, "/metadata/finalizers").is_empty()).await?;
-    }
-    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
-    costs(&s, audit, from, ("Jobs", JOBS, JOB_TENTHS))?;
-    s.conclude().await
-}
-
-/// The API server's count of what Berth wrote in this namespace for so many of something, events apart, and what each may cost in
-/// tenths of a write.
-fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str, u64, u64)) -> Result<()> {
-    let requests = audit.within(&s.namespace, from, audit.mark())?;
-    let writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
-    ensure!(writes.get("create workloads") == Some(&count), "one Workload for each of {count} {what}: {writes:?}");
-    let (objects, _) = audit::split_events(&writes);
-    // The ClusterQueue belongs to no namespace: its status is written as often as that of its only LocalQueue.
-    let statuses: u64 = writes.iter().filter(|(what, _)| what.ends_with(" localqueues/status")).map(|(_, n)| n).sum();
-    let tenths = (objects + statuses) * 10 / count;
-    println!("{count} {what}: {}.{} object writes each by Berth: {writes:?}", tenths / 10, tenths % 10);
-    ensure!(
-        (objects + statuses) * 10 <= most * count,
-        "{objects} + {statuses} object writes for {count} {what}: {writes:?}"
-    );
-    Ok(())
-}
 
 /// Two slices of two hosts: not suspended, the queue in an annotation, pinned to spot by its own selectors where `spot`.
 fn slices(s: &Scenario<'_>, name: &str, spot: bool, run_ms: u32) -> Value {
@@ -138,7 +59,7 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
 
 /// Until pods run: the JobSet controller asks the API server a few times a second, for all scenarios together, and a way down a ladder
 /// takes it a dozen requests.
-const START: Duration = Duration::from_secs(60);
+pub(crate) const START: Duration = Duration::from_secs(60);
 
 /// The four running pods of what [`slices`] makes.
 async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
@@ -192,19 +113,6 @@ pub(crate) async fn remove(s: &Scenario<'_>, name: &str) -> Result<()> {
     .await
 }
 
-/// The API server's count of what Berth wrote for the only JobSet of this namespace. Events are not counted, nor the LocalQueue's
-/// status, which is written for all that is in the queue at once.
-fn costs_few_writes(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<()> {
-    let requests = audit.within(&s.namespace, from, audit.mark())?;
-    let mut writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
-    writes.retain(|what, _| !what.ends_with(" localqueues/status"));
-    let (objects, _) = audit::split_events(&writes);
-    println!("one JobSet: {objects} object writes by Berth: {writes:?}");
-    ensure!(writes.get("create workloads") == Some(&1), "one Workload for a JobSet: {writes:?}");
-    ensure!(objects <= MOST_WRITES, "{objects} object writes for one JobSet, at most {MOST_WRITES}: {writes:?}");
-    Ok(())
-}
-
 async fn as_axlearn_writes_it(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("annotated").await?;
     queues(&s, "16", "16").await?;
@@ -223,7 +131,7 @@ async fn as_axlearn_writes_it(stage: &Stage, audit: &Audit) -> Result<()> {
     s.object_is(JOBSET, "train", "Completed", |j| condition(j, "Completed") == "True").await?;
     s.workload("train", "Finished", |w| condition(w, "Finished") == "True").await?;
     s.workload("train", "let go", |w| items(w, "/metadata/finalizers").is_empty()).await?;
-    costs_few_writes(&s, audit, before)?;
+    costs::few_writes(&s, audit, before)?;
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     remove(&s, "train").await?;
     s.conclude().await
@@ -405,8 +313,8 @@ async fn jobsets() -> Result<()> {
     ensure!(stage.observer.watches(JOBSET), "the promises about JobSets are not judged");
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
-        ("crowd", costs_little_in_a_crowd(s, &audit).boxed()),
-        ("job-crowd", jobs_cost_little_in_a_crowd(s, &audit).boxed()),
+        ("crowd", costs::little_in_a_crowd(s, &audit).boxed()),
+        ("job-crowd", costs::little_in_a_crowd_of_jobs(s, &audit).boxed()),
         ("annotated", as_axlearn_writes_it(s, &audit).boxed()),
         ("axlearn", the_preset_serves_all(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
@@ -414,6 +322,7 @@ async fn jobsets() -> Result<()> {
         ("as-generated", generated::by_its_own_selectors(s).boxed()),
         ("generated-ladder", generated::by_policy_alone(s).boxed()),
         ("named-tiers", the_tier_that_it_names(s).boxed()),
+        ("pathways", pathways::only_the_workers_go_down_the_ladder(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
     drop(controller);

@@ -7,6 +7,7 @@ mod managed;
 
 use anyhow::Result;
 use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::jobset;
 use berth_e2e::kinds::{self, condition_object, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest;
@@ -29,7 +30,7 @@ managedJobsNamespaceSelector:
     operator: NotIn
     values: [kube-system, berth-system, left-alone]
 integrations:
-  frameworks: [batch/job]
+  frameworks: [batch/job, jobset.x-k8s.io/jobset, pod]
   labelKeysToCopy: [e2e.berth.dev/project]
 resources:
   excludeResourcePrefixes: [e2e.berth.dev/]
@@ -57,11 +58,13 @@ waitForPodsReady:
     backoffMaxSeconds: 1
 ";
 
-/// What is not in the quota of a queue is nobody's business there.
+/// What is not in the quota of a queue is nobody's business there; a lease of another name, and few requests a second.
 const IGNORES: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 resources:
   quotaCheckStrategy: IgnoreUndeclared
+leaderElection: {resourceName: e2e-lease, resourceNamespace: berth-system}
+clientConnection: {qps: 10, burst: 1}
 ";
 
 /// Whether a condition has a reason.
@@ -71,7 +74,9 @@ fn because(object: &Value, kind: &str, reason: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn life() -> Result<()> {
-    let plane = ControlPlane::start(Options::with_crds("life")).await?;
+    let mut options = Options::with_crds("life");
+    options.crds.push(jobset::definitions().await?);
+    let plane = ControlPlane::start(options).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
     // It is there for all of them, and as long as any of them.
@@ -103,10 +108,13 @@ async fn life() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undeclared_resources() -> Result<()> {
-    let options = ManagerOptions { config: Some(IGNORES.to_owned()), ..ManagerOptions::default() };
+    let options = ManagerOptions { config: Some(IGNORES.to_owned()), told_by_file: true, ..ManagerOptions::default() };
     let pools = [Pool::cpu("cpu", 1, Tier::OnDemand).offers("e2e.berth.dev/license", "4")];
     let stage = Stage::start("life-undeclared", &pools, options).await?;
-    let outcome = run_all(&stage, vec![("undeclared", counted::undeclared(&stage).boxed())]).await;
+    let s = &stage;
+    let runs: Vec<Run<'_>> =
+        vec![("undeclared", counted::undeclared(s).boxed()), ("told-by-file", managed::told_by_file(s).boxed())];
+    let outcome = run_all(&stage, runs).await;
     stage.stop().await;
     outcome
 }

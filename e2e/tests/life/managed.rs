@@ -1,16 +1,58 @@
 //! Who is managed, and what a Workload takes over from its job and from the class that it names.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use berth_e2e::kinds::{JOB, WORKLOAD_PRIORITY_CLASS, condition};
+use berth_e2e::jobset::JOBSET;
+use berth_e2e::kinds::{JOB, Kind, POD, WORKLOAD_PRIORITY_CLASS, condition, text};
+use berth_e2e::manager;
 use berth_e2e::manifest::{Job, priority_class};
-use berth_e2e::scenario::Stage;
-use berth_e2e::wait::{self, Seen};
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
+
+/// A container of little cpu, and what else a pod needs.
+fn pods() -> Value {
+    json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "100m"}}}]})
+}
+
+/// A JobSet of one pod that is not suspended. Its controller is not there: what Berth does about it is all that happens.
+fn job_set(s: &Scenario<'_>, name: &str, labels: &Value) -> Value {
+    json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+        "metadata": {"namespace": s.namespace, "name": name, "labels": labels},
+        "spec": {"suspend": false, "replicatedJobs": [{"name": "job", "template": {"spec": {"template": {"spec": pods()}}}}]}})
+}
+
+/// The same of a JobSet, which the webhook stores suspended.
+async fn job_set_without_queue(s: &Scenario<'_>) -> Result<()> {
+    let plain = job_set(s, "plain-set", &json!({}));
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    // The API server hears of a new namespace from Berth a moment later.
+    wait::until(STEP, "JobSets without a queue are suspended when they are created", || async {
+        let asked = serde_json::from_value(plain.clone())?;
+        let shown = JOBSET.api(&s.client, &s.namespace).create(&params, &asked).await?;
+        Ok(Seen::when(shown.data["spec"]["suspend"] == json!(true), || shown.data["spec"]["suspend"].to_string()))
+    })
+    .await?;
+    s.apply(&plain).await?;
+    let workload = s.workload("plain-set", "made", |_| true).await?;
+    ensure!(workload["spec"].get("queueName").is_none_or(|name| name == ""), "{}", workload["spec"]["queueName"]);
+    wait::stays(Duration::from_millis(1_500), "the JobSet waits", || async {
+        let set = JOBSET.get(&s.client, &s.namespace, "plain-set").await?.unwrap_or_default();
+        Ok(Seen::when(set["spec"]["suspend"] == json!(true), || set["spec"]["suspend"].to_string()))
+    })
+    .await?;
+    let named = json!({"metadata": {"labels": {QUEUE: "queue"}}});
+    JOBSET.patch(&s.client, &s.namespace, "plain-set", &named).await?;
+    s.workload("plain-set", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    s.object_is(JOBSET, "plain-set", "started", |set| set["spec"]["suspend"] == json!(false)).await?;
+    JOBSET.delete(&s.client, &s.namespace, "plain-set").await
+}
 
 /// A job that names no queue waits as well, until it names one.
 pub(crate) async fn without_queue(stage: &Stage) -> Result<()> {
@@ -22,6 +64,7 @@ pub(crate) async fn without_queue(stage: &Stage) -> Result<()> {
     s.stays_pending("plain").await?;
     JOB.patch(&s.client, &s.namespace, "plain", &json!({"metadata": {"labels": {QUEUE: "queue"}}})).await?;
     s.finished("plain").await?;
+    job_set_without_queue(&s).await?;
     s.conclude().await
 }
 
@@ -35,18 +78,73 @@ pub(crate) async fn left_alone(stage: &Stage) -> Result<()> {
         let workload = s.workload_of(name).await?;
         ensure!(workload.is_none(), "{name} has a Workload: {workload:?}");
     }
+    for (name, labels) in [("plain-set", json!({})), ("queued-set", json!({QUEUE: "queue"}))] {
+        s.apply(&job_set(&s, name, &labels)).await?;
+    }
+    wait::stays(Duration::from_millis(1_500), "JobSets are left as they are", || async {
+        let sets = JOBSET.list(&s.client, &s.namespace).await?;
+        let touched: Vec<&str> = sets
+            .iter()
+            .filter(|set| set["spec"]["suspend"] != json!(false))
+            .map(|set| text(set, "/metadata/name"))
+            .collect();
+        Ok(Seen::when(sets.len() == 2 && touched.is_empty(), || format!("{touched:?} of {} are suspended", sets.len())))
+    })
+    .await?;
+    for name in ["plain-set", "queued-set"] {
+        let workload = s.workload_of(name).await?;
+        ensure!(workload.is_none(), "{name} has a Workload: {workload:?}");
+        JOBSET.delete(&s.client, &s.namespace, name).await?;
+    }
     s.conclude().await
 }
 
+/// Where its figures and its probe are, which lease it takes and how fast it writes stands in the file alone. That the first two are where
+/// the file says, every scenario on this stage shows: they are asked there.
+pub(crate) async fn told_by_file(stage: &Stage) -> Result<()> {
+    const JOBS: usize = 8;
+    let s = stage.scenario("told-by-file").await?;
+    s.simple_queue("8", &json!({})).await?;
+    let lease = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
+    let held = lease.list(&s.client, manager::NAMESPACE).await?;
+    let names: Vec<&str> = held.iter().map(|lease| text(lease, "/metadata/name")).collect();
+    ensure!(names == ["e2e-lease"] && !manager::leader(&s.client).await?.is_empty(), "leases: {held:?}");
+    let begun = Instant::now();
+    let names: Vec<String> = (0..JOBS).map(|index| format!("job-{index}")).collect();
+    for name in &names {
+        s.create(s.job(name).endless()).await?;
+    }
+    for name in &names {
+        s.admitted(name).await?;
+    }
+    // A Workload, a reservation and a start each, at ten a second. Without the limit it is a matter of half a second.
+    let (took, least) = (begun.elapsed(), Duration::from_secs(2));
+    ensure!(took >= least, "{} writes took {took:?}, and must take {least:?} at least", 3 * JOBS);
+    s.conclude().await
+}
+
+/// The labels that the configuration names come along from a Job, a JobSet and a pod, and no others.
 pub(crate) async fn labels_copied(stage: &Stage) -> Result<()> {
+    const PROJECT: &str = "e2e.berth.dev/project";
+    const OTHER: &str = "e2e.berth.dev/other";
     let s = stage.scenario("labels-copied").await?;
-    s.simple_queue("1", &json!({})).await?;
-    let job = s.job("first").label("e2e.berth.dev/project", "vision").label("e2e.berth.dev/other", "x");
-    s.create(job).await?;
+    s.simple_queue("2", &json!({})).await?;
+    s.create(s.job("first").label(PROJECT, "vision").label(OTHER, "x")).await?;
+    let labels = json!({QUEUE: "queue", PROJECT: "vision", OTHER: "x"});
+    s.apply(&job_set(&s, "set", &labels)).await?;
+    let annotations = json!({"e2e.berth.dev/run-ms": "300"});
+    s.apply(&json!({"apiVersion": POD.api_version, "kind": POD.kind, "spec": pods(),
+        "metadata": {"namespace": s.namespace, "name": "pod", "labels": labels, "annotations": annotations}}))
+        .await?;
+    for name in ["first", "set", "pod"] {
+        let workload = s.workload(name, "Admitted", |w| condition(w, "Admitted") == "True").await?;
+        let labels = &workload["metadata"]["labels"];
+        ensure!(labels[PROJECT] == "vision" && labels.get(OTHER).is_none(), "{name}: {labels}");
+    }
     s.finished("first").await?;
-    let workload = s.workload("first", "there", |_| true).await?;
-    let labels = &workload["metadata"]["labels"];
-    ensure!(labels["e2e.berth.dev/project"] == "vision" && labels.get("e2e.berth.dev/other").is_none(), "{labels}");
+    s.object_is(POD, "pod", "succeeded", |pod| text(pod, "/status/phase") == "Succeeded").await?;
+    POD.delete(&s.client, &s.namespace, "pod").await?;
+    JOBSET.delete(&s.client, &s.namespace, "set").await?;
     s.conclude().await
 }
 

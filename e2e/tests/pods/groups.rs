@@ -92,3 +92,56 @@ pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     s.object_is(WORKLOAD, "group", "Finished", |w| condition(w, "Finished") == "True").await?;
     conclude(s).await
 }
+
+/// A group that serves: pods come and go, others take their places without another admission, and it has no end.
+pub(crate) async fn serving_without_an_end(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("serving").await?;
+    s.simple_queue("2", &json!({})).await?;
+    let serves = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-serving": "true"}}});
+    let put = async |name: &str, more: &Value| s.apply(&member(&s, name, "1", 2, &with(serves.clone(), more))).await;
+    put("done", &run_ms(600)).await?;
+    put("stays", &json!({})).await?;
+    let workload = s.object_is(WORKLOAD, "group", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    let admitted_at = |workload: &Value| {
+        condition_object(workload, "Admitted")
+            .map(|one| text(one, "/lastTransitionTime").to_owned())
+            .unwrap_or_default()
+    };
+    s.object_is(POD, "done", "succeeded", |p| text(p, "/status/phase") == "Succeeded").await?;
+    let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "300"}}});
+    s.next_second().await;
+    put("bad", &fails).await?;
+    s.object_is(POD, "bad", "failed", |p| text(p, "/status/phase") == "Failed").await?;
+    put("better", &json!({})).await?;
+    all_run(&s, &["stays", "better"]).await?;
+    s.object_is(POD, "bad", "let go", |pod| !held(pod)).await?;
+    let now = WORKLOAD.get(&s.client, &s.namespace, "group").await?.context("the Workload")?;
+    ensure!(condition(&now, "Finished").is_empty(), "it has no end: {}", now["status"]);
+    ensure!(condition(&now, "Admitted") == "True" && admitted_at(&now) == admitted_at(&workload), "{}", now["status"]);
+    conclude(s).await
+}
+
+/// The Workload of a group is made with its first pod where that is asked for, for all pods of its size.
+pub(crate) async fn admitted_with_its_first_pod(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("fast-admission").await?;
+    s.simple_queue("3", &json!({})).await?;
+    s.apply(&pod(&s, "other", "1", &json!({}))).await?;
+    all_run(&s, &["other"]).await?;
+    let fast = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-fast-admission": "true"}}});
+    let put = async |name: &str| s.apply(&member(&s, name, "1", 3, &with(fast.clone(), &run_ms(2_000)))).await;
+    put("a").await?;
+    let waiting = s.object_is(WORKLOAD, "group", "pending", |w| condition(w, "QuotaReserved") == "False").await?;
+    ensure!(waiting["spec"]["podSets"][0]["count"] == json!(3), "for all that will come: {}", waiting["spec"]);
+    all_wait(&s, &["a"]).await?;
+    POD.delete(&s.client, &s.namespace, "other").await?;
+    // It starts alone, with the quota of three.
+    all_run(&s, &["a"]).await?;
+    let admitted = s.object_is(WORKLOAD, "group", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+    let set = &admitted["status"]["admission"]["podSetAssignments"][0];
+    ensure!(set["resourceUsage"]["cpu"] == json!("3"), "{set}");
+    for name in ["b", "c"] {
+        put(name).await?;
+    }
+    s.object_is(WORKLOAD, "group", "Finished", |w| condition(w, "Finished") == "True").await?;
+    conclude(s).await
+}

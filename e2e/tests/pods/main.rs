@@ -156,6 +156,8 @@ async fn pods() -> Result<()> {
         ("replaced", groups::a_failed_pod_is_replaced(s).boxed()),
         ("excess", groups::one_too_many(s).boxed()),
         ("preempted", groups::preempted_and_back(s).boxed()),
+        ("serving", groups::serving_without_an_end(s).boxed()),
+        ("fast-admission", groups::admitted_with_its_first_pod(s).boxed()),
         ("deployment", parents::a_deployment_grows_as_an_autoscaler_wants(s).boxed()),
         ("statefulset", parents::a_stateful_set_scales_to_zero_and_back(s).boxed()),
         ("parent-tiers", parents::they_take_the_tier_that_they_name(s).boxed()),
