@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,7 +12,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::binaries::repository;
+use crate::binaries::module_folder;
 use crate::kinds::{self, Kind, items, key, text};
 
 /// ProvisioningRequest.
@@ -40,16 +39,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// # Errors
 /// When the module cannot be had.
 pub async fn definitions() -> Result<PathBuf> {
-    let module = tokio::task::spawn_blocking(|| {
-        let asked = Command::new("go")
-            .args(["mod", "download", "-json", "k8s.io/autoscaler/cluster-autoscaler/apis"])
-            .current_dir(repository().join("e2e/autoscaler"))
-            .output()
-            .context("starting `go mod download`")?;
-        let answer: Value = serde_json::from_slice(&asked.stdout).context("answer of `go mod download`")?;
-        let folder = answer["Dir"].as_str().with_context(|| format!("`go mod download` says {answer}"))?;
-        anyhow::Ok(PathBuf::from(folder))
-    });
+    let module =
+        tokio::task::spawn_blocking(|| module_folder("autoscaler", "k8s.io/autoscaler/cluster-autoscaler/apis"));
     Ok(module.await??.join("config/crd"))
 }
 

@@ -289,14 +289,30 @@ pub fn helm3() -> Result<PathBuf> {
     Ok(helm_3().ensure()?.join("helm"))
 }
 
-/// The folder of the controller's module, which has the CRD.
+/// The folder of the JobSet controller's module, which has the CRD.
+///
+/// # Errors
+/// As [`module_folder`].
+pub fn jobset_module() -> Result<PathBuf> {
+    module_folder("jobset", "sigs.k8s.io/jobset")
+}
+
+/// The folder of the Prometheus operator's module, which has its CRDs.
+///
+/// # Errors
+/// As [`module_folder`].
+pub fn prometheus_operator_module() -> Result<PathBuf> {
+    module_folder("prometheus-operator", "github.com/prometheus-operator/prometheus-operator")
+}
+
+/// The folder of a module that the `go.mod` in a folder of `e2e` requires.
 ///
 /// # Errors
 /// When Go is missing or the module cannot be had.
-pub fn jobset_module() -> Result<PathBuf> {
+pub fn module_folder(folder: &str, module: &str) -> Result<PathBuf> {
     let asked = Command::new("go")
-        .args(["mod", "download", "-json", "sigs.k8s.io/jobset"])
-        .current_dir(jobset_controller().sources())
+        .args(["mod", "download", "-json", module])
+        .current_dir(repository().join("e2e").join(folder))
         .output()
         .context("starting `go mod download`")?;
     let answer: serde_json::Value = serde_json::from_slice(&asked.stdout).context("answer of `go mod download`")?;

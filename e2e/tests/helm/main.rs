@@ -1,6 +1,7 @@
 //! The chart under the real Helm: what its values do, that the plain manifests say the same, and the life of a release on a real
 //! control plane. Helm 4; `BERTH_HELM=3` takes Helm 3.
 
+mod applied;
 mod manifests;
 mod release;
 mod render;

@@ -1,0 +1,117 @@
+//! charts/kustomize on a control plane, as its first line says to apply it; and what the chart has for a cluster with the Prometheus
+//! operator, against that operator's own CRDs.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::{self, repository};
+use berth_e2e::control_plane::{ControlPlane, Options};
+use berth_e2e::helm::{Helm, NAMESPACE};
+use berth_e2e::kinds::{self, CRD, DEPLOYMENT, condition, items, text};
+use berth_e2e::nodes::{self, Pool, Tier};
+use berth_e2e::wait::{self, STEP, Seen};
+use berth_e2e::webhooks::{MUTATING, NAMES, VALIDATING};
+use kube::Client;
+use serde_json::{Value, json};
+
+/// Kinds whose versions differ, so that v1beta1 is served by conversion.
+const CONVERTED: [&str; 5] = ["clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"];
+
+async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
+    let apply = ["apply", "--server-side", "-k", "charts/kustomize"];
+    let first = plane.kubectl(&apply).await?;
+    let again = plane.kubectl(&apply).await?;
+    let count = |said: &str| said.lines().filter(|line| line.ends_with(" serverside-applied")).count();
+    ensure!(count(&first) == first.lines().count() && count(&again) == count(&first), "{first}\nand then\n{again}");
+    for file in std::fs::read_dir(repository().join("crds"))? {
+        let name = file?.file_name().into_string().ok().and_then(|n| n.strip_suffix(".yaml").map(str::to_owned));
+        let Some(name) = name else { continue };
+        let definition = CRD.get(client, "", &name).await?.with_context(|| format!("no CRD {name}"))?;
+        ensure!(condition(&definition, "Established") == "True", "{name}: {}", definition["status"]);
+        let converted = CONVERTED.iter().any(|kind| name == format!("{kind}.kueue.x-k8s.io"));
+        let strategy = if converted { "Webhook" } else { "None" };
+        ensure!(
+            text(&definition, "/spec/conversion/strategy") == strategy,
+            "{name}: {}",
+            definition["spec"]["conversion"]
+        );
+        let served = items(&definition, "/spec/versions").iter().all(|version| version["served"] == json!(true));
+        ensure!(served, "a version of {name} is not served");
+    }
+    for (kind, name) in [(MUTATING, NAMES[0]), (VALIDATING, NAMES[1])] {
+        let configuration = kind.get(client, "", name).await?.with_context(|| format!("no {name}"))?;
+        ensure!(items(&configuration, "/webhooks").len() > 5, "{name}: {}", configuration["webhooks"]);
+    }
+    wait::until(STEP, "the Deployment's pods are made and placed", || async {
+        let deployment = DEPLOYMENT.get(client, NAMESPACE, "berth-controller-manager").await?.unwrap_or_default();
+        Ok(Seen::when(deployment["status"]["readyReplicas"] == json!(2), || deployment["status"].to_string()))
+    })
+    .await
+}
+
+/// What of the chart is for the Prometheus operator, told by its values.
+async fn monitors(plane: &ControlPlane) -> Result<Vec<Value>> {
+    let path = plane.folder().join("monitored.json");
+    let on = json!({"enabled": true, "labels": {"team": "a"}});
+    std::fs::write(
+        &path,
+        json!({"crds": {"install": false}, "prometheus": {"serviceMonitor": on, "rules": on}}).to_string(),
+    )?;
+    let rendered = Helm::new(None).await?.render(&path).await?;
+    Ok(rendered
+        .into_iter()
+        .filter(|object| text(object, "/apiVersion").starts_with("monitoring.coreos.com/"))
+        .collect())
+}
+
+async fn monitored(plane: &ControlPlane, client: &Client) -> Result<()> {
+    let module = tokio::task::spawn_blocking(binaries::prometheus_operator_module).await??;
+    for kind in ["servicemonitors", "prometheusrules"] {
+        let path = module.join(format!("example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"));
+        for definition in kinds::parse(&std::fs::read_to_string(&path).with_context(|| path.display().to_string())?)? {
+            kinds::apply(client, &definition).await?;
+        }
+    }
+    let objects = monitors(plane).await?;
+    let kinds: Vec<&str> = objects.iter().map(|object| text(object, "/kind")).collect();
+    ensure!(kinds == ["ServiceMonitor", "PrometheusRule"], "{kinds:?}");
+    let path = plane.folder().join("monitors.json");
+    std::fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
+    let file = path.display().to_string();
+    // An unknown field is an error, and a rule that is not one, too.
+    wait::until(STEP, "the monitors are accepted", || async {
+        plane.kubectl(&["apply", "--server-side", "--validate=strict", "-f", &file]).await.map(|_| Seen::Yes(()))
+    })
+    .await?;
+    for object in &objects {
+        let found = plane
+            .kubectl(&[
+                "get",
+                text(object, "/kind"),
+                text(object, "/metadata/name"),
+                "--namespace",
+                NAMESPACE,
+                "-o",
+                "json",
+            ])
+            .await?;
+        let stored: Value = serde_json::from_str(&found)?;
+        ensure!(stored["spec"] == object["spec"], "{} is stored as {}", text(object, "/kind"), stored["spec"]);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_manifests_are_accepted() -> Result<()> {
+    let plane = ControlPlane::start(Options { name: "kustomize".to_owned(), ..Options::default() }).await?;
+    let client = plane.client();
+    let outcome = async {
+        nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand)]).await?;
+        accepted(&plane, &client).await.context("charts/kustomize")?;
+        monitored(&plane, &client).await.context("for the Prometheus operator")
+    }
+    .await;
+    if outcome.is_err() {
+        plane.keep_files();
+    }
+    plane.stop().await;
+    outcome
+}
