@@ -355,6 +355,21 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
     world.books_are_right(manager).await
 }
 
+/// Until Berth has the CRDs one command brings Kueue and its webhooks back, and takes nothing from Berth. Then on with the steps.
+async fn kueue_could_come_back(world: &World) -> Result<()> {
+    let chart = world.plane.folder().join("kueue-chart").display().to_string();
+    let args = ["upgrade", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--reuse-values", "--force-conflicts"];
+    world.helm.ok(&args).await?;
+    let deployment = DEPLOYMENT.get(&world.client, kueue::NAMESPACE, "kueue-controller-manager").await?;
+    let deployment = deployment.context("Kueue's Deployment")?;
+    ensure!(deployment["spec"]["replicas"] == json!(1), "{}", deployment["spec"]["replicas"]);
+    // Both are there, since neither deletion fails.
+    let left = world.delete_webhooks(kueue::WEBHOOKS).await?;
+    ensure!(left == NAMES, "{left:?} are left");
+    let scale = ["scale", "deployment", "kueue-controller-manager", "--replicas=0", "--namespace", kueue::NAMESPACE];
+    world.plane.kubectl(&scale).await.map(drop)
+}
+
 /// What Kueue wrote into while it ran becomes Berth's: the CRDs with their conversion, and the roles for people.
 async fn takes_the_definitions(world: &World, manager: &Manager) -> Result<()> {
     let chart = helm::chart().display().to_string();
@@ -458,6 +473,7 @@ async fn story(world: &World) -> Result<()> {
     observer.somebody_leads();
     taken_over(world, &manager).await.context("Berth takes over")?;
     others::taken_over(world, &manager, &before).await.context("Berth takes pods and JobSets over")?;
+    kueue_could_come_back(world).await.context("the way back of step 3")?;
     takes_the_definitions(world, &manager).await.context("Berth takes the CRDs")?;
     kueue_is_uninstalled(world).await.context("Kueue is uninstalled")?;
     given_back(world, &config, (manager, &observer), &before).await.context("Kueue takes back")
