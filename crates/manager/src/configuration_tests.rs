@@ -247,6 +247,28 @@ fn what_changes_decisions_reaches_the_engine() {
 }
 
 #[test]
+fn figures_are_left_out_where_the_file_says_so() {
+    let figures = |text: &str| {
+        let settings = body(text).unwrap().settings;
+        (settings.queue_resource_metrics, settings.local_queue_metrics)
+    };
+    assert_eq!(figures(""), (false, true), "as Kueue has it");
+    assert_eq!(figures("metrics: {enableClusterQueueResources: true}"), (true, true));
+    assert_eq!(figures("metrics: {enableClusterQueueResources: false}"), (false, true));
+    assert_eq!(figures("metrics: {localQueueMetrics: {enable: true}}"), (false, true));
+    assert_eq!(figures("metrics: {localQueueMetrics: {enable: false}}"), (false, false));
+    assert_eq!(
+        figures("metrics: {localQueueMetrics: {}}"),
+        (false, false),
+        "a block that says nothing asks for nothing"
+    );
+    assert_eq!(
+        figures("featureGates: {LocalQueueMetrics: false}\nmetrics: {localQueueMetrics: {enable: true}}"),
+        (false, false)
+    );
+}
+
+#[test]
 fn admission_fair_sharing_reaches_the_engine() {
     let text = "admissionFairSharing:\n  usageHalfLifeTime: 2h\n  resourceWeights: {cpu: 2, memory: 0}\n";
     let loaded = body(text).unwrap();

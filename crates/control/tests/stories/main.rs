@@ -12,6 +12,7 @@ mod edits;
 mod elastic;
 mod events;
 mod faults;
+mod fields;
 mod forged;
 mod gates;
 mod grace;

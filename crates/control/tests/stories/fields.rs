@@ -1,0 +1,250 @@
+//! Rows of docs/compatibility.md about fields, and reasons of conditions, that no other story shows.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, Purpose};
+use berth_engine::FairSharing;
+use serde_json::{Value, json};
+
+use crate::checks::{answer, checked};
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, merge, settings};
+use crate::groups::member;
+use crate::tiers::flavor_of;
+use crate::{one_queue, pod_queue};
+
+/// Two flavors and three classes.
+fn furnished(mut cluster: Cluster) -> Cluster {
+    for name in ["first", "second"] {
+        cluster.put(Kind::ResourceFlavor, flavor(name, json!({"tier": name})));
+    }
+    for (class, value) in [("low", 1), ("middle", 2), ("high", 3)] {
+        cluster.set_class(class, value);
+    }
+    cluster
+}
+
+/// A ClusterQueue below a cohort, and the LocalQueue of its name; `more` goes into its spec.
+fn queue(cluster: &mut Cluster, name: &str, cohort: &str, flavors: &[(&str, &str)], more: &Value) {
+    let mut queue = cluster_queue(name, Some(cohort), flavors);
+    merge(&mut queue["spec"], more);
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue(name, name));
+}
+
+fn of_class(name: &str, queue: &str, cpu: &str, class: &str) -> Value {
+    let mut made = job(name, queue, cpu, true);
+    made["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+    made
+}
+
+/// The status and the reason of a condition.
+fn told(conditions: &Value, kind: &str) -> (String, String) {
+    let all = conditions.as_array().cloned().unwrap_or_default();
+    let one = all.into_iter().find(|one| one["type"] == kind).unwrap_or_default();
+    let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+fn words(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+#[test]
+fn a_queue_says_whether_it_would_rather_borrow_or_preempt() {
+    for (preference, flavor, evicted) in [
+        (None, "second", false),
+        (Some("BorrowingOverPreemption"), "second", false),
+        (Some("PreemptionOverBorrowing"), "first", true),
+    ] {
+        let mut cluster = furnished(Cluster::new());
+        let mut more = json!({"preemption": {"withinClusterQueue": "LowerPriority"},
+            "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"}});
+        if let Some(preference) = preference {
+            more["flavorFungibility"]["preference"] = json!(preference);
+        }
+        queue(&mut cluster, "own", "all", &[("first", "1"), ("second", "0")], &more);
+        queue(&mut cluster, "pool", "all", &[("second", "1")], &json!({}));
+        cluster.put(Kind::Job, of_class("before", "own", "1", "low"));
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, "before"), "first");
+        cluster.put(Kind::Job, of_class("urgent", "own", "1", "high"));
+        cluster.pass(30);
+        assert!(cluster.is("urgent", "Admitted"), "{preference:?}: {:?}", cluster.writes);
+        assert_eq!(flavor_of(&cluster, "urgent"), flavor, "{preference:?}");
+        assert_eq!(cluster.count(Purpose::Evict) == 1, evicted, "{preference:?}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn who_borrows_evicts_only_up_to_a_priority_threshold() {
+    for (class, evicted) in [("low", true), ("middle", false)] {
+        let mut cluster = furnished(Cluster::new());
+        let threshold = json!({"preemption": {"reclaimWithinCohort": "Any",
+            "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 1}}});
+        queue(&mut cluster, "pool", "all", &[("first", "2")], &json!({}));
+        queue(&mut cluster, "asks", "all", &[("first", "0")], &threshold);
+        queue(&mut cluster, "holds", "all", &[("first", "0")], &json!({}));
+        cluster.put(Kind::Job, of_class("holder", "holds", "2", class));
+        cluster.settle();
+        assert!(cluster.is("holder", "Admitted"));
+        cluster.put(Kind::Job, of_class("urgent", "asks", "1", "high"));
+        cluster.pass(30);
+        assert_eq!(cluster.is("urgent", "Admitted"), evicted, "{class}: {:?}", cluster.writes);
+        assert_eq!(cluster.count(Purpose::Evict) == 1, evicted, "{class}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_cohort_shows_its_share_by_its_weight() {
+    for (weight, share) in [("1", 500), ("2", 250)] {
+        let mut settings = settings();
+        settings.engine.fair_sharing = Some(FairSharing::default());
+        let mut cluster = furnished(Cluster::with(settings));
+        let cohort = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+        cluster.put(Kind::Cohort, cohort("root", json!({})));
+        cluster.put(Kind::Cohort, cohort("team", json!({"parentName": "root", "fairSharing": {"weight": weight}})));
+        queue(&mut cluster, "pool", "root", &[("first", "4")], &json!({}));
+        queue(&mut cluster, "guest", "team", &[("first", "0")], &json!({}));
+        let shown = |cluster: &Cluster, kind: Kind, name: &str| {
+            cluster.objects[&Cluster::key(kind, "", name)]["status"]["fairSharing"]["weightedShare"].clone()
+        };
+        cluster.pass(10);
+        assert_eq!(shown(&cluster, Kind::Cohort, "team"), json!(0));
+        cluster.put(Kind::Job, job("borrower", "guest", "2", true));
+        cluster.pass(10);
+        assert!(cluster.is("borrower", "Admitted"));
+        // It borrows two of the four that its parent has to lend.
+        assert_eq!(shown(&cluster, Kind::Cohort, "team"), json!(share), "weight {weight}");
+        assert_eq!(shown(&cluster, Kind::ClusterQueue, "guest"), json!(500), "the weight of its cohort is not its own");
+    }
+}
+
+/// Pending, reserving and admitted, as a queue says in its status.
+fn counts(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> [i64; 3] {
+    let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
+    ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"]
+        .map(|field| status[field].as_i64().unwrap_or_default())
+}
+
+#[test]
+fn queues_count_who_waits_who_has_quota_and_who_is_admitted() {
+    let (mut cluster, workload) = checked();
+    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::Job, job("c", "lq", "1", true));
+    cluster.pass(10);
+    let both = |cluster: &Cluster| {
+        [counts(cluster, Kind::ClusterQueue, "", "cq"), counts(cluster, Kind::LocalQueue, "team", "lq")]
+    };
+    assert_eq!(both(&cluster), [[2, 1, 0]; 2], "one waits for its check");
+    answer(&mut cluster, &workload, "Ready");
+    cluster.pass(10);
+    assert_eq!(both(&cluster), [[2, 1, 1]; 2]);
+    let reserved = |kind: Kind, namespace: &str, name: &str, list: &str| {
+        let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
+        (status[list][0]["name"].clone(), status[list][0]["resources"][0]["total"].clone())
+    };
+    for list in ["flavorsReservation", "flavorsUsage"] {
+        let all = (json!("default"), json!("1"));
+        assert_eq!(reserved(Kind::ClusterQueue, "", "cq", list), all, "{list}");
+        assert_eq!(reserved(Kind::LocalQueue, "team", "lq", list), all, "{list}");
+    }
+    cluster.complete("a");
+    cluster.pass(10);
+    assert_eq!(both(&cluster), [[1, 1, 0]; 2], "the next one waits for its check");
+}
+
+#[test]
+fn a_group_says_why_it_waits_for_pods_and_that_it_waits_no_more() {
+    let mut cluster = pod_queue("2");
+    for name in ["a", "b"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[]));
+    }
+    cluster.settle();
+    let waits = |cluster: &Cluster| {
+        let group = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")];
+        told(&group["status"]["conditions"], "WaitingForReplacementPods")
+    };
+    assert_eq!(waits(&cluster), words("", ""), "none has failed");
+    cluster.end_pod("a", "Failed");
+    cluster.settle();
+    assert_eq!(waits(&cluster), words("True", "PodsFailed"));
+    cluster.put(Kind::Pod, member("c", "1", 2, &[]));
+    cluster.settle();
+    assert_eq!(waits(&cluster), words("False", "PodsReady"));
+}
+
+#[test]
+fn an_eviction_is_over_with_the_next_reservation() {
+    let mut cluster = furnished(one_queue("1"));
+    let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
+    cluster.put(Kind::Job, of_class("victim", "lq", "1", "low"));
+    cluster.settle();
+    cluster.put(Kind::Job, of_class("urgent", "lq", "1", "high"));
+    cluster.pass(30);
+    let of_victim =
+        |cluster: &Cluster, kind: &str| told(&cluster.workload_of("victim").unwrap()["status"]["conditions"], kind);
+    assert_eq!(of_victim(&cluster, "Evicted"), words("True", "Preempted"));
+    assert_eq!(of_victim(&cluster, "Preempted"), words("True", "InClusterQueue"));
+    cluster.complete("urgent");
+    cluster.pass(30);
+    assert!(cluster.is("victim", "Admitted"), "{:?}", cluster.writes);
+    for kind in ["Evicted", "Preempted"] {
+        assert_eq!(of_victim(&cluster, kind), words("False", "QuotaReserved"), "{kind}");
+    }
+}
+
+#[test]
+fn checks_of_multikueue_that_cannot_be_together_make_a_queue_inactive() {
+    let (multi, provisioning) = ("kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request");
+    for (checks, on, reason) in [
+        (&[multi, multi][..], json!([]), "MultipleMultiKueueAdmissionChecks"),
+        (&[multi], json!(["first"]), "MultiKueueAdmissionCheckAppliedPerFlavor"),
+        (&[multi, provisioning], json!([]), "MultiKueueWithProvisioningRequest"),
+    ] {
+        let mut cluster = furnished(Cluster::new());
+        cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
+        let config = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": {"provisioningClassName": "queued"}});
+        let config = Observation::ProvisioningRequestConfig(Change::Apply(serde_json::from_value(config).unwrap()));
+        cluster.control.observe(config, cluster.now);
+        let active = json!({"type": "Active", "status": "True", "reason": "Active", "message": "",
+            "lastTransitionTime": "2026-11-21T12:00:00Z"});
+        let mut rules = Vec::new();
+        for (index, controller) in checks.iter().enumerate() {
+            let name = format!("check-{index}");
+            rules.push(json!({"name": name, "onFlavors": on}));
+            // Without a configuration Berth itself would call a check for provisioning inactive, and that would be told first.
+            let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "prc"});
+            let check = json!({"metadata": {"name": name},
+                "spec": {"controllerName": controller, "parameters": parameters}, "status": {"conditions": [active]}});
+            cluster.put(Kind::AdmissionCheck, check);
+        }
+        queue(
+            &mut cluster,
+            "cq",
+            "all",
+            &[("first", "1")],
+            &json!({"admissionChecksStrategy": {"admissionChecks": rules}}),
+        );
+        cluster.settle();
+        let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+        assert_eq!(told(&status["conditions"], "Active"), words("False", reason), "{status}");
+    }
+}
+
+#[test]
+fn figures_of_quota_are_there_where_they_are_asked_for() {
+    for on in [true, false] {
+        let mut settings = settings();
+        settings.queue_resource_metrics = on;
+        let mut cluster = furnished(Cluster::with(settings));
+        queue(&mut cluster, "own", "all", &[("first", "1")], &json!({}));
+        cluster.put(Kind::Job, job("runs", "own", "1", true));
+        cluster.pass(5);
+        let gauges = cluster.control.figures().gauges;
+        for name in ["nominal_quota", "resource_reservation", "resource_usage"] {
+            let name = format!("kueue_cluster_queue_{name}");
+            assert_eq!(gauges.iter().any(|gauge| gauge.name == name), on, "{name}");
+        }
+        assert!(gauges.iter().any(|gauge| gauge.name == "kueue_admitted_active_workloads"), "others are there");
+    }
+}
