@@ -1,4 +1,9 @@
-//! docs/compatibility.md calls nothing working that no test shows, and says why of everything else.
+//! docs/compatibility.md calls nothing working that no test shows, says why of everything else, counts right, and has a row for all that
+//! the sources know of Kueue.
+
+mod known;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::requirements::unknown_tests;
 use super::{Finding, Tree};
@@ -25,7 +30,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     for section in SECTIONS.iter().filter(|section| !page.lines().any(|line| line == **section)) {
         found.push(Finding::new(PAGE, 0, format!("has no section {section:?}")));
     }
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
+    let mut counts: BTreeMap<&str, usize> = STATES.iter().map(|(state, _)| (*state, 0)).collect();
     let mut section = "";
     for (index, line) in page.lines().enumerate() {
         if line.starts_with("## ") {
@@ -48,6 +54,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
             add(format!("state {state:?}; allowed are works, differs, not yet"));
             continue;
         };
+        *counts.entry(state).or_default() += 1;
         if *tested && !shown.contains('`') {
             add(format!("{name} works, and no test is named"));
         }
@@ -58,7 +65,19 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
             unknown_tests(tree, shown).into_iter().for_each(&mut add);
         }
     }
+    found.extend(counted(page, &counts));
+    let rows: Vec<(&str, &str)> = names.into_iter().collect();
+    found.extend(known::without_a_row(tree, &rows).into_iter().map(|message| Finding::new(PAGE, 0, message)));
     found
+}
+
+/// The sentence that says how many rows there are of each state must say so rightly.
+fn counted(page: &str, counts: &BTreeMap<&str, usize>) -> Option<Finding> {
+    let of = |state: &str| counts.get(state).copied().unwrap_or_default();
+    let sentence = format!("{} rows work, {} differ, {} are to come.", of("works"), of("differs"), of("not yet"));
+    // It may be broken over two lines.
+    let text = page.split_whitespace().fold(String::new(), |text, word| text + " " + word);
+    (!text.contains(&format!(" {sentence}"))).then(|| Finding::new(PAGE, 0, format!("must say {sentence:?}")))
 }
 
 #[cfg(test)]
@@ -69,8 +88,26 @@ mod tests {
 
     fn said(rows: &str) -> Vec<String> {
         let heads = SECTIONS.join("\n\n");
-        let page = format!("# P\n\n{heads}\n\n| Kueue's | state | shown by, or why |\n|---|---|---|\n{rows}\n");
-        check(&Tree::of(&[TEST, (PAGE, &page)])).iter().map(|finding| finding.message.clone()).collect()
+        let of = |state: &str| rows.matches(&format!("| {state} |")).count();
+        let sentence = format!("{} rows work, {} differ,\n{} are to come.", of("works"), of("differs"), of("not yet"));
+        told(&format!("# P\n\n{sentence}\n\n{heads}\n\n{HEAD}\n{rows}\n"))
+    }
+
+    const HEAD: &str = "| Kueue's | state | shown by, or why |\n|---|---|---|";
+
+    fn told(page: &str) -> Vec<String> {
+        check(&Tree::of(&[TEST, (PAGE, page)])).iter().map(|finding| finding.message.clone()).collect()
+    }
+
+    #[test]
+    fn a_sentence_that_counts_wrong_is_found() {
+        let rows = "| `A` | not yet | x |\n| `B` | not yet | x |";
+        let page = |sentence: &str| format!("# P\n\n{sentence}\n\n{}\n\n{HEAD}\n{rows}\n", SECTIONS.join("\n\n"));
+        assert_eq!(told(&page("0 rows work, 0 differ, 2 are to come.")), [""; 0]);
+        let right = "must say \"0 rows work, 0 differ, 2 are to come.\"";
+        for wrong in ["0 rows work, 0 differ, 3 are to come.", "10 rows work, 0 differ, 2 are to come.", ""] {
+            assert_eq!(told(&page(wrong)), [right], "{wrong}");
+        }
     }
 
     #[test]
@@ -93,6 +130,6 @@ mod tests {
             assert_eq!(said(row).first().map(String::as_str), Some(message), "{row}");
         }
         assert_eq!(check(&Tree::of(&[])).len(), 1);
-        assert_eq!(check(&Tree::of(&[(PAGE, "# P\n")])).len(), SECTIONS.len());
+        assert_eq!(check(&Tree::of(&[(PAGE, "# P\n\n0 rows work, 0 differ, 0 are to come.\n")])).len(), SECTIONS.len());
     }
 }

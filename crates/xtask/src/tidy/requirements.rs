@@ -51,12 +51,20 @@ pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
             wrong.push(format!("{name} stands behind no file"));
         }
     }
+    if cell.contains(&format!("`{ALL_CASES}`")) && !cell.contains("/tests/cases/") {
+        wrong.push(format!("{ALL_CASES} runs all cases of the engine: name the file and the case"));
+    }
     wrong
 }
 
-/// Whether a source has a function, or a scenario, of that name.
+/// One function that reads every case of the engine, so that its name says nothing.
+const ALL_CASES: &str = "golden_cases";
+
+/// Whether a source has a function, a scenario or a case of that name.
 fn holds(text: &str, name: &str) -> bool {
-    text.contains(&format!("fn {name}(")) || text.contains(&format!("(\"{name}\","))
+    text.contains(&format!("fn {name}("))
+        || text.contains(&format!("(\"{name}\","))
+        || text.contains(&format!("=== {name}\n"))
 }
 
 #[cfg(test)]
