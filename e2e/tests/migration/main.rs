@@ -360,10 +360,8 @@ async fn kueue_could_come_back(world: &World) -> Result<()> {
     let chart = world.plane.folder().join("kueue-chart").display().to_string();
     let args = ["upgrade", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--reuse-values", "--force-conflicts"];
     world.helm.ok(&args).await?;
-    let deployment = DEPLOYMENT.get(&world.client, kueue::NAMESPACE, "kueue-controller-manager").await?;
-    let deployment = deployment.context("Kueue's Deployment")?;
-    ensure!(deployment["spec"]["replicas"] == json!(1), "{}", deployment["spec"]["replicas"]);
-    // Both are there, since neither deletion fails.
+    let back = DEPLOYMENT.get(&world.client, kueue::NAMESPACE, "kueue-controller-manager").await?;
+    ensure!(back.is_some_and(|it| it["spec"]["replicas"] == json!(1)), "Kueue is not scaled up again");
     let left = world.delete_webhooks(kueue::WEBHOOKS).await?;
     ensure!(left == NAMES, "{left:?} are left");
     let scale = ["scale", "deployment", "kueue-controller-manager", "--replicas=0", "--namespace", kueue::NAMESPACE];
