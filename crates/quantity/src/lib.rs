@@ -1,7 +1,8 @@
 //! Exact Kubernetes quantities and the saturating [`Amount`] in which quota is counted.
 //!
 //! Units are those of Kueue: milli for `cpu`, whole units for everything else. Nothing here uses floats, a clock or
-//! serde. Start reading at [`quota`] and [`request`]; text rules are in `parse` and `format`.
+//! serde. Start reading at [`quota`] and [`request`]; text rules are in `parse`,
+//! `format` and `canonical`.
 
 #![cfg_attr(
     not(test),
@@ -9,10 +10,12 @@
 )]
 
 mod amount;
+mod canonical;
 mod format;
 mod parse;
 
 pub use amount::Amount;
+pub use canonical::canonical;
 pub use format::format;
 pub use parse::{Nano, ParseError, parse_quantity};
 

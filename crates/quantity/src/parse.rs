@@ -25,7 +25,7 @@ pub enum ParseError {
 }
 
 /// Multiplier named by a suffix.
-enum Scale {
+pub(crate) enum Scale {
     Ten(i64),
     Two(u32),
 }
@@ -38,12 +38,7 @@ pub fn parse_quantity(text: &str) -> Result<Nano, ParseError> {
     if text.is_empty() {
         return Err(ParseError::Empty);
     }
-    let (negative, unsigned) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (whole, rest) = split_digits(unsigned);
-    let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
+    let (negative, whole, fraction, suffix) = parts(text);
     let magnitude = match scale(text, suffix)? {
         Scale::Ten(exponent) => decimal(whole, fraction, exponent),
         Scale::Two(exponent) => binary(whole, fraction, exponent),
@@ -51,11 +46,22 @@ pub fn parse_quantity(text: &str) -> Result<Nano, ParseError> {
     Ok(Nano(if negative { -magnitude } else { magnitude }))
 }
 
+/// Whether it is negative, the digits before and after the point, and the suffix.
+pub(crate) fn parts(text: &str) -> (bool, &str, &str, &str) {
+    let (negative, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, rest) = split_digits(unsigned);
+    let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
+    (negative, whole, fraction, suffix)
+}
+
 fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-fn scale(text: &str, suffix: &str) -> Result<Scale, ParseError> {
+pub(crate) fn scale(text: &str, suffix: &str) -> Result<Scale, ParseError> {
     Ok(match suffix {
         "n" => Scale::Ten(-9),
         "u" => Scale::Ten(-6),

@@ -1,6 +1,6 @@
 //! Texts that Kubernetes accepts or refuses, Kueue's units, and canonical output.
 
-use berth_quantity::{Amount, Nano, ParseError, format, parse_quantity, quota, request, value};
+use berth_quantity::{Amount, Nano, ParseError, canonical, format, parse_quantity, quota, request, value};
 
 #[test]
 fn accepted_texts() {
@@ -108,4 +108,28 @@ fn arithmetic_saturates() {
     assert_eq!(Amount::new(i64::MAX - 1).add(Amount::new(5)), Amount::UNLIMITED);
     assert_eq!(Amount::new(i64::MIN).sub(Amount::new(5)), Amount::new(i64::MIN));
     assert_eq!(Amount::new(i64::MAX / 2).mul(3), Amount::UNLIMITED);
+}
+
+/// What apimachinery 0.36.2 writes for what it has read, told by a Go program. Some texts it keeps as they came.
+#[test]
+fn texts_as_kubernetes_writes_them() {
+    let table = "
+        0=0 -0=0 00=0 0m=0 0Gi=0 0.0=0 1=1 +1=+1 -1=-1 +01=+01 010=010 5.=5. 1.5=1500m 1.500=1.500 1.50=1500m
+        1.100k=1.100k .5=500m 0.5=500m 0.500=500m 1000m=1 1100m=1100m 100m=100m 1500m=1500m 1000=1k 1000000=1M
+        12000k=12M 1024=1024 1024Ki=1Mi 1023Ki=1023Ki 1025Ki=1025Ki 1028Ki=1028Ki 1024Mi=1Gi 1536Mi=1536Mi
+        1.5Gi=1536Mi 1Gi=1Gi 01Gi=01Gi +1Gi=+1Gi -1Gi=-1Gi -1024Mi=-1Gi 8Gi=8Gi 0.5Gi=512Mi 0.1Gi=107374182400m
+        0.5Ki=512 1.1Ki=1126400m 0.1Ki=102400m 100Ki=100Ki 2048=2048 1Ei=1Ei 8Ei=9223372036854775807 7Ei=7Ei
+        0.0000000001=1n 1n=1n 1000n=1u 1500n=1500n 1u=1u 0.1m=100u 1e3=1e3 1E3=1E3 1e2=100 1e-3=1e-3 10e3=10e3
+        1e0=1e0 1000e0=1e3 12e6=12e6 1.5e3=1500 1.25e1=12500e-3 123456789012345678=123456789012345678
+        1234567890123456789=1234567890123456789 12345678901234567890=12345678901234567890
+        9223372036854775807=9223372036854775807 9223372036854775807Ki=9223372036854775807 1E=1E 1000E=1 1P=1P
+        1000P=1E 999999999999999999=999999999999999999 1.000000001=1.000000001 1.0000000001=1000000001n 4Gi=4Gi
+        32Gi=32Gi 40Gi=40Gi 30Gi=30Gi 9Ki=9Ki 8Ki=8Ki 16Mi=16Mi 1000Mi=1000Mi 1000Gi=1000Gi 3500Mi=3500Mi -0.5=-500m
+        -1500m=-1500m 100k=100k 1000k=1M 1e18=1e18 1e15=1e15 6e1=60
+    ";
+    for (text, written) in table.split_whitespace().map(|pair| pair.split_once('=').expect("a pair")) {
+        assert_eq!(canonical(text).as_deref(), Ok(written), "{text}");
+        assert_eq!(canonical(written).as_deref(), Ok(written), "{written}");
+    }
+    assert!(canonical("").is_err() && canonical("many").is_err() && canonical("1Qi").is_err());
 }

@@ -15,8 +15,9 @@ const MANAGED: &str = "kueue.x-k8s.io/managed";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// Name of the pod set of pods of one shape.
 pub(crate) const ROLE_HASH: &str = "kueue.x-k8s.io/role-hash";
-/// The hash that the pods here have from Kueue; whoever reads it takes it as it is.
-const HASH: &str = "1f0e3dad";
+/// What Kueue calls the role of the pods here, by the cpu that they ask for, as the API server hands them over: with a priority and the
+/// two tolerations that every pod gets. Made by Kueue's own types, not by Berth.
+const HASHES: [(&str, &str); 3] = [("500m", "d1d3a926"), ("1", "4b0469f7"), ("2", "c3465716")];
 /// Gates that Kueue puts on every pod of its own: the second for the case that its admission names a topology.
 const GATES: [&str; 2] = ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"];
 
@@ -43,10 +44,17 @@ pub(crate) fn pod(namespace: &str, name: &str, cpu: &str, group: Option<&str>) -
     pod
 }
 
+/// What Kueue calls the role of a pod.
+pub(crate) fn role_of(pod: &Value) -> &'static str {
+    let cpu = text(pod, "/spec/containers/0/resources/requests/cpu");
+    HASHES.iter().find(|(of, _)| *of == cpu).map_or("", |(_, hash)| *hash)
+}
+
 /// What Kueue's webhook makes of a pod in a queue.
 pub(crate) fn gated(mut pod: Value) -> Value {
     let gates = GATES.map(|name| json!({"name": name}));
-    let metadata = json!({"labels": {MANAGED: "true"}, "finalizers": [MANAGED], "annotations": {ROLE_HASH: HASH}});
+    let role = role_of(&pod);
+    let metadata = json!({"labels": {MANAGED: "true"}, "finalizers": [MANAGED], "annotations": {ROLE_HASH: role}});
     let more = json!({"metadata": metadata, "spec": {"schedulingGates": gates}});
     manifest::merge(&mut pod, &more);
     pod
@@ -82,7 +90,7 @@ pub(crate) fn workload_of_pod(pod: &Value) -> Value {
     workload_with(POD, pod, json!([set_of("main", 1, pod)]))
 }
 
-/// The Workload that Kueue makes of a group of equal pods.
+/// The Workload that Kueue makes of a group of equal pods; one that has failed has been replaced, and owns it still.
 pub(crate) fn workload_of_group(pods: &[Value]) -> Result<Value> {
     let first = pods.first().context("a group has pods")?;
     let owner = |pod: &Value| {
@@ -91,10 +99,11 @@ pub(crate) fn workload_of_group(pods: &[Value]) -> Result<Value> {
     };
     let owners: Vec<Value> = pods.iter().map(owner).collect();
     let role = first["metadata"]["annotations"][ROLE_HASH].as_str().context("a role")?;
+    let count = pods.iter().filter(|pod| text(pod, "/status/phase") != "Failed").count();
     Ok(json!({"apiVersion": WORKLOAD.api_version, "kind": WORKLOAD.kind,
         "metadata": {"namespace": first["metadata"]["namespace"], "name": group_of(first), "finalizers": [IN_USE],
             "annotations": {"kueue.x-k8s.io/is-group-workload": "true"}, "ownerReferences": owners},
-        "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [set_of(role, pods.len(), first)]}}))
+        "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [set_of(role, count, first)]}}))
 }
 
 /// The Workload that Kueue makes of a JobSet whose Jobs have one pod each.

@@ -214,9 +214,10 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     ensure!(started["spec"]["nodeSelector"]["e2e/pool"] == json!("cpu"), "{}", started["spec"]["nodeSelector"]);
     books_say(world, manager, 8).await?;
 
-    end(world, &["crew-a", "crew-b"]).await?;
+    replaced(world).await.context("a pod of a group that Kueue started fails")?;
+    end(world, &["crew-a", "crew-c"]).await?;
     is(world, WORKLOAD, CREW, "let go", let_go).await?;
-    ended(world, &["crew-a", "crew-b"]).await?;
+    ended(world, &["crew-a", "crew-c"]).await?;
     let pods = pods_of_set(world, "done").await?;
     let names: Vec<&str> = pods.iter().map(|pod| text(pod, "/metadata/name")).collect();
     end(world, &names).await?;
@@ -224,6 +225,25 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     is(world, WORKLOAD, &kueue::name_of(JOBSET, &set), "let go", let_go).await?;
     books_say(world, manager, 5).await?;
     untouched(world, before).await
+}
+
+/// A pod of a group that Kueue started fails, and the one that its user makes in its place starts at once: Berth calls its role as Kueue
+/// called it, so that the Workload has a pod set for it.
+async fn replaced(world: &World) -> Result<()> {
+    let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "100"}}});
+    POD.patch(&world.client, NAMESPACE, "crew-b", &fails).await?;
+    is(world, POD, "crew-b", "failed", |pod| text(pod, "/status/phase") == "Failed").await?;
+    let lacks = |workload: &Value| condition(workload, "WaitingForReplacementPods") == "True";
+    let before = is(world, WORKLOAD, CREW, "waiting for another pod", lacks).await?;
+    kinds::apply(&world.client, &forms::pod(NAMESPACE, "crew-c", "1", Some(CREW))).await?;
+    let pod = is(world, POD, "crew-c", "running", |pod| runs(pod) && !waits(pod)).await?;
+    let role = text(&pod, "/metadata/annotations/kueue.x-k8s.io~1role-hash");
+    ensure!(role == forms::role_of(&pod), "its role is called {role:?}, and Kueue calls it {:?}", forms::role_of(&pod));
+    is(world, POD, "crew-b", "let go", |pod| !forms::is_held(pod)).await?;
+    let after = WORKLOAD.get(&world.client, NAMESPACE, CREW).await?.context("the Workload of the group")?;
+    let admission = |workload: &Value| workload["status"]["admission"].clone();
+    ensure!(admission(&before) == admission(&after), "it was admitted anew: {}", after["status"]);
+    Ok(())
 }
 
 /// What Berth begins, for the way back.
@@ -256,8 +276,10 @@ pub(crate) async fn as_kueue_writes_them(world: &World, before: &Runs) -> Result
         }
     }
     for pods in groups.values() {
-        let roles = pods.iter().filter(|pod| pod["metadata"]["annotations"][ROLE_HASH].is_string());
-        ensure!(roles.count() == 2, "two pods that know their role: {pods:?}");
+        for pod in pods {
+            let role = &pod["metadata"]["annotations"][ROLE_HASH];
+            ensure!(*role == forms::role_of(pod), "the role of {} is called {role}", pod["metadata"]["name"]);
+        }
         wanted.push(forms::workload_of_group(pods)?);
     }
     wanted.extend(JOBSET.list(&world.client, NAMESPACE).await?.iter().map(forms::workload_of_job_set));

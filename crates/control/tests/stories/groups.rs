@@ -105,6 +105,36 @@ fn a_failed_pod_is_replaced_and_then_let_go() {
     assert!(is(&cluster, "Finished"));
 }
 
+/// A Workload that Kueue made names its pod set by Kueue's hash, here that of one container that asks for one cpu: pods that are made
+/// anew find their place in it, and those of another shape do not.
+#[test]
+fn pods_made_anew_find_their_place_in_a_workload_of_kueues() {
+    for evicted in [false, true] {
+        let mut cluster = pod_queue("2");
+        let hash = "dc85db45";
+        for name in ["a", "b"] {
+            cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", hash)]));
+        }
+        cluster.settle();
+        assert_eq!(group(&cluster).unwrap()["spec"]["podSets"][0]["name"], json!(hash));
+        if evicted {
+            deactivate(&mut cluster, false);
+            cluster.settle();
+            deactivate(&mut cluster, true);
+        } else {
+            cluster.end_pod("a", "Failed");
+        }
+        cluster.settle();
+        let anew: &[&str] = if evicted { &["c", "d"] } else { &["c"] };
+        for name in anew {
+            cluster.put(Kind::Pod, member(name, "1", 2, &[]));
+        }
+        cluster.pass(120);
+        assert!(anew.iter().all(|name| !gated(&cluster, name)), "evicted {evicted}: {:?}", cluster.writes);
+        assert!(!cluster.notices.iter().any(|notice| notice.reason == "RoleNotFound"), "{:?}", cluster.notices);
+    }
+}
+
 #[test]
 fn pods_beyond_the_size_go_and_the_newest_first() {
     let mut cluster = pod_queue("2");

@@ -24,6 +24,25 @@ fn a_pod_that_says_it_is_like_a_smaller_one_does_not_start() {
     assert!(told(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
 }
 
+/// To Kueue's hash, what prepares a pod and what runs on beside it are the same.
+#[test]
+fn a_pod_whose_sidecar_makes_it_ask_for_more_than_its_role_does_not_start() {
+    let beside = |name: &str, policy: Value| {
+        let mut pod = member(name, "1", 2, &[]);
+        let requests = json!({"requests": {"cpu": "1"}});
+        pod["spec"]["initContainers"] = json!([{"name": "i", "restartPolicy": policy, "resources": requests}]);
+        pod
+    };
+    let mut cluster = pod_queue("8");
+    cluster.put(Kind::Pod, beside("a", Value::Null));
+    cluster.put(Kind::Pod, beside("b", json!("Always")));
+    cluster.pass(10);
+    let sets = cluster.objects[&Cluster::key(Kind::Workload, "team", "g")]["spec"]["podSets"].clone();
+    assert_eq!(sets.as_array().unwrap().len(), 1, "they have one role: {sets}");
+    assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert!(told(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
+}
+
 #[test]
 fn a_pod_of_a_role_that_its_group_was_not_admitted_with_is_told_what_to_do() {
     // One pod is enough for the Workload, which says that all others are like it.

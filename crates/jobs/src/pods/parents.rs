@@ -9,11 +9,13 @@ use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use crate::admission::{DEFAULT_NAME, Facts, elastic_rule, label_path, metadata_rules, priority_class_change};
 use crate::equivalence::same;
 use crate::kind::{annotation, controller, queue_name, workload_priority_class};
+use crate::limits::LimitSummary;
 use crate::names::workload_name;
+use crate::requests::effective_pod_spec;
 use berth_api::labels;
 use berth_api::validation::{FieldError, newly_broken, validate_admission_gates_update};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -131,7 +133,7 @@ fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
 
 /// Its Workload stays through its updates, so that what decides about the quota of its pods must stay, too.
 fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
-    let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape);
+    let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape_of_pods);
     let (Some(Value::Object(was)), Some(Value::Object(is))) = (of(old), of(new)) else { return Vec::new() };
     let differs =
         is.into_iter().filter(|(field, value)| !same(was.get(field).cloned().unwrap_or_default(), value.clone()));
@@ -140,6 +142,20 @@ fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
         FieldError::new(format!("spec.template.spec.{field}"), value.to_string(), message)
     };
     differs.map(refuse).collect()
+}
+
+/// What decides about the admission of the pods that are made of a template: their limits are requests where it names none, and what
+/// of their preparation runs on asks for quota beside them.
+fn shape_of_pods(template: &PodSpec) -> Value {
+    let spec = effective_pod_spec(template, None, &LimitSummary::default());
+    let mut shape = shape(&spec);
+    let containers = shape.get_mut("initContainers").and_then(Value::as_array_mut);
+    for (container, said) in spec.init_containers.iter().flatten().zip(containers.into_iter().flatten()) {
+        if let (Some(policy), Value::Object(fields)) = (&container.restart_policy, said) {
+            fields.insert("restartPolicy".to_owned(), Value::from(policy.as_str()));
+        }
+    }
+    shape
 }
 
 /// What must not change of a parent's metadata, with or without pods that are ready.
@@ -153,34 +169,4 @@ fn changed(old: &ObjectMeta, new: &ObjectMeta, ready: i32) -> Vec<FieldError> {
     errors.extend(priority_class_change(old, new, ready == 0));
     errors.extend(validate_admission_gates_update(old, new));
     errors
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde::de::DeserializeOwned;
-    use serde_json::json;
-
-    /// A parent that accepts spot capacity, and whose template has these annotations.
-    fn parent<T: DeserializeOwned>(template: &Value) -> T {
-        let metadata = json!({"name": "web", "labels": {labels::QUEUE_NAME: "q"}, "annotations": {labels::CAPACITY_TIERS: "spot"}});
-        let spec = json!({"selector": {}, "template": {"metadata": {"annotations": template}}});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a parent")
-    }
-
-    #[test]
-    fn pods_of_a_deployment_accept_the_tiers_that_it_accepts() {
-        let facts = Facts { managed_namespace: true, deployments: true, stateful_sets: true, ..Facts::default() };
-        let said = |defaults: ParentDefaults| defaults.annotations.get(labels::CAPACITY_TIERS).cloned();
-        let spot = Some("spot".to_owned());
-        for (template, expected) in [
-            (json!({}), spot.clone()),
-            (json!({labels::CAPACITY_TIERS: "reserved"}), spot),
-            (json!({labels::CAPACITY_TIERS: "spot"}), None),
-        ] {
-            assert_eq!(said(deployment_defaults(&parent(&template), facts)), expected, "{template}");
-            // Its Workload is made of the set itself: its pods need not be made anew for that.
-            assert_eq!(said(stateful_set_defaults(&parent(&template), facts)), None, "{template}");
-        }
-    }
 }

@@ -1,5 +1,9 @@
-//! Which pods of a group are alike.
+//! Which pods of a group are alike, and what their role is called: as Kueue calls it, so that pods made anew after a change of hands
+//! find their place in a Workload that the other one made.
 
+mod go;
+
+use go::{Form, Kept, field};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -9,10 +13,12 @@ use std::fmt::Write as _;
 const DIGITS: usize = 8;
 
 /// Name of a pod's role: pods of one group are in one pod set when what decides about their admission is equal. Labels,
-/// images and commands play no part.
+/// images, commands and limits play no part: the API server has put limits into requests that were missing.
+///
+/// The name does not tell what a sidecar adds. Whoever starts a pod looks at what it asks for.
 #[must_use]
 pub fn role_hash(spec: &PodSpec) -> String {
-    let digest = Sha256::digest(shape(spec).to_string());
+    let digest = Sha256::digest(go::write(&json!({ "spec": shape(spec) }), &ROLE));
     let mut name = String::with_capacity(DIGITS);
     for byte in digest.iter().take(DIGITS / 2) {
         // Writing into a String cannot fail.
@@ -23,7 +29,7 @@ pub fn role_hash(spec: &PodSpec) -> String {
 
 /// What of a pod decides about its admission, by field.
 pub(super) fn shape(spec: &PodSpec) -> Value {
-    json!({
+    let mut shape = json!({
         "initContainers": containers(spec.init_containers.as_deref().unwrap_or_default()),
         "containers": containers(&spec.containers),
         "nodeSelector": spec.node_selector,
@@ -34,19 +40,120 @@ pub(super) fn shape(spec: &PodSpec) -> Value {
         "topologySpreadConstraints": spec.topology_spread_constraints,
         "overhead": spec.overhead,
         "resourceClaims": spec.resource_claims,
-    })
+    });
+    // Kueue names the resources of the pod as a whole only where there are some: older hashes did not have them.
+    if let (Some(resources), Value::Object(fields)) = (&spec.resources, &mut shape) {
+        fields.insert("resources".to_owned(), json!(resources.requests));
+    }
+    shape
 }
 
 fn containers(list: &[Container]) -> Vec<Value> {
     let shape = |container: &Container| {
-        let resources = container.resources.as_ref();
-        json!({
-            "requests": resources.and_then(|resources| resources.requests.as_ref()),
-            "limits": resources.and_then(|resources| resources.limits.as_ref()),
-            "claims": resources.and_then(|resources| resources.claims.as_ref()),
-            "ports": container.ports,
-            "restartPolicy": container.restart_policy,
-        })
+        let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        json!({"ports": container.ports, "resources": {"requests": requests}})
     };
     list.iter().map(shape).collect()
 }
+
+// The order of fields, and which are left out, is that of the types of k8s.io/api 0.36; where Kueue writes a map, that of its keys.
+
+static ROLE: Form = Form::Fields(&[field("spec", &SPEC, Kept::Always)]);
+static SPEC: Form = Form::Fields(&[
+    field("affinity", &AFFINITY, Kept::Always),
+    field("containers", &Form::List(&CONTAINER), Kept::Always),
+    field("initContainers", &Form::List(&CONTAINER), Kept::Always),
+    field("nodeSelector", &Form::Texts, Kept::Always),
+    field("overhead", &Form::Quantities, Kept::Always),
+    field("priority", &Form::Plain, Kept::Always),
+    field("resourceClaims", &Form::List(&CLAIM), Kept::Always),
+    field("resources", &Form::Quantities, Kept::Given),
+    field("runtimeClassName", &Form::Plain, Kept::Always),
+    field("tolerations", &Form::List(&TOLERATION), Kept::Always),
+    field("topologySpreadConstraints", &Form::List(&SPREAD), Kept::Always),
+]);
+static CONTAINER: Form = Form::Fields(&[
+    field("ports", &Form::List(&PORT), Kept::Always),
+    field("resources", &Form::Fields(&[field("requests", &Form::Quantities, Kept::Always)]), Kept::Always),
+]);
+static PORT: Form = Form::Fields(&[
+    field("name", &Form::Plain, Kept::Filled),
+    field("hostPort", &Form::Plain, Kept::Filled),
+    field("containerPort", &Form::Plain, Kept::Always),
+    field("protocol", &Form::Plain, Kept::Filled),
+    field("hostIP", &Form::Plain, Kept::Filled),
+]);
+static CLAIM: Form = Form::Fields(&[
+    field("name", &Form::Plain, Kept::Always),
+    field("resourceClaimName", &Form::Plain, Kept::Given),
+    field("resourceClaimTemplateName", &Form::Plain, Kept::Given),
+]);
+static TOLERATION: Form = Form::Fields(&[
+    field("key", &Form::Plain, Kept::Filled),
+    field("operator", &Form::Plain, Kept::Filled),
+    field("value", &Form::Plain, Kept::Filled),
+    field("effect", &Form::Plain, Kept::Filled),
+    field("tolerationSeconds", &Form::Plain, Kept::Given),
+]);
+static SPREAD: Form = Form::Fields(&[
+    field("maxSkew", &Form::Plain, Kept::Always),
+    field("topologyKey", &Form::Plain, Kept::Always),
+    field("whenUnsatisfiable", &Form::Plain, Kept::Always),
+    field("labelSelector", &LABEL_SELECTOR, Kept::Given),
+    field("minDomains", &Form::Plain, Kept::Given),
+    field("nodeAffinityPolicy", &Form::Plain, Kept::Given),
+    field("nodeTaintsPolicy", &Form::Plain, Kept::Given),
+    field("matchLabelKeys", &NAMES, Kept::Filled),
+]);
+static AFFINITY: Form = Form::Fields(&[
+    field("nodeAffinity", &NODE_AFFINITY, Kept::Given),
+    field("podAffinity", &POD_AFFINITY, Kept::Given),
+    field("podAntiAffinity", &POD_AFFINITY, Kept::Given),
+]);
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+static NODE_AFFINITY: Form = Form::Fields(&[
+    field(REQUIRED, &Form::Fields(&[field("nodeSelectorTerms", &Form::List(&NODE_TERM), Kept::Always)]), Kept::Given),
+    field(
+        PREFERRED,
+        &Form::List(&Form::Fields(&[
+            field("weight", &Form::Plain, Kept::Always),
+            field("preference", &NODE_TERM, Kept::Always),
+        ])),
+        Kept::Filled,
+    ),
+]);
+static NODE_TERM: Form = Form::Fields(&[
+    field("matchExpressions", &Form::List(&REQUIREMENT), Kept::Filled),
+    field("matchFields", &Form::List(&REQUIREMENT), Kept::Filled),
+]);
+static POD_AFFINITY: Form = Form::Fields(&[
+    field(REQUIRED, &Form::List(&POD_TERM), Kept::Filled),
+    field(
+        PREFERRED,
+        &Form::List(&Form::Fields(&[
+            field("weight", &Form::Plain, Kept::Always),
+            field("podAffinityTerm", &POD_TERM, Kept::Always),
+        ])),
+        Kept::Filled,
+    ),
+]);
+static POD_TERM: Form = Form::Fields(&[
+    field("labelSelector", &LABEL_SELECTOR, Kept::Given),
+    field("namespaces", &NAMES, Kept::Filled),
+    field("topologyKey", &Form::Plain, Kept::Always),
+    field("namespaceSelector", &LABEL_SELECTOR, Kept::Given),
+    field("matchLabelKeys", &NAMES, Kept::Filled),
+    field("mismatchLabelKeys", &NAMES, Kept::Filled),
+]);
+static LABEL_SELECTOR: Form = Form::Fields(&[
+    field("matchLabels", &Form::Texts, Kept::Filled),
+    field("matchExpressions", &Form::List(&REQUIREMENT), Kept::Filled),
+]);
+/// Of nodes and of labels alike.
+static REQUIREMENT: Form = Form::Fields(&[
+    field("key", &Form::Plain, Kept::Always),
+    field("operator", &Form::Plain, Kept::Always),
+    field("values", &NAMES, Kept::Filled),
+]);
+static NAMES: Form = Form::List(&Form::Plain);

@@ -1,0 +1,90 @@
+//! How Kubernetes writes a quantity: the text that its API server stores, and that hashes of its objects are made of.
+
+use crate::parse::{Scale, parts, scale};
+use crate::{Nano, ParseError, parse_quantity};
+
+const UNIT: i128 = 1_000_000_000;
+/// Digits that Kubernetes reads without arithmetic on large numbers.
+const PLAIN_DIGITS: usize = 18;
+const DECIMAL: [(i32, &str); 10] =
+    [(-9, "n"), (-6, "u"), (-3, "m"), (0, ""), (3, "k"), (6, "M"), (9, "G"), (12, "T"), (15, "P"), (18, "E")];
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// The text that Kubernetes writes for a quantity that it has read. Some texts it writes as it read them, though there is a shorter one.
+///
+/// # Errors
+/// [`ParseError`] when the text is not a Kubernetes quantity.
+pub fn canonical(text: &str) -> Result<String, ParseError> {
+    let Nano(nano) = parse_quantity(text)?;
+    let (_, whole, fraction, suffix) = parts(text);
+    let scale = scale(text, suffix)?;
+    if is_kept(whole, fraction, &scale) {
+        return Ok(text.to_owned());
+    }
+    if nano == 0 {
+        return Ok("0".to_owned());
+    }
+    Ok(match scale {
+        Scale::Two(_) => {
+            // The bound of what can be asked for in bytes.
+            let most = i128::from(i64::MAX).saturating_mul(UNIT);
+            let nano = nano.clamp(most.saturating_neg(), most);
+            let small = nano.unsigned_abs() < 1024 * UNIT.unsigned_abs();
+            if small || nano % UNIT != 0 { decimal(nano, false) } else { binary(nano / UNIT) }
+        }
+        Scale::Ten(_) => decimal(nano, has_exponent(suffix)),
+    })
+}
+
+/// `12e6`, in contrast to the suffix E.
+fn has_exponent(suffix: &str) -> bool {
+    suffix.len() > 1 && suffix.starts_with(['e', 'E'])
+}
+
+/// Whether Kubernetes takes the text for the shortest one without looking closer: a few digits that do not end in what a larger suffix
+/// could say.
+fn is_kept(whole: &str, fraction: &str, scale: &Scale) -> bool {
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        rest => rest,
+    };
+    let digits = whole.len().saturating_add(fraction.len());
+    match *scale {
+        Scale::Ten(exponent) => {
+            let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+            let lowest = exponent.saturating_sub(places);
+            let ends_in_thousands = format!("{whole}{fraction}").ends_with("000");
+            digits <= PLAIN_DIGITS && lowest >= -9 && lowest % 3 == 0 && !ends_in_thousands && !whole.starts_with('0')
+        }
+        Scale::Two(exponent) => {
+            let plain = usize::try_from(exponent * 3 / 10).is_ok_and(|taken| digits.saturating_add(taken) < 15);
+            let odd = whole.parse::<u64>().is_ok_and(|value| value % 8 != 0);
+            fraction.is_empty() && plain && odd
+        }
+    }
+}
+
+/// With the largest suffix, or exponent, that loses nothing.
+fn decimal(nano: i128, exponential: bool) -> String {
+    let (mut amount, mut exponent) = (nano, -9);
+    while amount != 0 && amount % 1000 == 0 {
+        amount /= 1000;
+        exponent += 3;
+    }
+    if exponential {
+        return if exponent == 0 { amount.to_string() } else { format!("{amount}e{exponent}") };
+    }
+    let known = DECIMAL.iter().find(|(of, _)| *of == exponent);
+    format!("{amount}{}", known.map_or("", |(_, suffix)| suffix))
+}
+
+fn binary(whole: i128) -> String {
+    let (mut amount, mut suffixes) = (whole, BINARY.iter().peekable());
+    while let Some(suffix) = suffixes.next() {
+        if amount % 1024 != 0 || suffixes.peek().is_none() {
+            return format!("{amount}{suffix}");
+        }
+        amount /= 1024;
+    }
+    amount.to_string()
+}
