@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::checks::{self, Check};
+use crate::settings::Settings;
 
 /// An amount of a resource as the API writes it.
 pub(crate) fn quantity(resource: &str, amount: Amount) -> Quantity {
@@ -227,24 +228,25 @@ fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fung
     }
 }
 
-/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet.
-fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
-    if spec.concurrent_admission_policy.is_some() {
-        return Some(
-            "spec.concurrentAdmissionPolicy is not supported by Berth yet; remove it to admit workloads".into(),
-        );
-    }
-    None
+/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet. With its gate off, Kueue does not
+/// look at the policy either.
+fn unsupported(spec: &api::ClusterQueueSpec, settings: &Settings) -> Option<String> {
+    let asked = spec.concurrent_admission_policy.is_some() && settings.allowed_flavors;
+    asked.then(|| {
+        "spec.concurrentAdmissionPolicy is not supported by Berth yet; switch the gate ConcurrentAdmission off, or make \
+         the ClusterQueue anew without the policy, to admit workloads"
+            .to_owned()
+    })
 }
 
 pub(crate) fn cluster_queue(
     object: &api::ClusterQueue,
     checks: &BTreeMap<String, Check>,
-    strict: bool,
+    settings: &Settings,
 ) -> engine::ClusterQueueSpec {
     let spec = &object.spec;
-    let invalid = refused(&api::validation::validate_cluster_queue(object)).filter(|_| strict);
-    let mut inactive = invalid.or_else(|| unsupported(spec));
+    let invalid = refused(&api::validation::validate_cluster_queue(object)).filter(|_| settings.refuse_invalid);
+    let mut inactive = invalid.or_else(|| unsupported(spec, settings));
     let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
         inactive.get_or_insert(text);
         Vec::new()

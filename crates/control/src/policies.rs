@@ -279,7 +279,7 @@ impl Control {
 
     /// What the engine is told of a ClusterQueue, with what its policy says.
     pub(crate) fn queue_spec(&self, object: &berth_api::ClusterQueue) -> engine::ClusterQueueSpec {
-        let mut spec = deltas::cluster_queue(object, &self.view.checks, self.settings.refuse_invalid);
+        let mut spec = deltas::cluster_queue(object, &self.view.checks, &self.settings);
         if let Some(rules) = self.rules_of(&spec.name) {
             spec.tiers = rules.tiers.as_ref().map(|tiers| tiers.default.clone()).unwrap_or_default();
             spec.max_shares = rules.tiers.as_ref().map(|tiers| tiers.max_shares).unwrap_or_default();

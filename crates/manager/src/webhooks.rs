@@ -90,6 +90,7 @@ impl Webhooks {
         let gates = Gates {
             partial_admission: loaded.settings.engine.partial_admission,
             priority_boost: loaded.settings.priority_boost,
+            concurrent_admission: loaded.settings.allowed_flavors,
         };
         let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, gates));
         let (stop, stopped) = watch::channel(false);

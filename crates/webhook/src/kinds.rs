@@ -3,16 +3,24 @@
 use crate::review::{Answer, Request, Unreadable};
 use berth_api::berth::TrainingJob;
 use berth_api::validation::{
-    FieldError, newly_broken, validate_cluster_queue, validate_cohort, validate_priority_boost,
-    validate_resource_flavor, validate_workload, validate_workload_update,
+    FieldError, newly_broken, validate_cluster_queue, validate_cluster_queue_update, validate_cohort,
+    validate_concurrent_admission, validate_priority_boost, validate_resource_flavor, validate_workload,
+    validate_workload_update,
 };
 use berth_api::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-pub(crate) fn cluster_queue(request: &Request) -> Result<Answer, Unreadable> {
-    validate::<ClusterQueue>(request, validate_cluster_queue, |_, _| Vec::new())
+pub(crate) fn cluster_queue(request: &Request, concurrent_admission: bool) -> Result<Answer, Unreadable> {
+    let alone = |queue: &ClusterQueue| {
+        let mut errors = validate_cluster_queue(queue);
+        if concurrent_admission {
+            errors.extend(validate_concurrent_admission(queue));
+        }
+        errors
+    };
+    validate::<ClusterQueue>(request, alone, validate_cluster_queue_update)
 }
 
 pub(crate) fn cohort(request: &Request) -> Result<Answer, Unreadable> {

@@ -19,6 +19,8 @@ pub struct Gates {
     pub partial_admission: bool,
     /// `PriorityBoost`.
     pub priority_boost: bool,
+    /// `ConcurrentAdmission`.
+    pub concurrent_admission: bool,
 }
 
 type Rule = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
@@ -104,7 +106,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/validate-kueue-x-k8s-io-v1beta2-clusterqueue",
         name: "validate-clusterqueue",
-        handle: Handle::Admission(|request, _| kinds::cluster_queue(request)),
+        handle: Handle::Admission(|request, around| kinds::cluster_queue(request, around.gates.concurrent_admission)),
     },
     Route {
         path: "/validate-berth-dev-v1alpha1-trainingjob",

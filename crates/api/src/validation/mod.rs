@@ -2,9 +2,10 @@
 //!
 //! What they are for: the operator has to live with objects that no webhook saw, so it asks here before it uses one
 //! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind
-//! feature gates that are off by default are not checked (concurrent admission) or by themselves (priority boost).
+//! feature gates that are off by default stand by themselves (concurrent admission, priority boost).
 
 mod cluster_queue;
+mod concurrent_admission;
 mod metadata;
 mod names;
 mod resource_flavor;
@@ -14,6 +15,7 @@ mod workload_update;
 use std::fmt;
 
 pub use cluster_queue::{validate_cluster_queue, validate_cohort, validate_label_selector};
+pub use concurrent_admission::{validate_cluster_queue_update, validate_concurrent_admission};
 pub use metadata::admission_gates;
 pub use names::{label_value, qualified_name, subdomain};
 pub use resource_flavor::validate_resource_flavor;

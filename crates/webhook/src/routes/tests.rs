@@ -184,6 +184,34 @@ fn kueues_kinds_are_refused_by_field_and_stored_faults_are_not_held_against_them
 }
 
 #[test]
+fn a_policy_of_concurrent_admission_stays_and_is_asked_about_where_it_counts() {
+    let path = "/validate-kueue-x-k8s-io-v1beta2-clusterqueue";
+    let field = "spec.concurrentAdmissionPolicy";
+    let queue = |policy: Value, stop: &str| {
+        json!({"metadata": {"name": "q"}, "spec": {"stopPolicy": stop, "queueingStrategy": "StrictFIFO",
+            "concurrentAdmissionPolicy": policy, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+                {"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]}]}})
+    };
+    let mode = |mode: &str| json!({"migration": {"mode": mode}});
+    let moves = || mode("TryPreferredFlavors");
+    for concurrent_admission in [false, true] {
+        let gates = Gates { concurrent_admission, ..Gates::default() };
+        let ask = |request: Value| ask_with(path, request, Facts::default(), gates);
+        let update = |old: Value, new: Value| ask(json!({"operation": "UPDATE", "object": new, "oldObject": old}));
+        // Whatever the gate says, as in Kueue.
+        for new in [mode("RetainFirstAdmission"), Value::Null] {
+            let refused = update(queue(moves(), "None"), queue(new.clone(), "None"));
+            assert_eq!(denied_fields(&refused), [field], "{new}");
+            let said = refused["status"]["message"].as_str().unwrap_or_default();
+            assert!(said.contains("is immutable"), "{said}");
+        }
+        assert_eq!(update(queue(moves(), "None"), queue(moves(), "Hold"))["allowed"], json!(true));
+        let expected: &[&str] = if concurrent_admission { &["spec.queueingStrategy"] } else { &[] };
+        assert_eq!(denied_fields(&ask(json!({"object": queue(moves(), "None")}))), expected);
+    }
+}
+
+#[test]
 fn workloads_lose_what_is_switched_off_and_keep_what_holds_quota() {
     let set = |name: &str, count: i32| json!({"name": name, "count": count, "minCount": 1, "template": {"spec": {"containers": [{"name": "c"}]}}});
     let workload = |count: i32| json!({"metadata": {"name": "w"}, "spec": {"podSets": [set("a", count), set("b", 1)]}});
