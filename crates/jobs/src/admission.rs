@@ -82,11 +82,24 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
 #[must_use]
 pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     let mut errors = metadata_rules(K::metadata(job), K::queue_name(job));
+    errors.extend(prebuilt_rule(K::metadata(job), None));
     if K::KIND != BatchJob::KIND {
         errors.extend(elastic_rule(K::metadata(job), K::KIND));
     }
     errors.extend(K::invalid(job));
     errors
+}
+
+/// What is wrong with the name of a Workload that was made beforehand: for a pod of a group, it is the group's.
+pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Option<FieldError> {
+    let key = labels::PREBUILT_WORKLOAD_NAME;
+    let name = prebuilt_workload_name(metadata)?;
+    let other =
+        || group.filter(|group| *group != name).map(|group| format!("must be that of the pod's group, {group}"));
+    let wrong = subdomain(name).or_else(other)?;
+    // The annotation wins over the label.
+    let path = if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) };
+    Some(FieldError::new(path, name, wrong))
 }
 
 /// What is wrong with an object of a kind that cannot be elastic and asks for it.
@@ -188,6 +201,3 @@ pub(crate) fn label_path(key: &str) -> String {
 pub(crate) fn annotation_path(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
-
-#[cfg(test)]
-mod tests;

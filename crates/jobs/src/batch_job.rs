@@ -293,6 +293,3 @@ fn patch(job: &Job, marker: Option<Value>, spec: Value) -> Value {
         _ => json!({"metadata": metadata, "spec": spec}),
     }
 }
-
-#[cfg(test)]
-mod tests;

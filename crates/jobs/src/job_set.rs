@@ -310,6 +310,3 @@ fn patch(job: &Object, marker: Option<Value>, suspend: Option<bool>, replicated_
     spec.extend(replicated_jobs.map(|jobs| ("replicatedJobs".to_owned(), jobs)));
     if spec.is_empty() { json!({ "metadata": metadata }) } else { json!({"metadata": metadata, "spec": spec}) }
 }
-
-#[cfg(test)]
-mod tests;

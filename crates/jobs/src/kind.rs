@@ -194,31 +194,3 @@ pub fn prebuilt_workload_name(metadata: &ObjectMeta) -> Option<&str> {
 pub fn max_execution_seconds(metadata: &ObjectMeta) -> Option<i32> {
     label(metadata, labels::MAX_EXEC_TIME_SECONDS)?.parse().ok().filter(|seconds| *seconds > 0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn metadata_is_read() {
-        let metadata: ObjectMeta = serde_json::from_value(json!({
-            "labels": {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/priority-class": "p",
-                "kueue.x-k8s.io/prebuilt-workload-name": "from-label", "kueue.x-k8s.io/max-exec-time-seconds": "30"},
-        }))
-        .expect("metadata");
-        assert_eq!(queue_name(&metadata), Some("q"));
-        assert_eq!(workload_priority_class(&metadata), Some("p"));
-        assert_eq!(prebuilt_workload_name(&metadata), Some("from-label"));
-        assert_eq!(max_execution_seconds(&metadata), Some(30));
-        let metadata: ObjectMeta = serde_json::from_value(json!({
-            "labels": {"kueue.x-k8s.io/queue-name": "", "kueue.x-k8s.io/prebuilt-workload-name": "from-label",
-                "kueue.x-k8s.io/max-exec-time-seconds": "-1"},
-            "annotations": {"kueue.x-k8s.io/prebuilt-workload-name": "from-annotation"},
-        }))
-        .expect("metadata");
-        assert_eq!(queue_name(&metadata), None);
-        assert_eq!(prebuilt_workload_name(&metadata), Some("from-annotation"));
-        assert_eq!(max_execution_seconds(&metadata), None);
-    }
-}

@@ -1,4 +1,4 @@
-use berth_jobs::pods::{Place, PodState, Tally, excess, last_place, replaced};
+use berth_jobs::pods::{Place, PodState, Tally, last_place};
 use serde_json::{Value, json};
 
 use crate::member;
@@ -52,65 +52,14 @@ fn a_tally_is_what_its_pods_add_up_to() {
 }
 
 #[test]
-fn when_a_group_is_over() {
-    let ends = |pods: &[PodState], size: i32| tally(pods).finish(size).map(|end| end.success);
-    let done = || ended("a", "Succeeded");
-    let failed = || ended("a", "Failed");
-    let last = || {
-        made(
-            "a",
-            json!({"metadata": {"annotations": {"kueue.x-k8s.io/retriable-in-group": "false"}},
-        "spec": {"schedulingGates": null, "nodeName": "x"}, "status": {"phase": "Failed"}}),
-        )
-    };
-    let serving = || {
-        made(
-            "a",
-            json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-serving": "true"}},
-        "status": {"phase": "Succeeded"}}),
-        )
-    };
-    for (name, pods, size, expected) in [
-        ("nobody", vec![], 1, None),
-        ("all succeeded", vec![done(), done()], 2, Some(true)),
-        ("one is missing", vec![done()], 2, None),
-        ("one runs", vec![done(), ended("a", "Running")], 2, None),
-        ("one failed and may be replaced", vec![done(), failed()], 2, None),
-        ("one failed and was replaced", vec![done(), failed(), done()], 2, Some(true)),
-        ("one failed for good, one runs", vec![last(), ended("a", "Running")], 2, None),
-        ("one failed for good", vec![last(), done()], 2, Some(false)),
-        ("one failed for good, one waits", vec![last(), gated("a")], 2, None),
-        ("a group that serves", vec![serving()], 1, None),
-    ] {
-        assert_eq!(ends(&pods, size), expected, "{name}");
-    }
-    assert_eq!(tally(&[done(), done()]).finish(2).unwrap().message, "Pods succeeded: 2/2.");
-}
-
-#[test]
-fn who_is_too_many() {
+fn who_has_one_of_the_first_places() {
     let at = |seconds: i64, more: Value| {
         let time = format!("2026-01-01T00:00:{seconds:02}Z");
         let mut all = json!({"metadata": {"creationTimestamp": time}});
         crate::merge(&mut all, &more);
         made("a", all)
     };
-    let started = || json!({"spec": {"schedulingGates": null}});
     let runs = || json!({"spec": {"schedulingGates": null, "nodeName": "x"}, "status": {"phase": "Running"}});
-    let cases = [
-        ("the newest", vec![("x", at(1, json!({}))), ("y", at(2, json!({})))], Some("y")),
-        ("who waits before who started", vec![("x", at(1, json!({}))), ("y", at(2, started()))], Some("x")),
-        ("who has no node before who has one", vec![("x", at(1, started())), ("y", at(2, runs()))], Some("x")),
-        (
-            "who is not held",
-            vec![("x", at(1, json!({"metadata": {"finalizers": []}}))), ("y", at(2, json!({})))],
-            Some("x"),
-        ),
-        ("nobody who has ended", vec![("x", ended("a", "Succeeded")), ("y", ended("a", "Failed"))], None),
-    ];
-    for (name, pods, expected) in cases {
-        assert_eq!(excess(pods.iter().map(|(name, pod)| (*name, pod))), expected, "{name}");
-    }
     let pods = [("x", at(2, json!({}))), ("y", at(1, json!({}))), ("z", at(3, runs())), ("f", ended("a", "Failed"))];
     let placed = |size: i32| {
         let all = || pods.iter().map(|(name, pod)| (*name, pod));
@@ -119,10 +68,4 @@ fn who_is_too_many() {
         counting.filter(|(name, pod)| Some(Place::of(name, pod)) <= last).map(|(name, _)| name).collect::<String>()
     };
     assert_eq!([placed(-1), placed(0), placed(1), placed(2), placed(3), placed(4)], ["", "", "z", "yz", "xyz", "xyz"]);
-    let gone =
-        |seconds: i64| made("a", json!({"metadata": {"deletionTimestamp": format!("2026-01-01T00:00:{seconds:02}Z")}}));
-    let pods = [("x", gone(5)), ("y", gone(3)), ("z", ended("a", "Failed")), ("w", gated("a"))];
-    assert_eq!(replaced(pods.iter().map(|(name, pod)| (*name, pod))), Some("y"), "who went first");
-    let pods = [("z", ended("a", "Failed")), ("w", gated("a"))];
-    assert_eq!(replaced(pods.iter().map(|(name, pod)| (*name, pod))), Some("z"));
 }

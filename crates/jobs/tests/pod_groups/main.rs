@@ -1,9 +1,8 @@
-//! Pods: what one state of a pod says, what is written to it, how a group stands, and what the webhook says of each kind.
+//! Pods of groups and of topologies: what the case files of `pod` and `pod-group` cannot tell.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod group;
-mod reviews;
 mod state;
 mod topology;
 

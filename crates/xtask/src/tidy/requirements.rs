@@ -65,6 +65,7 @@ fn holds(text: &str, name: &str) -> bool {
     text.contains(&format!("fn {name}("))
         || text.contains(&format!("(\"{name}\","))
         || text.contains(&format!("=== {name}\n"))
+        || text.contains(&format!("- name: {name}\n"))
 }
 
 #[cfg(test)]
@@ -83,6 +84,14 @@ mod tests {
         assert!(
             said("| A.1 | p | `e2e/tests/a.rs` `a_test` `story` | |\n| A.2 | p | | not yet (issue 5) |").is_empty()
         );
+    }
+
+    #[test]
+    fn cases_are_named_as_they_are_called() {
+        let file = ("cases/job.yaml", "cases:\n- name: one pod, and no more\n  with: {}\n");
+        let said = |name: &str| unknown_tests(&Tree::of(&[file]), &format!("`cases/job.yaml` `{name}`"));
+        assert_eq!(said("one pod, and no more"), Vec::<String>::new());
+        assert_eq!(said("one pod"), ["cases/job.yaml has no test or scenario one pod"]);
     }
 
     #[test]

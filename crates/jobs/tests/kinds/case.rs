@@ -1,0 +1,278 @@
+//! What stands in a case file, and how what was found is compared with it.
+
+use berth_api::validation::FieldError;
+use berth_jobs::{Facts, Placement, RequestRules, effective_pod_spec, parse_forbidden, quota_requests};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// One file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    object: Value,
+    cases: Vec<Case>,
+}
+
+/// What is given in a case, and by name what is expected of it.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Case {
+    /// What is different here.
+    pub(crate) name: String,
+    /// The change of the file's object; afterwards the object itself.
+    #[serde(default, rename = "with")]
+    pub(crate) object: Value,
+    /// What becomes of the object in an update, as a change of it.
+    #[serde(default)]
+    then: Value,
+    /// The namespace has a LocalQueue called default.
+    #[serde(default)]
+    pub(crate) default_queue: bool,
+    /// What is known of the cluster.
+    #[serde(default)]
+    facts: Vec<String>,
+    /// What the job was admitted with, a pod set each.
+    pub(crate) admission: Option<Vec<Admission>>,
+    /// The object of which the Workload was made, as a change of the file's object; none where nothing of it is known.
+    original: Option<Value>,
+    /// Pods of a group, each a change of the object.
+    #[serde(default)]
+    pub(crate) pods: Vec<Value>,
+    #[serde(skip)]
+    base: Value,
+    /// What is expected, by name.
+    #[serde(flatten)]
+    pub(crate) expected: BTreeMap<String, Value>,
+}
+
+/// What a pod set was admitted with.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Admission {
+    pod_set: String,
+    count: i32,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    node_selector: BTreeMap<String, String>,
+    tolerations: Vec<Value>,
+    scheduling_gates: Vec<String>,
+    overrides: bool,
+    forbidden: String,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            pod_set: "main".to_owned(),
+            count: 1,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            node_selector: BTreeMap::new(),
+            tolerations: Vec::new(),
+            scheduling_gates: Vec::new(),
+            overrides: false,
+            forbidden: String::new(),
+        }
+    }
+}
+
+impl File {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        // A `y` or an `n` is a name like any other.
+        let options = serde_saphyr::options! { strict_booleans: true };
+        serde_saphyr::from_str_with_options(&text, options).map_err(|error| error.to_string())
+    }
+
+    /// The cases, each with its object.
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        let mut cases = self.cases.clone();
+        let mut names = BTreeSet::new();
+        for case in &mut cases {
+            assert!(names.insert(case.name.clone()), "two cases are called {:?}", case.name);
+            case.base = self.object.clone();
+            case.object = merged(&self.object, &case.object);
+            assert!(!case.expected.is_empty(), "{:?} expects nothing", case.name);
+        }
+        cases
+    }
+}
+
+impl Case {
+    /// The object after the update.
+    pub(crate) fn after(&self) -> Value {
+        merged(&self.object, &self.then)
+    }
+
+    /// The object of which the Workload was made.
+    pub(crate) fn original(&self) -> Option<Value> {
+        Some(merged(&self.base, self.original.as_ref()?))
+    }
+
+    /// Each pod of a group.
+    pub(crate) fn members(&self) -> Vec<Value> {
+        self.pods.iter().map(|pod| merged(&self.object, pod)).collect()
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        let mut facts = Facts::default();
+        for fact in &self.facts {
+            let known = match fact.as_str() {
+                "managedNamespace" => &mut facts.managed_namespace,
+                "withoutQueueName" => &mut facts.without_queue_name,
+                "defaultQueue" => &mut facts.default_queue,
+                "defaultPriorityClass" => &mut facts.default_priority_class,
+                "governed" => &mut facts.governed,
+                "pods" => &mut facts.pods,
+                "deployments" => &mut facts.deployments,
+                "statefulSets" => &mut facts.stateful_sets,
+                "withoutJobs" => &mut facts.without_jobs,
+                "withoutJobSets" => &mut facts.without_job_sets,
+                other => panic!("{:?}: no fact is called {other}", self.name),
+            };
+            *known = true;
+        }
+        facts
+    }
+
+    pub(crate) fn placements(&self) -> Option<Vec<Placement>> {
+        let placement = |admission: &Admission| Placement {
+            pod_set: admission.pod_set.clone(),
+            count: admission.count,
+            labels: admission.labels.clone(),
+            annotations: admission.annotations.clone(),
+            node_selector: admission.node_selector.clone(),
+            tolerations: admission.tolerations.iter().map(crate::read).collect(),
+            scheduling_gates: admission.scheduling_gates.clone(),
+            overrides: admission.overrides,
+            forbidden: match admission.forbidden.as_str() {
+                "" => Vec::new(),
+                text => parse_forbidden(text).unwrap().into_iter().collect(),
+            },
+        };
+        Some(self.admission.as_ref()?.iter().map(placement).collect())
+    }
+}
+
+/// What was found, and how it is compared.
+pub(crate) enum Found {
+    /// It must be equal.
+    Whole(Value),
+    /// What is expected must be in it.
+    Part(Value),
+    /// The expected text must be in it; `None` is nothing of the kind.
+    Text(Option<String>),
+    /// An entry each, `field` or `field: words of the message`.
+    Errors(Vec<FieldError>),
+}
+
+impl Found {
+    pub(crate) fn of<T: serde::Serialize>(value: T) -> Self {
+        Self::Whole(serde_json::to_value(value).unwrap())
+    }
+
+    /// How it differs from what was expected.
+    pub(crate) fn differs(&self, wanted: &Value) -> Option<String> {
+        let differs = match self {
+            Self::Whole(found) => found != wanted,
+            Self::Part(found) => !contains(found, wanted),
+            Self::Text(found) => match wanted.as_str() {
+                Some(words) => !found.as_deref().is_some_and(|text| text.contains(words)),
+                None => !wanted.is_null() || found.is_some(),
+            },
+            Self::Errors(found) => !errors_are(found, wanted),
+        };
+        let found = || match self {
+            Self::Whole(found) | Self::Part(found) => found.to_string(),
+            Self::Text(found) => format!("{found:?}"),
+            Self::Errors(found) => found.iter().map(|error| format!("\n    {error}")).collect(),
+        };
+        differs.then(|| format!("expected {wanted}, found {}", found()))
+    }
+}
+
+fn errors_are(found: &[FieldError], wanted: &Value) -> bool {
+    let wanted = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
+    let is = |(error, entry): (&FieldError, &Value)| {
+        let entry = entry.as_str().unwrap_or_default();
+        // Keys of labels stand in brackets and hold no such separator.
+        let (field, words) = entry.split_once(": ").unwrap_or((entry, ""));
+        error.field == field && error.to_string().contains(words)
+    };
+    found.len() == wanted.len() && found.iter().zip(wanted).all(is)
+}
+
+/// Whether all of `part` is in `whole`; null is there where nothing is.
+fn contains(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(key, part)| contains(whole.get(key).unwrap_or(&Value::Null), part))
+        }
+        (Value::Array(whole), Value::Array(part)) => {
+            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| contains(whole, part))
+        }
+        _ => whole == part,
+    }
+}
+
+/// `target` after a merge patch (RFC 7386).
+pub(crate) fn merged(target: &Value, patch: &Value) -> Value {
+    let (mut result, changes) = match (target, patch) {
+        (_, Value::Null) => return target.clone(),
+        (Value::Object(target), Value::Object(changes)) => (target.clone(), changes),
+        (_, Value::Object(changes)) => (Map::new(), changes),
+        _ => return patch.clone(),
+    };
+    for (key, change) in changes {
+        if change.is_null() {
+            result.remove(key);
+        } else {
+            let old = result.get(key).cloned().unwrap_or(Value::Null);
+            result.insert(key.clone(), merged(&old, change));
+        }
+    }
+    Value::Object(result)
+}
+
+/// The object as a server keeps it: without what is empty.
+pub(crate) fn stored(object: &Value) -> Value {
+    let mut object = object.clone();
+    prune(&mut object);
+    object
+}
+
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(prune);
+            let empty = |v: &Value| v.as_object().is_some_and(Map::is_empty) || v.as_array().is_some_and(Vec::is_empty);
+            fields.retain(|_, field| !empty(field) && !field.is_null());
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+/// Pod sets as a case tells them: of the templates what one pod asks for.
+pub(crate) fn pod_sets(sets: &[berth_api::PodSet]) -> Value {
+    let told = sets.iter().map(|set| {
+        let mut told = json!({"name": set.effective_name(), "count": set.effective_count()});
+        let spec = effective_pod_spec(set.template.spec.as_ref().unwrap(), None, &Default::default());
+        let requests = quota_requests(&spec, &RequestRules::default()).unwrap();
+        let requests: BTreeMap<_, _> =
+            requests.into_iter().map(|(name, amount)| (name.clone(), berth_quantity::format(&name, amount))).collect();
+        if !requests.is_empty() {
+            told["requests"] = json!(requests);
+        }
+        if let Some(least) = set.min_count {
+            told["minCount"] = json!(least);
+        }
+        if let Some(request) = &set.topology_request {
+            told["topologyRequest"] = json!(request);
+        }
+        told
+    });
+    told.collect()
+}

@@ -1,0 +1,71 @@
+//! A pod by itself.
+
+use crate::case::{Case, Found, merged, pod_sets};
+use crate::read;
+use berth_jobs::Priority;
+use berth_jobs::pods::{Phase, PodState, pod_defaults, pod_workload, role_hash, validate_pod, validate_pod_update};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
+    let pod: Pod = read(&case.object);
+    let start = || PodState::read(&pod).start_patch(&case.placements().unwrap_or_default());
+    let made = || pod_workload(&pod, Priority::default(), &Default::default());
+    Some(match key {
+        "role" => Found::of(role_hash(pod.spec.as_ref().unwrap())),
+        "podSets" => Found::Whole(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
+        "workload" => Found::Part(json!(made().unwrap())),
+        "unreadable" => Found::Text(made().err()),
+        "state" => Found::Part(state(&pod)),
+        "start" => Found::of(start().map_err(|error| error.to_string()).unwrap_or_default()),
+        "started" => Found::Part(merged(&case.object, &start().unwrap_or_default().unwrap_or_default())),
+        "refused" => Found::Text(start().err().map(|error| error.to_string())),
+        "release" => Found::Whole(PodState::read(&pod).release_patch()),
+        "defaults" => {
+            let given = pod_defaults(&pod, case.facts());
+            Found::Whole(json!({"labels": given.labels, "annotations": given.annotations,
+                "finalizer": given.finalizer, "gate": given.gate}))
+        }
+        "errors" => Found::Errors(validate_pod(&pod)),
+        "changeErrors" => Found::Errors(validate_pod_update(&pod, &read(&case.after()), case.default_queue)),
+        _ => return None,
+    })
+}
+
+fn state(pod: &Pod) -> Value {
+    let state = PodState::read(pod);
+    let phase = match state.phase {
+        Phase::Pending => "Pending",
+        Phase::Running => "Running",
+        Phase::Succeeded => "Succeeded",
+        Phase::Failed => "Failed",
+    };
+    let group = state.group.as_ref().map(|group| {
+        json!({"name": group.name, "role": group.role, "total": group.total, "fast": group.fast,
+            "serving": group.serving, "retriable": group.retriable})
+    });
+    json!({
+        "phase": phase, "gated": state.gated, "placing": state.placing, "bound": state.bound, "ready": state.ready,
+        "held": state.held, "condemned": state.condemned, "deleting": state.deleting(), "runs": state.runs(),
+        "ended": state.ended(), "counts": state.counts(), "queue": state.queue_name, "role": state.role(),
+        "prebuiltWorkload": state.prebuilt_workload, "priorityClass": state.workload_priority_class,
+        "podPriorityClass": state.pod_priority_class, "maxExecutionSeconds": state.max_execution_seconds,
+        "parent": state.parent, "message": state.message, "unschedulable": state.unschedulable, "group": group,
+        "whole": state.whole().is_some(),
+    })
+}
+
+/// A start that fits is one patch of the state that was read, after which the pod does not wait for its admission any more.
+pub(crate) fn laws(case: &Case) -> Vec<String> {
+    let pod: Pod = read(&case.object);
+    let placements = case.placements();
+    let Some(Ok(Some(start))) = placements.map(|placements| PodState::read(&pod).start_patch(&placements)) else {
+        return Vec::new();
+    };
+    let metadata = &case.object["metadata"];
+    let fits = start["metadata"]["uid"] == metadata["uid"]
+        && start["metadata"]["resourceVersion"] == metadata["resourceVersion"];
+    let started = PodState::read(&read(&merged(&case.object, &start)));
+    let wrong = [(fits, "the patch is of the state that was read"), (!started.gated, "it waits no longer")];
+    wrong.iter().filter(|(holds, _)| !holds).map(|(_, what)| format!("start: {what}")).collect()
+}
