@@ -21,7 +21,7 @@ program = $(BUILD) --bin $(1) && $(BIN)/$(1)
 names = $(addprefix --test ,$(notdir $(patsubst %/main,%,$(basename $(wildcard $(1)/*.rs $(1)/*/main.rs)))))
 say = @echo "== $(1)"
 
-.PHONY: help conformance build check test lint tidy unit e2e smoke demo crds controlplane scenario night bench bench-engine
+.PHONY: help conformance build check test lint tidy unit e2e smoke demo crds controlplane scenario night bench bench-engine laws small-worlds
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,10 +82,16 @@ bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large
 bench-engine: ## The engine alone (criterion): drains, one event, search for victims, memory
 	$(CARGO) bench --locked -p berth-engine --bench engine
 
-night: test ## What is wide and slow
-	$(call say,engine laws on ten million worlds each, and every small world)
-	BERTH_CASES=10000000 BERTH_WORLDS=1 $(TEST) $(call names,crates/engine/tests) \
-		$(call names,crates/quantity/tests) -- --nocapture
+small-worlds: ## Engine laws on five million small worlds, in five minutes
+	$(call say,engine laws on five million small worlds)
+	BERTH_WORLDS=757 BERTH_WORLDS_SECONDS=300 $(TEST) --test small -- --nocapture
+
+LAWS := $(subst --test small,,$(call names,crates/engine/tests)) $(call names,crates/quantity/tests)
+laws: ## Engine laws on ten million worlds each, or on a part of them (SHARD=2/8 CASES=10000000)
+	$(call say,part $(or $(SHARD),1/1) of engine laws on $(or $(CASES),10000000) worlds each)
+	BERTH_CASES=$(or $(CASES),10000000) BERTH_SHARD=$(or $(SHARD),1/1) $(TEST) $(LAWS) -- --nocapture
+
+night: test small-worlds laws ## What is wide and slow
 	$(call say,2000 random stories of tiers and of elastic jobs)
 	BERTH_STORIES=2000 $(TEST) --test stories random:: -- --nocapture
 	$(call say,every expectation of every decision case changed)

@@ -94,10 +94,10 @@ mod tests {
                 {"name": "b", "context": {"cluster": "two", "user": "admin"}}],
             "clusters": [cluster("one", "/etc/ca.crt"), cluster("two", "pki/ca.crt"), {"name": "three", "cluster": {}}],
             "users": [{"name": "admin", "user": {"client-key-data": "secret"}}]});
-        let target = Target::of(config, Path::new("/home/me/.kube"));
+        let target = Target::of(config, Path::new("/people/me/.kube"));
         assert_eq!((target.context.as_str(), target.server()), ("b", "https://s"));
         let made = target.kubeconfig_for("t");
-        assert_eq!(made["clusters"], json!([cluster("two", "/home/me/.kube/pki/ca.crt")]));
+        assert_eq!(made["clusters"], json!([cluster("two", "/people/me/.kube/pki/ca.crt")]));
         assert_eq!(made["users"], json!([{"name": "berth", "user": {"token": "t"}}]));
         assert_eq!(text(&made, "/contexts/0/context/cluster"), "two");
         assert!(!made.to_string().contains("secret"));

@@ -43,6 +43,10 @@ async fn told(stage: &Stage) -> Result<()> {
     ensure!(row.contains("Running") && row.contains("reserved") && row.contains("4/4"), "{table}");
     let words = stage.plane.kubectl(&["-n", NAMESPACE, "describe", "tj", HERO]).await?;
     for word in [
+        "admitted by clusterQueue story-research: flavor story-spot (spot capacity)",
+        "admitted by clusterQueue story-research: flavor story-on-demand (on-demand capacity); it goes on from its",
+        "Admitted by ClusterQueue story-research: flavor story-reserved (reserved capacity)",
+        "it goes on from its checkpoint of step ",
         "took nodes back and had no others",
         "CheckpointRequested",
         "CheckpointSaved",

@@ -132,6 +132,8 @@ strings! {
     ELASTIC_WORKERS = "berth.dev/elastic-workers";
     /// Annotation on such a Job: to how many workers it was brought last, when, and under which Workload, as JSON.
     LAST_SCALE = "berth.dev/last-scale";
+    /// Annotation on a Workload by which an elastic TrainingJob grows: since when the job is queued, and its run admitted, as JSON.
+    BEFORE_GROWTH = "berth.dev/before-growth";
     /// Annotation on pods that are to stop: until when they may save their work, as RFC 3339.
     STOP_AT = "berth.dev/stop-at";
     /// Annotation on pods that are to stop: why.

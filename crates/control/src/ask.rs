@@ -10,6 +10,7 @@ use rustc_hash::FxHasher;
 
 use crate::core::{Control, key, millis};
 use crate::deltas;
+use crate::elastic::admitted_before;
 use crate::measure::Measure;
 use crate::view::WorkloadView;
 use crate::write::Kind;
@@ -83,11 +84,6 @@ impl Control {
         }
     }
 
-    /// Writes only reasons that a cycle found, none that follow from how queues are set up.
-    pub fn heads_only(&mut self) {
-        self.heads_only = true;
-    }
-
     /// What the engine is told of a cohort; without an object it is one of that name and nothing else.
     #[must_use]
     pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
@@ -130,12 +126,14 @@ impl Control {
         let conditions = &workload.status.conditions;
         let state = match &workload.status.admission {
             Some(admission) if workload.reserved() => {
-                let at = crate::status::since(conditions, "QuotaReserved", "True").unwrap_or(workload.created);
+                let reserved = crate::status::since(conditions, "QuotaReserved", "True").unwrap_or(workload.created);
+                // Who grows does not begin anew: it is protected no longer for it, and loses no less.
+                let at = admitted_before(workload).map_or(reserved, |before| before.min(reserved));
                 engine::WorkloadState::Reserved(deltas::reservation(
                     admission,
                     |name| workload.pods(name, self.settings.reclaimable_pods),
                     (millis(at), self.saved_at(workload).map(millis)),
-                    workload.is("Evicted"),
+                    (workload.is("Admitted"), workload.is("Evicted")),
                     self.surplus_of(workload),
                 ))
             }
@@ -154,6 +152,9 @@ impl Control {
                 deltas::strip_capacity(set);
             }
             set.count = workload.remaining(&set.name, self.settings.reclaimable_pods).unwrap_or(set.count);
+        }
+        if !workload.reserved() {
+            self.cap_gpus(workload, &mut pod_sets);
         }
         let tiers = match &workload.tiers {
             Some(wish) => wish.tiers.clone().ok(),
@@ -177,6 +178,7 @@ impl Control {
             replaces,
             refused: workload.shape.refused.clone(),
             checks_failed: crate::checks::have_failed(&workload.status.admission_checks),
+            preemption_gated: workload.has_closed_preemption_gate(),
             state,
             revision: revision(workload),
         }

@@ -45,6 +45,8 @@ pub(crate) struct Saving {
 /// What a look into a store has shown of one job.
 #[derive(Clone, Debug)]
 pub(crate) struct Book {
+    /// Where that was: it says nothing of another place, should the job or its store be edited.
+    place: CheckpointPlace,
     /// Complete checkpoints, oldest first.
     pub(crate) listed: Vec<Checkpoint>,
     /// When that was, for a look that succeeded.
@@ -70,8 +72,9 @@ impl Control {
             None => drop(self.view.stores.remove(name)),
         }
         let users = self.view.training.iter().filter(|(_, job)| job.facts.store.as_deref() == Some(name));
-        for job in users.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+        for (job, uid) in users.map(|(name, job)| (name.clone(), job.uid.clone())).collect::<Vec<_>>() {
             self.touch(key(Kind::TrainingJob, &job));
+            self.mirror_owned_by(&uid);
         }
     }
 
@@ -82,16 +85,25 @@ impl Control {
         Some(CheckpointPlace { store: store.clone(), spec, namespace: name.0.clone(), job: name.1.clone() })
     }
 
+    /// What is known of the place where the checkpoints of a TrainingJob are now.
+    pub(crate) fn book_of(&self, name: &Name, view: &TrainingView) -> Option<&Book> {
+        let book = self.saving.books.get(&view.uid)?;
+        self.place_of(name, view).is_some_and(|place| place == book.place).then_some(book)
+    }
+
     /// The last checkpoint of a TrainingJob: as its store shows it, as its status remembers it, or as it says itself.
     pub(crate) fn saved_of(&self, name: &Name, view: &TrainingView) -> Option<Saved> {
         let place = self.place_of(name, view);
-        let shown = match (&place, self.saving.books.get(&view.uid).filter(|book| book.at.is_some())) {
+        let shown = match (&place, self.book_of(name, view).filter(|book| book.at.is_some())) {
             (Some(place), Some(book)) => book.listed.last().map(|last| Saved {
                 at: last.at,
                 step: Some(last.step),
                 uri: Some(place.uri_of(&last.id)),
             }),
-            (Some(_), None) => view.status.checkpoint.as_ref().and_then(|shown| remembered(shown.latest.as_ref()?)),
+            (Some(place), None) => {
+                let known = view.status.checkpoint.as_ref().and_then(|shown| remembered(shown.latest.as_ref()?));
+                known.filter(|saved| saved.uri.as_deref().is_none_or(|uri| place.has(uri)))
+            }
             (None, _) => None,
         };
         shown.into_iter().chain(view.saved.clone()).max_by_key(|saved| saved.at)
@@ -106,16 +118,27 @@ impl Control {
     }
 
     /// Takes over what a look has shown.
-    pub(crate) fn note_look(&mut self, object: &ObjectKey, found: Result<Vec<Checkpoint>, String>, now: Timestamp) {
+    pub(crate) fn note_look(
+        &mut self,
+        object: &ObjectKey,
+        place: Option<&CheckpointPlace>,
+        found: Result<Vec<Checkpoint>, String>,
+        now: Timestamp,
+    ) {
         self.flights.succeeded(object, object);
         let name = &(object.namespace.clone(), object.name.clone());
-        let Some(uid) = self.view.training.get(name).map(|view| view.uid.clone()) else { return };
-        let book = self.saving.books.entry(uid.clone()).or_insert_with(|| Book {
-            listed: Vec::new(),
-            at: None,
-            tried: now,
-            fault: None,
-        });
+        let Some(view) = self.view.training.get(name) else { return };
+        let uid = view.uid.clone();
+        let Some(place) = place.filter(|place| self.place_of(name, view).as_ref() == Some(*place)) else {
+            // The job or its store was edited meanwhile: the present place is still to be looked into.
+            self.touch(key(Kind::TrainingJob, name));
+            return;
+        };
+        let unseen = || Book { place: place.clone(), listed: Vec::new(), at: None, tried: now, fault: None };
+        let book = self.saving.books.entry(uid.clone()).or_insert_with(unseen);
+        if book.place != *place {
+            *book = unseen();
+        }
         book.tried = now;
         let mut fresh = 0;
         let changed = match found {
@@ -164,9 +187,11 @@ impl Control {
             }
             Purpose::DeleteCheckpoints => {
                 let Some(view) = self.view.training.get(&of(object)) else { return };
+                let asked = |book: &Book| Some(&book.place) == flight.place.as_deref();
                 // The same ids: the book changes by looks alone, and of a job there is one request at a time.
-                let gone = self.saving.books.get(&view.uid).map(|book| self.surplus(view, book)).unwrap_or_default();
-                if let Some(book) = self.saving.books.get_mut(&view.uid) {
+                let book = self.saving.books.get(&view.uid).filter(|book| asked(book));
+                let gone = book.map(|book| self.surplus(view, book)).unwrap_or_default();
+                if let Some(book) = self.saving.books.get_mut(&view.uid).filter(|book| asked(book)) {
                     book.listed.retain(|checkpoint| !gone.contains(&checkpoint.id));
                 }
                 self.touch(key(Kind::TrainingJob, &of(object)));
@@ -194,14 +219,19 @@ impl Control {
     }
 
     /// The start of a job knows what was there when it was admitted, or has waited long enough for it.
-    pub(crate) fn knows_where_to_resume(&self, view: &TrainingView, admitted: Timestamp, now: Timestamp) -> bool {
-        let looked = self.saving.books.get(&view.uid).and_then(|book| book.at);
+    pub(crate) fn knows_where_to_resume(
+        &self,
+        name: &Name,
+        view: &TrainingView,
+        (admitted, now): (Timestamp, Timestamp),
+    ) -> bool {
+        let looked = self.book_of(name, view).and_then(|book| book.at);
         looked.is_some_and(|at| at >= admitted) || now >= patience_ends(admitted)
     }
 
     /// When to look next into the store of a job, `None` when nothing is to be expected there.
-    pub(crate) fn next_look(&self, view: &TrainingView, now: Timestamp) -> Option<Timestamp> {
-        let book = self.saving.books.get(&view.uid);
+    pub(crate) fn next_look(&self, name: &Name, view: &TrainingView, now: Timestamp) -> Option<Timestamp> {
+        let book = self.book_of(name, view);
         let at = book.and_then(|book| book.at);
         let paused = |ms: i64| book.map_or(now, |book| after(book.tried, ms));
         let not_before = |due: Timestamp| match book.and_then(|book| book.fault.as_ref()) {

@@ -12,7 +12,7 @@ use crate::decide;
 use crate::elastic::Growth;
 use crate::flight::{Decision, Draft, Flights};
 use crate::ladder::Ladder;
-use crate::measure::Measure;
+use crate::measure::{Measure, TierMove};
 pub(crate) use crate::moments::{after, after_seconds, millis_between};
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
@@ -29,6 +29,8 @@ pub struct Step {
     pub writes: Vec<Write>,
     /// Events to publish.
     pub notices: Vec<Notice>,
+    /// For the log: who came to a tier of capacity, or left it.
+    pub moves: Vec<TierMove>,
     /// Call again at that time even if nothing happens.
     pub wake_at: Option<Timestamp>,
 }
@@ -49,6 +51,8 @@ pub struct Control {
     pub(crate) planned: BTreeMap<String, engine::Admission>,
     /// Preemptions still to be written: victim uid to eviction.
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
+    /// Those of them that the API server refused, by victim uid.
+    pub(crate) refused_evictions: BTreeSet<String>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
     pub(crate) saving: Saving,
@@ -75,8 +79,9 @@ pub struct Control {
     pub(crate) replan: bool,
     /// Statuses and reasons are written at once: there is no server to spare.
     pub(crate) unpaced: bool,
-    /// Reasons that follow from how queues are set up are not written.
-    pub(crate) heads_only: bool,
+    /// Lists of admission checks are left as they are, and nobody is admitted for what they say: offline, where only what cycles
+    /// decide is asked for.
+    pub(crate) schedules_only: bool,
 }
 
 impl Control {
@@ -96,6 +101,7 @@ impl Control {
             measures: Vec::new(),
             planned: BTreeMap::new(),
             evictions: BTreeMap::new(),
+            refused_evictions: BTreeSet::new(),
             pods_gone: BTreeSet::new(),
             saving: Saving::default(),
             growth: Growth::default(),
@@ -114,7 +120,7 @@ impl Control {
             notices: Vec::new(),
             replan: true,
             unpaced: false,
-            heads_only: false,
+            schedules_only: false,
         }
     }
 
@@ -128,6 +134,7 @@ impl Control {
         // What an earlier term has planned and not written is void: the books follow the objects again.
         let planned = std::mem::take(&mut self.planned);
         self.evictions.clear();
+        self.refused_evictions.clear();
         self.growth.wanted.clear();
         let asked = std::mem::take(&mut self.growth.gives_up);
         for uid in planned.into_keys().chain(asked.into_keys()) {
@@ -164,6 +171,7 @@ impl Control {
         let leaving = workload.is_some_and(|workload| workload.is("Evicted"));
         if leaving || !reserved {
             self.evictions.remove(uid);
+            self.refused_evictions.remove(uid);
         }
         self.note_given_up(uid);
         if let (true, Some(name)) = (reserved, &name) {
@@ -214,7 +222,14 @@ impl Control {
             step.wake_at = self.wake_at(now);
         }
         step.notices.append(&mut self.notices);
+        step.moves.append(&mut self.ladder.moves);
         step
+    }
+
+    /// Whether anybody waits for quota: what gives it back is urgent then.
+    #[must_use]
+    pub fn quota_is_wanted(&self) -> bool {
+        self.world.quota_is_wanted()
     }
 
     fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {

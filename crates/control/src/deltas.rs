@@ -333,6 +333,7 @@ pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> e
         constraints,
         no_affinity: false,
         topology_request: needs.topology_request,
+        group: needs.group,
     }
 }
 
@@ -359,7 +360,7 @@ pub(crate) fn reservation(
     admission: &api::Admission,
     pods: impl Fn(&str) -> Option<(i64, i64)>,
     (at, saved): (engine::Millis, Option<engine::Millis>),
-    evicted: bool,
+    (admitted, evicted): (bool, bool),
     surplus: Option<engine::Surplus>,
 ) -> engine::Reservation {
     let pod_sets = admission
@@ -382,7 +383,7 @@ pub(crate) fn reservation(
         })
         .collect();
     let cluster_queue = admission.cluster_queue.clone().unwrap_or_default();
-    engine::Reservation { cluster_queue, pod_sets, at, saved, evicted, surplus }
+    engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, surplus }
 }
 
 /// What `count` of `given` pods use of what all of them use: whoever wrote an uneven amount, no pod is charged for less than it uses.
@@ -430,7 +431,7 @@ mod tests {
                 "resourceUsage": {"cpu": "10", "memory": "3Gi"}}]}))
         .unwrap();
         let used = |runs: i64| {
-            let held = reservation(&admission, |_| Some((3, runs)), (engine::Millis(0), None), false, None);
+            let held = reservation(&admission, |_| Some((3, runs)), (engine::Millis(0), None), (false, false), None);
             let usage = &held.pod_sets.first().unwrap().usage;
             ["cpu", "memory"].map(|resource| usage.iter().find(|(name, _)| *name == resource).unwrap().1.get())
         };

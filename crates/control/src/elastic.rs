@@ -63,6 +63,18 @@ pub(crate) fn grew(workload: &WorkloadView) -> bool {
     workload.replaces.is_some() && find(&workload.status.conditions, "Evicted").is_none()
 }
 
+/// When the run of a workload was admitted, which a growth has not begun anew; `None` where that is its own admission.
+pub(crate) fn admitted_before(workload: &WorkloadView) -> Option<Timestamp> {
+    let past = workload.rare.as_ref().and_then(|rare| rare.past);
+    past.filter(|_| grew(workload)).map(|past| past.admitted)
+}
+
+/// Since when its job runs under its quota, over all growths; `None` of one that is not admitted.
+pub(crate) fn runs_since(workload: &WorkloadView) -> Option<Timestamp> {
+    let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+    Some(admitted_before(workload).map_or(admitted, |before| before.min(admitted)))
+}
+
 /// It was finished because another slice has taken its place.
 pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
     let end = find_true(&workload.status.conditions, "Finished");
@@ -200,7 +212,7 @@ impl Control {
     fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
         let Some(admission) = &workload.status.admission else { return Vec::new() };
         let pods = |name: &str| workload.pods(name, self.settings.reclaimable_pods);
-        deltas::reservation(admission, pods, (engine::Millis(0), None), false, None).pod_sets
+        deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false), None).pod_sets
     }
 
     /// Slices that are to replace a Workload are told what it holds now.
@@ -247,7 +259,7 @@ impl Control {
     }
 
     /// A TrainingJob that would take more workers now, in the order in which they are offered.
-    fn could_want(&self, name: &Name, now: Timestamp) -> Option<(i32, Timestamp, Name, Name, i32)> {
+    fn could_want(&self, name: &Name, now: Timestamp) -> Option<(i64, Timestamp, Name, Name, i32)> {
         let view = self.view.training.get(name)?;
         let workload = self.view.slice_of(&view.uid)?;
         let run = self.run_under(workload)?;
@@ -260,8 +272,8 @@ impl Control {
         let all_up = run.workers == have && run.job.role.as_deref().is_some_and(RoleState::is_up);
         let may = have < most && due <= now && !waits && alone && all_up;
         let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
-        let workers = have.saturating_add(run.rules.up_step).min(most);
-        let may = may && !asked && self.slice_may_be_tried(view, workload, workers);
+        let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
+        let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
         may.then(|| (-workload.priority, due, name.clone(), workload.key(), workers))
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::core::after;
 use crate::strays::Strays;
-use crate::write::{Kind, Notice, ObjectKey, Purpose, WriteId};
+use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, WriteId};
 
 /// A decision to write, before it has an identity.
 #[derive(Clone, Debug)]
@@ -62,6 +62,8 @@ pub(crate) struct Flight {
     pub(crate) purpose: Purpose,
     pub(crate) based_on: u64,
     pub(crate) notices: Vec<Notice>,
+    /// Of what goes to a store of checkpoints: where that is.
+    pub(crate) place: Option<Box<CheckpointPlace>>,
     /// The object was seen to vanish meanwhile: its result can never be seen.
     pub(crate) vanished: bool,
 }
@@ -152,6 +154,7 @@ impl Flights {
                 purpose: draft.purpose,
                 based_on: draft.based_on,
                 notices: std::mem::take(&mut draft.notices),
+                place: draft.request.place().cloned().map(Box::new),
                 vanished: false,
             },
         );

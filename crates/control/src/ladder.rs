@@ -23,6 +23,7 @@ use jiff::Timestamp;
 
 use crate::checks::Check;
 use crate::core::Control;
+use crate::measure::TierMove;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{Kind, ObjectKey, StuckPod};
@@ -43,6 +44,8 @@ pub(crate) struct Ladder {
     pub(crate) reclaims: reclaim::Reclaims,
     /// When to look at that next.
     pub(crate) next_climb: Option<Timestamp>,
+    /// What the log is still to say of workloads that came to tiers, or left them.
+    pub(crate) moves: Vec<TierMove>,
 }
 
 /// Since when a started job lacks pods, as far as that was seen: not what was before the first look at it.

@@ -28,6 +28,7 @@ mod deltas;
 mod digest;
 mod elastic;
 pub mod event;
+pub mod feature_gates;
 mod figures;
 mod flight;
 mod ladder;

@@ -31,6 +31,40 @@ pub enum Measure {
     },
 }
 
+/// A workload came to a tier of capacity, or left it before it was done: names and numbers for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierMove {
+    /// Namespace of the workload.
+    pub namespace: String,
+    /// Its name.
+    pub workload: String,
+    /// The queue whose quota it was given.
+    pub cluster_queue: String,
+    /// The tier.
+    pub tier: String,
+    /// What it was given of that tier: names of flavors.
+    pub flavors: String,
+    /// What it did.
+    pub what: TierStep,
+}
+
+/// What a workload did in a tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierStep {
+    /// It was admitted.
+    Admitted {
+        /// Seconds for which it was queued.
+        waited: i64,
+    },
+    /// It was evicted.
+    Left {
+        /// Reason of the eviction.
+        reason: String,
+        /// Seconds for which it had its quota.
+        stayed: i64,
+    },
+}
+
 /// A value that holds now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gauge {

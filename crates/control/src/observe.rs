@@ -288,6 +288,7 @@ impl Control {
             self.spare_victims_of(&old.uid);
             self.planned.remove(&old.uid);
             self.evictions.remove(&old.uid);
+            self.refused_evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
             self.growth.shrunk.remove(&old.uid);
             self.growth.gives_up.remove(&old.uid);
@@ -338,6 +339,7 @@ impl Control {
                 let local = self.settings.local_queue_metrics;
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
                 self.measures.extend(self.tier_measures(&old, new, now));
+                self.ladder.moves.extend(self.tier_moves(&old, new, now));
                 self.measures.extend(self.training_measures(&old, new, now));
                 if self.settings.cohort_metrics {
                     self.measures.extend(self.cohort_measures(&old, new));

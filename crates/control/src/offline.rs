@@ -25,6 +25,21 @@ const MOST_STEPS: usize = 10_000;
 /// How often a failed write is waited for within one call.
 const MOST_RETRIES: usize = 4;
 
+/// A write that was performed, and what it made of its object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    /// Why.
+    pub purpose: Purpose,
+    /// Of which object.
+    pub key: ObjectKey,
+    /// What it was; null when there was none.
+    pub before: Value,
+    /// What it became; null when it is gone.
+    pub after: Value,
+    /// What was told of it.
+    pub notices: Vec<Notice>,
+}
+
 /// Control, and the objects that its writes go to.
 #[derive(Debug)]
 pub struct Offline {
@@ -33,6 +48,8 @@ pub struct Offline {
     objects: BTreeMap<ObjectKey, Value>,
     notices: Vec<Notice>,
     writes: Vec<(Purpose, ObjectKey)>,
+    /// What writes made of objects, where somebody asked for it.
+    history: Option<Vec<Made>>,
     version: u64,
     /// Text with which every write of a Workload's status is refused.
     refusal: Option<String>,
@@ -54,6 +71,7 @@ impl Offline {
             objects: BTreeMap::new(),
             notices: Vec::new(),
             writes: Vec::new(),
+            history: None,
             version: 0,
             refusal: None,
             contested: Vec::new(),
@@ -105,9 +123,17 @@ impl Offline {
         self.contested.push(object_key(Kind::Workload, namespace, name));
     }
 
-    /// Writes only reasons that a cycle found, none that follow from how queues are set up.
-    pub fn heads_only(&mut self) {
-        self.control.heads_only();
+    /// From now on it is kept what each write makes of its object, and lists of admission checks are left as they are: for whoever
+    /// asks what cycles decide by themselves.
+    pub fn keep_history(&mut self) {
+        self.control.schedules_only = true;
+        self.history.get_or_insert_default();
+    }
+
+    /// What writes made of their objects since that was asked for, in order.
+    #[must_use]
+    pub fn history(&self) -> &[Made] {
+        self.history.as_deref().unwrap_or_default()
     }
 
     /// Writes a reason to wait as if the engine had given it with its last plan.
@@ -266,8 +292,17 @@ impl Offline {
             }
             for write in step.writes {
                 self.writes.push((write.purpose, write.key.clone()));
+                let object = |offline: &Self| offline.objects.get(&write.key).cloned().unwrap_or_default();
+                let before = self.history.is_some().then(|| object(self));
                 let outcome = self.perform(&write);
                 self.control.outcome(write.id, outcome, self.now);
+                let notices = std::mem::take(&mut self.control.notices);
+                let after = if before.is_some() { object(self) } else { Default::default() };
+                if let (Some(history), Some(before)) = (&mut self.history, before) {
+                    let (key, notices) = (write.key, notices.clone());
+                    history.push(Made { purpose: write.purpose, key, before, after, notices });
+                }
+                self.notices.extend(notices);
             }
         }
     }

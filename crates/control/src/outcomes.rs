@@ -66,7 +66,7 @@ impl Control {
                     self.flights.expect(object, version);
                 }
             }
-            Outcome::Checkpoints(found) => self.note_look(&object, found, now),
+            Outcome::Checkpoints(found) => self.note_look(&object, flight.place.as_deref(), found, now),
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_stuck(&object, stuck, now);
@@ -104,6 +104,7 @@ impl Control {
                     by: 1,
                 });
                 self.drop_settled_plan(&object);
+                self.note_refused_eviction(&object, flight.purpose);
                 let until = self.flights.failed(&object, now, 5_000);
                 let absent = flight.purpose.makes_anew();
                 if absent {

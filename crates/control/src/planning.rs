@@ -143,8 +143,8 @@ impl Control {
             });
             self.evict_with_next_step(eviction);
         }
-        let heads_only = self.heads_only;
-        for verdict in plan.verdicts.into_iter().filter(|verdict| verdict.leading || !heads_only) {
+        for verdict in plan.verdicts {
+            let verdict = self.told_of_failures(verdict);
             self.tell(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {

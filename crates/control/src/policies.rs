@@ -1,5 +1,7 @@
-//! QueuePolicies: which ClusterQueue follows which, and what they say, read once. What they read in labels of jobs is in `labels`.
+//! QueuePolicies: which ClusterQueue follows which, and what they say, read once. What they read in labels of jobs is in
+//! `labels`, how many GPUs a job may have in `gpus`.
 
+mod gpus;
 mod labels;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,21 +209,19 @@ impl Limits {
     /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, its value, and what
     /// the workload asks for.
     fn broken_by(&self, workload: &WorkloadView, pods: impl Fn(&engine::PodSetSpec) -> i64) -> Option<String> {
-        let gpus = |set: &engine::PodSetSpec| {
-            let devices = set.requests.iter().filter(|(resource, _)| resource.ends_with("/gpu"));
-            devices.fold(0_i64, |sum, (_, one)| sum.saturating_add(one.mul(pods(set)).get()))
-        };
-        let asked = workload.shape.pod_sets.iter().map(gpus).fold(0_i64, i64::saturating_add);
+        let sets = &workload.shape.pod_sets;
+        let asked = gpus::gpus(sets, &pods);
         if let Some(most) = self.max_gpus.filter(|most| asked > *most) {
-            return Some(format!("spec.admission.maxGPUsPerJob is {most}, and the workload asks for {asked}"));
+            let least = if sets.iter().any(|set| pods(set) < set.count) { " at least" } else { "" };
+            return Some(format!("spec.admission.maxGPUsPerJob is {most}, and the workload asks for {asked}{least}"));
         }
         let priority = workload.priority;
-        if let Some(least) = self.min_priority.filter(|least| priority < *least) {
+        if let Some(least) = self.min_priority.filter(|least| priority < i64::from(*least)) {
             return Some(format!(
                 "spec.admission.priorityRange.min is {least}, and the workload's priority is {priority}"
             ));
         }
-        let most = self.max_priority.filter(|most| priority > *most)?;
+        let most = self.max_priority.filter(|most| priority > i64::from(*most))?;
         Some(format!("spec.admission.priorityRange.max is {most}, and the workload's priority is {priority}"))
     }
 }
@@ -254,9 +254,9 @@ impl Control {
         self.view.local_queues.get(local)?.spec.cluster_queue.as_deref()
     }
 
-    /// The limit that keeps a waiting workload out for good.
+    /// The limit that keeps a waiting workload out for good, even with the fewest pods that it accepts.
     pub(crate) fn limit_on(&self, workload: &WorkloadView) -> Option<String> {
-        self.limit_with(workload, |set| set.count)
+        self.limit_with(workload, self.fewest(workload))
     }
 
     /// The limit that would keep it out if it had so many pods in its pod sets.

@@ -49,6 +49,8 @@ pub struct Settings {
     pub allowed_flavors: bool,
     /// Gate `AdmissionGatedBy`: the annotation of that name keeps a Workload from being tried.
     pub admission_gates: bool,
+    /// Gate `MultiKueueOrchestratedPreemption`: a Workload with a closed preemption gate preempts nobody.
+    pub preemption_gates: bool,
     /// Gate `UnadmittedWorkloadsObservability`: unadmitted Workloads are counted by reason.
     pub unadmitted_metrics: bool,
     /// Gate `MetricForWorkloadCreationLatency`.
@@ -89,6 +91,7 @@ impl Default for Settings {
             refuse_invalid: true,
             allowed_flavors: false,
             admission_gates: true,
+            preemption_gates: false,
             unadmitted_metrics: true,
             creation_latency_metric: true,
             priority_boost: false,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api as api;
+use berth_jobs::training::Past;
 use berth_jobs::{LimitSummary, PodSetNeeds, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,7 +21,8 @@ impl Control {
     pub(crate) fn slim(&mut self, object: api::Workload) -> WorkloadView {
         // What reads the whole object comes before it is taken apart.
         let priority = berth_jobs::effective_priority(&object, self.settings.priority_boost);
-        let unsupported = berth_jobs::unsupported_workload(&object).or_else(|| {
+        let gates = || berth_jobs::unsupported_gates(&object).filter(|_| !self.settings.preemption_gates);
+        let unsupported = berth_jobs::unsupported_workload(&object).or_else(gates).or_else(|| {
             let faults = api::validation::validate_beside_pod_sets(&object);
             (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
         });
@@ -45,6 +47,8 @@ impl Control {
         let allowed = annotations.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS);
         let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
         let gates = annotations.get(api::labels::ADMISSION_GATED_BY).filter(|_| self.settings.admission_gates).cloned();
+        let preemption_gates = spec.preemption_gates.into_iter().map(|gate| gate.name);
+        let preemption_gates = preemption_gates.filter(|_| self.settings.preemption_gates).collect();
         let mut finalizers = metadata.finalizers.unwrap_or_default();
         let all = finalizers.len();
         finalizers.retain(|name| name != FINALIZER);
@@ -52,8 +56,10 @@ impl Control {
         let rare = Rare {
             finalizers,
             gated_by: gates.unwrap_or_default(),
+            preemption_gates,
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
             slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
+            past: annotations.get(api::labels::BEFORE_GROWTH).and_then(|text| Past::parse(text)),
             unsupported,
         };
         let (namespace, name) = name;
@@ -74,8 +80,7 @@ impl Control {
             tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
             preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
             active: spec.active.unwrap_or(true),
-            // Beyond 32 bits only the order of equals at the very ends would differ.
-            priority: clamp(priority.effective),
+            priority: priority.effective,
             own_priority: priority.base,
             priority_class: spec.priority_class_ref.map(Box::new),
             replaces: annotations
@@ -83,7 +88,6 @@ impl Control {
                 .and_then(|key| key.split_once('/'))
                 .map(|(namespace, name)| Box::new((namespace.to_owned(), name.to_owned()))),
             max_execution_seconds: spec.maximum_execution_time_seconds,
-            preemption_gated: !spec.preemption_gates.is_empty(),
             unreadable: annotations.contains_key(api::labels::UNREADABLE),
             asked: Asked::of(&annotations, &spec.pod_sets, status.as_ref()),
             shape,
@@ -161,8 +165,4 @@ fn group_of(metadata: &ObjectMeta) -> Option<Box<[Member]>> {
 fn group_owner(metadata: &ObjectMeta) -> Option<Owner> {
     let (namespace, name) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.clone()?);
     Some(Owner { kind: Kind::PodGroup.name().to_owned(), uid: format!("group/{namespace}/{name}"), name })
-}
-
-fn clamp(priority: i64) -> i32 {
-    i32::try_from(priority).unwrap_or(if priority < 0 { i32::MIN } else { i32::MAX })
 }

@@ -27,6 +27,9 @@ pub(crate) const OWNED: [&str; 9] = [
     "PodsReady",
 ];
 
+/// Position of a preemption gate that is closed.
+pub(crate) const CLOSED: &str = "Closed";
+
 /// Condition messages are cut at this many bytes, as in Kueue.
 pub(crate) const MESSAGE_LIMIT: usize = 32_768;
 
@@ -122,6 +125,28 @@ impl Edit<'_> {
         }
     }
 
+    /// Takes over what is counted of a job over its whole life, from the workload whose place this one takes.
+    pub(crate) fn take_over(&mut self, older: &api::WorkloadStatus) {
+        if let Some(counted) = &older.scheduling_stats {
+            let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
+            for entry in &counted.evictions {
+                let same = |own: &&mut api::WorkloadSchedulingStatsEviction| {
+                    own.reason == entry.reason && own.underlying_cause == entry.underlying_cause
+                };
+                match stats.evictions.iter_mut().find(same) {
+                    // It may be reserved for a second time.
+                    Some(own) => own.count = own.count.max(entry.count),
+                    None => stats.evictions.push(entry.clone()),
+                }
+            }
+        }
+        let Some(admitted) = since(&older.conditions, "Admitted", "True") else { return };
+        let spent = i32::try_from(self.now.as_second().saturating_sub(admitted.as_second())).unwrap_or(i32::MAX);
+        let before = older.accumulated_past_execution_time_seconds.unwrap_or_default();
+        let own = &mut self.status.accumulated_past_execution_time_seconds;
+        *own = Some(before.saturating_add(spent.max(0)).max(own.unwrap_or_default()));
+    }
+
     /// Why the workload is pending.
     pub(crate) fn pending(&mut self, reason: &str, message: &str) {
         self.set("QuotaReserved", false, reason, message);
@@ -139,8 +164,12 @@ impl Edit<'_> {
         self.status.cluster_name = None;
         self.status.nominated_cluster_names.clear();
         self.status.unhealthy_nodes.clear();
-        if find(&self.status.conditions, "BlockedOnPreemptionGates").is_some() {
+        if is_true(&self.status.conditions, "BlockedOnPreemptionGates") {
             self.set("BlockedOnPreemptionGates", false, &full, message);
+        }
+        for gate in &mut self.status.preemption_gates {
+            gate.position = CLOSED.to_owned();
+            gate.last_transition_time = Time(seconds(self.now));
         }
         if let Some(at) = crate::decide::checks::retry_at(&self.status.admission_checks) {
             let state = self.status.requeue_state.get_or_insert_with(Default::default);

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::core::{Control, millis_between};
 use crate::deltas;
+use crate::elastic::{REPLACED, grew};
 use crate::figures::{Gauges, shown};
 use crate::measure::{Labels, Measure};
 use crate::status::{find, is_true};
@@ -27,8 +28,8 @@ fn count(name: &'static str, labels: Labels) -> Measure {
 impl Control {
     /// The measures of a change of a TrainingJob's Workload from `old` to `new`, seen at `now`.
     pub(crate) fn training_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
-        let job = new.training_job().and_then(|name| self.view.training.get(&name));
-        let Some(job_type) = job.map(|job| job.facts.job_type.as_str()) else { return Vec::new() };
+        let Some(job) = new.training_job().and_then(|name| self.view.training.get(&name)) else { return Vec::new() };
+        let job_type = job.facts.job_type.as_str();
         let became = |kind: &str| new.is(kind) && !old.is(kind);
         let queue =
             self.queue_of(if new.status.admission.is_some() { new } else { old }).unwrap_or_default().to_owned();
@@ -38,13 +39,14 @@ impl Control {
             labels: labels([("queue", &queue), ("job_type", job_type), ("result", result)]),
             millis: millis_between(since, now),
         };
-        if became("Admitted") {
+        // A growth is no second scheduling of its job.
+        if became("Admitted") && !grew(new) {
             measures.push(scheduled("admitted", queued_since(new)));
         }
         let end = find(&new.status.conditions, "Finished").filter(|_| became("Finished"));
         match end.map(|end| end.reason.as_str()) {
             // Its job goes on under another slice.
-            Some(crate::elastic::REPLACED) => {}
+            Some(REPLACED) => {}
             Some("MaxWaitTimeExceeded") => measures.push(scheduled("timeout", queued_since(new))),
             Some(reason) => measures.push(Measure::Observe {
                 name: "training_job_completion_seconds",
@@ -53,7 +55,7 @@ impl Control {
                     ("job_type", job_type),
                     ("status", if reason == "Succeeded" { "succeeded" } else { "failed" }),
                 ]),
-                millis: millis_between(new.created, now),
+                millis: now.as_millisecond().saturating_sub(job.created).max(0),
             }),
             None => {}
         }

@@ -184,7 +184,9 @@ impl Control {
         }
         let rules =
             |view: Option<&TrainingView>| view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting));
-        let saved = saved || rules(self.view.training.get(&name)) != rules(Some(&new));
+        let store = |view: Option<&TrainingView>| view.and_then(|view| view.facts.store.clone());
+        let known = self.view.training.get(&name);
+        let saved = saved || rules(known) != rules(Some(&new)) || store(known) != store(Some(&new));
         self.view.training.insert(name.clone(), new);
         self.note_shown(&name);
         if saved {

@@ -5,6 +5,7 @@ use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 use crate::core::{Control, millis_between};
+use crate::elastic::is_replaced;
 use crate::measure::{Labels, Measure};
 use crate::pods::group_of;
 use crate::status::{find_true, since};
@@ -129,7 +130,9 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
     if became("Finished") {
         tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
         let past = i64::from(new.status.accumulated_past_execution_time_seconds.unwrap_or_default());
-        if let Some(admitted) = since(&new.status.conditions, "Admitted", "True") {
+        // Of a job that grows the last slice has the time of all of them.
+        let ended = since(&new.status.conditions, "Admitted", "True").filter(|_| !is_replaced(new));
+        if let Some(admitted) = ended {
             let running = millis_between(admitted, now);
             tally.observe_millis(
                 "kueue_execution_time_seconds",

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api as api;
+use berth_jobs::training::Past;
 use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
@@ -14,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::pods::{PodBook, SetBook};
 use crate::policies::Wanted;
 use crate::shape::Shape;
+use crate::status::CLOSED;
 use crate::training_view::TrainingView;
 use crate::workloads::Workloads;
 use crate::write::{Kind, ObjectKey};
@@ -87,15 +89,13 @@ pub(crate) struct WorkloadView {
     /// Whom it may preempt.
     pub(crate) preempts: berth_engine::model::Preempts,
     /// What decides: its own, and the boost that its annotation asks for where that counts.
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     /// `spec.priority`.
     pub(crate) own_priority: i32,
     pub(crate) priority_class: Option<Box<api::PriorityClassRef>>,
     pub(crate) max_execution_seconds: Option<i32>,
     /// The slice that it is to replace.
     pub(crate) replaces: Option<Box<Name>>,
-    /// `spec.preemptionGates` is not empty.
-    pub(crate) preemption_gated: bool,
     /// What the pod sets say.
     pub(crate) shape: Arc<Shape>,
     /// How often the shape was computed again because LimitRanges or RuntimeClasses changed.
@@ -117,10 +117,14 @@ pub(crate) struct Rare {
     pub(crate) finalizers: Vec<String>,
     /// `kueue.x-k8s.io/admission-gated-by`.
     pub(crate) gated_by: String,
+    /// Names of `spec.preemptionGates`, where they count.
+    pub(crate) preemption_gates: Vec<String>,
     /// The only flavors that it may get, where its annotation names them and the gate lets it.
     pub(crate) allowed_flavors: Option<Vec<String>>,
     /// Name of the first slice of its job.
     pub(crate) slice: Option<String>,
+    /// What its job has behind it that grew by it.
+    pub(crate) past: Option<Past>,
     /// A field that Berth does not act on: why it may not be admitted at all.
     pub(crate) unsupported: Option<String>,
 }
@@ -140,6 +144,17 @@ impl WorkloadView {
     /// Whoever gates its admission, nobody where it is empty.
     pub(crate) fn gated_by(&self) -> &str {
         self.rare.as_ref().map_or("", |rare| &rare.gated_by)
+    }
+
+    /// Its preemption gates, by name.
+    pub(crate) fn preemption_gates(&self) -> &[String] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.preemption_gates)
+    }
+
+    /// Whether one of them is closed, as each is of which the status says nothing.
+    pub(crate) fn has_closed_preemption_gate(&self) -> bool {
+        let known = |name: &String| self.status.preemption_gates.iter().find(|gate| gate.name == *name);
+        self.preemption_gates().iter().any(|name| known(name).is_none_or(|gate| gate.position == CLOSED))
     }
 
     /// Whether its job asks for another class than it has, and it may change to that (kueue.md 5.2). The value is its own: it may be
@@ -271,6 +286,12 @@ impl WorkloadView {
         }
     }
 
+    /// Since when its job is queued: a slice by which that grew was made later, and takes its place in the queue over.
+    pub(crate) fn queued_first(&self) -> Timestamp {
+        let past = self.rare.as_ref().and_then(|rare| rare.past);
+        past.map_or(self.created, |past| past.queued.min(self.created))
+    }
+
     /// Queue-order timestamp (kueue.md 6.2).
     pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
         let evicted = crate::status::find_true(&self.status.conditions, "Evicted");
@@ -281,7 +302,7 @@ impl WorkloadView {
         match evicted.map(|condition| (condition.reason.as_str(), condition.last_transition_time.0)) {
             Some(("PodsReadyTimeout", at)) if !by_creation => at,
             Some(("AdmissionCheck", at)) => at,
-            _ => reclaimed.unwrap_or(self.created),
+            _ => reclaimed.unwrap_or_else(|| self.queued_first()),
         }
     }
 }

@@ -319,6 +319,16 @@ pub enum Request<Body = Packed> {
     },
 }
 
+impl<B> Request<B> {
+    /// The place in a store that it goes to.
+    pub(crate) fn place(&self) -> Option<&CheckpointPlace> {
+        match self {
+            Self::ListCheckpoints { place } | Self::DeleteCheckpoints { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+}
+
 impl Request<Value> {
     pub(crate) fn pack(self) -> Request {
         match self {

@@ -40,7 +40,7 @@ fn queue(name: String, cohort: String, groups: Vec<ResourceGroup>) -> ClusterQue
     }
 }
 
-fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> WorkloadSpec {
+fn workload(uid: String, queue: String, priority: i64, at: i64, cpu: i64) -> WorkloadSpec {
     WorkloadSpec {
         namespace: "default".into(),
         name: uid.clone(),
@@ -62,6 +62,7 @@ fn workload(uid: String, queue: String, priority: i32, at: i64, cpu: i64) -> Wor
         replaces: None,
         refused: None,
         checks_failed: false,
+        preemption_gated: false,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
     }
@@ -254,7 +255,7 @@ fn victims(fair: bool) {
     let mut world = world(1, queues, 1_000_000, None, fair);
     for number in 0..10_000_usize {
         let queue = format!("q0-{}", number % (queues - 1));
-        let spec = workload(format!("held{number}"), queue, i32::try_from(number % 7).unwrap_or(0), 0, 1000);
+        let spec = workload(format!("held{number}"), queue, i64::try_from(number % 7).unwrap_or(0), 0, 1000);
         world.apply(Delta::Workload(spec)).expect("a workload");
     }
     assert_eq!(world.plan(NOW, ALL).admissions.len(), 10_000);

@@ -1,14 +1,16 @@
 //! The full account of a workload: per flavor and resource what it asks for and what is there, who holds the rest, why they may
 //! or may not be preempted for it, and what would help. The condition's message is its short form.
 
+mod obstacle;
 mod rights;
+
+use std::sync::Arc;
 
 use crate::assignment::{Assignment, Mode, PodSetResult};
 use crate::balance::{Units, Usage, accumulate, amount, in_usage};
-use crate::cycle::Requeue;
 use crate::flavors::{self, Request};
 use crate::ids::{CellId, QueueId, ResourceId, WorkloadId};
-use crate::model::{Amount, Millis, PendingReason, Verdict};
+use crate::model::{Amount, Millis, Verdict};
 use crate::nominate::{Nominator, contested};
 use crate::preempt::Ask;
 use crate::preempt::classical::leave;
@@ -29,7 +31,7 @@ pub struct Holding {
     /// How much it holds.
     pub amount: Amount,
     /// Its effective priority.
-    pub priority: i32,
+    pub priority: i64,
     /// Whether it may be preempted.
     pub right: Right,
 }
@@ -39,14 +41,20 @@ pub struct Holding {
 pub enum Unblock {
     /// Nothing is in the way.
     Nothing,
-    /// This much more has to be released in the cohort.
+    /// This much more has to be released in the cohort, where it is lent.
     Release(Amount),
     /// Quota has to be raised by this much, or the request lowered.
     RaiseQuota(Amount),
     /// The workload's pods or the flavor have to change.
     ChangeRequirements,
-    /// Workloads that were evicted have to leave; they hold enough.
+    /// Workloads that were evicted have to leave; they hold enough, and nobody else waits for it.
     EvictedLeave,
+    /// It was evicted itself: its pods have to stop, which frees its quota, and then it waits for quota again.
+    PodsStop,
+    /// The workload with this uid stands before it in its queue and lets nobody pass: it has to start, or to go.
+    HeadGoes(String),
+    /// It would fit, but the room is kept for others, of its own queue or beside it: they have to start, or to go.
+    RoomIsKept,
     /// Its capacity, which was not to be had lately, has to turn up.
     Restock,
     /// Its LocalQueue or ClusterQueue is missing, stopped or inactive, and has to admit again.
@@ -78,6 +86,8 @@ pub struct CellAccount {
     pub earlier: Amount,
     /// What is free for the ClusterQueue: `unused` and `borrowable` together, as far as limits allow.
     pub free: Amount,
+    /// By how much more is in use than there is: as much has to be released before anything is free.
+    pub debt: Amount,
     /// What is free of the ClusterQueue's own nominal quota.
     pub unused: Amount,
     /// What may be borrowed on top right now.
@@ -112,13 +122,15 @@ pub struct Account {
     pub verdict: Option<Verdict>,
     /// It holds quota, and whether it was evicted and has to leave.
     pub holds: Option<bool>,
+    /// For whom it was evicted (uid), where that was decided here.
+    pub evicted_for: Option<String>,
     /// Workloads of the queue that go before it; `None` when it is not waiting in a queue.
     pub ahead: Option<usize>,
     /// Not before this time.
     pub not_before: Option<Millis>,
     /// How it could be admitted now, looking at quota alone.
     pub mode: Option<Mode>,
-    /// What has to happen before it is tried at all, whatever is free.
+    /// What has to happen before it is tried or admitted at all, whatever is free.
     pub obstacle: Option<Unblock>,
     /// Per pod set, flavor and resource, in the order in which flavors are tried.
     pub cells: Vec<CellAccount>,
@@ -131,6 +143,7 @@ impl World {
         let id = self.store.by_uid.get(uid).copied()?;
         let workload = self.store.workload(id)?;
         let held = workload.held().map(|held| (held.queue, held.evicted));
+        let evicted_for = workload.held().and_then(|held| held.evicted_for.as_deref()).map(str::to_owned);
         let local = &self.store.local_queues[workload.local_queue];
         let queue = held.map_or(local.queue, |(queue, _)| Some(queue));
         let queue = queue.filter(|queue| self.store.queues[*queue].spec.is_some());
@@ -143,13 +156,13 @@ impl World {
         let found = queue.filter(|_| held.is_none()).and_then(|queue| self.assignable(id, queue));
         let mode = found.as_ref().map(Assignment::mode);
         let verdict = self.explain(uid, now);
-        let obstacle = self.obstacle(id, now);
+        let obstacle = self.obstacle(id, mode, now);
         let mut cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue, found.as_ref()));
         for cell in cells.iter_mut().filter(|cell| cell.unblock == Unblock::Nothing) {
             cell.unblock = obstacle.clone().unwrap_or(Unblock::Nothing);
         }
-        let holds = held.map(|(_, evicted)| evicted);
-        Some(Account { uid: uid.to_owned(), cluster_queue, verdict, holds, ahead, not_before, mode, obstacle, cells })
+        let (uid, holds) = (uid.to_owned(), held.map(|(_, evicted)| evicted));
+        Some(Account { uid, cluster_queue, verdict, holds, evicted_for, ahead, not_before, mode, obstacle, cells })
     }
 
     /// What a cycle would assign to a workload that waits, from the first flavor on.
@@ -158,29 +171,6 @@ impl World {
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
         Some(nominator.assign(workload, queue, None, None, None))
-    }
-
-    /// Why a workload that waits would not be tried, if it is so.
-    fn obstacle(&self, id: WorkloadId, now: Millis) -> Option<Unblock> {
-        let workload = self.store.workload(id)?;
-        let Phase::Pending(place) = workload.phase else { return None };
-        let standing = self.standing_verdict(id).map(|(reason, _)| reason);
-        if matches!(standing, Some(PendingReason::Suspended | PendingReason::Misconfigured)) {
-            return Some(Unblock::QueueResumes);
-        }
-        match place {
-            Place::Blocked => return Some(Unblock::HoldEnds),
-            Place::Until(time) if time > now => return Some(Unblock::BackOffEnds(time)),
-            _ => {}
-        }
-        let queue = self.store.local_queues[workload.local_queue].queue?;
-        let (requeue, (reason, _)) = self.refusal(queue, id)?;
-        Some(match (requeue, reason) {
-            (Requeue::Mismatch, _) => Unblock::NamespaceMatches,
-            (_, PendingReason::AdmissionLimit) => Unblock::LimitAllows,
-            (_, PendingReason::PendingEvaluation) => Unblock::CheckReady,
-            _ => Unblock::ChangeRequirements,
-        })
     }
 
     /// The accounts of all pod sets. As in an assignment, each is judged on top of what those before it were given in `found`.
@@ -247,7 +237,10 @@ impl World {
                     }
                 }
             }
-            let given = found.and_then(|found| found.pod_sets.get(index)).into_iter().flat_map(PodSetResult::given);
+            let given = found
+                .and_then(|found| found.pod_sets.iter().find(|set| set.index == index))
+                .into_iter()
+                .flat_map(PodSetResult::given);
             for (resource, flavor, value) in given {
                 if let Some(cell) = store.find_cell(flavor, resource) {
                     accumulate(&mut earlier, cell, on_top(resource, value));
@@ -263,24 +256,23 @@ impl Subject<'_> {
     fn cell_account(
         &self,
         store: &Store,
-        tree: &Tree,
+        tree: &mut Tree,
         (cell, asked, earlier): (CellId, Units, Units),
         holders: Vec<Holding>,
     ) -> CellAccount {
         let node = store.queues[self.queue].node;
         let names = store.named(cell);
-        let (free, maximum) = (tree.available(node, cell), tree.potential(node, cell));
+        let (room, maximum) = (tree.raw_available(node, cell), tree.potential(node, cell));
+        let (free, debt) = (room.max(0), (-room).max(0));
         let own = tree.cell(node, cell);
         let unused = (own.nominal - own.usage).clamp(0, free);
-        let leaving: Units =
-            holders.iter().filter(|h| h.right == Right::Leaving).map(|h| Units::from(h.amount.get())).sum();
         let together = asked + earlier;
-        let lacking = together - free;
-        let unblock = if !self.waits || lacking <= 0 {
+        let lacking = together - room;
+        let unblock = if !self.waits || together <= free {
             Unblock::Nothing
         } else if together > maximum {
             Unblock::RaiseQuota(amount(together - maximum))
-        } else if leaving >= lacking {
+        } else if together <= self.room_once_gone(store, tree, cell) {
             Unblock::EvictedLeave
         } else {
             Unblock::Release(amount(lacking))
@@ -292,6 +284,7 @@ impl Subject<'_> {
             asked: amount(asked),
             earlier: amount(earlier),
             free: amount(free),
+            debt: amount(debt),
             unused: amount(unused),
             borrowable: amount(free - unused),
             maximum: amount(maximum),
@@ -299,6 +292,22 @@ impl Subject<'_> {
             holders,
             unblock,
         }
+    }
+
+    /// What the queue may use of a cell once those have left who are on their way out: for this workload, or for nobody who waits still.
+    fn room_once_gone(&self, store: &Store, tree: &mut Tree, cell: CellId) -> Units {
+        let node = store.queues[self.queue].node;
+        let queues = Arc::clone(&tree.nodes[tree.root(node)].queues);
+        let mut trial = Trial::new(tree);
+        for rank in queues.iter().flat_map(|queue| &store.queues[*queue].held.leaving) {
+            let preemptor = store.workload(rank.workload).and_then(|other| other.held()?.evicted_for.as_ref());
+            let preemptor = preemptor.and_then(|uid| store.by_uid.get(uid)).filter(|other| **other != self.id);
+            let is_awaited = preemptor.is_some_and(|other| store.workload(*other).is_some_and(|w| w.held().is_none()));
+            if !is_awaited {
+                leave(store, &mut trial, rank.workload, true);
+            }
+        }
+        trial.tree().raw_available(node, cell).max(0)
     }
 
     /// Who else holds some of a cell in the tree, most first.

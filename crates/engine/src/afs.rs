@@ -1,14 +1,14 @@
 //! Admission fair sharing (kueue.md 6.18): what each LocalQueue used lately orders the workloads of its ClusterQueue.
 //!
-//! The ledger is data: decayed amounts with the time they stand for, and penalties for admissions that are not settled yet.
-//! Time comes in with `plan` and `settle`.
+//! The ledger is data: decayed amounts of what admitted workloads held, with the time they stand for, and penalties, which are
+//! charged ahead for reservations and count as used once their workloads are admitted. Time comes in with `plan` and `settle`.
 
 use std::collections::BTreeMap;
 
-use crate::balance::{Units, Usage};
+use crate::balance::Units;
 use crate::ids::{CellId, LocalQueueId, QueueId, ResourceId, WorkloadId};
-use crate::model::{Amount, LedgerFigures, Millis};
-use crate::store::{LocalQueue, Store};
+use crate::model::{Amount, LedgerFigures, Millis, WorkloadState};
+use crate::store::{Held, LocalQueue, Store};
 use crate::world::World;
 
 /// Settings of admission fair sharing.
@@ -68,8 +68,8 @@ impl Ledger {
         self.at = Some(now);
     }
 
-    /// The workload's admission stands: its penalty counts as used.
-    pub(crate) fn confirm(&mut self, workload: WorkloadId) {
+    /// The workload is admitted: its penalty counts as used.
+    fn confirm(&mut self, workload: WorkloadId) {
         for (resource, amount) in self.penalties.remove(&workload).unwrap_or_default() {
             *self.consumed.entry(resource).or_default() += amount;
         }
@@ -80,8 +80,8 @@ impl Ledger {
         self.penalties.is_empty() && self.consumed.values().all(|amount| *amount < 0.5)
     }
 
-    /// The admission did not come about.
-    pub(crate) fn revert(&mut self, workload: WorkloadId) {
+    /// The reservation did not come about, or the workload will never be admitted.
+    fn revert(&mut self, workload: WorkloadId) {
         self.penalties.remove(&workload);
     }
 }
@@ -170,10 +170,40 @@ impl World {
         self.changed_local_queues.insert(id);
     }
 
-    /// The admission that was charged did not come about, or is over.
+    /// The reservation that was charged did not come about, or its workload is gone.
     pub(crate) fn drop_penalty(&mut self, workload: WorkloadId) {
         if let Some(local_queue) = self.store.workload(workload).map(|workload| workload.local_queue) {
-            self.store.local_queues[local_queue].ledger.revert(workload);
+            let was_admitted = self.admitted_lately.remove(&(local_queue, workload));
+            let ledger = &mut self.store.local_queues[local_queue].ledger;
+            if was_admitted { ledger.confirm(workload) } else { ledger.revert(workload) }
+        }
+    }
+
+    /// A delta tells how far a workload is. What was charged ahead for it is settled when it is admitted, and stays charged while it is
+    /// not, even if it loses its reservation meanwhile; it does not follow it to another LocalQueue.
+    pub(crate) fn note_admission(
+        &mut self,
+        id: WorkloadId,
+        was_queue: LocalQueueId,
+        was: Option<&Held>,
+        state: &WorkloadState,
+    ) {
+        if self.options.admission_fair_sharing.is_none() {
+            return;
+        }
+        let Some(local_queue) = self.store.workload(id).map(|workload| workload.local_queue) else { return };
+        if was_queue != local_queue {
+            self.store.local_queues[was_queue].ledger.revert(id);
+        }
+        let was_assumed = was.is_some_and(|held| held.assumed);
+        match state {
+            WorkloadState::Reserved(held)
+                if held.admitted && !was.is_some_and(|held| held.admitted && !held.assumed) =>
+            {
+                self.admitted_lately.insert((local_queue, id));
+            }
+            WorkloadState::Pending { .. } if was_assumed => self.store.local_queues[local_queue].ledger.revert(id),
+            _ => {}
         }
     }
 
@@ -184,10 +214,17 @@ impl World {
         Some(Millis(at.0.saturating_add(interval)))
     }
 
-    /// Brings the ledgers of all LocalQueues under admission fair sharing up to `now` whose sampling interval is over.
-    /// Planning does so by itself.
+    /// Brings ledgers up to `now`: of the LocalQueues where somebody was admitted since the last time, and of all under admission
+    /// fair sharing when the sampling interval is over. Planning does so by itself.
     pub fn settle(&mut self, now: Millis) {
         let Some(settings) = self.options.admission_fair_sharing.clone() else { return };
+        for (local_queue, workload) in std::mem::take(&mut self.admitted_lately) {
+            let queue = self.store.workload(workload).and_then(|workload| workload.held()).map(|held| held.queue);
+            if queue.is_some_and(|queue| self.has_lanes(queue)) {
+                self.settle_one(local_queue, now, settings.half_life);
+                self.store.local_queues[local_queue].ledger.confirm(workload);
+            }
+        }
         if self.settled_at.is_some_and(|at| now.0.saturating_sub(at.0) < settings.sampling_interval.max(1)) {
             return;
         }
@@ -198,30 +235,47 @@ impl World {
                 continue;
             }
             for id in self.store.queues[queue].local_queues.clone() {
-                let local_queue = &self.store.local_queues[id];
-                let usage = by_resource(&self.store, local_queue.usage.iter().map(|(cell, value)| (*cell, *value)));
-                let ledger = &mut self.store.local_queues[id].ledger;
-                if ledger.is_idle() && usage.values().all(|amount| *amount <= 0.0) {
-                    // Nothing to tell; but what is used from now on was not used before.
-                    ledger.at = ledger.at.map(|_| now);
-                    continue;
-                }
-                ledger.settle(&usage, now, settings.half_life);
-                self.unsettled = true;
-                self.changed_local_queues.insert(id);
+                self.settle_one(id, now, settings.half_life);
             }
         }
     }
 
-    /// Charges a planned admission to its LocalQueue until it is confirmed.
-    pub(crate) fn charge(&mut self, queue: QueueId, workload: WorkloadId, usage: &Usage) {
+    fn settle_one(&mut self, id: LocalQueueId, now: Millis, half_life: i64) {
+        let local_queue = &self.store.local_queues[id];
+        let usage = by_resource(&self.store, local_queue.admitted.iter().map(|(cell, value)| (*cell, *value)));
+        let ledger = &mut self.store.local_queues[id].ledger;
+        if ledger.is_idle() && usage.values().all(|amount| *amount <= 0.0) {
+            // Nothing to tell; but what is used from now on was not used before.
+            ledger.at = ledger.at.map(|_| now);
+            return;
+        }
+        ledger.settle(&usage, now, half_life);
+        self.unsettled = true;
+        self.changed_local_queues.insert(id);
+    }
+
+    /// Charges a reservation to its LocalQueue ahead: part of all that the workload asks for, whatever it was given of it.
+    pub(crate) fn charge(&mut self, queue: QueueId, workload: WorkloadId, now: Millis) {
         if !self.has_lanes(queue) {
             return;
         }
         let Some(rate) = self.options.admission_fair_sharing.as_ref().map(entry_rate) else { return };
-        let Some(local_queue) = self.store.workload(workload).map(|workload| workload.local_queue) else { return };
-        let amounts = by_resource(&self.store, usage.iter().copied());
-        let penalty = amounts.into_iter().map(|(resource, amount)| (resource, amount * rate)).collect();
-        self.store.local_queues[local_queue].ledger.penalties.insert(workload, penalty);
+        let Some((local_queue, class)) = self.store.workload(workload).map(|known| (known.local_queue, known.class))
+        else {
+            return;
+        };
+        let groups = &self.store.queues[queue].groups;
+        let counts = |resource: &ResourceId| {
+            !self.options.ignore_undeclared || groups.iter().any(|group| group.covered.contains(resource))
+        };
+        let mut asked: BTreeMap<ResourceId, f64> = BTreeMap::new();
+        for pod_set in self.store.classes[class].pod_sets.iter() {
+            for (resource, one) in pod_set.requests.iter().filter(|(resource, _)| counts(resource)) {
+                *asked.entry(*resource).or_default() += (one * Units::from(pod_set.spec.count)) as f64 * rate;
+            }
+        }
+        let ledger = &mut self.store.local_queues[local_queue].ledger;
+        ledger.at = ledger.at.or(Some(now));
+        ledger.penalties.insert(workload, asked.into_iter().collect());
     }
 }

@@ -36,11 +36,29 @@ pub enum PendingReason {
     TopologyPlacementFailed,
     /// Admissions wait until the pods of those admitted before are ready (`waitForPodsReady.blockAdmission`, by `control`).
     WaitingForPodsReady,
+    /// It would have to preempt, and a preemption gate of it is closed.
+    AdmissionGated,
     /// Not looked at yet.
     PendingEvaluation,
 }
 
 impl PendingReason {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::NoMatchingFlavor,
+        Self::WaitingForQuota,
+        Self::ExceedsMaxQuota,
+        Self::Misconfigured,
+        Self::Suspended,
+        Self::WaitingForPreemptedWorkloads,
+        Self::AdmissionLimit,
+        Self::OutOfStock,
+        Self::TopologyPlacementFailed,
+        Self::WaitingForPodsReady,
+        Self::AdmissionGated,
+        Self::PendingEvaluation,
+    ];
+
     /// The reason as Kueue writes it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -55,6 +73,7 @@ impl PendingReason {
             Self::OutOfStock => "OutOfStock",
             Self::TopologyPlacementFailed => "TopologyPlacementFailed",
             Self::WaitingForPodsReady => "WaitingForPodsReady",
+            Self::AdmissionGated => "AdmissionGated",
             Self::PendingEvaluation => "PendingEvaluation",
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::balance::{Units, Usage, amount};
 use crate::flavors::Pins;
 use crate::ids::{FlavorId, ResourceId};
+use crate::issued::Issued;
 use crate::model::{PendingReason, PodSetAssignment};
 use crate::preempt::recheck::Breach;
 use crate::store::{PodSet, Progress, Store};
@@ -123,6 +124,8 @@ pub(crate) type Given = (i64, Vec<(ResourceId, FlavorId, Units)>);
 /// Result for one pod set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSetResult {
+    /// Its place among the pod sets that were asked for.
+    pub(crate) index: usize,
     pub(crate) count: i64,
     /// Requests of all pods, by resource name.
     pub(crate) requests: Vec<(ResourceId, Units)>,
@@ -180,15 +183,28 @@ impl Assignment {
         unfit(store, self.named(asked).map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
     }
 
-    /// Results with the names of the pod sets that were asked for.
+    /// Results with the names of the pod sets that were asked for, groups together.
     pub(crate) fn named<'a>(&'a self, asked: &'a [PodSet]) -> impl Iterator<Item = (&'a str, &'a PodSetResult)> {
-        asked.iter().map(|pod_set| pod_set.spec.name.as_str()).zip(&self.pod_sets)
+        let name = |at: usize| asked.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
+        self.pod_sets.iter().map(move |pod_set| (name(pod_set.index), pod_set))
+    }
+
+    /// Something of each result, in the order in which the pod sets were asked for.
+    pub(crate) fn by_place<T: Default>(&self, of: impl Fn(&PodSetResult) -> T) -> Vec<T> {
+        let mut all = Vec::with_capacity(self.pod_sets.len());
+        for pod_set in &self.pod_sets {
+            all.resize_with(all.len().max(pod_set.index.saturating_add(1)), T::default);
+            if let Some(place) = all.get_mut(pod_set.index) {
+                *place = of(pod_set);
+            }
+        }
+        all
     }
 
     /// Takes out why it is not a plain fit, to be told later.
-    pub(crate) fn take_unfit(&mut self, leaving: Option<usize>) -> Said {
-        let unfit = self.pod_sets.iter_mut().enumerate().filter(|(_, pod_set)| !pod_set.reasons.is_empty());
-        Said::Unfit(unfit.map(|(at, pod_set)| (at, std::mem::take(&mut pod_set.reasons))).collect(), leaving)
+    pub(crate) fn take_unfit(&mut self, issued: Issued) -> Said {
+        let unfit = self.pod_sets.iter_mut().filter(|pod_set| !pod_set.reasons.is_empty());
+        Said::Unfit(unfit.map(|set| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
     }
 
     /// The flavors that were considered, where more was found than a plain fit.
@@ -218,16 +234,22 @@ impl Assignment {
 
     /// Its flavors, for an assignment that is held to them.
     pub(crate) fn pins(&self) -> Pins {
-        let pins = |pod_set: &PodSetResult| pod_set.choices.iter().map(|c| (c.resource, c.flavor)).collect();
-        self.pod_sets.iter().map(pins).collect()
+        self.by_place(|pod_set| pod_set.choices.iter().map(|c| (c.resource, c.flavor)).collect())
+    }
+
+    /// The next scan begins anew.
+    pub(crate) fn forget_progress(&mut self) {
+        self.progress = Progress::default();
+        for choice in self.pod_sets.iter_mut().flat_map(|pod_set| &mut pod_set.choices) {
+            choice.tried = -1;
+        }
     }
 
     /// How far the scan got.
     pub(crate) fn take_progress(&mut self) -> Progress {
         let mut progress = std::mem::take(&mut self.progress);
         if progress.tried.is_empty() && !progress.waits {
-            let tried = |pod_set: &PodSetResult| pod_set.choices.iter().map(|c| (c.resource, c.tried)).collect();
-            progress.tried = self.pod_sets.iter().map(tried).collect();
+            progress.tried = self.by_place(|pod_set| pod_set.choices.iter().map(|c| (c.resource, c.tried)).collect());
         }
         progress
     }

@@ -117,17 +117,23 @@ impl World {
 
     /// Notes what an entry waits for: its victims, or, where it was only to wait for those of others, all of the cycle.
     pub(crate) fn await_victims(&self, entry: &mut Entry, run: &Run) {
+        if !self.options.departures.claims {
+            entry.scans_anew = true;
+            return;
+        }
         let Some(workload) = self.store.workload(entry.workload) else { return };
         let request = Request::of(&self.store, &self.options, workload, entry.queue);
-        let index = |pod_set: &PodSet, choice: &Choice| {
+        let index = |pod_set: Option<&PodSet>, choice: &Choice| {
             let group = request.queue.group_of(choice.resource);
-            let line = group.map(|group| request.line(&self.store, pod_set, group));
+            let line = group.and_then(|group| Some(request.line(&self.store, pod_set?, group)));
             let at = line.and_then(|line| line.iter().position(|flavor| *flavor == choice.flavor));
             (choice.resource, at.and_then(|at| i32::try_from(at).ok()).unwrap_or(0))
         };
-        let sets = entry.assignment.pod_sets.iter().zip(request.pod_sets);
-        let chosen = sets.map(|(set, asked)| set.choices.iter().map(|choice| index(asked, choice)).collect());
-        entry.assignment.progress.wait_for(chosen);
+        let chosen = entry.assignment.by_place(|set| {
+            let asked = request.pod_sets.get(set.index);
+            set.choices.iter().map(|choice| index(asked, choice)).collect()
+        });
+        entry.assignment.progress.wait_for(chosen.into_iter());
         let root = self.tree.root(request.queue.node);
         let is_near = |target: &&Target| {
             let held = self.store.workload(target.workload).and_then(|workload| workload.held());
@@ -139,7 +145,7 @@ impl World {
         } else {
             entry.targets.iter().filter_map(leaver).collect()
         };
-        let counts = entry.assignment.pod_sets.iter().map(|set| set.count).collect();
+        let counts = entry.assignment.by_place(|set| set.count);
         let pins = entry.assignment.pins();
         entry.assignment.progress.claim = Some(Box::new(Claim { counts, pins, leavers }));
     }

@@ -8,12 +8,12 @@ use rustc_hash::FxHashMap;
 use crate::assignment::{Assignment, Given, Mode};
 use crate::effects::Run;
 use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::issued::Issued;
 use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
-use crate::nominate::Nominator;
+use crate::nominate::{Nomination, Nominator};
 use crate::order::{Nominee, Tournament};
-use crate::preempt::{Target, spare};
-use crate::store::{Phase, Place, Progress};
-use crate::tree::Trial;
+use crate::preempt::Target;
+use crate::store::{Phase, Place};
 use crate::why::{Finding, Said};
 use crate::world::World;
 
@@ -39,7 +39,15 @@ pub(crate) struct Entry {
     pub(crate) assignment: Assignment,
     pub(crate) targets: Vec<Target>,
     pub(crate) requeue: Requeue,
+    /// Its next scan over flavors begins anew.
+    pub(crate) scans_anew: bool,
     pub(crate) verdict: Option<Finding>,
+}
+
+impl Entry {
+    pub(crate) fn new(queue: QueueId, workload: WorkloadId, (assignment, targets): Nomination) -> Self {
+        Self { queue, workload, assignment, targets, requeue: Requeue::Retry, scans_anew: false, verdict: None }
+    }
 }
 
 /// The trees that take part in a plan, each with its queues that have heads.
@@ -90,8 +98,8 @@ impl World {
             let entry = match self.refusal(queue, workload) {
                 Some((requeue, verdict)) => {
                     done.push(entries.len());
-                    let (assignment, targets) = (Assignment::default(), Vec::new());
-                    Some(Entry { queue, workload, assignment, targets, requeue, verdict: Some(verdict) })
+                    let entry = Entry::new(queue, workload, Nomination::default());
+                    Some(Entry { requeue, verdict: Some(verdict), ..entry })
                 }
                 None => {
                     let entry = self.nominate(queue, workload);
@@ -122,7 +130,7 @@ impl World {
                 done.push(at);
             }
         }
-        // What the cycle only kept free for others is given back in reverse order.
+        // What the cycle only booked for its own time is given back in reverse order.
         for (queue, usage) in run.booked.into_iter().rev() {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
@@ -185,7 +193,7 @@ impl World {
     }
 
     /// The workload of a queue that is to be looked at next.
-    fn head(&self, queue: QueueId) -> Option<WorkloadId> {
+    pub(crate) fn head(&self, queue: QueueId) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         let sticky = pending.sticky.filter(|id| {
             self.store.workload(*id).is_some_and(|workload| {
@@ -224,7 +232,8 @@ impl World {
         }
     }
 
-    /// The lane with the lowest usage goes first, in it the workload that waits for its victims.
+    /// The lane with the lowest usage goes first, in it the workload that waits for its victims. Those victims do not go before it,
+    /// whatever their LocalQueues used: they would take back what they were evicted from, and be evicted for it again.
     fn first_in_line(&self, queue: QueueId, sticky: Option<WorkloadId>) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         if !self.has_lanes(queue) {
@@ -233,7 +242,10 @@ impl World {
         let sticky =
             sticky.and_then(|id| self.store.workload(id).map(|w| (self.lane(queue, w.local_queue), w.key(), id)));
         let heads = pending.heads().map(|(lane, (key, id))| (lane, key.clone(), *id, false));
+        let preemptor =
+            pending.preemptor.filter(|id| self.store.workload(*id).is_some_and(|w| pending.is_active(w.class)));
         heads
+            .filter(|(_, _, id, _)| preemptor.is_none_or(|preemptor| !self.gave_way_to(*id, preemptor)))
             .chain(sticky.map(|(lane, key, id)| (lane, key, id, true)))
             .map(|(lane, key, id, is_sticky)| (self.usage_of_lane(lane), !is_sticky, key, id))
             .min_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))))
@@ -244,14 +256,12 @@ impl World {
         let (cycle, generation) = (self.cycle, self.tree.nodes[self.store.queues[queue].node].generation);
         let progress = self.store.workload_mut(id)?.progress.take();
         let keeps = self.options.gates.preserve_scan_progress;
-        let is_recent = |p: &Progress| keeps && cycle.saturating_sub(p.cycle) <= 1;
-        let progress = progress.filter(|p| p.waits || is_recent(p) || generation <= p.generation);
-        let (requeue, verdict) = (Requeue::Retry, None);
+        let progress = progress.filter(|p| p.waits || !p.is_outdated(generation, cycle, keeps));
         if let Some(claim) = progress.as_deref().and_then(|progress| progress.claim.as_deref())
             && let Some((mut assignment, targets)) = self.nominate_claim(queue, id, claim)
         {
             assignment.progress = progress.map(|progress| *progress).unwrap_or_default();
-            return Some(Entry { queue, workload: id, assignment, targets, requeue, verdict });
+            return Some(Entry::new(queue, id, (assignment, targets)));
         }
         let gone = self.barred(id);
         let workload = self.store.workload(id)?;
@@ -259,7 +269,12 @@ impl World {
         let (mut assignment, targets) = nominator.nominate(workload, queue, progress.as_deref(), None);
         assignment.progress.cycle = cycle;
         assignment.progress.generation = generation;
-        Some(Entry { queue, workload: id, assignment, targets, requeue, verdict })
+        Some(Entry::new(queue, id, (assignment, targets)))
+    }
+
+    /// It may not preempt yet.
+    fn is_gated(&self, id: WorkloadId) -> bool {
+        self.store.workload(id).is_some_and(|workload| workload.preemption_gated)
     }
 
     fn nominee(&self, entry: &Entry, now: Millis) -> Nominee {
@@ -298,14 +313,20 @@ impl World {
             Mode::NoFit => {
                 let reason = entry.assignment.no_fit.unwrap_or(PendingReason::NoMatchingFlavor);
                 entry.requeue = Requeue::NoRoom;
-                entry.verdict = Some((reason, entry.assignment.take_unfit(None)));
+                entry.verdict = Some((reason, entry.assignment.take_unfit(Issued::default())));
             }
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = Requeue::NoRoom;
                 self.reserve(entry, run);
                 self.refused_victims += u64::from(entry.assignment.breach.is_some());
                 let refused = entry.assignment.breach.take().map(|breach| Said::Plainly(breach.text()));
-                entry.verdict = waiting(refused.unwrap_or_else(|| entry.assignment.take_unfit(None)));
+                entry.verdict = waiting(refused.unwrap_or_else(|| entry.assignment.take_unfit(Issued::default())));
+            }
+            Mode::Preempt if self.is_gated(entry.workload) => {
+                entry.requeue = Requeue::Park;
+                entry.scans_anew = true;
+                let text = "Workload requires preemption, but it's gated";
+                entry.verdict = Some((PendingReason::AdmissionGated, Said::Plainly(text)));
             }
             Mode::DeferredFit => {
                 let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";
@@ -320,17 +341,18 @@ impl World {
                 } else {
                     "Workload no longer fits after processing another workload"
                 }));
-                if mode == Mode::Preempt {
+                entry.scans_anew = !self.options.gates.preserve_scan_progress;
+                if overlaps || mode == Mode::Preempt {
                     *report.skipped_preemptions.entry(entry.queue).or_default() += 1;
                 }
             }
             Mode::Preempt => {
-                let count = entry.targets.len();
+                let issued = Issued { preempted: entry.targets.len(), failed: 0 };
                 self.book(entry.queue, entry.assignment.usage.clone(), run);
                 self.evict(entry, run, report);
-                entry.requeue = Requeue::PendingPreemption;
+                entry.requeue = issued.outcome().requeue();
                 self.await_victims(entry, run);
-                let unfit = entry.assignment.take_unfit(Some(count));
+                let unfit = entry.assignment.take_unfit(issued);
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, unfit));
             }
             Mode::Fit => {
@@ -340,90 +362,22 @@ impl World {
         }
     }
 
-    /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
-    /// looks for others with the flavors held fixed, but for one that only waits for those who are leaving for it.
-    fn refresh(&mut self, entry: &mut Entry, run: &Run, report: &mut Report) -> bool {
-        let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
-        if overlaps && entry.assignment.held_to == Some(Mode::Preempt) {
-            entry.targets.retain(|target| !run.victims.contains_key(&target.workload));
-            if self.fits_without(entry, run) {
-                if entry.targets.is_empty() {
-                    entry.assignment.held_to = Some(Mode::DeferredFit);
-                }
-                return true;
-            }
-        }
-        if !overlaps || !self.options.gates.recompute_overlap {
-            return self.fits_without(entry, run);
-        }
-        let pins = entry.assignment.pins();
-        let mut gone = self.barred(entry.workload);
-        gone.extend(run.victims.keys());
-        let mut trial = Trial::new(&mut self.tree);
-        for victim in run.victims.values() {
-            spare::leave(&self.store, &mut trial, victim, true);
-        }
-        let Some(workload) = self.store.workload(entry.workload) else { return false };
-        let mut nominator =
-            Nominator { store: &self.store, tree: trial.tree_mut(), options: &self.options, gone: &gone };
-        let (mut assignment, targets) = nominator.nominate(workload, entry.queue, None, Some(&pins));
-        drop(trial);
-        assignment.held_to = (assignment.mode() == Mode::Fit).then_some(Mode::DeferredFit);
-        assignment.progress = std::mem::take(&mut entry.assignment.progress);
-        report.recomputed(entry.queue, assignment.mode(), targets.is_empty());
-        entry.assignment = assignment;
-        entry.targets = targets;
-        self.fits_without(entry, run)
-    }
-
-    /// Whether a victim became one it must not preempt: it was looked for before the evictions of this cycle.
-    fn would_close_a_circle(&self, entry: &Entry, run: &Run) -> bool {
-        if run.victims.is_empty() || entry.targets.is_empty() || entry.assignment.held_to.is_some() {
-            return false;
-        }
-        let barred = self.barred(entry.workload);
-        entry.targets.iter().any(|target| barred.contains(&target.workload))
-    }
-
-    fn fits_without(&mut self, entry: &Entry, run: &Run) -> bool {
-        let node = self.store.queues[entry.queue].node;
-        let mut trial = Trial::new(&mut self.tree);
-        let own = entry.targets.iter().filter(|target| !run.victims.contains_key(&target.workload));
-        for victim in run.victims.values().chain(own) {
-            spare::leave(&self.store, &mut trial, victim, true);
-        }
-        if !trial.tree().fits(node, &entry.assignment.usage) {
-            return false;
-        }
-        if run.victims.is_empty() || entry.assignment.mode() != Mode::Fit {
-            return true;
-        }
-        // Victims hold their quota until they have left: what is admitted now must fit beside them.
-        drop(trial);
-        let mut trial = Trial::new(&mut self.tree);
-        for (queue, usage) in &run.booked {
-            trial.remove(self.store.queues[*queue].node, usage);
-        }
-        trial.tree().fits(node, &entry.assignment.usage)
-    }
-
     pub(crate) fn put_back(&mut self, entry: &mut Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
             report.findings.remove(&entry.workload);
             return;
         }
-        let Entry { queue, workload: id, assignment, requeue, verdict, .. } = entry;
+        let Entry { queue, workload: id, assignment, requeue, scans_anew, verdict, .. } = entry;
         let (queue, id, requeue, verdict) = (*queue, *id, *requeue, verdict.take());
+        if *scans_anew {
+            assignment.forget_progress();
+        }
         let root = self.tree.root(self.store.queues[queue].node);
         let is_strict = self.store.queues[queue].is_strict();
         let Some(workload) = self.store.workload_mut(id) else { return };
         let class = workload.class;
         // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
-        let missed = assignment.resumed && requeue == Requeue::NoRoom;
-        if requeue == Requeue::Retry && !assignment.progress.waits && !self.options.gates.preserve_scan_progress {
-            // It was passed over for somebody else's sake.
-            assignment.progress = Progress::default();
-        }
+        let missed = self.options.departures.scan_over && assignment.resumed && requeue == Requeue::NoRoom;
         let has_pending_flavors = assignment.has_pending_flavors() || missed;
         let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
         workload.progress = keeps.then(|| Box::new(assignment.take_progress()));
@@ -446,6 +400,9 @@ impl World {
                 let reason = verdict.as_ref().map_or(PendingReason::WaitingForQuota, |(reason, _)| *reason);
                 // One by one: appending a whole set would rebuild all notices, whoever they are for.
                 let told = self.store.queues[queue].pending.park(class, reason);
+                if self.is_fickle(queue, class) {
+                    self.store.queues[queue].pending.fickle.insert(class);
+                }
                 self.notices.extend(told.into_iter().filter(|told| *told != id));
                 report.moved.insert(root);
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::assignment::Assignment;
-use crate::balance::{INF, Usage, accumulate, plus};
+use crate::balance::{INF, Units, Usage, accumulate, plus};
 use crate::cycle::{Entry, Report};
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
@@ -52,14 +52,18 @@ impl World {
                 (true, limit) => plus(cell.nominal, limit) - cell.usage,
                 (false, _) => cell.nominal - cell.usage,
             };
-            (*key, (*value).min(bound).max(0))
+            // Of what would borrow, less than nothing is kept where the queue is above its limit: it shows at the queue alone.
+            let least = if assignment.borrowing > 0 { Units::MIN } else { 0 };
+            (*key, (*value).min(bound).max(least))
         };
         assignment.usage.iter().map(reserved).collect()
     }
 
     pub(crate) fn evict(&mut self, entry: &Entry, run: &mut Run, report: &mut Report) {
         let preemptor_path = self.tree.path(self.store.queues[entry.queue].node);
-        let preemptor = self.store.workload(entry.workload).map_or(String::new(), |w| w.uid.to_string());
+        let Some(preemptor) = self.store.workload(entry.workload).map(|workload| Arc::clone(&workload.uid)) else {
+            return;
+        };
         for target in &entry.targets {
             run.victims.insert(target.workload, *target);
             let Some(victim) = self.store.workload(target.workload) else { continue };
@@ -72,15 +76,18 @@ impl World {
             if !is_news {
                 continue;
             }
+            if target.gives_up.is_none() {
+                self.store.set_evicted_for(target.workload, Some(&preemptor));
+            }
             let node = self.store.queues[queue].node;
             let root = self.tree.root(node);
-            if target.gives_up.is_none() {
+            if target.gives_up.is_none() && self.options.departures.no_circles {
                 self.store.feuds.note(root, entry.workload, target.workload);
             }
             report.moved.insert(root);
             report.evictions.push(Eviction {
                 uid,
-                preemptor: preemptor.clone(),
+                preemptor: preemptor.to_string(),
                 reason: target.reason,
                 preemptor_path: preemptor_path.clone(),
                 preemptee_path: self.tree.path(node),
@@ -112,12 +119,15 @@ impl World {
             flavors.is_empty() || pod_sets.iter().any(|given| given.flavors.values().any(|f| flavors.contains(f)))
         };
         let checks = self.store.queues[entry.queue].spec.iter().flat_map(|spec| &spec.admission_checks);
-        let admission_checks = checks.filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name.clone()).collect();
+        let admission_checks: Vec<String> =
+            checks.filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name.clone()).collect();
+        let admitted = admission_checks.is_empty();
         report.admissions.push(Admission { uid, cluster_queue, admission_checks, flavors_considered, pod_sets });
         report.moved.insert(self.tree.root(node));
+        self.stirred.insert(self.tree.root(node));
         self.store.local_queues[local_queue].pending.remove(&entry.workload);
         let usage = std::mem::take(&mut entry.assignment.usage);
-        self.charge(entry.queue, entry.workload, &usage);
+        self.charge(entry.queue, entry.workload, now);
         let usage = if self.store.classes[class].replaces.is_some() { self.whole(entry) } else { usage };
         self.hold(
             entry.workload,
@@ -127,7 +137,9 @@ impl World {
                 whole: None,
                 at: now,
                 saved: None,
+                admitted,
                 evicted: false,
+                evicted_for: None,
                 assumed: true,
                 spare: None,
                 giving: 0,

@@ -59,6 +59,12 @@ impl World {
         barred
     }
 
+    /// Whether a workload was evicted for another, directly or through others.
+    pub(crate) fn gave_way_to(&self, victim: WorkloadId, preemptor: WorkloadId) -> bool {
+        let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(victim) };
+        root.is_some_and(|root| self.store.feuds.barred(root, victim).contains(&preemptor))
+    }
+
     fn tree_of(&self, workload: WorkloadId) -> Option<NodeId> {
         let workload = self.store.workload(workload)?;
         let queue = match workload.held() {

@@ -91,6 +91,15 @@ impl World {
         Some(Readiness { reason, message: message.to_owned(), active })
     }
 
+    /// Whether anybody waits for quota that a queue could give. Costs the queues.
+    #[must_use]
+    pub fn quota_is_wanted(&self) -> bool {
+        self.store.queues.ids().any(|id| {
+            let queue = &self.store.queues[id];
+            queue.active && queue.pending.total > 0
+        })
+    }
+
     /// Figures of a ClusterQueue's status. Costs its classes and cells.
     #[must_use]
     pub fn figures(&self, cluster_queue: &str) -> Option<QueueFigures> {

@@ -1,19 +1,20 @@
 //! Flavor assignment (kueue.md 6.5): which flavor each resource of a workload could have, and how.
 
+mod groups;
 mod mismatch;
+mod scan;
 
-use std::collections::BTreeSet;
-
-use crate::assignment::{Assignment, Attempt, Choice, Granular, Mode, PodSetResult, PreemptionPossibility};
-use crate::balance::{INF, Units, accumulate, in_usage};
+use crate::assignment::{Assignment, Granular, Mode, PreemptionPossibility};
+use crate::balance::{INF, Units};
+use crate::flavors::groups::{Member, assign_group};
+use crate::flavors::scan::Scan;
 use crate::ids::{CellId, FlavorId, QueueId, ResourceId};
-use crate::model::{FlavorFungibility, Fungibility, PendingReason, PreemptionPolicy, Tier};
+use crate::model::{FlavorFungibility, Fungibility, PendingReason, Tier};
 use crate::options::Options;
 use crate::slices::Older;
 use crate::store::{Group, PodSet, Progress, Queue, Store, Workload};
-use crate::tiers::listed;
 use crate::tree::Tree;
-use crate::why::{Why, more_severe, severity};
+use crate::why::{more_severe, severity};
 
 /// Search for victims for one cell: quantity wanted there, giving the possibility and the borrowing level afterwards.
 pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (PreemptionPossibility, u32) + 'o;
@@ -40,6 +41,8 @@ pub(crate) struct Request<'a> {
     pub(crate) fungible: bool,
     pub(crate) ignore_undeclared: bool,
     pub(crate) fair_sharing: bool,
+    /// A flavor fits only where each resource does.
+    pub(crate) all_must_fit: bool,
 }
 
 impl<'a> Request<'a> {
@@ -58,6 +61,7 @@ impl<'a> Request<'a> {
             fungible: options.gates.flavor_fungibility,
             ignore_undeclared: options.ignore_undeclared,
             fair_sharing: options.fair_sharing.is_some(),
+            all_must_fit: options.departures.all_must_fit,
         }
     }
 }
@@ -106,20 +110,21 @@ pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i6
 /// Assigns flavors to all pod sets. Costs flavors × resources, and a search per cell that needs preemption.
 pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, oracle: &mut Oracle<'_>) -> Assignment {
     let mut assignment = Assignment { pod_sets: Vec::with_capacity(request.pod_sets.len()), ..Assignment::default() };
-    for (index, pod_set) in request.pod_sets.iter().enumerate() {
-        let count = request.counts.and_then(|c| c.get(index)).copied().unwrap_or(pod_set.spec.count);
-        let result = assign_pod_set(store, tree, request, index, count, &mut assignment, oracle);
-        let failed = result.mode() == Mode::NoFit && result.choices.is_empty();
-        assignment.usage.reserve_exact(result.choices.len());
-        for choice in &result.choices {
-            assignment.borrowing = assignment.borrowing.max(choice.borrow);
-            if let Some(cell) = store.find_cell(choice.flavor, choice.resource) {
-                let asked = result.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
-                let less = |older: &Older| older.less(&pod_set.spec.name, choice.resource, asked);
-                accumulate(&mut assignment.usage, cell, request.replaced.map_or(asked, less));
+    let pod_sets = || request.pod_sets.iter().enumerate();
+    for (index, pod_set) in pod_sets() {
+        let failed = match &pod_set.spec.group {
+            None => {
+                let mut alone = [Member::of(store, request, (index, pod_set))];
+                assign_group(store, tree, request, &mut alone, &mut assignment, oracle)
             }
-        }
-        assignment.pod_sets.push(result);
+            Some(name) => {
+                let together = pod_sets().filter(|(_, other)| other.spec.group.as_ref() == Some(name));
+                let mut members: Vec<Member<'_>> = together.map(|set| Member::of(store, request, set)).collect();
+                // A group has its turn with the first of its pod sets.
+                members.first().is_some_and(|first| first.index == index)
+                    && assign_group(store, tree, request, &mut members, &mut assignment, oracle)
+            }
+        };
         if failed {
             break;
         }
@@ -136,61 +141,6 @@ pub(crate) fn assign_free(store: &Store, tree: &mut Tree, request: &Request<'_>)
     assign(store, tree, request, &mut nobody)
 }
 
-fn assign_pod_set(
-    store: &Store,
-    tree: &mut Tree,
-    request: &Request<'_>,
-    index: usize,
-    count: i64,
-    assignment: &mut Assignment,
-    oracle: &mut Oracle<'_>,
-) -> PodSetResult {
-    let Some(pod_set) = request.pod_sets.get(index) else { return PodSetResult::default() };
-    let mut result =
-        PodSetResult { count, requests: requests(store, request.queue, pod_set, count), ..PodSetResult::default() };
-    for index_of_request in 0..result.requests.len() {
-        let Some((resource, quantity)) = result.requests.get(index_of_request).copied() else { break };
-        let Some(group) = request.queue.group_of(resource) else {
-            if quantity == 0 || request.ignore_undeclared {
-                continue;
-            }
-            result.choices.clear();
-            result.attempts.clear();
-            result.reasons = vec![Why::Uncovered(resource)];
-            break;
-        };
-        if result.flavor_of(resource).is_some() {
-            continue;
-        }
-        let progress = request.progress.filter(|_| request.fungible);
-        let start = progress.map_or(0, |progress| progress.next(index, resource));
-        assignment.resumed |= start > 0;
-        let scan = Scan { store, request, pod_set, index, count, group, resource, start, assumed: &assignment.usage };
-        let found = scan.run(tree, &result.requests, oracle);
-        if found.choices.is_empty() {
-            // The group that failed is what counts, whatever was found for others before.
-            result.attempts = found.attempts;
-            result.choices.clear();
-            result.reasons = found.reasons;
-            break;
-        }
-        merge_attempts(&mut result.attempts, found.attempts, group, resource);
-        append(&mut result.choices, found.choices);
-        append(&mut result.reasons, found.reasons);
-    }
-    result.attempts.sort_by(|a, b| store.flavor(a.flavor).cmp(store.flavor(b.flavor)));
-    result
-}
-
-/// Appends without copying where there is nothing yet.
-fn append<T>(into: &mut Vec<T>, new: Vec<T>) {
-    if into.is_empty() {
-        *into = new;
-    } else {
-        into.extend(new);
-    }
-}
-
 /// Why a pod set can not run on a flavor of a group, whatever the quota.
 pub(crate) fn why_not(
     store: &Store,
@@ -204,251 +154,9 @@ pub(crate) fn why_not(
         return Some(format!("flavor {} is not among the allowed ones", store.flavor(flavor)));
     }
     let resource = group.covered.first().copied()?;
-    let count = pod_set.spec.count;
-    let scan = Scan { store, request, pod_set, index, count, group, resource, start: 0, assumed: &[] };
+    let members = [Member { index, pod_set, count: pod_set.spec.count, requests: Vec::new() }];
+    let scan = Scan { store, request, members: &members, group, resource, start: 0, assumed: &[] };
     request.not_accepted(store, pod_set, group, flavor).or_else(|| Some(scan.mismatch(flavor)?.text(store)))
-}
-
-/// The scan over the flavors of one resource group.
-struct Scan<'a> {
-    store: &'a Store,
-    request: &'a Request<'a>,
-    pod_set: &'a PodSet,
-    index: usize,
-    count: i64,
-    group: &'a Group,
-    resource: ResourceId,
-    start: usize,
-    assumed: &'a [(CellId, Units)],
-}
-
-#[derive(Default)]
-struct Found {
-    choices: Vec<Choice>,
-    reasons: Vec<Why>,
-    attempts: Vec<Attempt>,
-}
-
-impl Found {
-    /// A flavor that is not even looked at for quota.
-    fn rule_out(&mut self, flavor: FlavorId, reason: Why, code: PendingReason) {
-        self.reasons.push(reason.clone());
-        let (reasons, no_fit) = (vec![reason], Some(code));
-        self.attempts.push(Attempt { flavor, mode: Mode::NoFit, borrow: 0, possibility: None, reasons, no_fit });
-    }
-}
-
-impl Scan<'_> {
-    fn run(&self, tree: &mut Tree, requests: &[(ResourceId, Units)], oracle: &mut Oracle<'_>) -> Found {
-        let policy = self.request.queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
-        let line = self.request.line(self.store, self.pod_set, self.group);
-        // The flavors may have become fewer since the last scan: then it begins anew.
-        let start = if self.start < line.len() { self.start } else { 0 };
-        let flavors = line.len() - start;
-        let mut found = Found { attempts: Vec::with_capacity(flavors.min(4)), ..Found::default() };
-        if line.is_empty() {
-            let accepted = listed(self.request.tiers_of(self.pod_set).unwrap_or_default());
-            let text = format!("no flavor is of an accepted tier ({accepted})");
-            found.reasons.push(Why::Mismatch(text.into_boxed_str()));
-        }
-        let mut best: Level = (Granular::NoFit, u32::MAX);
-        let mut last = None;
-        for (at, flavor) in line.iter().copied().enumerate().skip(start) {
-            last = Some(at);
-            if !self.is_pinned(flavor) {
-                found.reasons.push(Why::Unpinned(flavor, self.resource));
-                continue;
-            }
-            if self.request.allowed.is_some_and(|allowed| !allowed.contains(&flavor)) {
-                let text = format!(
-                    "skipping flavor {} due to WorkloadAllowedResourceFlavorAnnotation annotation",
-                    self.store.flavor(flavor)
-                );
-                found.reasons.push(Why::Mismatch(text.into_boxed_str()));
-                continue;
-            }
-            if let Some(reason) = self.mismatch(flavor) {
-                let illegal = matches!(reason, Why::Illegal(_));
-                found.rule_out(flavor, reason, PendingReason::NoMatchingFlavor);
-                if illegal {
-                    // Pods that cannot be understood get nothing, not even a flavor before this one.
-                    found.choices.clear();
-                    return found;
-                }
-                continue;
-            }
-            if let Some(reason) = self.out_of_stock(flavor) {
-                found.rule_out(flavor, reason, PendingReason::OutOfStock);
-                continue;
-            }
-            let (level, choices, attempt) = self.try_flavor(tree, flavor, requests, &policy, oracle);
-            found.reasons.extend(attempt.reasons.iter().cloned());
-            found.attempts.push(attempt);
-            let (stop, is_better) = if self.request.fungible {
-                let stop = !should_try_next(level, &policy);
-                (stop, stop || is_preferred(level, best, policy.preemption_over_borrowing))
-            } else {
-                (level.0 == Granular::Fit, level.0 > best.0)
-            };
-            if is_better {
-                best = level;
-                found.choices = choices;
-            }
-            if stop {
-                break;
-            }
-        }
-        if found.choices.is_empty() && found.reasons.is_empty() {
-            // Without a reason it would count as a fit that uses nothing.
-            found.reasons.push(Why::Mismatch(format!("no flavor has {}", self.store.resource(self.resource)).into()));
-        }
-        let exhausted = last.is_some_and(|at| at + 1 == line.len());
-        let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
-        for choice in &mut found.choices {
-            choice.tried = tried;
-        }
-        // With preemption preferred to borrowing the worst level may hide a resource that needs preemption.
-        if best.0 == Granular::Fit && found.choices.iter().all(|choice| choice.mode == Mode::Fit) {
-            found.reasons.clear();
-        }
-        found
-    }
-
-    fn is_pinned(&self, flavor: FlavorId) -> bool {
-        self.request
-            .pins
-            .is_none_or(|pins| pins.get(self.index).is_some_and(|pins| pins.contains(&(self.resource, flavor))))
-    }
-
-    fn out_of_stock(&self, flavor: FlavorId) -> Option<Why> {
-        let text = self.store.stock_outs.find(self.store, flavor, self.pod_set, self.count)?;
-        Some(Why::OutOfStock(flavor, text.into()))
-    }
-
-    fn try_flavor(
-        &self,
-        tree: &mut Tree,
-        flavor: FlavorId,
-        requests: &[(ResourceId, Units)],
-        policy: &FlavorFungibility,
-        oracle: &mut Oracle<'_>,
-    ) -> (Level, Vec<Choice>, Attempt) {
-        let mut level: Level = (Granular::Fit, 0);
-        let mut attempt =
-            Attempt { flavor, mode: Mode::Fit, borrow: 0, possibility: None, reasons: Vec::new(), no_fit: None };
-        let mut choices = Vec::with_capacity(requests.len());
-        let name = self.pod_set.spec.name.as_str();
-        for (resource, asked) in requests.iter().copied().filter(|(resource, _)| self.group.covered.contains(resource))
-        {
-            if let Some(why) = self.request.replaced.and_then(|old| old.mismatch(self.store, name, resource, flavor)) {
-                attempt.reasons.push(why);
-                attempt.no_fit = more_severe(attempt.no_fit, Some(PendingReason::NoMatchingFlavor));
-                level.0 = Granular::NoFit;
-            }
-            let value = self.request.replaced.map_or(asked, |old| old.less(name, resource, asked));
-            let (mode, borrow, reason) = self.quota(tree, flavor, resource, value, oracle);
-            if let Some((why, no_fit)) = reason {
-                attempt.reasons.push(why);
-                attempt.no_fit = more_severe(attempt.no_fit, no_fit);
-            }
-            attempt.borrow = attempt.borrow.max(borrow);
-            if is_preferred(level, (mode, borrow), policy.preemption_over_borrowing) {
-                level = (mode, borrow);
-            }
-            if level.0 == Granular::NoFit {
-                // What else is missing is told, too.
-                continue;
-            }
-            let hopeless = mode == Granular::NoCandidates;
-            choices.push(Choice { resource, flavor, mode: mode.mode(), borrow, tried: -1, hopeless });
-        }
-        if level.0 == Granular::NoFit {
-            choices.clear();
-        }
-        attempt.mode = level.0.mode();
-        attempt.possibility = level.0.possibility();
-        (level, choices, attempt)
-    }
-
-    fn quota(
-        &self,
-        tree: &mut Tree,
-        flavor: FlavorId,
-        resource: ResourceId,
-        value: Units,
-        oracle: &mut Oracle<'_>,
-    ) -> (Granular, u32, Option<(Why, Option<PendingReason>)>) {
-        let (store, queue) = (self.store, self.request.queue);
-        let Some(cell) = store.find_cell(flavor, resource) else { return (Granular::NoFit, 0, None) };
-        let assumed = in_usage(self.assumed, cell);
-        let total = assumed + value;
-        let potential = tree.potential(queue.node, cell);
-        if total > potential {
-            let why = Why::Exceeds(flavor, resource, [assumed, value, potential]);
-            return (Granular::NoFit, 0, Some((why, Some(PendingReason::ExceedsMaxQuota))));
-        }
-        if let Some(amounts) = self.request.over_share(store, tree, (flavor, resource), value, self.assumed) {
-            let [_, value, most] = amounts;
-            let code = if value > most { PendingReason::ExceedsMaxQuota } else { PendingReason::WaitingForQuota };
-            return (Granular::NoFit, 0, Some((Why::TierShare(flavor, resource, amounts), Some(code))));
-        }
-        let (borrow, may_reclaim) = tree.height_that_fits(queue.node, cell, total);
-        let available = tree.available(queue.node, cell);
-        if total <= available {
-            return (Granular::Fit, borrow, None);
-        }
-        let why = Why::Lacks(flavor, resource, total - available);
-        if tree.cell(queue.node, cell).nominal >= total || may_reclaim || self.can_preempt_while_borrowing() {
-            let (possibility, borrow) = oracle(store, tree, cell, total);
-            let mode = match possibility {
-                PreemptionPossibility::NoCandidates => Granular::NoCandidates,
-                PreemptionPossibility::Preempt => Granular::Preempt,
-                PreemptionPossibility::Reclaim => Granular::Reclaim,
-            };
-            return (mode, borrow, Some((why, None)));
-        }
-        (Granular::NoFit, borrow, Some((why, Some(PendingReason::WaitingForQuota))))
-    }
-
-    fn can_preempt_while_borrowing(&self) -> bool {
-        self.request.queue.spec.as_ref().is_some_and(|spec| {
-            let reclaims = spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never;
-            spec.preemption.borrow_within_cohort || (self.request.fair_sharing && reclaims)
-        })
-    }
-}
-
-/// Folds the attempts for one resource into those of the pod set: per flavor the worst of all.
-fn merge_attempts(into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
-    if into.is_empty() {
-        *into = new;
-        return;
-    }
-    if new.is_empty() {
-        return;
-    }
-    let present: BTreeSet<FlavorId> = new.iter().map(|attempt| attempt.flavor).collect();
-    for attempt in new {
-        let Some(old) = into.iter_mut().find(|old| old.flavor == attempt.flavor) else {
-            into.push(attempt);
-            continue;
-        };
-        old.mode = old.mode.min(attempt.mode);
-        old.borrow = old.borrow.max(attempt.borrow);
-        old.possibility = match (old.possibility, attempt.possibility) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        old.no_fit = more_severe(old.no_fit, attempt.no_fit);
-        old.reasons.extend(attempt.reasons);
-    }
-    for old in into.iter_mut() {
-        if group.flavors.contains(&old.flavor) && !present.contains(&old.flavor) {
-            old.mode = Mode::NoFit;
-            old.no_fit = Some(PendingReason::NoMatchingFlavor);
-            old.reasons.push(Why::NotProvided(old.flavor, resource));
-        }
-    }
 }
 
 /// Over the flavors of a group the mildest reason counts, over groups and pod sets the most severe.

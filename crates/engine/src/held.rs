@@ -20,8 +20,12 @@ pub(crate) struct Held {
     pub(crate) at: Millis,
     /// When its work was saved last.
     pub(crate) saved: Option<Millis>,
+    /// Its checks are ready, too, or it has none.
+    pub(crate) admitted: bool,
     /// Evicted, or its eviction is planned.
     pub(crate) evicted: bool,
+    /// For whom, where it was planned here: the uid.
+    pub(crate) evicted_for: Option<Arc<str>>,
     /// Planned here, not yet told by a delta.
     pub(crate) assumed: bool,
     /// The pods that it may do without.
@@ -40,14 +44,14 @@ impl Held {
 /// Place of a workload among those who hold quota of the same queue: the order in which victims are looked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     at: Reverse<Millis>,
     uid: Arc<str>,
     pub(crate) workload: WorkloadId,
 }
 
 impl Rank {
-    pub(crate) fn new(priority: i32, since: Millis, uid: &Arc<str>, workload: WorkloadId) -> Self {
+    pub(crate) fn new(priority: i64, since: Millis, uid: &Arc<str>, workload: WorkloadId) -> Self {
         Self { priority, at: Reverse(since), uid: Arc::clone(uid), workload }
     }
 }

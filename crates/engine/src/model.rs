@@ -335,6 +335,8 @@ pub struct PodSetSpec {
     pub no_affinity: bool,
     /// Asks for topology (an annotation or `topologyRequest` is present).
     pub topology_request: bool,
+    /// Pod sets of the same group get the same flavor of each resource (`topologyRequest.podSetGroupName`).
+    pub group: Option<String>,
 }
 
 /// What a pod set was given.
@@ -361,6 +363,8 @@ pub struct Reservation {
     pub at: Millis,
     /// When it saved its work last, where that is known: among victims of equal priority those go first who lose the least.
     pub saved: Option<Millis>,
+    /// Its admission checks are ready, too.
+    pub admitted: bool,
     /// Evicted and on its way out: still holds its quota.
     pub evicted: bool,
     /// The pods that it may do without: asked for quota, it gives these up before it is evicted.
@@ -413,7 +417,7 @@ pub struct WorkloadSpec {
     /// `spec.queueName`: LocalQueue in the same namespace.
     pub local_queue: String,
     /// Effective priority.
-    pub priority: i32,
+    pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
     /// Pod sets.
@@ -435,6 +439,8 @@ pub struct WorkloadSpec {
     pub refused: Option<String>,
     /// An admission check wants it tried later or not at all: it is refused when it comes to the head of its queue.
     pub checks_failed: bool,
+    /// A preemption gate of it is closed: it preempts nobody until all are open.
+    pub preemption_gated: bool,
     /// State.
     pub state: WorkloadState,
     /// Changes when something that decides changed (spec generation, gates, reclaimable pods): a parked workload is then

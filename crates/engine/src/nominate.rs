@@ -88,13 +88,17 @@ impl Nominator<'_> {
         pins: Option<&Pins>,
     ) -> Assignment {
         let request = Request::of(self.store, self.options, workload, queue);
-        let request = Request { counts, progress, pins, ..request };
+        self.assign_as(workload, queue, &Request { counts, progress, pins, ..request })
+    }
+
+    /// What it could have of what is requested, with whose leaving it may.
+    pub(crate) fn assign_as(&mut self, workload: &Workload, queue: QueueId, request: &Request<'_>) -> Assignment {
         let ask = Ask::of(self.store, workload, queue, self.gone, self.options);
         let options = self.options;
         let mut oracle = |store: &Store, tree: &mut Tree, cell: CellId, value| {
             preempt::possibility(store, tree, options, &ask, cell, value)
         };
-        flavors::assign(self.store, self.tree, &request, &mut oracle)
+        flavors::assign(self.store, self.tree, request, &mut oracle)
     }
 
     fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {

@@ -1,6 +1,7 @@
 //! What the installation decides once.
 
 use crate::afs::AdmissionFairSharing;
+use crate::departures::Departures;
 
 /// Strategies of fair-sharing preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +50,12 @@ pub struct Options {
     pub partial_admission: bool,
     /// Kueue's feature gates that change decisions.
     pub gates: Gates,
+    /// Where Kueue is not followed.
+    pub departures: Departures,
 }
 
-/// Feature gates that change decisions; the defaults are Kueue's but for `prioritize_preemptors`.
+/// Feature gates that change decisions; the defaults are Kueue's but for `prioritize_preemptors` and
+/// `rouse_after_admissions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
     /// `FlavorFungibility`: off, the first flavor that fits is taken, else the one with the best mode.
@@ -69,6 +73,9 @@ pub struct Gates {
     pub fair_preempt_within_nominal: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
     pub recompute_overlap: bool,
+    /// What is parked with several pod sets is tried again once others of its tree were admitted, for which Kueue has no gate: there
+    /// it waits until somebody leaves.
+    pub rouse_after_admissions: bool,
     /// `SchedulingEquivalenceHashing`: equals of a workload without room are parked with it.
     pub park_equals: bool,
 }
@@ -104,6 +111,7 @@ impl Default for Gates {
             fair_prefer_non_borrowing: true,
             fair_preempt_within_nominal: true,
             recompute_overlap: true,
+            rouse_after_admissions: true,
             park_equals: true,
         }
     }
@@ -117,6 +125,7 @@ impl Default for Options {
             fair_sharing: None,
             partial_admission: true,
             gates: Gates::default(),
+            departures: Departures::default(),
         }
     }
 }

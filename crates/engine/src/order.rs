@@ -5,11 +5,11 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::balance::Usage;
+use crate::balance::{Usage, units};
 use crate::ids::{NodeId, QueueId};
-use crate::model::Millis;
+use crate::model::{Amount, FlavorResource, Millis};
 use crate::options::Gates;
-use crate::share::{Share, borrows_any, share_of};
+use crate::share::{Share, asks_for, borrows_any, share_of};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
 
@@ -56,6 +56,15 @@ pub struct Standing {
     pub share: Share,
     /// That child exceeds its quota in a flavor and resource that the head asks for.
     pub borrows_requested: bool,
+}
+
+impl Standing {
+    /// A child of that share, which is above its quota in the cells `borrowed`, for a head that asks for `requested`.
+    #[must_use]
+    pub fn new(share: Share, borrowed: &[FlavorResource], requested: &BTreeMap<FlavorResource, Amount>) -> Self {
+        let requested = requested.iter().map(|(cell, value)| (cell, units(*value)));
+        Self { share, borrows_requested: asks_for(requested, |cell| borrowed.contains(cell)) }
+    }
 }
 
 /// Order of two heads that meet at a cohort.
@@ -131,7 +140,7 @@ impl<E> Contender<E> {
         trial.add(queue, &self.usage);
         let standing = |node: &NodeId| Standing {
             share: share_of(store, trial.tree(), *node, &[]).0,
-            borrows_requested: borrows_any(trial.tree(), *node, &self.usage),
+            borrows_requested: borrows_any(trial.tree(), *node, &self.usage, &[]),
         };
         self.standings = self.path.iter().skip(1).map(standing).collect();
     }

@@ -170,6 +170,8 @@ pub(crate) struct Pending {
     pub(crate) classes: BTreeMap<ClassId, ClassQueue>,
     pub(crate) solo: BTreeSet<WorkloadId>,
     pub(crate) mismatched: BTreeSet<WorkloadId>,
+    /// Parked classes that may fit once others were given room: their pod sets compete with each other for flavors.
+    pub(crate) fickle: BTreeSet<ClassId>,
     /// All pending workloads that name this queue.
     pub(crate) total: u32,
     /// The workload that waits for its victims; it goes first.
@@ -178,6 +180,8 @@ pub(crate) struct Pending {
     pub(crate) preemptor: Option<WorkloadId>,
     /// Epoch of the tree that was last acted on.
     pub(crate) epoch: u64,
+    /// Epoch of the tree when a head was last taken by itself: what it changed to meanwhile, the head has not been judged by.
+    pub(crate) taken_at: Option<u64>,
 }
 
 impl Pending {
@@ -230,6 +234,7 @@ impl Pending {
         // An id of a class without members may come to stand for another class.
         if queue.lanes.is_empty() {
             self.classes.remove(&class);
+            self.fickle.remove(&class);
         }
     }
 
@@ -270,6 +275,7 @@ impl Pending {
 
     /// Makes every parked class active; tells whether there was one.
     pub(crate) fn wake_classes(&mut self) -> bool {
+        self.fickle.clear();
         let heads = &mut self.heads;
         let mut woken = false;
         self.classes.retain(|class, queue| {
@@ -281,6 +287,7 @@ impl Pending {
 
     /// Makes one class active.
     pub(crate) fn wake_class(&mut self, class: ClassId) {
+        self.fickle.remove(&class);
         if let Some(queue) = self.classes.get_mut(&class) {
             self.heads.wake(class, queue);
         }

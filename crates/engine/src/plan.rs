@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::assignment::Mode;
 use crate::cycle::Report;
-use crate::ids::{NodeId, QueueId, WorkloadId};
+use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::model::{Limits, Millis, PendingReason, Plan, Verdict};
 use crate::nominate::Nominator;
 use crate::store::{Phase, Place, PodSet};
@@ -32,7 +32,13 @@ impl World {
         // Cycles in a row in which a tree only went on scanning flavors.
         let mut idle: BTreeMap<NodeId, usize> = BTreeMap::new();
         let mut lines = self.lines();
-        while !self.live.is_empty() && done < cycles && report.admissions.len() < limits.max_admissions {
+        while done < cycles && report.admissions.len() < limits.max_admissions {
+            if self.live.is_empty() {
+                if !self.rouse_fickle() {
+                    break;
+                }
+                lines = self.lines();
+            }
             let room = limits.max_admissions - report.admissions.len();
             self.run_cycle(now, room, &mut lines, &mut report);
             done += 1;
@@ -57,7 +63,7 @@ impl World {
         Plan {
             recomputed_targets: recomputed.into_iter().map(by_result).collect(),
             skipped_preemptions: skipped.into_iter().map(name).collect(),
-            more: self.live.iter().any(|root| self.has_heads(*root)),
+            more: self.live.iter().any(|root| self.has_heads(*root)) || self.has_stirred(),
             admissions: report.admissions,
             evictions: report.evictions,
             verdicts,
@@ -163,6 +169,46 @@ impl World {
         found
     }
 
+    /// Whether the pod sets of a class compete for flavors of a queue: where the first flavor is full, one of them takes the next, and
+    /// may leave to another what that needs. So it can fit once others have taken room.
+    pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
+        self.options.gates.rouse_after_admissions
+            && self.store.classes[class].pod_sets.len() > 1
+            && self.store.queues[queue].groups.iter().any(|group| group.flavors.len() > 1)
+    }
+
+    /// Whether something fickle is to be looked at, since others were admitted.
+    fn has_stirred(&self) -> bool {
+        let queues = self.stirred.iter().flat_map(|root| self.tree.nodes[self.tree.root(*root)].queues.iter());
+        queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
+    }
+
+    /// Wakes what is fickle and fits now; tells whether there was any. Costs the parked classes of several pod sets in trees where
+    /// somebody was admitted.
+    fn rouse_fickle(&mut self) -> bool {
+        let mut roused = false;
+        for root in std::mem::take(&mut self.stirred) {
+            let root = self.tree.root(root);
+            for queue in Arc::clone(&self.tree.nodes[root].queues).iter().copied() {
+                if !self.store.queues[queue].active || self.store.queues[queue].reached_limit().is_some() {
+                    continue;
+                }
+                let pending = &self.store.queues[queue].pending;
+                let classes = pending.fickle.iter().filter_map(|class| pending.classes.get(class));
+                let firsts =
+                    classes.filter_map(|class| class.members().map(|(_, id)| *id).find(|id| !self.is_refused(*id)));
+                for id in firsts.collect::<Vec<_>>() {
+                    if self.would_fit(queue, id) {
+                        self.rouse(queue, id);
+                        self.live.insert(root);
+                        roused = true;
+                    }
+                }
+            }
+        }
+        roused
+    }
+
     fn is_refused(&self, id: WorkloadId) -> bool {
         self.store.workload(id).is_some_and(|workload| workload.refused.is_some() || workload.checks_failed)
     }
@@ -196,16 +242,4 @@ impl World {
 
 fn names_of(pod_sets: &[PodSet]) -> impl Iterator<Item = &str> {
     pod_sets.iter().map(|pod_set| pod_set.spec.name.as_str())
-}
-
-impl Report {
-    /// Counts a search for victims that was repeated, by what came of it.
-    pub(crate) fn recomputed(&mut self, queue: QueueId, mode: Mode, no_targets: bool) {
-        let result = match mode {
-            Mode::DeferredFit => "deferred_fit",
-            Mode::Preempt if !no_targets => "new_targets",
-            _ => "skipped",
-        };
-        *self.recomputed.entry((queue, result)).or_default() += 1;
-    }
 }

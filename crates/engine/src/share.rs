@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::balance::{INF, Units, Usage, accumulate, in_usage, plus, units};
+use crate::balance::{INF, Units, Usage, accumulate, amount, in_usage, plus, units};
 use crate::ids::{CellId, NodeId, ResourceId};
 use crate::model::{Amount, FlavorResource};
 use crate::store::Store;
@@ -121,9 +121,14 @@ pub(crate) fn share_of(
     (share, dominant)
 }
 
-/// Whether a node is above its quota in one of the cells that are asked for.
-pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)]) -> bool {
-    usage.iter().any(|(key, value)| *value > 0 && tree.cell(node, *key).exceeds_with(0))
+/// Whether something is asked for of what is borrowed; an amount of 0 asks for nothing.
+pub(crate) fn asks_for<K>(requested: impl IntoIterator<Item = (K, Units)>, is_borrowed: impl Fn(&K) -> bool) -> bool {
+    requested.into_iter().any(|(key, value)| value > 0 && is_borrowed(&key))
+}
+
+/// Whether a node, with `extra` usage on top, is above its quota in one of the cells that are asked for.
+pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)], extra: &[(CellId, Units)]) -> bool {
+    asks_for(usage.iter().copied(), |key| tree.cell(node, *key).exceeds_with(in_usage(extra, *key)))
 }
 
 impl World {
@@ -135,15 +140,7 @@ impl World {
         } else {
             self.tree.find_cohort(name)?
         };
-        let mut on_top = Usage::new();
-        for (cell, value) in extra {
-            let flavor = self.store.flavor_names.get(&cell.flavor);
-            let resource = self.store.resources.get(&cell.resource);
-            let cell = flavor.zip(resource).and_then(|(flavor, resource)| self.store.find_cell(flavor, resource));
-            if let Some(cell) = cell {
-                accumulate(&mut on_top, cell, units(*value));
-            }
-        }
+        let on_top = self.known_usage(extra);
         let (share, dominant) = share_of(&self.store, &self.tree, node, &on_top);
         let has_parent = self.tree.nodes[node].parent.is_some();
         let cells = self.tree.nodes[node].cells.iter().filter(|cell| cell.has_quota);
@@ -153,5 +150,41 @@ impl World {
         borrowed.sort();
         let dominant_resource = dominant.map(|resource| self.store.resource(resource).to_owned());
         Some(ShareFigures { share, dominant_resource, borrowed })
+    }
+
+    /// Whether a ClusterQueue, with `extra` usage of its own on top, is above its quota in something that is asked for; `None` when it
+    /// is unknown.
+    #[must_use]
+    pub fn borrows_requested(
+        &self,
+        cluster_queue: &str,
+        requested: &BTreeMap<FlavorResource, Amount>,
+        extra: &BTreeMap<FlavorResource, Amount>,
+    ) -> Option<bool> {
+        let node = self.store.queues[self.store.queue_ids.get(cluster_queue).copied()?].node;
+        let (requested, extra) = (self.known_usage(requested), self.known_usage(extra));
+        // Who is in no cohort borrows from nobody.
+        Some(self.tree.nodes[node].parent.is_some() && borrows_any(&self.tree, node, &requested, &extra))
+    }
+
+    /// What may be lent below a cohort, by resource; `None` when it is unknown.
+    #[must_use]
+    pub fn lendable(&self, cohort: &str) -> Option<BTreeMap<String, Amount>> {
+        let lent = lendable(&self.store, &self.tree, self.tree.find_cohort(cohort)?);
+        Some(lent.into_iter().map(|(resource, sum)| (self.store.resource(resource).to_owned(), amount(sum))).collect())
+    }
+
+    /// Usage by cell; what nobody has heard of is left out.
+    fn known_usage(&self, named: &BTreeMap<FlavorResource, Amount>) -> Usage {
+        let mut usage = Usage::new();
+        for (cell, value) in named {
+            let flavor = self.store.flavor_names.get(&cell.flavor);
+            let resource = self.store.resources.get(&cell.resource);
+            let cell = flavor.zip(resource).and_then(|(flavor, resource)| self.store.find_cell(flavor, resource));
+            if let Some(cell) = cell {
+                accumulate(&mut usage, cell, units(*value));
+            }
+        }
+        usage
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn world(options: Options, queues: Vec<ClusterQueueSpec>, workloads: 
 }
 
 /// A workload that waits, with pod sets of one pod each, named, with what they ask for.
-pub(crate) fn pending(queue: &str, uid: &str, priority: i32, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
+pub(crate) fn pending(queue: &str, uid: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
     let pod_set = |(name, asked): &(&str, i64)| PodSetSpec {
         name: (*name).into(),
         count: 1,
@@ -77,13 +77,14 @@ pub(crate) fn pending(queue: &str, uid: &str, priority: i32, pod_sets: &[(&str, 
         replaces: None,
         refused: None,
         checks_failed: false,
+        preemption_gated: false,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
     }
 }
 
 /// A workload that holds so much of a flavor since the first second.
-pub(crate) fn held(queue: &str, uid: &str, priority: i32, flavor: &str, amount: i64) -> WorkloadSpec {
+pub(crate) fn held(queue: &str, uid: &str, priority: i64, flavor: &str, amount: i64) -> WorkloadSpec {
     let given = PodSetAssignment {
         name: "main".into(),
         count: 1,
@@ -95,6 +96,7 @@ pub(crate) fn held(queue: &str, uid: &str, priority: i32, flavor: &str, amount: 
         pod_sets: vec![given],
         at: Millis(1000),
         saved: None,
+        admitted: true,
         evicted: false,
         surplus: None,
     };

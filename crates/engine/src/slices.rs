@@ -30,15 +30,18 @@ impl Older {
         given.iter().find(|(known, ..)| *known == resource).map(|(_, flavor, amount)| (*flavor, *amount))
     }
 
-    /// What is asked for on top of it.
+    /// What is asked for on top of it: less than nothing where the pod set shrinks, which leaves that to those that grow.
     pub(crate) fn less(&self, pod_set: &str, resource: ResourceId, asked: Units) -> Units {
-        self.given(pod_set, resource).map_or(asked, |(_, amount)| (asked - amount).max(0))
+        self.given(pod_set, resource).map_or(asked, |(_, amount)| asked - amount)
     }
 
     /// Why a flavor is not for the new slice: its pods run beside those that are there.
     pub(crate) fn mismatch(&self, store: &Store, pod_set: &str, resource: ResourceId, flavor: FlavorId) -> Option<Why> {
-        let (given, _) = self.given(pod_set, resource).filter(|(given, _)| *given != flavor)?;
-        let (asked, given) = (store.flavor(flavor), store.flavor(given));
+        let given = self.given(pod_set, resource).map(|(given, _)| given);
+        if given == Some(flavor) {
+            return None;
+        }
+        let (asked, given) = (store.flavor(flavor), given.map_or("", |given| store.flavor(given)));
         let text = format!("could not assign {asked} flavor since the original workload is assigned: {given}");
         Some(Why::Mismatch(text.into_boxed_str()))
     }
@@ -130,7 +133,7 @@ impl World {
     fn recharge(&mut self, id: WorkloadId) {
         let Some(workload) = self.store.workload(id) else { return };
         let (local_queue, Some(held)) = (workload.local_queue, workload.held()) else { return };
-        let queue = held.queue;
+        let (queue, admitted) = (held.queue, held.admitted);
         let whole = held.whole().clone();
         let charged = self.store.charged(workload, queue, &whole);
         let (usage, whole) = match charged {
@@ -146,12 +149,9 @@ impl World {
         self.tree.add(node, &usage);
         self.mark(queue);
         self.changed_local_queues.insert(local_queue);
-        let totals = &mut self.store.local_queues[local_queue].usage;
-        for (sign, part) in [(-1, &before), (1, &usage)] {
-            for (cell, value) in part {
-                *totals.entry(*cell).or_default() += sign * value;
-            }
-        }
+        let totals = &mut self.store.local_queues[local_queue];
+        totals.count(&before, admitted, true);
+        totals.count(&usage, admitted, false);
         if let Some(Phase::Held(held)) = self.store.workload_mut(id).map(|workload| &mut workload.phase) {
             held.usage = usage;
             held.whole = whole;

@@ -24,7 +24,7 @@ impl Workload {
     /// Its priority; where waiting counts, the one that it would have to begin with at the epoch, in points of a millisecond of
     /// waiting. All who wait gain as much in the same time, so that who is before whom does not change while they wait.
     fn standing(&self) -> i64 {
-        let priority = i64::from(self.priority);
+        let priority = self.priority;
         match i64::from(self.points_per_hour) {
             0 => priority,
             points => priority.saturating_mul(HOUR_MS).saturating_sub(self.waits_since.0.saturating_mul(points)),
@@ -34,6 +34,6 @@ impl Workload {
     /// Its priority with what it has gained by waiting.
     pub(crate) fn priority_at(&self, now: Millis) -> i64 {
         let waited = now.0.saturating_sub(self.waits_since.0).max(0);
-        i64::from(self.priority).saturating_add(waited.saturating_mul(i64::from(self.points_per_hour)) / HOUR_MS)
+        self.priority.saturating_add(waited.saturating_mul(i64::from(self.points_per_hour)) / HOUR_MS)
     }
 }

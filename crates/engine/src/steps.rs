@@ -55,6 +55,8 @@ pub struct PodSetReport {
     pub flavors: BTreeMap<String, FlavorReport>,
     /// Why it is not a plain fit.
     pub reasons: Vec<String>,
+    /// What of its pods cannot be understood.
+    pub error: Option<String>,
     /// Flavors looked at, by name.
     pub attempts: Vec<AttemptReport>,
 }
@@ -115,16 +117,16 @@ impl World {
         let replaced = input.replaced.map(|pod_sets| self.store.older(&Replaced { uid: String::new(), pod_sets }));
         let gone = BTreeSet::new();
         let workload = self.store.workload(id)?;
+        let request = Request::of(&self.store, &self.options, workload, queue);
+        let replaced = replaced.as_ref().or(request.replaced);
+        let request = Request { progress: progress.as_ref(), pins: pins.as_ref(), replaced, ..request };
         let assignment = match input.oracle {
             None => {
                 let mut nominator =
                     Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
-                nominator.assign(workload, queue, None, progress.as_ref(), pins.as_ref())
+                nominator.assign_as(workload, queue, &request)
             }
             Some(stand_in) => {
-                let request = Request::of(&self.store, &self.options, workload, queue);
-                let replaced = replaced.as_ref().or(request.replaced);
-                let request = Request { progress: progress.as_ref(), pins: pins.as_ref(), replaced, ..request };
                 let mut oracle = |store: &Store, _: &mut Tree, cell: CellId, _: Units| {
                     let (flavor, resource) = *store.cells.key(cell);
                     stand_in(store.flavor(flavor), store.resource(resource))
@@ -133,6 +135,42 @@ impl World {
             }
         };
         Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
+    }
+
+    /// Quota that an assignment asks for, less what the one that it replaces was given.
+    pub fn usage_asked(
+        &mut self,
+        pod_sets: &[PodSetAssignment],
+        replaced: &[PodSetAssignment],
+    ) -> BTreeMap<FlavorResource, Amount> {
+        let older = self.store.older(&Replaced { uid: String::new(), pod_sets: replaced.to_vec() });
+        let mut usage = Usage::new();
+        for pod_set in pod_sets {
+            for (resource, flavor) in &pod_set.flavors {
+                let cell = self.store.intern_cell(flavor, resource);
+                let asked = pod_set.usage.get(resource).copied().map_or(0, units);
+                let less = older.less(&pod_set.name, self.store.resources.intern(resource), asked);
+                accumulate(&mut usage, cell, less);
+            }
+        }
+        usage.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
+    }
+
+    /// Uids of the workloads that hold quota of a ClusterQueue; of those that came through one LocalQueue, given as namespace and name,
+    /// where that is asked.
+    #[must_use]
+    pub fn holders(&self, cluster_queue: &str, local_queue: Option<(&str, &str)>) -> Vec<String> {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
+            return Vec::new();
+        };
+        let workloads = queue.held.iter().filter_map(|id| self.store.workload(id));
+        let through = |workload: &&crate::store::Workload| {
+            local_queue.is_none_or(|(namespace, name)| {
+                let (known_namespace, known_name) = self.store.local_queue_names.key(workload.local_queue);
+                (known_namespace.as_str(), known_name.as_str()) == (namespace, name)
+            })
+        };
+        workloads.filter(through).map(|workload| workload.uid.to_string()).collect()
     }
 
     /// The victims of [`World::victims`] as evictions, with the paths of both sides. Changes nothing.
@@ -253,7 +291,8 @@ fn report(store: &Store, asked: &[PodSet], assignment: &Assignment) -> Assignmen
                 (store.resource(choice.resource).to_owned(), report)
             })
             .collect(),
-        reasons: texts(store, &pod_set.reasons),
+        reasons: texts(store, &pod_set.reasons.iter().filter(|why| why.fault().is_none()).cloned().collect::<Vec<_>>()),
+        error: pod_set.reasons.iter().find_map(|why| why.fault().map(str::to_owned)),
         attempts: pod_set
             .attempts
             .iter()

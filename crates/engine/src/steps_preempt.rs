@@ -9,8 +9,9 @@ use crate::ids::WorkloadId;
 use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis, Preempts};
 use crate::partial;
 use crate::preempt::Ask;
-use crate::preempt::candidates::{Candidate, Filter, Right, sort};
+use crate::preempt::candidates::{Candidate, Filter, Right};
 use crate::preempt::fair::Turns;
+use crate::preempt::usage::sort;
 use crate::world::World;
 
 /// Whether flavor `a` is to be preferred to `b`, each given as how it can be had and the level it borrows from.
@@ -66,7 +67,7 @@ impl World {
         let mut candidates = self.candidates_named(uids);
         sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates);
         let gone = BTreeSet::new();
-        let (priority, queued_at) = (i32::MAX, Millis(0));
+        let (priority, queued_at) = (i64::MAX, Millis(0));
         let ask = Ask {
             queue,
             priority,

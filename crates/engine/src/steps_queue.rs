@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::assignment::Assignment;
 use crate::cycle::{Entry, Report, Requeue};
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::{Id as _, QueueId, ResourceId, WorkloadId};
 use crate::model::{Millis, PendingReason};
 use crate::store::{Phase, Place, Progress};
 use crate::why::Said;
@@ -32,6 +32,70 @@ pub enum Outcome {
     PreemptionGated,
 }
 
+impl Outcome {
+    /// Kueue's word for it, empty for the one without a name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generic => "",
+            Self::NoFit => "NoFit",
+            Self::PreemptionNoCandidates => "PreemptionNoCandidates",
+            Self::FailedAfterNomination => "FailedAfterNomination",
+            Self::NamespaceMismatch => "NamespaceMismatch",
+            Self::PendingPreemption => "PendingPreemption",
+            Self::PreemptionFailed => "PreemptionFailed",
+            Self::PreemptionGated => "PreemptionGated",
+        }
+    }
+
+    /// Where a head goes.
+    pub(crate) const fn requeue(self) -> Requeue {
+        match self {
+            Self::Generic | Self::PreemptionGated => Requeue::Park,
+            Self::NoFit | Self::PreemptionNoCandidates => Requeue::NoRoom,
+            Self::FailedAfterNomination | Self::PreemptionFailed => Requeue::Retry,
+            Self::NamespaceMismatch => Requeue::Mismatch,
+            Self::PendingPreemption => Requeue::PendingPreemption,
+        }
+    }
+
+    const fn reason(self) -> PendingReason {
+        match self {
+            Self::Generic => PendingReason::PendingEvaluation,
+            Self::PreemptionGated => PendingReason::AdmissionGated,
+            Self::NamespaceMismatch => PendingReason::Misconfigured,
+            Self::PendingPreemption => PendingReason::WaitingForPreemptedWorkloads,
+            Self::NoFit | Self::PreemptionNoCandidates | Self::FailedAfterNomination | Self::PreemptionFailed => {
+                PendingReason::WaitingForQuota
+            }
+        }
+    }
+}
+
+/// When a scan over flavors was made: what had changed of the quota of its queue until then, and the cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanTime {
+    /// Changes of quota.
+    pub generation: u64,
+    /// Cycle.
+    pub cycle: u64,
+}
+
+/// Whether a scan that was made `last` has to begin anew `now`; `preserves` is the gate that forgives a change of quota for a cycle.
+#[must_use]
+pub fn scan_is_outdated(last: ScanTime, now: ScanTime, preserves: bool) -> bool {
+    let progress = Progress { generation: last.generation, cycle: last.cycle, ..Progress::default() };
+    progress.is_outdated(now.generation, now.cycle, preserves)
+}
+
+/// Whether a scan that got so far, per pod set and resource, has flavors left to try.
+#[must_use]
+pub fn scan_goes_on(tried: &[BTreeMap<String, i32>]) -> bool {
+    let any = ResourceId::at(0);
+    let tried = tried.iter().map(|tried| tried.values().map(|index| (any, *index)).collect()).collect();
+    Progress { tried, ..Progress::default() }.has_pending_flavors()
+}
+
 impl World {
     fn queue_named(&self, cluster_queue: &str) -> Option<QueueId> {
         self.store.queue_ids.get(cluster_queue).copied()
@@ -43,6 +107,7 @@ impl World {
         let queue = self.queue_named(cluster_queue)?;
         let root = self.tree.root(self.store.queues[queue].node);
         self.wake_queue(queue, root);
+        self.store.queues[queue].pending.taken_at = Some(self.tree.nodes[root].epoch);
         let id = self.pop(queue)?;
         self.store.workload(id).map(|workload| workload.uid.to_string())
     }
@@ -90,31 +155,42 @@ impl World {
     /// Puts a workload in flight back where a cycle with that outcome would put it; `tried` is how far its scan over the
     /// flavors got. False when it is not in flight.
     pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
+        self.put_back_for(uid, outcome, outcome.reason(), tried)
+    }
+
+    /// The same, for a reason of its own.
+    pub fn put_back_for(
+        &mut self,
+        uid: &str,
+        outcome: Outcome,
+        reason: PendingReason,
+        tried: &[BTreeMap<String, i32>],
+    ) -> bool {
         let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
+        let root = self.tree.root(self.store.queues[queue].node);
+        let epoch = self.tree.nodes[root].epoch;
+        // What woke the others while it was in flight wakes it, too. In a plan nothing can: there no time passes between the two.
+        let woken = self.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
+        self.wake_queue(queue, root);
         let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
         let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
         let generation = self.tree.nodes[self.store.queues[queue].node].generation;
         let progress = Progress { tried, generation, cycle: self.cycle, waits: false, claim: None };
-        let (requeue, reason) = match outcome {
-            Outcome::Generic | Outcome::PreemptionGated => (Requeue::Park, PendingReason::PendingEvaluation),
-            Outcome::NoFit | Outcome::PreemptionNoCandidates => (Requeue::NoRoom, PendingReason::WaitingForQuota),
-            Outcome::FailedAfterNomination | Outcome::PreemptionFailed => {
-                (Requeue::Retry, PendingReason::WaitingForQuota)
-            }
-            Outcome::NamespaceMismatch => (Requeue::Mismatch, PendingReason::Misconfigured),
-            Outcome::PendingPreemption => (Requeue::PendingPreemption, PendingReason::WaitingForPreemptedWorkloads),
+        let requeue = match outcome.requeue() {
+            Requeue::NoRoom | Requeue::Park | Requeue::Mismatch if woken => Requeue::Retry,
+            requeue => requeue,
         };
-        let mut entry = Entry {
-            queue,
-            workload: id,
-            assignment: Assignment { progress, ..Assignment::default() },
-            targets: Vec::new(),
-            requeue,
-            verdict: Some((reason, Said::Plainly(""))),
-        };
+        let assignment = Assignment { progress: progress.clone(), ..Assignment::default() };
+        let entry = Entry::new(queue, id, (assignment, Vec::new()));
+        let mut entry = Entry { requeue, verdict: Some((reason, Said::Plainly(""))), ..entry };
         let mut report = Report::default();
         self.put_back(&mut entry, &mut report);
         self.tell_heads(&mut report);
+        // A cycle forgets a scan that is over: the next one begins anew with or without it.
+        let is_told = !progress.tried.is_empty();
+        if let Some(workload) = self.store.workload_mut(id).filter(|workload| is_told && workload.progress.is_none()) {
+            workload.progress = Some(Box::new(progress));
+        }
         true
     }
 
@@ -134,8 +210,11 @@ impl World {
             queues.iter().map(active).sum()
         };
         let before = active(self);
+        let epoch = self.tree.nodes[root].epoch;
         self.wake(node);
         for queue in &queues {
+            // Nobody was taken yet: whoever comes back was away since before.
+            self.store.queues[*queue].pending.taken_at.get_or_insert(epoch);
             self.wake_queue(*queue, root);
         }
         active(self) - before
@@ -158,7 +237,15 @@ impl World {
         self.store.workload(sticky).map(|workload| workload.uid.to_string())
     }
 
-    /// Whether the next scan over a workload's flavors goes on where the last one stopped.
+    /// The reason for which the equals of a pending workload are parked with it, `None` when they are not, or it is not among them.
+    #[must_use]
+    pub fn parked_with_equals(&self, uid: &str) -> Option<PendingReason> {
+        let (id, queue, place) = self.place_of(uid)?;
+        let class = self.store.workload(id)?.class;
+        self.store.queues[queue].pending.classes.get(&class)?.parked.filter(|_| place == Place::Class)
+    }
+
+    /// Whether it is remembered how far the last scan over a workload's flavors got.
     #[must_use]
     pub fn has_progress(&self, uid: &str) -> bool {
         let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));

@@ -50,6 +50,7 @@ impl PodSet {
             constraints,
             no_affinity,
             topology_request,
+            group,
         } = spec;
         let own = &self.spec;
         let told = requests.iter().map(|(resource, amount)| (resource, units(*amount)));
@@ -63,6 +64,7 @@ impl PodSet {
             && own.tolerations == *tolerations
             && own.constraints == *constraints
             && own.no_affinity == *no_affinity
+            && own.group == *group
     }
 }
 
@@ -71,7 +73,7 @@ impl PodSet {
 pub(crate) struct Class {
     /// Key of `Store::class_ids`.
     pub(crate) digest: u64,
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     pub(crate) pod_sets: Arc<[PodSet]>,
     pub(crate) members: u32,
     /// The only flavors its members may get.
@@ -86,7 +88,7 @@ pub(crate) struct Class {
     next: Option<ClassId>,
 }
 
-fn digest(priority: i32, pod_sets: &[PodSetSpec]) -> u64 {
+fn digest(priority: i64, pod_sets: &[PodSetSpec]) -> u64 {
     let mut hasher = FxHasher::default();
     (priority, pod_sets).hash(&mut hasher);
     hasher.finish()
@@ -132,6 +134,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Whether the scan over flavors has to begin anew: the quota has changed since. `preserves` forgives that for a cycle.
+    pub(crate) const fn is_outdated(&self, generation: u64, cycle: u64, preserves: bool) -> bool {
+        !(preserves && cycle.saturating_sub(self.cycle) <= 1) && generation > self.generation
+    }
+
     pub(crate) fn has_pending_flavors(&self) -> bool {
         !self.waits && self.tried.iter().flatten().any(|(_, index)| *index != -1)
     }
@@ -155,7 +162,7 @@ impl Progress {
 pub(crate) struct Workload {
     pub(crate) uid: Arc<str>,
     pub(crate) local_queue: LocalQueueId,
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
     pub(crate) points_per_hour: u32,
     pub(crate) waits_since: Millis,
@@ -164,6 +171,8 @@ pub(crate) struct Workload {
     pub(crate) blocked: bool,
     /// An admission check wants it tried later or not at all.
     pub(crate) checks_failed: bool,
+    /// A preemption gate of it is closed.
+    pub(crate) preemption_gated: bool,
     /// Why its requests are out of bounds.
     pub(crate) refused: Option<Box<str>>,
     pub(crate) class: ClassId,
@@ -230,7 +239,20 @@ pub(crate) struct LocalQueue {
     pub(crate) pending: BTreeSet<WorkloadId>,
     pub(crate) held: u32,
     pub(crate) usage: BTreeMap<CellId, Units>,
+    /// The part of it that belongs to admitted workloads.
+    pub(crate) admitted: BTreeMap<CellId, Units>,
     pub(crate) ledger: Ledger,
+}
+
+impl LocalQueue {
+    /// Adds usage, or takes it back; of one that is admitted, on both accounts.
+    pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
+        for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {
+            for (cell, value) in usage {
+                *totals.entry(*cell).or_default() += if back { -value } else { *value };
+            }
+        }
+    }
 }
 
 /// Everything but the tree.
@@ -355,6 +377,13 @@ impl Store {
         holders.remove(&rank, !evicted);
         holders.insert(rank, evicted);
         true
+    }
+
+    /// Notes for whom a workload is on its way out.
+    pub(crate) fn set_evicted_for(&mut self, id: WorkloadId, preemptor: Option<&Arc<str>>) {
+        if let Some(Phase::Held(held)) = self.workloads[id].as_mut().map(|workload| &mut workload.phase) {
+            held.evicted_for = preemptor.filter(|_| held.evicted).cloned();
+        }
     }
 
     /// Notes how many surplus pods a workload is to give up; tells whether that is more than was known.

@@ -252,7 +252,7 @@ impl Tree {
         }
     }
 
-    /// Books usage at a queue and what of it shows at its cohorts.
+    /// Books usage at a queue and what of it shows at its cohorts: nothing of what is less than nothing.
     pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         for (key, value) in usage.iter().copied() {
             let (mut at, mut value) = (node, value);
@@ -275,7 +275,7 @@ impl Tree {
                 let above = self.cell(at, key).used_in_parent();
                 self.nodes[at].update(key, |cell| cell.usage -= value);
                 match self.nodes[at].parent {
-                    Some(parent) if above > 0 => (at, value) = (parent, value.min(above)),
+                    Some(parent) if above > 0 && value > 0 => (at, value) = (parent, value.min(above)),
                     _ => break,
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::balance::{INF, Units, amount};
 use crate::ids::{FlavorId, ResourceId};
+use crate::issued::Issued;
 use crate::model::PendingReason;
 use crate::store::Store;
 use crate::tiers::Tier;
@@ -96,6 +97,11 @@ impl Why {
             Self::Mismatch(text) | Self::Illegal(text) => text.to_string(),
         }
     }
+
+    /// What of the pods cannot be understood.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        if let Self::Illegal(fault) = self { Some(fault) } else { None }
+    }
 }
 
 /// In words and in order.
@@ -117,8 +123,8 @@ pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
 pub(crate) enum Said {
     Plainly(&'static str),
     AtLength(String),
-    /// The reasons of each pod set (by index) that is no plain fit; when it preempts: how many have to leave first.
-    Unfit(Vec<(usize, Vec<Why>)>, Option<usize>),
+    /// The reasons of each pod set (by index) that is no plain fit; when it preempts, what it issued.
+    Unfit(Vec<(usize, Vec<Why>)>, Issued),
 }
 
 /// Code and words of a verdict.
@@ -130,12 +136,8 @@ impl Said {
         match self {
             Self::Plainly(text) => (*text).to_owned(),
             Self::AtLength(text) => text.clone(),
-            Self::Unfit(pod_sets, leaving) => {
-                let mut text = unfit(store, pod_sets.iter().map(|(at, reasons)| (name(*at), reasons.as_slice())));
-                if let Some(count) = leaving {
-                    text.push_str(&format!(". Pending the preemption of {count} workload(s)"));
-                }
-                text
+            Self::Unfit(pod_sets, issued) => {
+                issued.told(unfit(store, pod_sets.iter().map(|(at, reasons)| (name(*at), reasons.as_slice()))))
             }
         }
     }
@@ -145,8 +147,7 @@ impl Said {
 pub(crate) fn unfit<'s>(store: &Store, pod_sets: impl Iterator<Item = (&'s str, &'s [Why])>) -> String {
     let mut all = String::new();
     for (name, reasons) in pod_sets.filter(|(_, reasons)| !reasons.is_empty()) {
-        let illegal = reasons.iter().find_map(|why| if let Why::Illegal(fault) = why { Some(fault) } else { None });
-        if let Some(fault) = illegal {
+        if let Some(fault) = reasons.iter().find_map(Why::fault) {
             return format!("failed to assign flavors to pod set {name}: {fault}");
         }
         if !all.is_empty() {

@@ -6,7 +6,7 @@ use crate::balance::{Usage, accumulate, units};
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
 use crate::preempt::spare::Spare;
-use crate::store::{Held, Phase, Place, Workload};
+use crate::store::{Held, Phase, Place, Progress, Workload};
 use crate::world::World;
 
 impl World {
@@ -25,6 +25,7 @@ impl World {
                 not_before: None,
                 blocked: false,
                 checks_failed: spec.checks_failed,
+                preemption_gated: spec.preemption_gated,
                 refused: spec.refused.map(String::into_boxed_str),
                 class,
                 phase: Phase::Pending(Place::Nowhere),
@@ -43,6 +44,7 @@ impl World {
             && old.points_per_hour == spec.points_per_hour
             && (old.points_per_hour == 0 || old.waits_since == spec.waits_since)
             && old.checks_failed == spec.checks_failed
+            && old.preemption_gated == spec.preemption_gated
             && old.refused.as_deref() == spec.refused.as_deref();
         let (old_class, was_queue) = (old.class, old.local_queue);
         let class = self.store.class(&spec);
@@ -68,21 +70,20 @@ impl World {
             workload.class = class;
             workload.refused = spec.refused.map(String::into_boxed_str);
             workload.checks_failed = spec.checks_failed;
-            if class != old_class || was_queue != local_queue {
+            workload.preemption_gated = spec.preemption_gated;
+            let drops = |progress: &Progress| !self.options.gates.preserve_scan_progress && !progress.waits;
+            if class != old_class || was_queue != local_queue || workload.progress.as_deref().is_some_and(drops) {
                 workload.progress = None;
             }
         }
         self.store.list_slice(id, true);
         let has_changed = class != old_class || was_queue != local_queue;
-        let was_evicted = was_held.is_some_and(|held| held.evicted);
-        let ledger = &mut self.store.local_queues[local_queue].ledger;
-        match &spec.state {
-            WorkloadState::Reserved(_) => ledger.confirm(id),
-            WorkloadState::Pending { .. } => ledger.revert(id),
-        }
+        let was_evicted = was_held.as_ref().is_some_and(|held| held.evicted);
+        self.note_admission(id, was_queue, was_held.as_ref(), &spec.state);
         self.attach(id, spec.state);
         if was_evicted {
             self.store.set_evicted(id, true);
+            self.store.set_evicted_for(id, was_held.as_ref().and_then(|held| held.evicted_for.as_ref()));
         }
         self.store.set_giving(id, was_giving);
         self.restore_standing(id, standing);
@@ -179,7 +180,9 @@ impl World {
                     whole: None,
                     at: reservation.at,
                     saved: reservation.saved,
+                    admitted: reservation.admitted,
                     evicted: reservation.evicted,
+                    evicted_for: None,
                     assumed: false,
                     spare: spare.map(Box::new),
                     giving: 0,
@@ -208,9 +211,7 @@ impl World {
         self.changed_local_queues.insert(local_queue);
         let local_queue = &mut self.store.local_queues[local_queue];
         local_queue.held += 1;
-        for (cell, value) in &held.usage {
-            *local_queue.usage.entry(*cell).or_default() += value;
-        }
+        local_queue.count(&held.usage, held.admitted, false);
         if let Some(workload) = self.store.workload_mut(id) {
             workload.phase = Phase::Held(Box::new(held));
         }
@@ -242,11 +243,7 @@ impl World {
         self.changed_local_queues.insert(local_queue);
         let local_queue = &mut self.store.local_queues[local_queue];
         local_queue.held = local_queue.held.saturating_sub(1);
-        for (cell, value) in &held.usage {
-            if let Some(total) = local_queue.usage.get_mut(cell) {
-                *total -= value;
-            }
-        }
+        local_queue.count(&held.usage, held.admitted, true);
         self.recharge_around(id);
         if !quiet {
             self.tree.nodes[node].generation += 1;
@@ -265,6 +262,7 @@ impl World {
                 let queue = held.queue;
                 held.giving = 0;
                 self.store.set_evicted(id, false);
+                self.store.set_evicted_for(id, None);
                 let node = self.store.queues[queue].node;
                 self.wake(node);
             }
@@ -321,6 +319,10 @@ impl World {
         if place != Place::Nowhere
             && let Some(queue) = self.store.local_queues[local_queue].queue
         {
+            // Whoever it stood before, or kept room from, may be tried now.
+            if place == Place::Class && self.head(queue) == Some(id) {
+                self.live.insert(self.tree.root(self.store.queues[queue].node));
+            }
             let lane = self.lane(queue, local_queue);
             let pending = &mut self.store.queues[queue].pending;
             pending.total = pending.total.saturating_sub(1);

@@ -31,6 +31,8 @@ pub struct World {
     pub(crate) cohorts: BTreeMap<String, CohortSpec>,
     /// Roots of trees where a cycle may find something to do.
     pub(crate) live: BTreeSet<NodeId>,
+    /// Roots of trees where somebody was admitted since what is fickle there was looked at.
+    pub(crate) stirred: BTreeSet<NodeId>,
     /// Workloads in back-off.
     pub(crate) timers: BTreeSet<(Millis, WorkloadId)>,
     /// Workloads whose reason to wait is to be told by the next plan.
@@ -41,6 +43,8 @@ pub struct World {
     pub(crate) settled_at: Option<Millis>,
     /// A ledger has something to settle when the sampling interval is over.
     pub(crate) unsettled: bool,
+    /// Workloads that were seen to be admitted, and are to be settled with the next plan, by LocalQueue.
+    pub(crate) admitted_lately: BTreeSet<(LocalQueueId, WorkloadId)>,
     /// Victims that were refused.
     pub(crate) refused_victims: u64,
     pub(crate) changed_queues: Marks<QueueId>,
@@ -64,12 +68,14 @@ impl World {
             tree: Tree::new(),
             cohorts: BTreeMap::new(),
             live: BTreeSet::new(),
+            stirred: BTreeSet::new(),
             timers: BTreeSet::new(),
             notices: BTreeSet::new(),
             cycle: 0,
             epoch: 0,
             settled_at: None,
             unsettled: false,
+            admitted_lately: BTreeSet::new(),
             refused_victims: 0,
             changed_queues: Marks::new(),
             changed_local_queues: Marks::new(),

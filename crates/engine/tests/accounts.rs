@@ -216,7 +216,8 @@ fn whom_a_plan_evicts_was_named_before() {
 /// What a message says of a cell that lacks something; a fault where what would help is told with another amount.
 fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     let text = |amount: i64| berth_quantity::format(&cell.resource, Amount::new(amount));
-    let [asked, earlier, free, maximum] = [cell.asked, cell.earlier, cell.free, cell.maximum].map(Amount::get);
+    let amounts = [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum];
+    let [asked, earlier, free, debt, maximum] = amounts.map(Amount::get);
     let (beyond, lacking) = (asked + earlier - maximum, asked + earlier - free);
     let (resource, flavor) = (&cell.resource, &cell.flavor);
     let (said, is_told) = if beyond > 0 {
@@ -228,7 +229,8 @@ fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     } else if lacking > 0 {
         let said =
             format!("insufficient unused quota for {resource} in flavor {flavor}, {} more needed", text(lacking));
-        (said, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking))].contains(&cell.unblock))
+        // A message says nothing of what is in use beyond the quota, and has to be released as well.
+        (said, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking + debt))].contains(&cell.unblock))
     } else {
         return Ok(None);
     };
@@ -237,7 +239,7 @@ fn said(cell: &CellAccount) -> Result<Option<String>, String> {
 
 /// Whether sums of its amounts can be told.
 fn has_an_end(cell: &CellAccount) -> bool {
-    [cell.asked, cell.earlier, cell.free, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
+    [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
 }
 
 /// Runs a first cycle: all that a message says to lack is in the account from before. Returns how often something lacked.

@@ -18,7 +18,7 @@ fn is_pending(spec: &WorkloadSpec) -> bool {
 
 /// Its place in a queue.
 fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
-    (-i64::from(spec.priority), spec.queued_at, spec.uid.as_str())
+    (-spec.priority, spec.queued_at, spec.uid.as_str())
 }
 
 /// Whether two ask for the same, of the same queue.

@@ -80,6 +80,7 @@ fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
                 at: NOW,
                 saved: None,
                 surplus: None,
+                admitted: true,
                 evicted: false,
             };
             let spec = specs.get_mut(&*admission.uid).unwrap();

@@ -6,6 +6,14 @@ use berth_engine::Strategy;
 use berth_engine::*;
 use proptest::prelude::*;
 
+/// Cases per law: `BERTH_CASES`, 100,000 unless told; of these as many as are in one part of `BERTH_SHARD` (the second of eight is 2/8).
+fn cases() -> u32 {
+    let all = std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000_u32);
+    let shard = std::env::var("BERTH_SHARD").ok();
+    let parts = shard.as_deref().and_then(|text| text.split_once('/')?.1.parse().ok());
+    all / parts.unwrap_or(1).max(1)
+}
+
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const COHORTS: [&str; 3] = ["x", "y", "z"];
 
@@ -177,7 +185,7 @@ impl Observer {
                     namespace: "default".into(),
                     name: uid.clone(),
                     local_queue: QUEUES[queue].into(),
-                    priority: i32::from(priority),
+                    priority: i64::from(priority),
                     queued_at: Millis(i64::from(id)),
                     pod_sets: vec![PodSetSpec {
                         name: "main".into(),
@@ -194,6 +202,7 @@ impl Observer {
                     replaces: None,
                     refused: None,
                     checks_failed: false,
+                    preemption_gated: false,
                     state: WorkloadState::Pending { not_before: None, blocked: false },
                     revision: 1,
                 };
@@ -225,6 +234,7 @@ impl Observer {
                     pod_sets: given.pod_sets.to_vec(),
                     at: Millis(1000),
                     saved: None,
+                    admitted: true,
                     evicted: false,
                     surplus: Some(Surplus { pod_set: "main".into(), pods, step: i64::from(step) }),
                 });
@@ -309,7 +319,7 @@ fn run(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Books kept per change equal books recomputed, and a plan never takes more than there is.
     #[test]

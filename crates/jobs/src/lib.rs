@@ -57,4 +57,4 @@ pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_
 pub use state::{AnyJob, JobOwner, JobState};
 pub use template::TemplateParts;
 pub use transform::Transformation;
-pub use unsupported::{unsupported_metadata, unsupported_template, unsupported_workload};
+pub use unsupported::{unsupported_gates, unsupported_metadata, unsupported_template, unsupported_workload};

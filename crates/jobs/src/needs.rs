@@ -28,6 +28,8 @@ pub struct PodSetNeeds {
     pub tolerations: Vec<Toleration>,
     /// A topology request is present.
     pub topology_request: bool,
+    /// Pod sets of the same group get the same flavors.
+    pub group: Option<String>,
 }
 
 /// Needs of a Workload.
@@ -68,6 +70,7 @@ pub fn workload_needs<'a>(
             node_selector: spec.node_selector.unwrap_or_default(),
             tolerations: spec.tolerations.unwrap_or_default(),
             topology_request: set.topology_request.as_ref().is_some_and(PodSetTopologyRequest::asks),
+            group: set.topology_request.as_ref().and_then(|request| request.pod_set_group_name.clone()),
         }
     });
     let pod_sets = needs.collect();

@@ -53,6 +53,12 @@ pub fn unsupported_template(path: &str, template: &PodTemplateSpec) -> Option<St
     Some(message(&format!("{path}.spec.{list}[name={}].resources.claims", container.name)))
 }
 
+/// What holds a Workload back that has gates on preemption, where these are not acted on.
+#[must_use]
+pub fn unsupported_gates(workload: &Workload) -> Option<String> {
+    (!workload.spec.preemption_gates.is_empty()).then(|| message("spec.preemptionGates"))
+}
+
 /// The first such field of a Workload, its pod sets included.
 #[must_use]
 pub fn unsupported_workload(workload: &Workload) -> Option<String> {
@@ -65,9 +71,6 @@ pub fn unsupported_workload(workload: &Workload) -> Option<String> {
     }
     if metadata.labels.as_ref().is_some_and(|l| l.contains_key(labels::CONCURRENT_ADMISSION_PARENT)) {
         return Some(message(&format!("label {}", labels::CONCURRENT_ADMISSION_PARENT)));
-    }
-    if !workload.spec.preemption_gates.is_empty() {
-        return Some(message("spec.preemptionGates"));
     }
     workload.spec.pod_sets.iter().enumerate().find_map(|(index, set)| {
         let path = format!("spec.podSets[{index}]");
@@ -103,7 +106,7 @@ mod tests {
                 json!({"metadata": {"labels": {labels::CONCURRENT_ADMISSION_PARENT: "true"}}}),
                 Some("label kueue.x-k8s.io/concurrent-admission-parent"),
             ),
-            (json!({"spec": {"preemptionGates": [{"name": "a"}]}}), Some("spec.preemptionGates")),
+            (json!({"spec": {"preemptionGates": [{"name": "a"}]}}), None),
             (
                 json!({"spec": {"podSets": [{"name": "a"}, {"name": "b", "topologyRequest": {"required": "rack"}}]}}),
                 Some("spec.podSets[1].topologyRequest"),

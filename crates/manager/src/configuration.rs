@@ -13,7 +13,7 @@ use crate::gates::Gates;
 use crate::schema::{self, Configuration, Header, Marked};
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
-use berth_engine::{AdmissionFairSharing, FairSharing, Gates as EngineGates, Options, ShareStrategy};
+use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
 use berth_runtime::Election;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,6 +129,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         cohort_metrics: gates.on("MetricsForCohorts"),
         queue_resource_metrics: metrics.enable_cluster_queue_resources.as_ref().is_some_and(|on| on.value),
         admission_gates: gates.on("AdmissionGatedBy"),
+        preemption_gates: gates.on("MultiKueueOrchestratedPreemption"),
         unadmitted_metrics: gates.on("UnadmittedWorkloadsObservability"),
         creation_latency_metric: gates.on("MetricForWorkloadCreationLatency"),
         priority_boost: gates.on("PriorityBoost"),
@@ -255,6 +256,7 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
         partial_admission: gates.on("PartialAdmission"),
         // PrioritizePreemptorWorkloads keeps the engine's own default; see docs/decisions/no-eviction-loops.md.
         gates: EngineGates::named(|name| (name != "PrioritizePreemptorWorkloads").then(|| gates.on(name))),
+        departures: Departures::default(),
     })
 }
 

@@ -15,7 +15,7 @@ resources: {quotaCheckStrategy: IgnoreUndeclared}
 type Read = fn(&Settings) -> bool;
 
 /// Where the settings say what a gate is.
-const READ: [(&str, Read); 19] = [
+const READ: [(&str, Read); 20] = [
     ("AdmissionFairSharing", |settings| settings.engine.admission_fair_sharing.is_some()),
     ("AdmissionGatedBy", |settings| settings.admission_gates),
     ("CleanupProvisioningRequestsOnEviction", |settings| settings.cleanup_provisioning_requests),
@@ -27,6 +27,7 @@ const READ: [(&str, Read); 19] = [
     ("LocalQueueMetrics", |settings| settings.local_queue_metrics),
     ("MetricForWorkloadCreationLatency", |settings| settings.creation_latency_metric),
     ("MetricsForCohorts", |settings| settings.cohort_metrics),
+    ("MultiKueueOrchestratedPreemption", |settings| settings.preemption_gates),
     ("PartialAdmission", |settings| settings.engine.partial_admission),
     ("PriorityBoost", |settings| settings.priority_boost),
     ("PrioritySortingWithinCohort", |settings| settings.engine.gates.priority_sorting),

@@ -2,7 +2,7 @@
 
 use crate::metrics::{Gauges, Metrics};
 use berth_control::event::Observation;
-use berth_control::measure::{Labels, Measure};
+use berth_control::measure::{Labels, Measure, TierMove};
 use berth_control::write::{Notice, Outcome, Term, Write, WriteId};
 use berth_control::{Control, measure};
 use jiff::Timestamp;
@@ -15,8 +15,12 @@ pub struct Step {
     pub writes: Vec<Write>,
     /// Events to publish.
     pub notices: Vec<Notice>,
+    /// For the log: who came to a tier of capacity, or left it.
+    pub moves: Vec<TierMove>,
     /// When to step again even if nothing happens.
     pub wake_at: Option<Timestamp>,
+    /// Somebody waits for quota.
+    pub quota_is_wanted: bool,
 }
 
 /// Control, seen from the loop.
@@ -53,7 +57,8 @@ impl Brain for Control {
 
     fn step(&mut self, now: Timestamp) -> Step {
         let step = Self::step(self, now);
-        Step { writes: step.writes, notices: step.notices, wake_at: step.wake_at }
+        let quota_is_wanted = self.quota_is_wanted();
+        Step { writes: step.writes, notices: step.notices, moves: step.moves, wake_at: step.wake_at, quota_is_wanted }
     }
 
     fn record(&mut self, metrics: &Metrics, took: Duration) {

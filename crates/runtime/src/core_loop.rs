@@ -6,7 +6,9 @@
 use crate::brain::Brain;
 use crate::clock::Clock;
 use crate::events::EventSink;
+use crate::journal::Journal;
 use crate::leadership::Leadership;
+use crate::load::Load;
 use crate::metrics::{Gauges, Metrics, Role};
 use crate::pace::Pace;
 use crate::watches::{KINDS, Seen};
@@ -108,6 +110,8 @@ pub struct Ports {
     pub leadership: Leadership,
     /// Events.
     pub events: EventSink,
+    /// Told whether anybody waits for quota.
+    pub load: Arc<Load>,
     /// Figures.
     pub metrics: Arc<Metrics>,
     /// Heartbeat and readiness.
@@ -147,6 +151,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut pace = Pace::new(GAP, INTERVAL, BURST);
     let mut stepped = false;
     let mut clock = Clock::default();
+    let mut journal = Journal::new(Instant::now());
     while !*ports.stop.borrow() {
         ports.pulse.beat();
         if std::mem::take(&mut stepped) {
@@ -209,7 +214,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         }
         due = false;
         stepped = true;
-        wake = step(&mut brain, &ports, now);
+        wake = step(&mut brain, &ports, &mut journal, now);
     }
     stop(brain, ports, outcomes, clock).await;
 }
@@ -221,12 +226,13 @@ fn nap(wake: Option<Timestamp>, now: Timestamp) -> Duration {
     Duration::try_from(left).unwrap_or(Duration::ZERO).clamp(Duration::from_millis(1), NAP)
 }
 
-fn step<B: Brain>(brain: &mut B, ports: &Ports, now: Timestamp) -> Option<Timestamp> {
+fn step<B: Brain>(brain: &mut B, ports: &Ports, journal: &mut Journal, now: Timestamp) -> Option<Timestamp> {
     let began = Instant::now();
     let step = brain.step(now);
     let took = began.elapsed();
     ports.metrics.observe("berth_step_duration_seconds", &[], took.as_secs_f64());
     brain.record(&ports.metrics, took);
+    ports.load.set_wanted(step.quota_is_wanted);
     for write in step.writes {
         if ports.writes.send(write).is_err() {
             tracing::error!("the writer pool is gone");
@@ -234,6 +240,9 @@ fn step<B: Brain>(brain: &mut B, ports: &Ports, now: Timestamp) -> Option<Timest
     }
     for notice in step.notices {
         ports.events.publish(&notice);
+    }
+    for moved in &step.moves {
+        journal.tell(moved, Instant::now());
     }
     step.wake_at
 }

@@ -78,7 +78,8 @@ fn world(elected: bool) -> World {
         tower::service_fn(|_: http::Request<Body>| async { Ok::<_, kube::Error>(http::Response::new(Body::empty())) });
     let bucket = Bucket::new(None, 1.0, Instant::now());
     let load = Arc::new(crate::load::Load::new(Instant::now()));
-    let events = EventSink::spawn(Client::new(silent, "x"), "i".into(), bucket, load, Arc::clone(&metrics));
+    let events =
+        EventSink::spawn(Client::new(silent, "x"), "i".into(), bucket, Arc::clone(&load), Arc::clone(&metrics));
     let (seen_in, seen) = mpsc::channel(64);
     let (outcomes_in, outcomes) = mpsc::channel(64);
     let (queries_in, queries) = mpsc::channel(1);
@@ -97,6 +98,7 @@ fn world(elected: bool) -> World {
         epochs,
         leadership,
         events,
+        load,
         metrics,
         pulse: pulse_in,
         stop: stopped,

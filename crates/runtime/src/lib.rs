@@ -17,6 +17,7 @@ pub mod core_loop;
 mod differences;
 pub mod elector;
 pub mod events;
+mod journal;
 pub mod leadership;
 pub mod lean;
 pub mod lease;

@@ -4,6 +4,7 @@
 //! time left between them is not slowed down by the rest. The share is a moving average, so that a gap between two bursts
 //! counts as what it is.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -15,6 +16,8 @@ const MEMORY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Load {
     state: Mutex<State>,
+    /// Somebody waits for quota: what gives quota back moves jobs then.
+    wanted: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -28,7 +31,18 @@ impl Load {
     /// Nothing under way, and nothing before.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { state: Mutex::new(State { pressing: 0, share: 0.0, at: now }) }
+        Self { state: Mutex::new(State { pressing: 0, share: 0.0, at: now }), wanted: AtomicBool::new(false) }
+    }
+
+    /// Says whether anybody waits for quota.
+    pub fn set_wanted(&self, wanted: bool) {
+        self.wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    /// Whether anybody waits for quota.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
     }
 
     /// A write that moves jobs waits from now on.

@@ -2,12 +2,13 @@
 //!
 //! What is in flight can no longer be overtaken, so a queue belongs here and not in the server. What nobody waits for goes
 //! by a lane of its own, a few at a time, and rarely while the server is busy: it then spends its time on what moves jobs.
+//! The end of a Workload, which gives its quota back, is such a write as long as nobody waits for quota.
 //! Stores of checkpoints have a lane, too, since one that does not answer must not keep anything else waiting.
 
 use crate::load::Load;
 use crate::rate::Bucket;
 use crate::writer::Writer;
-use berth_control::write::{Outcome, Urgency, Write, WriteId};
+use berth_control::write::{Outcome, Purpose, Urgency, Write, WriteId};
 use futures::FutureExt;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -25,7 +26,7 @@ const BACKGROUND_MOST: usize = 4096;
 /// Questions to stores under way.
 const STORES: usize = 4;
 /// Number of priority classes in a lane.
-const CLASSES: usize = 3;
+const CLASSES: usize = 4;
 
 /// Waiting writes by class, in order of arrival within one.
 #[derive(Default)]
@@ -39,7 +40,8 @@ impl Waiting {
             Urgency::First | Urgency::Told => 0,
             // Figures grow old behind hundreds of finalizers.
             Urgency::Counted => 1,
-            Urgency::Soon | Urgency::Whenever => CLASSES - 1,
+            Urgency::Soon => 2,
+            Urgency::Whenever => CLASSES - 1,
         };
         if let Some(queue) = self.classes.get_mut(class) {
             queue.push_back(write);
@@ -58,9 +60,10 @@ impl Waiting {
         self.classes.iter().all(VecDeque::is_empty)
     }
 
-    /// Somebody reads what one of them says.
-    fn has_readers(&self) -> bool {
-        self.classes.iter().take(CLASSES - 1).any(|class| !class.is_empty())
+    /// Somebody reads what one of them says, or waits for quota that one gives back.
+    fn is_awaited(&self, load: &Load) -> bool {
+        let awaited = if load.is_wanted() { 3 } else { 2 };
+        self.classes.iter().take(awaited).any(|class| !class.is_empty())
     }
 
     fn len(&self) -> usize {
@@ -80,9 +83,10 @@ enum Freight {
 }
 
 impl Freight {
-    fn of(write: &Write) -> Self {
+    fn of(write: &Write, load: &Load) -> Self {
         match write.purpose.urgency() {
             _ if write.purpose.asks_store() => Self::Stores,
+            _ if write.purpose == Purpose::FinishWorkload && !load.is_wanted() => Self::Rest,
             Urgency::Told | Urgency::Counted | Urgency::Whenever => Self::Rest,
             Urgency::First | Urgency::Soon => Self::Pressing,
         }
@@ -116,7 +120,7 @@ pub async fn run(
     let sort = async move {
         while let Some(write) = writes.recv().await {
             // A lane ends only when its sender is gone.
-            let _sent = match Freight::of(&write) {
+            let _sent = match Freight::of(&write, &load) {
                 Freight::Pressing => {
                     load.begin(Instant::now());
                     first_in.send(write)
@@ -150,7 +154,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
         // What will not be sent waits for nothing: a successor waits for the last of it.
         let stale = |write: &Write| !shared.writer.permits(write, Instant::now());
         if freight != Freight::Stores && !waiting.peek().is_some_and(stale) {
-            if freight == Freight::Rest && !waiting.has_readers() {
+            if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {
                 tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
             }
             take(&shared).await;
@@ -203,7 +207,7 @@ async fn take(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_control::write::{Kind, ObjectKey, Purpose, Request, Term};
+    use berth_control::write::{Kind, ObjectKey, Request, Term};
 
     fn write(id: u64, purpose: Purpose) -> Write {
         Write {
@@ -242,5 +246,22 @@ mod tests {
         }
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
         assert_eq!(order, [3, 2, 1]);
+    }
+
+    #[test]
+    fn what_gives_quota_back_hurries_when_somebody_waits_for_it() {
+        let load = Load::new(Instant::now());
+        let end = write(1, Purpose::FinishWorkload);
+        assert!(Freight::of(&end, &load) == Freight::Rest, "nobody needs its quota");
+        assert!(Freight::of(&write(2, Purpose::StartJob), &load) == Freight::Pressing);
+        let mut waiting = Waiting::default();
+        waiting.push(write(3, Purpose::LetFinishedGo));
+        waiting.push(end.clone());
+        assert!(!waiting.is_awaited(&load));
+        load.set_wanted(true);
+        assert!(waiting.is_awaited(&load), "one that was put off is due now");
+        assert_eq!(waiting.pop().map(|write| write.id.0), Some(1), "before what nobody ever waits for");
+        assert!(!waiting.is_awaited(&load));
+        assert!(Freight::of(&end, &load) == Freight::Pressing);
     }
 }

@@ -118,7 +118,14 @@ pub async fn run<B: Brain>(
     let rpc = clients.rpc.clone();
     let events = EventSink::spawn(rpc, identity.clone(), event_bucket, Arc::clone(&load), Arc::clone(&metrics));
     let write_bucket = Bucket::new(options.write_rate, options.write_burst, Instant::now());
-    let pool = tokio::spawn(pool::run(writer, writes_out, outcomes_in, write_bucket, options.writes_in_flight, load));
+    let pool = tokio::spawn(pool::run(
+        writer,
+        writes_out,
+        outcomes_in,
+        write_bucket,
+        options.writes_in_flight,
+        Arc::clone(&load),
+    ));
     let ports = Ports {
         seen,
         outcomes,
@@ -127,6 +134,7 @@ pub async fn run<B: Brain>(
         epochs,
         leadership,
         events,
+        load,
         metrics: Arc::clone(&metrics),
         pulse: Arc::clone(&pulse),
         stop: stopped,

@@ -1,6 +1,10 @@
 //! Cases that ask for what Berth does not have, or has divided otherwise.
 
 use crate::case::Case;
+use crate::gates::{Effect, Gates};
+use crate::scene::text;
+use berth_api::PodSetTopologyRequest;
+use berth_api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR;
 use serde_json::Value;
 
 /// Needs topology-aware scheduling.
@@ -15,75 +19,121 @@ pub const DRA: &str = "dynamic resource allocation";
 pub const LIBRARY: &str = "SchedulerLibraryIntegration";
 /// Follows upstream's inner division of labour.
 pub const INNER: &str = "upstream's inner division of labour";
+/// Was recorded with reasons of conditions that Berth does not write.
+pub const REASONS: &str = "reasons of conditions other than those of UnadmittedWorkloadsObservability";
+
+/// Kinds that are about placement in a topology alone.
+const TOPOLOGICAL_KINDS: [&str; 5] = ["tas-placement", "tas-encoding", "tas-step", "second-pass", "topology-request"];
+/// Kinds in which the engine answers for slices that it is given.
+const SLICE_KINDS: [&str; 2] = ["flavor-assignment", "usage"];
+/// Kinds that expect conditions.
+const CONDITION_KINDS: [&str; 3] = ["cycle", "preemption-targets", "requeue"];
+/// Kinds of objects that resource claims are made of.
+const CLAIM_OBJECTS: [&str; 4] = ["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"];
 
 /// Why a case is not for Berth, `None` when it is.
-#[must_use]
-pub fn reason_against(family: &str, case: &Case) -> Option<&'static str> {
-    let input = |key: &str| case.input.get(key).is_some_and(|value| !value.is_null());
-    let expects = |key: &str| case.expect.get(key).is_some_and(|value| !value.is_null());
-    if case.turns_on("SchedulerLibraryIntegration") {
-        return Some(LIBRARY);
-    }
-    let topological_kind = ["tas-placement", "tas-encoding", "tas-step", "second-pass", "topology-request"];
-    if family == "tas" || topological_kind.contains(&case.kind.as_str()) {
-        return Some(TOPOLOGY);
-    }
-    if ["scan-progress", "entry-penalty"].contains(&case.kind.as_str()) {
-        return Some(INNER);
-    }
-    if case.kind == "podset-counts" {
-        return Some(SLICES);
-    }
-    if case.turns_on("ConcurrentAdmission") && case.kind != "flavor-assignment" && case.kind != "equivalence" {
-        return Some(CONCURRENT);
-    }
-    if case.turns_on("ElasticJobsViaWorkloadSlices") && !answers_slices(case) {
-        return Some(SLICES);
-    }
-    if input("dynamicResources")
-        || input("replacedExtendedResources")
-        || case.input.get("binary") == Some(&Value::Bool(true))
+///
+/// # Errors
+/// A gate that Kueue does not know.
+pub fn reason_against(case: &Case) -> Result<Option<&'static str>, String> {
+    let gates = Gates::of(&case.feature_gates)?;
+    let kind = case.kind.as_str();
+    Ok(if gates.departs(Effect::Library) {
+        Some(LIBRARY)
+    } else if TOPOLOGICAL_KINDS.contains(&kind) || is_topological(case) {
+        Some(TOPOLOGY)
+    } else if kind == "podset-counts" || (has_slices(case) && !SLICE_KINDS.contains(&kind)) {
+        Some(SLICES)
+    } else if gates.on("ConcurrentAdmission")
+        && has_variants(case)
+        && !["equivalence", "flavor-assignment"].contains(&kind)
     {
-        return Some(DRA);
-    }
-    let steps = case.input.get("steps").and_then(Value::as_array).into_iter().flatten();
-    let second_pass = steps.filter_map(|step| step.get("action")).any(|action| action == "queue-second-pass");
-    let keys = ["secondPass", "topologyUsage", "topologyFlavors", "capacity"];
-    if second_pass || keys.iter().any(|key| input(key)) || expects("topologyUsage") || expects("hasTopologyAssignment")
-    {
-        return Some(TOPOLOGY);
-    }
-    if case.kind == "queue-order"
-        && ["equivalenceClasses", "inadmissibleClasses", "pushedClass", "conditionReason"].iter().any(|key| input(key))
-        || expects("marksClass")
-        || expects("progressKept")
-    {
-        return Some(INNER);
-    }
-    is_topological(case).then_some(TOPOLOGY)
+        Some(CONCURRENT)
+    } else if has_claims(case) {
+        Some(DRA)
+    } else if gates.departs(Effect::Reasons) && CONDITION_KINDS.contains(&kind) {
+        Some(REASONS)
+    } else {
+        (kind == "scan-progress" && compares_shapes(case)).then_some(INNER)
+    })
 }
 
-/// What slices are given is decided as in Kueue; that jobs of other kinds become slices is not.
-fn answers_slices(case: &Case) -> bool {
-    ["flavor-assignment", "usage"].contains(&case.kind.as_str())
+fn has(value: &Value, key: &str) -> bool {
+    value.get(key).is_some_and(|value| !value.is_null())
 }
 
-/// A workload asks for topology, or a ClusterQueue has quota in a flavor with one.
+fn list<'v>(object: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
+    object.pointer(path).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The Workloads of a case: its objects, and what its steps and its input put in.
+fn workloads(case: &Case) -> impl Iterator<Item = &Value> {
+    let steps = list(&case.input, "/steps").filter_map(|step| step.get("update"));
+    case.of_kind("Workload").chain(steps).chain(case.input.get("update"))
+}
+
+/// It needs a topology: a Workload asks for one or was given a place in it, a ClusterQueue has quota in a flavor with one, or what is
+/// given or expected is told by domain. How often requests go into a capacity is asked by placement alone.
 fn is_topological(case: &Case) -> bool {
-    let list =
-        |object: &'_ Value, path: &str| object.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
-    let asks = |object: &Value| list(object, "/spec/podSets").iter().any(|set| set.get("topologyRequest").is_some());
-    if case.of_kind("Workload").any(asks) {
-        return true;
-    }
-    let flavors = case.of_kind("ResourceFlavor").filter(|object| object.pointer("/spec/topologyName").is_some());
-    let names: Vec<String> = flavors.map(|object| crate::scene::text(object, "/metadata/name")).collect();
-    let of_group = |group: &Value| list(group, "/flavors");
-    let uses = |object: &Value| {
-        list(object, "/spec/resourceGroups")
-            .iter()
-            .flat_map(of_group)
-            .any(|flavor| names.contains(&crate::scene::text(&flavor, "/name")))
+    let steps = || list(&case.input, "/steps").filter_map(|step| step.get("action"));
+    let second_pass =
+        list(&case.input, "/secondPass").next().is_some() || steps().any(|action| action == "queue-second-pass");
+    let inputs = ["topologyUsage", "topologyFlavors", "capacity"].iter().any(|key| has(&case.input, key));
+    let expects = ["topologyUsage", "hasTopologyAssignment"].iter().any(|key| has(&case.expect, key));
+    let asks = |set: &Value| {
+        let request = set.get("topologyRequest").cloned().map(serde_json::from_value::<PodSetTopologyRequest>);
+        // Who only names a group of pod sets asks for no place.
+        request.is_some_and(|request| request.map_or(true, |request| request.asks()))
     };
-    case.of_kind("ClusterQueue").any(uses)
+    let placed = |set: &Value| has(set, "topologyAssignment") || has(set, "delayedTopologyRequest");
+    let is_placed = |workload: &Value| {
+        list(workload, "/spec/podSets").any(asks)
+            || list(workload, "/status/admission/podSetAssignments").any(placed)
+            || list(workload, "/status/unhealthyNodes").next().is_some()
+    };
+    second_pass || inputs || expects || workloads(case).any(is_placed) || has_quota_in_a_topology(case)
+}
+
+fn has_quota_in_a_topology(case: &Case) -> bool {
+    let flavors = case.of_kind("ResourceFlavor").filter(|object| object.pointer("/spec/topologyName").is_some());
+    let names: Vec<String> = flavors.map(|object| text(object, "/metadata/name")).collect();
+    let of_group = |group| list(group, "/flavors").any(|flavor| names.contains(&text(flavor, "/name")));
+    case.of_kind("ClusterQueue").any(|object| list(object, "/spec/resourceGroups").any(of_group))
+}
+
+/// A Workload is to take the place of another. What the engine is asked of that is answered; how a job of another kind than Berth's
+/// own becomes slices is not.
+fn has_slices(case: &Case) -> bool {
+    let replaces = |workload: &Value| {
+        workload.pointer("/metadata/annotations").is_some_and(|notes| has(notes, WORKLOAD_SLICE_REPLACEMENT_FOR))
+    };
+    has(&case.input, "replacedWorkloadSlice") || workloads(case).any(replaces)
+}
+
+/// Workloads stand for another one, each with a flavor of its own, or a ClusterQueue asks for that.
+fn has_variants(case: &Case) -> bool {
+    let by_workload = |owner: &Value| owner.get("kind").is_some_and(|kind| kind == "Workload");
+    let variant = |workload: &Value| list(workload, "/metadata/ownerReferences").any(by_workload);
+    let parent = |workload: &Value| {
+        let labels = workload.pointer("/metadata/labels").and_then(Value::as_object);
+        labels.is_some_and(|labels| labels.keys().any(|key| key.contains("concurrent-admission")))
+    };
+    let policy = |queue: &Value| queue.pointer("/spec/concurrentAdmissionPolicy").is_some();
+    workloads(case).any(|workload| variant(workload) || parent(workload)) || case.of_kind("ClusterQueue").any(policy)
+}
+
+/// Pods claim resources, or are given what they claimed.
+fn has_claims(case: &Case) -> bool {
+    let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
+    ["dynamicResources", "replacedExtendedResources"].iter().any(|key| has(&case.input, key))
+        || case.input.get("binary") == Some(&Value::Bool(true))
+        || case.objects.iter().any(|object| CLAIM_OBJECTS.contains(&text(object, "/kind").as_str()))
+        || workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims))
+}
+
+/// Whether the scan of a workload is out of date since its shape changed: Berth forgets it when the change is seen, which is what the
+/// cases with `progressKept` ask, and not at the next scan.
+fn compares_shapes(case: &Case) -> bool {
+    let shape = |scan: &str| text(&case.input, &format!("/{scan}/schedulingHash"));
+    shape("last") != shape("current")
 }

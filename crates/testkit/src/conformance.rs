@@ -1,4 +1,4 @@
-//! The runner: every case below a folder, a line per family and kind, the totals last.
+//! The runner: every case below a folder, a line per family and kind, why cases are not for Berth by family, the totals last.
 
 use crate::applicable::reason_against;
 use crate::case::{self, Case};
@@ -9,6 +9,9 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+/// The table of gates, which lies among the cases and is none.
+const NO_CASE: &str = "feature-gates.yaml";
+
 /// What to run and how much to say.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -18,6 +21,8 @@ pub struct Options {
     pub verbose: bool,
     /// Cases that are known to differ, by path below the folder: they fail, but not the run.
     pub known: BTreeSet<String>,
+    /// As Berth decides, also where it departs from Kueue on purpose.
+    pub as_shipped: bool,
 }
 
 /// Counts of verdicts.
@@ -36,82 +41,125 @@ pub struct Counts {
 pub struct Report {
     /// By family and kind.
     pub groups: BTreeMap<(String, String), Counts>,
-    /// Cases that are not for Berth, by reason.
-    pub reasons: BTreeMap<&'static str, usize>,
+    /// Cases that are not for Berth, by family and reason.
+    pub reasons: BTreeMap<(String, &'static str), usize>,
     /// All.
     pub totals: Counts,
     /// Failed cases that are not known to differ, and cases known to differ that do not.
     pub surprises: usize,
 }
 
-/// Runs the cases below a folder and prints what became of them.
+/// Runs the cases below a folder and prints what became of them. What cannot be read is a case that failed.
 ///
 /// # Errors
-/// When a folder or file cannot be read, or the report cannot be written.
+/// When the folder itself cannot be read, or the report cannot be written.
 pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result<Report> {
     let mut report = Report::default();
     if !folder.exists() {
         writeln!(out, "conformance: {} absent, 0 cases", folder.display())?;
         return Ok(report);
     }
-    for path in files(folder)? {
-        let relative = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-        // The table of gates stands beside the families and is no case.
-        let Some((family, _)) = relative.split_once('/') else { continue };
+    let mut found = Found::default();
+    found.collect(folder)?;
+    found.files.sort();
+    for (path, error) in &found.unreadable {
+        report.take(
+            "unreadable",
+            "unreadable",
+            &relative(folder, path),
+            Verdict::Failed(vec![error.clone()]),
+            options,
+            out,
+        )?;
+    }
+    for path in &found.files {
+        let relative = relative(folder, path);
         if options.only.as_ref().is_some_and(|only| !relative.contains(only)) {
             continue;
         }
-        let (kind, verdict) = judge(family, &std::fs::read_to_string(&path)?);
-        let counts = report.groups.entry((family.to_owned(), kind)).or_default();
-        let tell = |out: &mut dyn Write, word: &str| writeln!(out, "{word} {relative}");
+        let family = family(folder, &relative);
+        let (kind, verdict) = match std::fs::read_to_string(path) {
+            Ok(text) => judge_as(&text, options.as_shipped),
+            Err(error) => ("unreadable".to_owned(), Verdict::Failed(vec![error.to_string()])),
+        };
+        report.take(&family, &kind, &relative, verdict, options, out)?;
+    }
+    report.summary(out)?;
+    Ok(report)
+}
+
+fn relative(folder: &Path, path: &Path) -> String {
+    let relative = path.strip_prefix(folder).unwrap_or(path);
+    // The folder may be a case itself.
+    let named =
+        if relative.as_os_str().is_empty() { Path::new(path.file_name().unwrap_or_default()) } else { relative };
+    named.display().to_string()
+}
+
+/// The folder below the given one in which a case lies; a case right in that one is of the family that the folder is named after.
+fn family(folder: &Path, relative: &str) -> String {
+    let own = || folder.canonicalize().ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
+    relative.split_once('/').map(|(family, _)| family.to_owned()).or_else(own).unwrap_or_default()
+}
+
+impl Report {
+    fn take(
+        &mut self,
+        family: &str,
+        kind: &str,
+        path: &str,
+        verdict: Verdict,
+        options: &Options,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let counts = self.groups.entry((family.to_owned(), kind.to_owned())).or_default();
+        let known = options.known.contains(path);
         match verdict {
             Verdict::Passed => {
                 counts.passed += 1;
-                if options.known.contains(&relative) {
-                    report.surprises += 1;
-                    tell(out, "passed, but is listed as known to differ:")?;
+                self.totals.passed += 1;
+                if known {
+                    self.surprises += 1;
+                    writeln!(out, "passed, but is listed as known to differ: {path}")?;
                 }
-                report.totals.passed += 1;
                 if options.verbose {
-                    tell(out, "passed")?;
+                    writeln!(out, "passed {path}")?;
                 }
             }
             Verdict::NotApplicable(reason) => {
                 counts.not_applicable += 1;
-                report.totals.not_applicable += 1;
-                *report.reasons.entry(reason).or_default() += 1;
+                self.totals.not_applicable += 1;
+                *self.reasons.entry((family.to_owned(), reason)).or_default() += 1;
                 if options.verbose {
-                    tell(out, &format!("not applicable ({reason})"))?;
+                    writeln!(out, "not applicable ({reason}) {path}")?;
                 }
             }
             Verdict::Failed(lines) => {
                 counts.failed += 1;
-                report.totals.failed += 1;
-                let known = options.known.contains(&relative);
-                report.surprises += usize::from(!known);
-                tell(out, if known { "FAILED as known" } else { "FAILED" })?;
+                self.totals.failed += 1;
+                self.surprises += usize::from(!known);
+                writeln!(out, "{} {path}", if known { "FAILED as known" } else { "FAILED" })?;
                 for line in lines.iter().flat_map(|text| text.lines()) {
                     writeln!(out, "    {line}")?;
                 }
             }
         }
+        Ok(())
     }
-    summary(&report, out)?;
-    Ok(report)
-}
 
-fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{:<20} {:<20} {:>7} {:>7} {:>15}", "family", "kind", "passed", "failed", "not applicable")?;
-    for ((family, kind), counts) in &report.groups {
-        let Counts { passed, failed, not_applicable } = counts;
-        writeln!(out, "{family:<20} {kind:<20} {passed:>7} {failed:>7} {not_applicable:>15}")?;
+    fn summary(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{:<20} {:<20} {:>7} {:>7} {:>15}", "family", "kind", "passed", "failed", "not applicable")?;
+        for ((family, kind), counts) in &self.groups {
+            let Counts { passed, failed, not_applicable } = counts;
+            writeln!(out, "{family:<20} {kind:<20} {passed:>7} {failed:>7} {not_applicable:>15}")?;
+        }
+        for ((family, reason), count) in &self.reasons {
+            writeln!(out, "{family:<20} not applicable: {count} for {reason}")?;
+        }
+        let Counts { passed, failed, not_applicable } = self.totals;
+        let cases = passed + failed + not_applicable;
+        writeln!(out, "conformance: {cases} cases, {passed} passed, {failed} failed, {not_applicable} not applicable")
     }
-    for (reason, count) in &report.reasons {
-        writeln!(out, "not applicable: {count} for {reason}")?;
-    }
-    let Counts { passed, failed, not_applicable } = report.totals;
-    let cases = passed + failed + not_applicable;
-    writeln!(out, "conformance: {cases} cases, {passed} passed, {failed} failed, {not_applicable} not applicable")
 }
 
 /// The YAML files below a folder, in order.
@@ -119,40 +167,65 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
 /// # Errors
 /// When a folder cannot be read.
 pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    collect(folder, &mut files)?;
-    files.sort();
-    Ok(files)
+    let mut found = Found::default();
+    found.collect(folder)?;
+    found.files.sort();
+    match found.unreadable.into_iter().next() {
+        Some((path, error)) => Err(io::Error::other(format!("{}: {error}", path.display()))),
+        None => Ok(found.files),
+    }
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "yaml") {
-            files.push(path);
+/// Files that may be cases, and folders that cannot be looked into.
+#[derive(Default)]
+struct Found {
+    files: Vec<PathBuf>,
+    unreadable: Vec<(PathBuf, String)>,
+}
+
+impl Found {
+    fn collect(&mut self, folder: &Path) -> io::Result<()> {
+        if folder.is_file() {
+            self.files.push(folder.to_owned());
+            return Ok(());
         }
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+            if path.is_dir() {
+                if let Err(error) = self.collect(&path) {
+                    self.unreadable.push((path, error.to_string()));
+                }
+            } else if is_yaml && path.file_name().is_some_and(|name| name != NO_CASE) {
+                self.files.push(path);
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The kind and verdict of a case's text. A panic is a failure of this case alone.
 #[must_use]
-pub fn judge(family: &str, text: &str) -> (String, Verdict) {
+pub fn judge(text: &str) -> (String, Verdict) {
+    judge_as(text, false)
+}
+
+fn judge_as(text: &str, as_shipped: bool) -> (String, Verdict) {
     let case = match case::read(text) {
-        Ok(case) => case,
+        Ok(case) => Case { as_shipped, ..case },
         Err(error) => return ("unreadable".to_owned(), Verdict::Failed(vec![error])),
     };
-    let verdict = judge_case(family, &case);
+    let verdict = judge_case(&case);
     (case.kind, verdict)
 }
 
 /// The verdict on a case that has been read.
 #[must_use]
-pub fn judge_case(family: &str, case: &Case) -> Verdict {
-    if let Some(reason) = reason_against(family, case) {
-        return Verdict::NotApplicable(reason);
+pub fn judge_case(case: &Case) -> Verdict {
+    match reason_against(case) {
+        Ok(Some(reason)) => return Verdict::NotApplicable(reason),
+        Ok(None) => {}
+        Err(error) => return Verdict::Failed(vec![error]),
     }
     match catch_unwind(AssertUnwindSafe(|| kinds::run(case))) {
         Ok(Ok(diff)) => diff.verdict(),

@@ -10,5 +10,7 @@ pub mod applicable;
 pub mod case;
 pub mod conformance;
 pub mod diff;
+pub mod gates;
 pub mod kinds;
 pub mod scene;
+pub mod shown;

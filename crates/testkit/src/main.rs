@@ -1,4 +1,4 @@
-//! `berth-testkit conformance DIR [--only SUBSTRING] [--verbose] [--known FILE]`.
+//! `berth-testkit conformance DIR [--only SUBSTRING] [--verbose] [--known FILE] [--as-shipped]`.
 
 use anyhow::{Context, bail};
 use berth_testkit::conformance::{Options, run};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 fn main() -> anyhow::Result<ExitCode> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some("conformance") {
-        bail!("usage: berth-testkit conformance DIR [--only SUBSTRING] [--verbose] [--known FILE]");
+        bail!("usage: berth-testkit conformance DIR [--only SUBSTRING] [--verbose] [--known FILE] [--as-shipped]");
     }
     let mut folder = None;
     let mut options = Options::default();
@@ -16,6 +16,7 @@ fn main() -> anyhow::Result<ExitCode> {
         match word.as_str() {
             "--only" => options.only = Some(words.next().context("--only needs a part of a path")?),
             "--verbose" => options.verbose = true,
+            "--as-shipped" => options.as_shipped = true,
             "--known" => {
                 let path = words.next().context("--known needs a file")?;
                 let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;

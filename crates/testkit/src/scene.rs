@@ -1,13 +1,16 @@
 //! A case as objects in memory with control over them.
 
 use crate::case::{AdmissionFairSharing, Case, Cells};
+use crate::gates::Gates;
+use crate::shown;
 use berth_control::offline::Offline;
 use berth_control::settings::{Settings, WaitForPodsReady};
-use berth_control::write::{Kind, ObjectKey};
-use berth_engine::{FairSharing, Gates, Options, ShareStrategy};
+use berth_control::write::{Kind, Notice, ObjectKey};
+use berth_engine::{Departures, FairSharing, Options, ShareStrategy};
 use berth_jobs::Transformation;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Label by which upstream knows the job of a Workload.
@@ -24,6 +27,8 @@ pub struct Scene {
     made_up: BTreeMap<String, String>,
     /// Workloads without a creation time.
     ageless: Vec<String>,
+    /// Only what cycles wrote is shown.
+    cycles_only: bool,
 }
 
 /// The settings that a case asks for.
@@ -31,30 +36,20 @@ pub struct Scene {
 /// # Errors
 /// Names the option or gate that cannot be read.
 pub fn settings(case: &Case) -> Result<Settings, String> {
-    let on = |gate: &str, default: bool| case.gate(gate).unwrap_or(default);
+    let gates = Gates::of(&case.feature_gates)?;
     let config = &case.config;
-    let fair_sharing = match &config.fair_sharing {
-        None => None,
-        Some(fair) => {
-            let names = fair.preemption_strategies.iter().flatten();
-            let strategies: Result<Vec<ShareStrategy>, String> = names.map(|name| name.parse()).collect();
-            let strategies = strategies.map_err(|error| format!("config.fairSharing.preemptionStrategies: {error}"))?;
-            Some(FairSharing { strategies })
-        }
-    };
-    let ignore_undeclared = match config.quota_check_strategy.as_deref() {
-        None | Some("BlockUndeclared") => false,
-        Some("IgnoreUndeclared") => on("QuotaCheckStrategy", true),
-        Some(other) => return Err(format!("config.quotaCheckStrategy: unknown {other:?}")),
-    };
     let order_by_creation = match config.pods_ready_requeuing_timestamp.as_deref() {
         None | Some("Eviction") => false,
-        Some("Creation") => true,
+        Some("Creation") => !gates.on("DisableWaitForPodsReady"),
         Some(other) => return Err(format!("config.podsReadyRequeuingTimestamp: unknown {other:?}")),
     };
     let transformation = |rule: &crate::case::Transformation| {
         let outputs = rule.outputs.iter().map(|(name, factor)| (name.as_str(), factor.as_str()));
-        let retain = rule.strategy.as_deref() != Some("Replace");
+        let retain = match rule.strategy.as_deref() {
+            None | Some("Retain") => true,
+            Some("Replace") => false,
+            Some(other) => return Err(format!("config.resourceTransformations: unknown strategy {other:?}")),
+        };
         Transformation::new(&rule.input, rule.multiply_by.as_deref(), outputs, retain)
             .map_err(|error| format!("config.resourceTransformations: {error}"))
     };
@@ -70,19 +65,21 @@ pub fn settings(case: &Case) -> Result<Settings, String> {
         }),
         exclude_resource_prefixes: config.exclude_resource_prefixes.clone(),
         transformations: config.resource_transformations.iter().map(transformation).collect::<Result<_, _>>()?,
-        engine: options(case, fair_sharing, ignore_undeclared)?,
+        engine: options(case, &gates)?,
         refuse_invalid: false,
-        allowed_flavors: on("ConcurrentAdmission", false),
-        priority_boost: on("PriorityBoost", false),
-        reclaimable_pods: on("ReclaimablePods", true),
+        allowed_flavors: gates.on("ConcurrentAdmission"),
+        admission_gates: gates.on("AdmissionGatedBy"),
+        preemption_gates: gates.on("MultiKueueOrchestratedPreemption") || gates.on("ConcurrentAdmission"),
+        priority_boost: gates.on("PriorityBoost"),
+        reclaimable_pods: gates.on("ReclaimablePods"),
         max_unacknowledged: usize::MAX,
         ..Settings::default()
     })
 }
 
-fn options(case: &Case, fair_sharing: Option<FairSharing>, ignore_undeclared: bool) -> Result<Options, String> {
-    let on = |gate: &str, default: bool| case.gate(gate).unwrap_or(default);
-    let admission_fair_sharing = match &case.config.admission_fair_sharing {
+fn options(case: &Case, gates: &Gates) -> Result<Options, String> {
+    let config = &case.config;
+    let admission_fair_sharing = match &config.admission_fair_sharing {
         Some(AdmissionFairSharing::Settings(settings)) => Some(berth_engine::AdmissionFairSharing {
             half_life: millis(&settings.usage_half_life_time)?,
             sampling_interval: millis(&settings.usage_sampling_interval)?,
@@ -91,16 +88,30 @@ fn options(case: &Case, fair_sharing: Option<FairSharing>, ignore_undeclared: bo
         Some(AdmissionFairSharing::Switch(true)) => Some(berth_engine::AdmissionFairSharing::default()),
         Some(AdmissionFairSharing::Switch(false)) | None => None,
     };
+    let fair_sharing = match &config.fair_sharing {
+        None => None,
+        Some(fair) => {
+            let names = fair.preemption_strategies.iter().flatten();
+            let strategies: Result<Vec<ShareStrategy>, String> = names.map(|name| name.parse()).collect();
+            let strategies = strategies.map_err(|error| format!("config.fairSharing.preemptionStrategies: {error}"))?;
+            Some(FairSharing { strategies })
+        }
+    };
+    let ignore_undeclared = match config.quota_check_strategy.as_deref() {
+        None | Some("BlockUndeclared") => false,
+        Some("IgnoreUndeclared") => gates.on("QuotaCheckStrategy"),
+        Some(other) => return Err(format!("config.quotaCheckStrategy: unknown {other:?}")),
+    };
+    let named = berth_engine::Gates::named(|name| Some(gates.on(name)));
+    // As shipped, what a case does not say is as Berth has it, which is not always Kueue's default.
+    let own = berth_engine::Gates::named(|name| case.feature_gates.get(name).copied());
     Ok(Options {
-        admission_fair_sharing: admission_fair_sharing.filter(|_| on("AdmissionFairSharing", true)),
+        admission_fair_sharing: admission_fair_sharing.filter(|_| gates.on("AdmissionFairSharing")),
         ignore_undeclared,
         fair_sharing,
-        partial_admission: on("PartialAdmission", true),
-        // A case that does not name the gate was recorded with Kueue's default, which is not ours.
-        gates: Gates {
-            prioritize_preemptors: on("PrioritizePreemptorWorkloads", false),
-            ..Gates::named(|name| case.gate(name))
-        },
+        partial_admission: gates.on("PartialAdmission"),
+        gates: if case.as_shipped { own } else { berth_engine::Gates { rouse_after_admissions: false, ..named } },
+        departures: if case.as_shipped { Departures::default() } else { Departures::NONE },
     })
 }
 
@@ -124,7 +135,8 @@ impl Scene {
             None => Timestamp::UNIX_EPOCH,
         };
         let offline = Offline::new(settings(case)?, now);
-        let mut scene = Self { offline, names: BTreeMap::new(), made_up: BTreeMap::new(), ageless: Vec::new() };
+        let mut scene =
+            Self { offline, names: BTreeMap::new(), made_up: BTreeMap::new(), ageless: Vec::new(), cycles_only: false };
         // Upstream's caches take in workloads last.
         for late in [false, true] {
             let objects = case.objects.iter().filter(|object| (object.get("kind") == Some(&json!("Workload"))) == late);
@@ -256,14 +268,35 @@ impl Scene {
         message
     }
 
+    /// From now on, of what control writes only what a cycle of upstream would have written is shown.
+    pub fn show_cycles_only(&mut self) {
+        self.offline.keep_history();
+        self.cycles_only = true;
+    }
+
     /// The Workloads of the case now.
-    pub fn workloads(&self) -> impl Iterator<Item = (String, &Value)> {
+    pub fn workloads(&self) -> impl Iterator<Item = (String, Cow<'_, Value>)> {
         let of_case = |(key, _): &(&ObjectKey, &Value)| key.kind == Kind::Workload && key.namespace != "laid-usage";
-        self.offline
-            .objects()
-            .iter()
-            .filter(of_case)
-            .map(|(key, object)| (format!("{}/{}", key.namespace, key.name), object))
+        let shown = |(key, object)| {
+            let name: &ObjectKey = key;
+            let object = match self.cycles_only {
+                true => Cow::Owned(shown::object(object, name, self.offline.history())),
+                false => Cow::Borrowed(object),
+            };
+            (format!("{}/{}", name.namespace, name.name), object)
+        };
+        self.offline.objects().iter().filter(of_case).map(shown)
+    }
+
+    /// The events about Workloads so far.
+    #[must_use]
+    pub fn notices(&self) -> Vec<Notice> {
+        let mut notices = match self.cycles_only {
+            true => shown::notices(self.offline.notices(), self.offline.history()),
+            false => self.offline.notices().to_vec(),
+        };
+        notices.retain(|notice| notice.key.kind == Kind::Workload);
+        notices
     }
 
     /// An object of a kind that control writes.

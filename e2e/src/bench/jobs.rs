@@ -75,6 +75,7 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     let from = bed.audit.mark();
     let (_, dropped_before) = subject.own_count().await?;
     let wall = queued(bed, total).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
+    let ended = bed.audit.mark();
     settle(&subject, bed, total).await?;
     // Events give way to writes: those still waiting are counted, too.
     let mut handled = -1.0;
@@ -85,6 +86,7 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     let with = bed.audit.between(from, bed.audit.mark())?;
+    let within = bed.audit.between(from, ended)?;
     let (own, dropped) = subject.own_count().await?;
     let usage = subject.usage()?;
     subject.judged(observer).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
@@ -113,11 +115,19 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     part.add("events per job by everybody", per(events, total), "");
     part.add("object writes per job by everybody, without Berth", per(plain_objects, total), "");
     part.add("events per job by everybody, without Berth", per(plain_events, total), "");
+    let own_within = without_leases(&within.get("berth").cloned().unwrap_or_default());
+    let (objects, events) = audit::split_events(&own_within);
+    part.add("object writes per job by Berth, within the wall", per(objects, total), "");
+    part.add("events per job by Berth, within the wall", per(events, total), "");
+    let (objects, events) = everybody(&within);
+    part.add("object writes per job by everybody, within the wall", per(objects, total), "");
+    part.add("events per job by everybody, within the wall", per(events, total), "");
     let scale = settings.scale.max(0.1);
     part.goal("cpu of the operator", usage.cpu_seconds, "s", 3.0 * scale);
     part.goal("peak memory of the operator", usage.peak_mb, "MB", 50.0);
     workloads::add_idle(&mut part, idle, total);
     part.requests.insert("writes by Berth, audit log".to_owned(), berth);
+    part.requests.insert("writes by program within the wall".to_owned(), by_program(&within));
     part.requests.insert("requests by Berth, its own count since its start".to_owned(), own);
     part.requests.insert("writes by program, with Berth".to_owned(), by_program(&with));
     part.requests.insert("writes by program, without Berth".to_owned(), by_program(&without));

@@ -11,7 +11,7 @@ use crate::{older_rows, other_rows, rows};
 const SOURCE: &str = "crates/control/src/write/purpose.rs";
 
 /// Purposes without a row, and why they need none.
-const WITHOUT: [(&str, &str); 6] = [
+const WITHOUT: [(&str, &str); 7] = [
     (
         "WithdrawStart",
         "made when the answer to a start was lost and the job is to stop: two faults at once, which control's stories tell",
@@ -20,6 +20,10 @@ const WITHOUT: [(&str, &str); 6] = [
     ("DeleteCheckpoints", "writes to a store, past the API server; the next look finds what is left"),
     ("FindStuckPods", "reads; the next process asks again, and what is decided upon it is a write with a row"),
     ("CountNodes", "reads; as long as the status does not have the answer the next process asks again"),
+    (
+        "SyncPreemptionGates",
+        "follows the spec alone, and a gate that is not listed counts as closed; the next process lists it",
+    ),
     ("FindPodsOnNode", "reads; the next process sees the node's taint and asks again"),
 ];
 

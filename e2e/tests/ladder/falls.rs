@@ -28,6 +28,28 @@ pub(crate) async fn reserved_is_full(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
+/// Waits until the event of a Workload's reservation says which tier it got.
+async fn told_its_tier(s: &Scenario<'_>, workload: &str, tier: &str) -> Result<()> {
+    let words = format!("; capacity tier {tier}");
+    wait::until(STEP, &format!("an event QuotaReserved about {workload} with {words:?}"), || async {
+        let mut events = kinds::EVENT.list(&s.client, &s.namespace).await?;
+        events.retain(|e| text(e, "/involvedObject/name") == workload && text(e, "/reason") == "QuotaReserved");
+        let told: Vec<&str> = events.iter().map(|e| text(e, "/message")).collect();
+        Ok(Seen::when(told.iter().any(|message| message.contains(&words)), || format!("{told:?}")))
+    })
+    .await
+}
+
+/// Waits until a line of Berth's log has all of these words.
+async fn logged(stage: &Stage, words: &[&str]) -> Result<()> {
+    wait::until(STEP, &format!("a line of the log with {words:?}"), || async {
+        let log = std::fs::read_to_string(stage.manager.log())?;
+        let said = log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        Ok(Seen::when(said, || stage.manager.log_tail(10)))
+    })
+    .await
+}
+
 pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("stock-out").await?;
     ladder(&s, "nowhere", "8").await?;
@@ -44,6 +66,14 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     let words = format!("flavor {} (reserved capacity) had no nodes for all 1 pods within ", s.name("reserved"));
     ensure!(message(&evicted, "Evicted").contains(&words), "{reason}");
     lands(&s, "first", "on-demand").await?;
+    let name = text(&evicted, "/metadata/name");
+    for tier in ["reserved", "on-demand"] {
+        told_its_tier(&s, name, tier).await?;
+    }
+    let reserved = s.name("reserved");
+    logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"reserved\"", &reserved]).await?;
+    logged(stage, &[&s.namespace, name, "left a capacity tier", "\"tier\":\"reserved\"", "StockOut"]).await?;
+    logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"on-demand\""]).await?;
     // The next one is spared.
     s.create(chips(&s, "second")).await?;
     lands(&s, "second", "on-demand").await?;

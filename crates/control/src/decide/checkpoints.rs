@@ -15,13 +15,13 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         let object = key(Kind::Checkpoints, name);
         Decision::write(Draft { purpose, key: object, request, based_on: 0, notices: Vec::new() })
     };
-    if let Some(book) = control.saving.books.get(&view.uid).filter(|book| book.fault.is_none()) {
+    if let Some(book) = control.book_of(name, view).filter(|book| book.fault.is_none()) {
         let ids = control.surplus(view, book);
         if !ids.is_empty() {
             return draft(Purpose::DeleteCheckpoints, Request::DeleteCheckpoints { place, ids });
         }
     }
-    match control.next_look(view, now) {
+    match control.next_look(name, view, now) {
         None => Decision::Done,
         Some(due) if due > now => Decision::Wait(due),
         Some(_) => draft(Purpose::ListCheckpoints, Request::ListCheckpoints { place }),

@@ -42,8 +42,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // Whoever reserved this quota without checks said nothing of an admission: it is left at that.
         return None;
     }
-    if control.heads_only {
-        // Where only the heads' decisions are asked for, what follows from them is not.
+    if control.schedules_only {
         return None;
     }
     if let Some(draft) = sync(workload, &queue.spec, now) {
@@ -55,8 +54,12 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if states.iter().any(|check| check.state != "Ready") {
         return None;
     }
+    let older = control.replaced_by(workload);
     let mut draft = status_write(workload, Purpose::SetAdmitted, now, |edit| {
         edit.set("Admitted", true, "Admitted", "The workload is admitted");
+        if let Some(older) = older {
+            edit.take_over(&older.status);
+        }
     });
     let reserved = since(&workload.status.conditions, "QuotaReserved", "True").unwrap_or(now);
     let waited = now.as_second().saturating_sub(reserved.as_second()).max(0);
@@ -67,7 +70,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
 
 /// A workload without quota lists the checks that it will have to pass with whatever flavors it gets.
 pub(crate) fn list(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.heads_only)?;
+    let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.schedules_only)?;
     let queue = control.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
     sync(workload, &queue.spec, now).map(Decision::write)
 }

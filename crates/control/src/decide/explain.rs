@@ -13,8 +13,12 @@ use crate::write::{EventType, Purpose, SCHEDULER};
 /// The pending reason of a verdict.
 pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: Timestamp) -> Draft {
     let reason = verdict.reason.as_str();
-    let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {
+    let purpose = if verdict.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
+    let mut draft = status_write(workload, purpose, now, |edit| {
         edit.pending(reason, &verdict.message);
+        if verdict.reason == engine::PendingReason::AdmissionGated {
+            edit.set("BlockedOnPreemptionGates", true, "PreemptionGated", &verdict.message);
+        }
         edit.status.resource_requests = requests_of(workload);
     });
     draft.notices.extend(gates::lifted(workload));

@@ -1,12 +1,18 @@
 //! Gates on admission: whoever is named in the annotation `kueue.x-k8s.io/admission-gated-by` of a job lets it be tried by taking its
-//! name out (KEP 6915). Names are never added later.
+//! name out (KEP 6915). Names are never added later. And gates on preemption: a Workload one of whose `spec.preemptionGates` is closed
+//! in its status is tried like any other, and preempts nobody.
 
+use berth_api::PreemptionGateState;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
-use super::workload::{REPORTER, notice};
-use crate::status::find;
+use super::workload::{REPORTER, notice, status_write};
+use crate::core::Control;
+use crate::flight::Draft;
+use crate::status::{CLOSED, find, seconds};
 use crate::view::WorkloadView;
-use crate::write::{EventType, Notice};
+use crate::write::{EventType, Notice, Purpose};
 
 /// Reason of what is gated, and of the event about it.
 pub(crate) const GATED: &str = "AdmissionGated";
@@ -27,10 +33,35 @@ pub(crate) fn closed(workload: &WorkloadView) -> Notice {
 /// The event about a workload that is told to be gated and is not any more.
 pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
     let told = find(&workload.status.conditions, "QuotaReserved")?;
-    let lifted =
-        told.status == "False" && told.reason == GATED && workload.gated_by().is_empty() && !workload.preemption_gated;
+    // Who is kept from preempting is told the same reason.
+    let lifted = told.status == "False"
+        && told.reason == GATED
+        && workload.gated_by().is_empty()
+        && !workload.is("BlockedOnPreemptionGates");
     let text = "Admission gate cleared, workload is now admissible".to_owned();
     lifted.then(|| notice(workload, EventType::Normal, "AdmissionGateCleared", text, REPORTER))
+}
+
+/// The status lists each preemption gate of the spec, closed at first, and no other.
+pub(crate) fn sync(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Draft> {
+    if !control.settings.preemption_gates {
+        return None;
+    }
+    let (gates, states) = (workload.preemption_gates(), &workload.status.preemption_gates);
+    let is_listed = |name: &String| states.iter().any(|state| state.name == *name);
+    if gates.iter().all(is_listed) && states.iter().all(|state| gates.contains(&state.name)) {
+        return None;
+    }
+    Some(status_write(workload, Purpose::SyncPreemptionGates, now, |edit| {
+        let states = &mut edit.status.preemption_gates;
+        states.retain(|state| gates.contains(&state.name));
+        let unlisted = gates.iter().filter(|name| !is_listed(name));
+        states.extend(unlisted.map(|name| PreemptionGateState {
+            name: name.clone(),
+            position: CLOSED.to_owned(),
+            last_transition_time: Time(seconds(now)),
+        }));
+    }))
 }
 
 /// The annotation that a Workload is to get because its job names fewer: null when it names none.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_engine::Issued;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
@@ -9,7 +10,7 @@ use super::workload::{REPORTER, notice, status_write};
 use crate::core::{Control, key};
 use crate::flight::Decision;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, Notice, Purpose, SCHEDULER};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
 /// Message of the Preempted condition, in Kueue's words. What is empty is unknown.
 #[must_use]
@@ -68,7 +69,7 @@ fn told_to_training_job(
 /// What decides who preempts whom, and what it is made of.
 fn priority_of(workload: &WorkloadView) -> String {
     let (base, effective) = (workload.own_priority, workload.priority);
-    format!("effective priority: {effective} (base: {base}, boost: {})", i64::from(effective) - i64::from(base))
+    format!("effective priority: {effective} (base: {base}, boost: {})", effective - i64::from(base))
 }
 
 pub(crate) fn preempt(
@@ -110,6 +111,26 @@ pub(crate) fn preempt(
 }
 
 impl Control {
+    /// The API server refused to have a victim evicted: its preemptor is told with the next plan.
+    pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
+        let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.evictions.contains_key(uid));
+        self.replan |= uid.is_some();
+        self.refused_evictions.extend(uid);
+    }
+
+    /// The verdict on a preemptor, where none of its victims could be evicted: that is tried again.
+    pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
+        let refused = self.refused_evictions.iter().filter_map(|uid| self.evictions.get(uid));
+        let failed = refused.filter(|eviction| eviction.preemptor == *verdict.uid).count();
+        let all = Issued { preempted: failed, failed: 0 };
+        if failed > 0
+            && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
+        {
+            verdict.message = Issued { preempted: 0, failed }.told(unfit.to_owned()).into();
+        }
+        verdict
+    }
+
     /// Preempts, with the next step, whom the engine names as victims of a workload that would use `usage` in a
     /// ClusterQueue where the cells in `needs` lack quota. `None` when workload or queue is unknown.
     pub fn preempt_for(

@@ -133,10 +133,12 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
 /// derived from.
 pub(super) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, conditions: [&[Condition]; 2]) -> Draft {
     let [old, new] = conditions;
-    let mut identity = json!({"uid": metadata.uid});
-    if old != new {
-        identity["resourceVersion"] = json!(metadata.resource_version);
-    } else if let Some(fields) = status.as_object_mut() {
+    let identity = if old == new {
+        json!({"uid": metadata.uid})
+    } else {
+        json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version})
+    };
+    if let Some(fields) = status.as_object_mut().filter(|_| old == new) {
         fields.remove("conditions");
     }
     Draft {
@@ -193,7 +195,7 @@ pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
 fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
     let Some(admission) = &workload.status.admission else { return };
     let pods = |name: &str| workload.pods(name, reclaims);
-    let held = crate::deltas::reservation(admission, pods, (engine::Millis(0), None), false, None);
+    let held = crate::deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false), None);
     for set in held.pod_sets {
         for (resource, amount) in set.usage {
             if let Some(flavor) = set.flavors.get(&resource) {

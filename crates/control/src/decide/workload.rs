@@ -118,9 +118,6 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if let Some(message) = gates::message(workload) {
         return Some((GATED, message));
     }
-    if workload.preemption_gated {
-        return Some((GATED, "spec.preemptionGates is not supported by Berth yet".into()));
-    }
     if find(&workload.status.conditions, "Requeued").is_some_and(|condition| condition.status == "False") {
         return Some(("PendingEvaluation", String::new()));
     }
@@ -179,6 +176,9 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         let patch = json!({"spec": {"priority": value}});
         return Decision::write(object_write(workload, Purpose::UpdateWorkload, patch));
     }
+    if let Some(draft) = gates::sync(control, workload, now) {
+        return Decision::write(draft);
+    }
     if !workload.active || workload.is("DeactivationTarget") {
         return inactive(control, workload, now);
     }
@@ -236,13 +236,19 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     let states = &workload.status.admission_checks;
     let checks = !plan.admission_checks.iter().all(ready) || states.iter().any(|check| check.state != "Ready");
     let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
+    let older = control.replaced_by(workload);
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
         edit.reserve(admission, checks);
+        if let Some(older) = older {
+            edit.take_over(&older.status);
+        }
         if tracks_ready {
             edit.set("PodsReady", false, "WaitForStart", "Not all pods are ready or succeeded");
         }
     });
-    let waited = now.as_second().saturating_sub(workload.queued_at(false, false).as_second()).max(0);
+    // A growth waits since its slice was made, whenever its job was queued.
+    let queued = older.map_or_else(|| workload.queued_at(false, false), |_| workload.created);
+    let waited = now.as_second().saturating_sub(queued.as_second()).max(0);
     let mut message =
         format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
     let given = plan.pod_sets.iter().flat_map(|set| set.flavors.values());
@@ -373,7 +379,7 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let admitted = since(&workload.status.conditions, "Admitted", "True");
     // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.
     let only_reserved = admitted.is_none() && !crate::checks::have_failed(&workload.status.admission_checks);
-    if let Some(message) = missing_queue(control, workload).filter(|_| only_reserved && !control.heads_only) {
+    if let Some(message) = missing_queue(control, workload).filter(|_| only_reserved) {
         return take_back(workload, ("Misconfigured", &message), now);
     }
     if let Some((reason, drain, message)) = queue_stop(control, workload) {

@@ -7,9 +7,9 @@ use super::rules::{ClimbRules, When};
 use super::watch::CLIMBED_BACK;
 use crate::core::{Control, key};
 use crate::decide::workload::evict;
+use crate::elastic::runs_since;
 use crate::flight::Decision;
 use crate::policies::Claim;
-use crate::status::since;
 use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 
@@ -26,7 +26,7 @@ pub(crate) struct Better {
     pub(crate) now: bool,
 }
 
-/// How often a workload has climbed.
+/// How often a workload has climbed: a slice has taken over what was counted of the one whose place it took.
 fn climbs(workload: &WorkloadView) -> i32 {
     let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
     stats.filter(|entry| entry.reason == CLIMBED_BACK).map(|entry| entry.count).sum()
@@ -61,18 +61,17 @@ impl Control {
 
     fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
         let stays = |workload: &WorkloadView| {
-            let admitted = since(&workload.status.conditions, "Admitted", "True");
-            let stayed = admitted.is_some_and(|at| passed(at, rules.min_stay_ms, now));
+            let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms, now));
             // A pod would be deleted, and what is made in its place begins anew.
             let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
             stayed && returns && !workload.is("Evicted") && climbs(workload) < rules.max_times
         };
-        let mut candidates: Vec<(i32, Timestamp, Name, String)> = self
+        let mut candidates: Vec<(i64, Timestamp, Name, String)> = self
             .view
             .workloads
             .reserving(queue)
             .filter(|workload| stays(workload))
-            .map(|workload| (-workload.priority, workload.created, workload.key(), workload.uid.clone()))
+            .map(|workload| (-workload.priority, workload.queued_first(), workload.key(), workload.uid.clone()))
             .collect();
         candidates.sort_unstable();
         for (_, _, name, uid) in candidates {

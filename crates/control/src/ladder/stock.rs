@@ -1,6 +1,7 @@
 //! The book of stock-outs: per flavor and shape how often capacity failed to turn up, and until when it is not asked for.
 //! One failed gang spares the next, and a failure that is long ago is forgotten.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::berth::StockBackoffStatus;
@@ -78,10 +79,14 @@ impl StockBook {
         self.0.iter().any(recent)
     }
 
-    /// What is known of some flavors, for a status.
+    /// What is known of some flavors, for a status: where that is too much what holds longest, and of what is over what ended last. Those
+    /// that are over are shown, too, until they are forgotten: the next leader has to know how many there were in a row.
     pub(crate) fn shown(&self, flavors: &BTreeSet<&str>, now: Timestamp) -> Vec<StockBackoffStatus> {
-        let known =
-            self.0.iter().filter(|((flavor, _), entry)| flavors.contains(flavor.as_str()) && entry.forgotten > now);
+        let here = |(flavor, _): &(String, Shape)| flavors.contains(flavor.as_str());
+        let known = self.0.iter().filter(|(key, entry)| here(key) && entry.forgotten > now);
+        let mut known: Vec<(&(String, Shape), &Entry)> = known.collect();
+        // Equals stay in the order of their names.
+        known.sort_by_key(|(_, entry)| Reverse(entry.until));
         let shown = |((flavor, shape), entry): (&(String, Shape), &Entry)| StockBackoffStatus {
             flavor: flavor.clone(),
             requests: shape.requests.iter().map(|(name, one)| (name.clone(), quantity(name, *one))).collect(),
@@ -93,7 +98,7 @@ impl StockBook {
             until: Time(seconds(entry.until)),
             forgotten_at: Time(seconds(entry.forgotten)),
         };
-        known.map(shown).take(MOST_SHOWN).collect()
+        known.into_iter().take(MOST_SHOWN).map(shown).collect()
     }
 
     /// Takes over what a status shows and is not known better; returns what still holds.
@@ -190,6 +195,27 @@ mod tests {
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (2_000, 4)]), [10, 20, 40, 10]);
         // The same failure seen again after its end is no second one.
         assert_eq!(delays(&[(0, 4), (20, 4), (20, 4), (10, 4)]), [10, 20, 0, 0]);
+    }
+
+    #[test]
+    fn a_status_shows_what_holds_longest_and_another_leader_reads_it() {
+        let mut book = StockBook::default();
+        let flavors: Vec<String> = (0..70).map(|number| format!("f{number:02}")).collect();
+        // By name the first ones ran out first: ten of them are over when the last one runs out, and none is forgotten.
+        for (flavor, second) in flavors.iter().zip(0..) {
+            let when = (at(second), at(second));
+            book.ran_out(flavor.clone(), Shape::default(), 4, when, Backoff { initial_ms: 60_000, ..BACKOFF }).unwrap();
+        }
+        let all: BTreeSet<&str> = flavors.iter().map(String::as_str).collect();
+        let shown = book.shown(&all, at(69));
+        let names: Vec<&str> = shown.iter().map(|one| one.flavor.as_str()).collect();
+        let expected: Vec<&str> = flavors.iter().rev().take(MOST_SHOWN).map(String::as_str).collect();
+        assert_eq!(names, expected, "the longest first");
+        let mut another = StockBook::default();
+        let held: Vec<String> = another.restore(&shown, at(69)).into_iter().map(|out| out.flavor).collect();
+        assert_eq!(held, expected.into_iter().take(60).collect::<Vec<_>>(), "all that hold");
+        assert!(another.remembers(&["f07".to_owned()], at(69)), "and what is over and not forgotten");
+        assert!(book.shown(&all, at(10_000)).is_empty());
     }
 
     #[test]

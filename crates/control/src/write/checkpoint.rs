@@ -25,6 +25,11 @@ impl CheckpointPlace {
         format!("{}/{id}", self.uri())
     }
 
+    /// Whether what pods know as being there is here.
+    pub(crate) fn has(&self, uri: &str) -> bool {
+        uri.strip_prefix(&self.uri()).is_some_and(|rest| rest.starts_with('/'))
+    }
+
     /// Where the job saves.
     pub(crate) fn uri(&self) -> String {
         self.spec.uri(&self.namespace, &self.job)

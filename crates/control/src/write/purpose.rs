@@ -13,10 +13,14 @@ pub enum Purpose {
     ReserveQuota,
     /// Write why a workload is pending.
     ExplainPending,
+    /// Write why a workload is pending that no cycle looked at: its queue cannot take it, or an equal one found no room.
+    ExplainUnseen,
     /// Set Admitted after its checks.
     SetAdmitted,
     /// The list of a Workload's admission checks follows its queue.
     SyncAdmissionChecks,
+    /// The list of where its preemption gates stand follows its spec.
+    SyncPreemptionGates,
     /// An admission check of Berth's own is ready, to be retried or rejected.
     AnswerCheck,
     /// Active condition of such a check.
@@ -179,6 +183,7 @@ impl Purpose {
             Self::ReserveQuota
             | Self::SetAdmitted
             | Self::SyncAdmissionChecks
+            | Self::SyncPreemptionGates
             | Self::AnswerCheck
             | Self::RequestCapacity
             | Self::PreparePodTemplate
@@ -223,7 +228,7 @@ impl Purpose {
             | Self::ProbeSurplus
             | Self::ListCheckpoints
             | Self::FindStuckPods => Urgency::Soon,
-            Self::ExplainPending | Self::TrainingStatus => Urgency::Told,
+            Self::ExplainPending | Self::ExplainUnseen | Self::TrainingStatus => Urgency::Told,
             Self::QueueStatus | Self::CountNodes => Urgency::Counted,
             Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
         }

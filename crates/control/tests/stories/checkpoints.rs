@@ -88,6 +88,14 @@ fn a_victim_saves_first_and_goes_on_from_there() {
     assert!(stopped.message.ends_with("; saved its checkpoint of step 700"), "{}", stopped.message);
     cluster.complete("urgent-worker");
     cluster.pass(5);
+    let started = cluster.notices.iter().filter(|notice| notice.reason == "Started");
+    let started: Vec<&str> = started.filter(|notice| notice.key.name == "victim").map(|n| n.message.as_str()).collect();
+    let words = "Created Job victim-worker, admitted by clusterQueue cq: flavor spot (spot capacity)";
+    assert_eq!(started, [words, &format!("{words}; it goes on from its checkpoint of step 700")]);
+    let events = cluster.training("victim")["status"]["events"].as_array().unwrap();
+    let admitted: Vec<&Value> = events.iter().filter(|event| event["reason"] == "Admitted").collect();
+    let words = "Admitted by ClusterQueue cq: flavor spot (spot capacity)";
+    assert!(admitted.len() == 2 && admitted.iter().all(|event| event["message"] == words), "{events:?}");
     let wanted = [("BERTH_RESUME_URI", "s3://b/victim/700"), ("BERTH_RESUME_STEP", "700")];
     assert_eq!(variables(&cluster, "victim-worker"), wanted.map(|(key, value)| (key.to_owned(), value.to_owned())));
 }

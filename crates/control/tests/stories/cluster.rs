@@ -11,6 +11,7 @@ mod objects;
 use std::collections::BTreeMap;
 
 use berth_control::event::{Change, Observation};
+use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
     Checkpoint, Kind, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Request, Subresource, Term, Write,
@@ -48,6 +49,8 @@ pub struct Cluster {
     pub objects: BTreeMap<ObjectKey, Value>,
     pub writes: Vec<(Purpose, ObjectKey)>,
     pub notices: Vec<Notice>,
+    /// What the log says of tiers.
+    pub moves: Vec<TierMove>,
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<Fault>,
@@ -69,7 +72,7 @@ pub struct Cluster {
     pub refused_nodes: Option<String>,
     /// What pods were told by annotations: uid of their job, annotations.
     pub told_pods: Vec<(String, BTreeMap<String, String>)>,
-    /// What is in the store, by namespace and job.
+    /// What is in stores, by place as pods know it.
     pub saved: BTreeMap<String, Vec<Checkpoint>>,
     /// Looks into it.
     pub looks: usize,
@@ -102,6 +105,7 @@ impl Cluster {
             objects: BTreeMap::new(),
             writes: Vec::new(),
             notices: Vec::new(),
+            moves: Vec::new(),
             faults: Vec::new(),
             loses: Vec::new(),
             lost: Vec::new(),
@@ -261,6 +265,7 @@ impl Cluster {
     /// Performs the writes of a step.
     pub fn take(&mut self, step: Step) {
         self.notices.extend(step.notices);
+        self.moves.extend(step.moves);
         for write in step.writes {
             self.writes.push((write.purpose, write.key.clone()));
             if let Some(index) = self.loses.iter().position(|purpose| *purpose == write.purpose) {
@@ -326,14 +331,14 @@ impl Cluster {
             }
             Request::ListCheckpoints { place } => {
                 self.looks += 1;
-                let here = format!("{}/{}", place.namespace, place.job);
+                let here = place.spec.uri(&place.namespace, &place.job);
                 return Outcome::Checkpoints(match &self.store_fault {
                     Some(fault) => Err(fault.clone()),
                     None => Ok(self.saved.get(&here).cloned().unwrap_or_default()),
                 });
             }
             Request::DeleteCheckpoints { place, ids } => {
-                let here = self.saved.entry(format!("{}/{}", place.namespace, place.job)).or_default();
+                let here = self.saved.entry(place.spec.uri(&place.namespace, &place.job)).or_default();
                 here.retain(|checkpoint| !ids.contains(&checkpoint.id));
                 return Outcome::Applied { resource_version: String::new() };
             }

@@ -225,7 +225,7 @@ fn checks_of_multikueue_that_cannot_be_together_make_a_queue_inactive() {
             &[("first", "1")],
             &json!({"admissionChecksStrategy": {"admissionChecks": rules}}),
         );
-        cluster.settle();
+        cluster.pass(5);
         let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
         assert_eq!(told(&status["conditions"], "Active"), words("False", reason), "{status}");
     }

@@ -189,7 +189,7 @@ fn nobody_grows_beyond_a_limit_of_its_policy() {
                 {"name": "nvidia.com/gpu", "nominalQuota": "8"}]}]}]}}),
     );
     let cards = json!({"resources": {"replicaResources": {"cpu": "1", "gpu": 1}}});
-    forbidden(held_small(cluster, cards), limit(3), limit(4));
+    forbidden(held_small(cluster, cards), limit(2), limit(4));
 }
 
 #[test]

@@ -448,14 +448,18 @@ fn pods_that_fail_have_a_time_to_recover() {
 
 #[test]
 fn a_boost_counts_as_priority_where_the_gate_is_on() {
-    for (gate, first) in [(true, "b"), (false, "a")] {
+    // A sum beyond 32 bits is told from the largest priority by itself.
+    for (gate, base, first) in [(true, 0, "b"), (true, i32::MAX, "b"), (false, 0, "a")] {
         let mut settings = crate::cluster::settings();
         settings.priority_boost = gate;
         let mut cluster = crate::with_queue(Cluster::with(settings), "1");
+        cluster.set_class("base", base);
         cluster.put(Kind::Job, job("holder", "lq", "1", true));
         cluster.settle();
         for name in ["a", "b"] {
-            cluster.put(Kind::Job, job(name, "lq", "1", true));
+            let mut waits = job(name, "lq", "1", true);
+            waits["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("base");
+            cluster.put(Kind::Job, waits);
             cluster.pass(2);
         }
         let name = cluster.workload_of("b").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
@@ -464,6 +468,6 @@ fn a_boost_counts_as_priority_where_the_gate_is_on() {
         cluster.settle();
         cluster.complete("holder");
         cluster.settle();
-        assert!(cluster.is(first, "Admitted"), "gate {gate}: {first} is first");
+        assert!(cluster.is(first, "Admitted"), "gate {gate}, priority {base}: {first} is first");
     }
 }

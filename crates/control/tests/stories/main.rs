@@ -5,6 +5,7 @@
 
 mod checkpoints;
 mod checks;
+mod climbs;
 mod cluster;
 mod contract;
 mod crowds;
@@ -14,13 +15,16 @@ mod events;
 mod faults;
 mod fields;
 mod forged;
+mod gangs;
 mod gates;
 mod grace;
 mod groups;
 mod growth;
+mod history;
 mod jobsets;
 mod labels;
 mod life;
+mod limits;
 mod partial;
 mod planning;
 mod pods;

@@ -38,7 +38,7 @@ fn a_plan_waits_for_room_where_many_admissions_are_under_way() {
     assert_eq!(reservations(&mut cluster, &mut held), 8, "no more may be under way");
     let acknowledge = |cluster: &mut Cluster, held: &mut Vec<Write>| {
         let writes = vec![held.remove(0)];
-        cluster.take(Step { writes, notices: Vec::new(), wake_at: None });
+        cluster.take(Step { writes, ..Step::default() });
     };
     acknowledge(&mut cluster, &mut held);
     assert_eq!(reservations(&mut cluster, &mut held), 0, "a plan for one looks at as many heads as one for all");

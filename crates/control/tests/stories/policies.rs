@@ -173,9 +173,18 @@ fn a_policy_says_what_is_wrong_with_it() {
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
     cluster.put(Kind::QueuePolicy, policy("q", json!({"clusterQueueSelector": selector})));
     cluster.pass(6);
-    let told = |name: &str| status(&cluster, name)["conditions"][0]["message"].as_str().unwrap().to_owned();
-    assert_eq!(told("p"), "spec.clusterQueues names gone, which do not exist");
-    assert!(told("q").starts_with("spec.clusterQueueSelector.matchExpressions[0].operator: Invalid value: \"Like\""));
+    let active = |name: &str| status(&cluster, name)["conditions"][0].clone();
+    for (name, reason, words) in [
+        ("p", "ClusterQueueNotFound", "spec.clusterQueues names gone, which do not exist"),
+        ("q", "InvalidSelector", "spec.clusterQueueSelector.matchExpressions[0].operator: Invalid value: \"Like\""),
+    ] {
+        let told = active(name);
+        assert_eq!(
+            (&told["type"], &told["status"], &told["reason"]),
+            (&json!("Active"), &json!("False"), &json!(reason))
+        );
+        assert!(told["message"].as_str().unwrap().starts_with(words), "{told}");
+    }
 }
 
 /// How often a job's workload was evicted for a reason.

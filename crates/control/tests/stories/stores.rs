@@ -10,7 +10,12 @@ use crate::cluster::Cluster;
 use crate::training::{cluster, training};
 
 fn declare(cluster: &mut Cluster, name: &str) {
-    let object = json!({"metadata": {"name": name}, "spec": {"s3": {"bucket": "b"}, "prefix": "all"}});
+    declare_in(cluster, name, "b");
+}
+
+/// The same in that bucket.
+fn declare_in(cluster: &mut Cluster, name: &str, bucket: &str) {
+    let object = json!({"metadata": {"name": name}, "spec": {"s3": {"bucket": bucket}, "prefix": "all"}});
     let object = serde_json::from_value(object).unwrap();
     cluster.control.observe(Observation::CheckpointStore(Change::Apply(object)), cluster.now);
 }
@@ -29,6 +34,11 @@ fn saving(more: Value) -> Value {
 
 /// The pods of a job have completed a checkpoint.
 fn save(cluster: &mut Cluster, job: &str, step: i64) {
+    save_in(cluster, "b", job, step);
+}
+
+/// The same in another bucket.
+fn save_in(cluster: &mut Cluster, bucket: &str, job: &str, step: i64) {
     let checkpoint = Checkpoint {
         id: format!("step-{step}"),
         at: cluster.now,
@@ -37,11 +47,11 @@ fn save(cluster: &mut Cluster, job: &str, step: i64) {
         bytes: 7,
         metadata: BTreeMap::from([("loss".to_owned(), "0.5".to_owned())]),
     };
-    cluster.saved.entry(format!("team/{job}")).or_default().push(checkpoint);
+    cluster.saved.entry(format!("s3://{bucket}/all/team/{job}")).or_default().push(checkpoint);
 }
 
 fn kept(cluster: &Cluster, job: &str) -> Vec<String> {
-    let all = cluster.saved.get(&format!("team/{job}")).into_iter().flatten();
+    let all = cluster.saved.get(&format!("s3://b/all/team/{job}")).into_iter().flatten();
     all.map(|checkpoint| checkpoint.id.clone()).collect()
 }
 
@@ -259,4 +269,75 @@ fn of_equals_the_one_goes_whose_store_shows_the_last_checkpoint() {
     cluster.put(Kind::TrainingJob, training("urgent", json!({"schedulingConfig": {"priority": "high"}})));
     cluster.pass(3);
     assert_eq!((cluster.phase("first"), cluster.phase("second")), ("Queued", "Running"));
+}
+
+#[test]
+fn what_another_place_has_counts_for_nothing() {
+    // The store gets another bucket, or the job names another store that has it.
+    for renamed in [false, true] {
+        let what = if renamed { "another store" } else { "another bucket" };
+        let move_away = |cluster: &mut Cluster| match renamed {
+            false => declare_in(cluster, "main", "c"),
+            true => {
+                declare_in(cluster, "other", "c");
+                let store = json!({"spec": {"checkpoint": {"store": "other"}}});
+                cluster.edit(Kind::TrainingJob, "team", "a", &store);
+            }
+        };
+        let mut cluster = with_store();
+        cluster.put(Kind::TrainingJob, training("a", saving(json!({"maxCheckpoints": 1}))));
+        cluster.pass(5);
+        save(&mut cluster, "a", 30);
+        cluster.pass(12);
+        assert_eq!(cluster.training("a")["status"]["checkpoint"]["latest"]["path"], "s3://b/all/team/a/step-30");
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+        cluster.pass(40);
+        // What is there has the same names, and one that is not known at all.
+        for step in [29, 30] {
+            save_in(&mut cluster, "c", "a", step);
+        }
+        let deletions = cluster.count(Purpose::DeleteCheckpoints);
+        cluster.store_fault = Some("CheckpointStore: connection refused".into());
+        move_away(&mut cluster);
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+        cluster.pass(55);
+        assert!(!cluster.has_job("a-worker"), "{what}: it has not answered");
+        cluster.pass(15);
+        assert_eq!(variable(&cluster, "a-worker", "BERTH_CHECKPOINT_URI").as_deref(), Some("s3://c/all/team/a"));
+        assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_URI"), None, "{what}");
+        let shown = cluster.training("a")["status"]["checkpoint"].clone();
+        assert!(shown["latest"].is_null() && shown["checkpoints"].is_null(), "{what}: {shown}");
+        assert_eq!(cluster.count(Purpose::DeleteCheckpoints), deletions, "{what}: nothing is known of it");
+        cluster.store_fault = None;
+        cluster.pass(30);
+        let shown = cluster.training("a")["status"]["checkpoint"].clone();
+        assert_eq!(shown["latest"]["path"], "s3://c/all/team/a/step-30", "{what}: {shown}");
+        assert_eq!(kept(&cluster, "a"), ["step-30"], "{what}: nothing happens where it was");
+    }
+}
+
+#[test]
+fn an_answer_of_another_place_is_passed_over() {
+    let mut cluster = with_store();
+    cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
+    cluster.pass(5);
+    save(&mut cluster, "a", 30);
+    // The store is edited while it is looked into.
+    let looks = cluster.looks;
+    loop {
+        let step = cluster.control.step(cluster.now);
+        let looked = step.writes.iter().any(|write| write.purpose == Purpose::ListCheckpoints);
+        if looked {
+            declare_in(&mut cluster, "main", "c");
+        }
+        cluster.take(step);
+        if looked {
+            break;
+        }
+        cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
+    }
+    cluster.pass(3);
+    assert!(cluster.looks >= looks + 2, "the other place is looked into at once");
+    let shown = cluster.training("a")["status"]["checkpoint"].clone();
+    assert!(shown["latest"].is_null(), "{shown}");
 }

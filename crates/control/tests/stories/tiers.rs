@@ -1,6 +1,6 @@
 //! Tiers of capacity: who gets which, and what happens when capacity does not turn up.
 
-use berth_control::write::Kind;
+use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
@@ -48,6 +48,12 @@ fn a_job_gets_the_first_tier_that_it_accepts() {
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
     assert_eq!(cluster.condition("c", "QuotaReserved").unwrap()["reason"], json!("WaitingForQuota"));
     assert_eq!(flavor_of(&cluster, "d"), json!("spot"), "it says nothing: the queue's order");
+    for (name, tier) in [("a", "reserved"), ("b", "on-demand"), ("d", "spot")] {
+        let workload = cluster.workload_of(name).unwrap()["metadata"]["name"].as_str().unwrap();
+        let told = |notice: &&Notice| notice.reason == "QuotaReserved" && notice.key.name == workload;
+        let message = &cluster.notices.iter().find(told).unwrap().message;
+        assert!(message.contains(&format!("was 0s; capacity tier {tier}")), "{message}");
+    }
     assert_eq!(cluster.workload_of("a").unwrap()["metadata"]["annotations"][TIERS], json!("reserved,on-demand"));
 }
 

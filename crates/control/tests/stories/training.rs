@@ -415,6 +415,11 @@ fn its_timeout_leaves_a_tier_without_nodes_like_the_ladder_does() {
     assert_eq!((&status["capacityTier"], &status["phase"]), (&json!("on-demand"), &json!("Running")), "{status}");
     let workload = cluster.workload_of_training("a").unwrap();
     assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "StockOut");
+    let told = cluster.told("a", "SchedulingTimeout");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("PodsReady")), "all pods are ready now");
+    let (event, words) =
+        ("SchedulingTimeout", "not all pods had nodes 600s after the admission; the job leaves its tier");
+    assert!(cluster.notices.iter().any(|notice| notice.reason == event && notice.message == words));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use berth_control::write::Kind;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
+use crate::elastic::{elastic, other, with_priorities};
 use crate::training::{cluster, training};
 
 fn of(class: &str, more: Value) -> Value {
@@ -25,16 +26,21 @@ fn prioritised(quota: &str) -> Cluster {
 
 /// Everything counted and observed so far: name, labels as text, increments or milliseconds.
 fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
-    let text = |labels: Vec<(&'static str, String)>| {
-        labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    found(&cluster.control.drain_measures(), name)
+}
+
+/// The same among these.
+fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
+    let text = |labels: &Vec<(&'static str, String)>| {
+        labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     };
-    let all = cluster.control.drain_measures().into_iter();
+    let all = measures.iter();
     let mut found: Vec<(String, i64)> = all
         .filter_map(|measure| match measure {
-            Measure::Count { name: found, labels, by } if found == name => {
-                Some((text(labels), i64::try_from(by).unwrap()))
+            Measure::Count { name: found, labels, by } if *found == name => {
+                Some((text(labels), i64::try_from(*by).unwrap()))
             }
-            Measure::Observe { name: found, labels, millis } if found == name => Some((text(labels), millis / 1_000)),
+            Measure::Observe { name: found, labels, millis } if *found == name => Some((text(labels), millis / 1_000)),
             _ => None,
         })
         .collect();
@@ -116,6 +122,50 @@ fn gangs_and_checkpoints_are_counted() {
     cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
     let forgotten = Measure::Forget { labels: vec![("job", "team/a".to_owned())] };
     assert!(cluster.control.drain_measures().contains(&forgotten));
+}
+
+#[test]
+fn a_gang_that_goes_down_the_ladder_was_released_by_its_time_out() {
+    let mut cluster = crate::tiers::ladder("2");
+    cluster.without_nodes = vec!["reserved", "on-demand"];
+    let tiers =
+        json!({"capacityTiers": ["reserved", "on-demand", "spot"], "schedulingConfig": {"schedulingTimeout": "20s"}});
+    cluster.put(Kind::TrainingJob, training("a", tiers));
+    cluster.pass(60);
+    let counted = measured(&mut cluster, "training_gang_scheduling");
+    let row = |labels: &str| (labels.to_owned(), 1);
+    let late = || row("result=failure timeout=true");
+    assert_eq!(counted, [late(), late(), row("result=success timeout=false")]);
+}
+
+#[test]
+fn a_growth_is_neither_a_scheduling_nor_a_beginning() {
+    let mut cluster = with_priorities(crate::elastic::cluster());
+    let mut spot = flavor("spot", json!({"cloud": "spot"}));
+    spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
+    cluster.put(Kind::ResourceFlavor, spot);
+    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.pass(3);
+    let job = json!({"scaleUpStep": 2});
+    cluster.put(Kind::TrainingJob, elastic("a", job));
+    cluster.pass(20);
+    cluster.complete("first");
+    cluster.pass(30);
+    assert_eq!(cluster.workers("a"), 4, "it has grown");
+    let all = cluster.control.drain_measures();
+    let of = |name: &str| found(&all, name);
+    assert_eq!(
+        of("training_job_scheduling_duration_seconds"),
+        [("queue=cq job_type=PyTorchJob result=admitted".to_owned(), 0)]
+    );
+    let in_spot = |value: i64| ("cluster_queue=cq tier=spot".to_owned(), value);
+    assert_eq!(of("berth_tier_admissions"), [in_spot(1), in_spot(1)], "the first job, and this one once");
+    assert_eq!(of("berth_tier_wait_time_seconds"), [in_spot(0), in_spot(0)]);
+    assert!(of("training_job_completion_seconds").is_empty());
+    cluster.complete("a-worker");
+    cluster.pass(3);
+    let ends = measured(&mut cluster, "training_job_completion_seconds");
+    assert_eq!(ends, [("queue=cq job_type=PyTorchJob status=succeeded".to_owned(), 50)], "since it was created");
 }
 
 #[test]

@@ -39,16 +39,16 @@ fn who_used_less_goes_first_and_the_status_says_what_was_used() {
     cluster.put(Kind::Job, job("second", "calm", "2", true));
     cluster.settle();
     assert!(cluster.is("second", "Admitted") && !cluster.is("first", "QuotaReserved"));
-    // A half-life later half of the 4 is left, and half of the 2 that are held all the time counts as used: what was charged
-    // for the admission stands for the first interval.
+    // A half-life later half of the 4 is left, and half of the 2 that are held all the time counts as used, beside half of what was
+    // charged for the admission.
     cluster.pass(61);
     assert_eq!(shown(&cluster, "busy"), used("2", "2026-11-21T12:01:00Z")["fairSharing"]);
-    assert_eq!(shown(&cluster, "calm"), used("1", "2026-11-21T12:01:00Z")["fairSharing"]);
+    assert_eq!(shown(&cluster, "calm"), used("1109m", "2026-11-21T12:01:00Z")["fairSharing"]);
     let gauges = cluster.control.figures().gauges;
     let usage = gauges.iter().filter(|gauge| gauge.name == "kueue_local_queue_admission_fair_sharing_usage");
     let mut usage: Vec<f64> = usage.map(|gauge| gauge.value).collect();
     usage.sort_by(f64::total_cmp);
-    assert!((usage[0] - 1.0).abs() < 0.001 && (usage[1] - 2.0).abs() < 0.001, "{usage:?}");
+    assert!((usage[0] - 1.109).abs() < 0.001 && (usage[1] - 2.0).abs() < 0.001, "{usage:?}");
 }
 
 #[test]

@@ -51,7 +51,8 @@ pub enum Right {
     TooNear,
     /// It is among victims who are more, or hold more, than the queue's policy allows for one workload.
     Bounds,
-    /// It preempted this workload, or one that this workload goes back to, and nothing changed since.
+    /// It preempted this workload, or one that this workload goes back to, or it would come back before such a one in its queue, and
+    /// nothing changed since.
     Feud,
 }
 
@@ -116,10 +117,10 @@ fn classically(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Judged {
 }
 
 /// Why a priority is not covered by `borrowWithinCohort`.
-fn uncovered(filter: &Filter<'_>, ask: &Ask<'_>, priority: i32) -> Right {
+fn uncovered(filter: &Filter<'_>, ask: &Ask<'_>, priority: i64) -> Right {
     let spec = filter.store.queues[ask.queue].spec.as_ref();
     let threshold = spec.and_then(|spec| spec.preemption.max_priority_threshold);
-    let would_be = |bound: i32| filter.right(priority.min(bound), false, false);
+    let would_be = |bound: i32| filter.right(priority.min(i64::from(bound)), false, false);
     if threshold.is_some_and(|bound| would_be(bound) == candidates::Right::WhileBorrowing) {
         Right::Threshold
     } else {

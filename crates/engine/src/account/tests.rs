@@ -7,7 +7,7 @@ const NOW: Millis = Millis(2000);
 const ALL: Limits = Limits { max_admissions: 10 };
 
 /// Two pod sets that ask for 3 each.
-fn pair(priority: i32) -> WorkloadSpec {
+fn pair(priority: i64) -> WorkloadSpec {
     pending("q", "pair", priority, &[("master", 3), ("worker", 3)])
 }
 
@@ -74,4 +74,15 @@ fn another_flavor_is_as_free_as_it_is() {
         line("worker", "g", [3, 0, 4], Unblock::Nothing),
     ];
     assert_eq!(told(&mut world), (Some(Mode::Fit), expected));
+}
+
+/// What a queue has no quota of at all is nothing that could be released.
+#[test]
+fn what_is_not_covered_is_to_be_changed() {
+    let mut odd = pair(0);
+    odd.pod_sets[1].requests.insert("tpu".to_owned(), Amount::new(1));
+    let mut world = world(Options::default(), vec![queue("q", None, &[("f", 9)])], vec![odd]);
+    assert!(world.plan(NOW, ALL).admissions.is_empty());
+    let account = world.account("pair", NOW).unwrap();
+    assert_eq!((account.mode, account.obstacle), (Some(Mode::NoFit), Some(Unblock::ChangeRequirements)));
 }

@@ -107,6 +107,8 @@ fn find_flavors(
             result.reasons = found.reasons;
             break;
         }
+        // What was chosen for a resource by another group that covers it as well gives way.
+        result.choices.retain(|old| !found.choices.iter().any(|new| new.resource == old.resource));
         append(&mut result.choices, found.choices);
         append(&mut result.reasons, found.reasons);
     }

@@ -1,9 +1,10 @@
 //! Why pods can not run on a flavor, whatever the quota.
 
-use super::Scan;
+use crate::flavors::groups::Member;
+use crate::flavors::scan::Scan;
 use crate::ids::FlavorId;
 use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
-use crate::model::FlavorSpec;
+use crate::model::{FlavorSpec, PodSetSpec};
 use crate::why::Why;
 
 impl Scan<'_> {
@@ -16,7 +17,11 @@ impl Scan<'_> {
         if let Some(problem) = &spec.unusable {
             return because(format!("flavor {name}: {problem}"));
         }
-        let pods = &self.pod_set.spec;
+        self.members.iter().find_map(|member: &Member<'_>| self.mismatch_of(&member.pod_set.spec, name, spec))
+    }
+
+    fn mismatch_of(&self, pods: &PodSetSpec, name: &str, spec: &FlavorSpec) -> Option<Why> {
+        let because = |text: String| Some(Why::Mismatch(text.into_boxed_str()));
         if let Some((key, value)) = selects_forbidden(&spec.forbidden, &pods.node_selector) {
             return because(format!("flavor {name} forbids nodes with {key}={value}, which the pods select"));
         }
@@ -25,7 +30,7 @@ impl Scan<'_> {
                 "flavor {name} forbids nodes with the label {key}, which takes a node affinity that this kind of job cannot be given: taint these nodes and take the annotation berth.dev/forbidden-node-labels off the flavor, or add a flavor without it to the ClusterQueue"
             ));
         }
-        if let Some((key, value)) = self.other_tier(spec) {
+        if let Some((key, value)) = self.other_tier(pods, spec) {
             return because(format!("flavor {name} is not the capacity that the pods select with {key}={value}"));
         }
         if let Some(taint) = untolerated(spec, &pods.tolerations) {
@@ -40,12 +45,12 @@ impl Scan<'_> {
 
     /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the group
     /// offer and this one does not: such pods are pinned, since no node could satisfy both.
-    fn other_tier(&self, spec: &FlavorSpec) -> Option<(&str, &str)> {
+    fn other_tier<'p>(&self, pods: &'p PodSetSpec, spec: &FlavorSpec) -> Option<(&'p str, &'p str)> {
         let offered = |key: &str| {
             let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
             flavors.any(|flavor| flavor.node_labels.contains_key(key))
         };
-        let selector = &self.pod_set.spec.node_selector;
+        let selector = &pods.node_selector;
         CAPACITY_LABELS.iter().find_map(|key| {
             let (key, value) = selector.get_key_value(*key)?;
             (spec.node_labels.get(key) != Some(value) && offered(key)).then_some((key.as_str(), value.as_str()))

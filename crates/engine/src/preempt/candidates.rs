@@ -1,15 +1,15 @@
 //! Who may be preempted for a workload, by which right, and in which order they are tried.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use crate::afs::{self, AdmissionFairSharing};
 use crate::balance::Units;
 use crate::ids::{CellId, NodeId, QueueId, WorkloadId};
 use crate::model::{Millis, Preemption, PreemptionPolicy};
 use crate::preempt::Ask;
 use crate::preempt::guard::{is_too_near, protected_until};
+use crate::preempt::usage::{is_usage_based, sort_line};
 use crate::store::{Held, Rank, Store, Workload};
 use crate::tree::Tree;
 
@@ -45,19 +45,19 @@ pub(crate) struct Candidate<'a> {
     /// The lowest cohort above both queues.
     pub(crate) common: Option<NodeId>,
     pub(crate) evicted: bool,
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     pub(crate) at: Millis,
     pub(crate) uid: &'a str,
 }
 
 impl Candidate<'_> {
-    /// Order of candidates: on their way out, other queues first, lower priority, later reservation or checkpoint, uid. In a queue whose
-    /// victims are ordered by usage, [`sort`] puts usage before priority.
+    /// Order of candidates: on their way out, other queues first, lower priority, later reservation or checkpoint, uid. What usage
+    /// changes is in `usage`.
     pub(crate) fn compare(&self, other: &Self, own: QueueId) -> Ordering {
         (!self.evicted, self.queue == own).cmp(&(!other.evicted, other.queue == own)).then_with(|| self.by_age(other))
     }
 
-    fn by_age(&self, other: &Self) -> Ordering {
+    pub(super) fn by_age(&self, other: &Self) -> Ordering {
         let by_time = other.at.cmp(&self.at);
         self.priority.cmp(&other.priority).then(by_time).then_with(|| self.uid.cmp(other.uid))
     }
@@ -72,7 +72,7 @@ impl Held {
 
 /// Whether a policy lets a workload of this priority and queue-order timestamp preempt another.
 #[must_use]
-pub fn policy_allows(policy: PreemptionPolicy, preemptor: (i32, Millis), candidate: (i32, Millis)) -> bool {
+pub fn policy_allows(policy: PreemptionPolicy, preemptor: (i64, Millis), candidate: (i64, Millis)) -> bool {
     let is_lower = candidate.0 < preemptor.0;
     match policy {
         PreemptionPolicy::Never | PreemptionPolicy::Unset => false,
@@ -94,51 +94,6 @@ pub(crate) fn uses(held: &Held, needs: &[CellId]) -> bool {
     held.usage.iter().any(|(cell, _)| needs.contains(cell))
 }
 
-/// Puts candidates in order; those of the own queue by the usage of their LocalQueues first (under admission fair sharing).
-pub(crate) fn sort(store: &Store, afs: Option<&AdmissionFairSharing>, own: QueueId, candidates: &mut [Candidate<'_>]) {
-    let Some(afs) = afs.filter(|_| is_usage_based(store, own)) else {
-        return candidates.sort_by(|a, b| a.compare(b, own));
-    };
-    // Stable sorts: the last one counts most.
-    candidates.sort_by(Candidate::by_age);
-    candidates.sort_by_cached_key(|candidate| {
-        let usage = match store.workload(candidate.workload) {
-            Some(workload) if candidate.queue == own => {
-                afs::usage_of(store, afs, &store.local_queues[workload.local_queue])
-            }
-            _ => 0.0,
-        };
-        (!candidate.evicted, candidate.queue == own, Reverse(TotalOrder(usage)))
-    });
-}
-
-fn is_usage_based(store: &Store, queue: QueueId) -> bool {
-    store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based)
-}
-
-/// Usage as part of a sort key.
-struct TotalOrder(f64);
-
-impl PartialEq for TotalOrder {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for TotalOrder {}
-
-impl PartialOrd for TotalOrder {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for TotalOrder {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
 /// Who may be taken at all.
 pub(crate) struct Filter<'a> {
     pub(crate) store: &'a Store,
@@ -157,7 +112,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Nobody of this priority or a higher one may be taken.
-    const fn ends_at(&self, is_own: bool, priority: i32) -> bool {
+    const fn ends_at(&self, is_own: bool, priority: i64) -> bool {
         match self.policy_of(is_own) {
             PreemptionPolicy::Any => false,
             PreemptionPolicy::LowerOrNewerEqualPriority => priority > self.ask.priority,
@@ -192,8 +147,8 @@ impl<'a> Filter<'a> {
     }
 
     /// By which right a workload of this priority may be taken; `advantage` when the asking queue is closer to quota.
-    pub(crate) fn right(&self, priority: i32, is_own: bool, advantage: bool) -> Right {
-        let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| priority > bound);
+    pub(crate) fn right(&self, priority: i64, is_own: bool, advantage: bool) -> Right {
+        let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| priority > i64::from(bound));
         if is_own {
             Right::WithinQueue
         } else if advantage {
@@ -234,19 +189,17 @@ impl<'a> Line<'a> {
     fn of(filter: &Filter<'a>, scope: Scope) -> Option<Self> {
         let queue = &filter.store.queues[scope.queue];
         // A queue that may not admit is out of the cycle, and so are its workloads.
-        if !queue.active || filter.ends_at(scope.queue == filter.ask.queue, i32::MIN) {
+        if !queue.active || filter.ends_at(scope.queue == filter.ask.queue, i64::MIN) {
             return None;
         }
         let mut rest = Rest::Kept(queue.held.leaving.iter(), Some(&queue.held.staying));
         let head = rest.next(filter, &scope)?;
         let line = Self { head, scope, rest };
-        let afs = filter.ask.afs.filter(|_| scope.queue == filter.ask.queue);
-        if afs.is_none() || !is_usage_based(filter.store, scope.queue) {
+        let afs = filter.ask.afs.filter(|_| is_usage_based(filter.store, scope.queue));
+        if afs.is_none() {
             return Some(line);
         }
-        let mut all = line.into_candidates(filter);
-        sort(filter.store, afs, scope.queue, &mut all);
-        Self::listed(all)
+        Self::listed(sort_line(filter.store, afs, line.into_candidates(filter)))
     }
 
     /// Candidates of one queue, in order already.

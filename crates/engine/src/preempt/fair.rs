@@ -269,8 +269,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    fn second_pass(&self, trial: &mut Trial<'_>, mut retry: Vec<Candidate<'a>>, targets: &mut Vec<Target>) -> bool {
-        retry.sort_by(|a, b| a.compare(b, self.ask.queue));
+    /// `retry` has the candidates of each queue in their order.
+    fn second_pass(&self, trial: &mut Trial<'_>, retry: Vec<Candidate<'a>>, targets: &mut Vec<Target>) -> bool {
         let mut turns = Turns::listed(self.store, trial.tree(), self.ask.queue, &retry);
         while let Some(queue) = turns.next(self.store, trial.tree()) {
             let (own_side, other_side) = sides(trial.tree(), self.own, queue);

@@ -28,9 +28,9 @@ pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
 }
 
 /// Whether a priority is too near to that of who asks.
-pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i32) -> bool {
+pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i64) -> bool {
     let least = guard(store, ask.queue).map_or(0, |guard| guard.min_priority_difference);
-    least > 0 && i64::from(ask.priority) - i64::from(priority) < i64::from(least)
+    least > 0 && ask.priority.saturating_sub(priority) < i64::from(least)
 }
 
 /// Drops victims altogether when they are too many, or hold too much more than what is asked for.

@@ -7,6 +7,7 @@ pub(crate) mod fair;
 pub(crate) mod guard;
 pub(crate) mod recheck;
 pub(crate) mod spare;
+pub(crate) mod usage;
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,7 @@ pub(crate) struct Target {
 /// Who asks for what.
 pub(crate) struct Ask<'a> {
     pub(crate) queue: QueueId,
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
     /// Cells that lack quota, sorted.
     pub(crate) needs: &'a [CellId],

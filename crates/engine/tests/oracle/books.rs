@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_engine::*;
 
+use super::share::Part;
+
 /// Flavor and resource.
 pub(crate) type Fr = (String, String);
 /// Amounts by flavor and resource.
@@ -22,7 +24,7 @@ pub(crate) struct Holder {
     pub(crate) uid: String,
     pub(crate) queue: String,
     pub(crate) usage: Amounts,
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
     pub(crate) at: Millis,
     pub(crate) evicted: bool,
@@ -128,10 +130,13 @@ impl Books {
         self.limits(node, fr).2.map_or(0, |lending| minus(self.subtree(node, fr), lending).max(0))
     }
 
-    /// What a node takes from the quota of its parent.
+    /// What a node takes from the quota of its parent. What is booked below zero shows at its queue alone (kueue.md 6.4, `add`).
     fn above(&self, node: &Node, fr: &Fr) -> i128 {
         let local = self.local(node, fr);
-        if local >= BOUNDLESS { 0 } else { (self.usage(node, fr) - local).max(0) }
+        let is_less = |(queue, _): &&(String, Amounts)| *node == Node::Queue(queue.clone());
+        let less = |(_, usage): &(String, Amounts)| usage.get(fr).copied().unwrap_or(0).min(0);
+        let less: i128 = self.booked.iter().filter(is_less).map(less).sum();
+        if local >= BOUNDLESS { 0 } else { (self.usage(node, fr) - less - local).max(0) }
     }
 
     pub(crate) fn usage(&self, node: &Node, fr: &Fr) -> i128 {
@@ -173,6 +178,11 @@ impl Books {
         subtree < BOUNDLESS && self.usage(node, fr) + more > subtree
     }
 
+    /// Whether a queue may admit, and its workloads may be preempted.
+    pub(crate) fn is_active(&self, queue: &str) -> bool {
+        self.queues[queue].stop == StopPolicy::None
+    }
+
     pub(crate) fn fits(&self, queue: &str, usage: &Amounts) -> bool {
         let node = Node::Queue(queue.to_owned());
         usage.iter().all(|(fr, value)| *value <= self.available(&node, fr).max(0))
@@ -212,26 +222,23 @@ impl Books {
         frs
     }
 
-    /// Ratio of the dominant resource share, its weight, and whether anything is borrowed.
-    pub(crate) fn share(&self, node: &Node) -> Share {
+    /// What a node takes beyond its own, of the resource of which it takes the most.
+    pub(crate) fn share(&self, node: &Node) -> Part {
         let weight = match node {
             Node::Queue(name) => self.queues[name].weight,
             Node::Cohort(name) => self.cohorts.get(name).map_or(1_000_000_000, |cohort| cohort.weight),
         };
-        let mut share = Share { ratio: 0.0, weight: weight as f64 / 1e9, borrowing: false };
-        let Some(parent) = self.parent(node) else { return share };
+        let mut part = Part::none(weight);
+        let Some(parent) = self.parent(node) else { return part };
         let frs = self.all_frs();
         for resource in ["cpu", "gpu", "memory"] {
             let of = |fr: &&Fr| fr.1 == resource;
             let over = |fr: &Fr| (-left(self.subtree(node, fr), self.usage(node, fr))).max(0);
             let borrowed: i128 = frs.iter().filter(of).filter(|fr| self.has_quota(node, fr)).map(over).sum();
             let lendable = frs.iter().filter(of).map(|fr| self.potential(&parent, fr)).fold(0, plus);
-            share.borrowing |= borrowed > 0;
-            if lendable > 0 {
-                share.ratio = share.ratio.max(borrowed as f64 * 1000.0 / lendable as f64);
-            }
+            part = part.with(borrowed, lendable);
         }
-        share
+        part
     }
 
     pub(crate) fn without(&self, uids: &[String]) -> Self {

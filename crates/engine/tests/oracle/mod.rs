@@ -1,9 +1,12 @@
-//! A slow, obvious scheduler: one cycle over plain objects, written from the specification and apart from the engine. It knows
-//! one pod set per workload and one resource group per queue, and no partial admission; its books and its rules of preemption know
-//! any number.
+//! A slow, obvious scheduler over plain objects, written from the specification and apart from the engine: cycle by cycle, with any
+//! number of pod sets and resource groups, in the orders of Kueue's default gates. It knows no partial admission, no slices and no
+//! admission fair sharing. Where Berth departs from Kueue on purpose (`Options::departures`), it does what the options say.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod assign;
 pub(crate) mod books;
+pub(crate) mod history;
+pub(crate) mod share;
 pub(crate) mod victims;
 
 use std::cmp::Reverse;
@@ -11,39 +14,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
 
-use books::{Amounts, Books, Fr, Holder, Node};
-use victims::{Plea, Victims};
+use assign::Found;
+use books::{Amounts, Books, Holder, Node};
+use history::{History, Step};
 
 /// What a cycle decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decided {
-    /// Workload to flavor by resource.
-    pub(crate) admitted: BTreeMap<String, BTreeMap<String, String>>,
+    /// Workload to flavor by pod set and resource.
+    pub(crate) admitted: BTreeMap<String, Vec<BTreeMap<String, String>>>,
     /// Victim, preemptor, reason; those that were on their way out already are left out.
     pub(crate) evicted: BTreeSet<(String, String, &'static str)>,
     /// Reasons of heads that stay.
     pub(crate) waiting: BTreeMap<String, PendingReason>,
 }
 
-#[derive(Clone, Debug)]
-struct Found {
-    mode: Mode,
-    borrow: u32,
-    flavors: BTreeMap<String, (String, Mode)>,
-    usage: Amounts,
-    no_fit: Option<PendingReason>,
-    victims: Victims,
-}
-
-struct Head<'a> {
+/// The first of a queue, and what it could have.
+pub(crate) struct Head<'a> {
     spec: &'a WorkloadSpec,
     queue: String,
     found: Found,
-}
-
-fn requests(spec: &WorkloadSpec) -> BTreeMap<String, i128> {
-    let set = &spec.pod_sets[0];
-    set.requests.iter().map(|(name, one)| (name.clone(), i128::from(one.get()) * i128::from(set.count))).collect()
+    /// It issued preemptions before and waits for them.
+    is_preemptor: bool,
+    /// What it could have is what it preempted for.
+    held: bool,
 }
 
 /// The objects of a world as the oracle sees them.
@@ -82,263 +76,45 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
     books
 }
 
-struct Oracle<'a> {
-    options: &'a Options,
-}
-
-impl Oracle<'_> {
-    fn victims(&self, books: &Books, plea: &Plea<'_>) -> Victims {
-        match &self.options.fair_sharing {
-            None => victims::classical(books, plea),
-            Some(sharing) => victims::fair(books, plea, &sharing.strategies),
-        }
-    }
-
-    fn quota(
-        &self,
-        books: &Books,
-        spec: &WorkloadSpec,
-        queue: &str,
-        fr: &Fr,
-        value: i128,
-    ) -> (Granular, u32, Option<PendingReason>) {
-        let node = Node::Queue(queue.to_owned());
-        if value > books.potential(&node, fr) {
-            return (Granular::NoFit, 0, Some(PendingReason::ExceedsMaxQuota));
-        }
-        let (borrow, may_reclaim) = books.level(queue, fr, value);
-        if value <= books.available(&node, fr).max(0) {
-            return (Granular::Fit, borrow, None);
-        }
-        let policy = books.queues[queue].preemption;
-        let fair = self.options.fair_sharing.is_some() && policy.reclaim_within_cohort != PreemptionPolicy::Never;
-        if books.nominal(&node, fr) < value && !may_reclaim && !policy.borrow_within_cohort && !fair {
-            return (Granular::NoFit, borrow, Some(PendingReason::WaitingForQuota));
-        }
-        let usage = Amounts::from([(fr.clone(), value)]);
-        let plea = Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs: vec![fr.clone()], usage };
-        let victims = self.victims(books, &plea);
-        let gone: Vec<String> = victims.iter().map(|(uid, _)| uid.clone()).collect();
-        let (borrow, _) = books.without(&gone).level(queue, fr, value);
-        let own = books.holders.iter().any(|h| h.queue == queue && gone.contains(&h.uid));
-        let mode = match (gone.is_empty(), own) {
-            (true, _) => Granular::NoCandidates,
-            (false, true) => Granular::Preempt,
-            (false, false) => Granular::Reclaim,
-        };
-        (mode, borrow, None)
-    }
-
-    fn assign(&self, books: &Books, spec: &WorkloadSpec, queue: &str, pin: Option<&str>) -> Found {
-        let policy = books.queues[queue].fungibility;
-        let wanted = requests(spec);
-        let mut best: Option<(Granular, u32, Found)> = None;
-        let mut mildest: Option<Option<PendingReason>> = None;
-        let severity = |reason: Option<PendingReason>| match reason {
-            Some(PendingReason::NoMatchingFlavor) => 4,
-            Some(PendingReason::ExceedsMaxQuota) => 3,
-            Some(PendingReason::WaitingForQuota) => 2,
-            _ => 0,
-        };
-        let group = &books.queues[queue].groups[0];
-        for flavor in &group.flavors {
-            if pin.is_some_and(|pin| pin != flavor.flavor) {
-                continue;
-            }
-            let mut mode = (Granular::Fit, 0);
-            let mut found = Found {
-                mode: Mode::Fit,
-                borrow: 0,
-                flavors: BTreeMap::new(),
-                usage: Amounts::new(),
-                no_fit: None,
-                victims: Vec::new(),
-            };
-            let mut reason = None;
-            for (resource, value) in &wanted {
-                let fr = (flavor.flavor.clone(), resource.clone());
-                let (own, borrow, why) = self.quota(books, spec, queue, &fr, *value);
-                if severity(why) > severity(reason) {
-                    reason = why;
-                }
-                if own == Granular::NoFit || mode.0 == Granular::NoFit {
-                    // The other resources are looked at all the same, for what they lack.
-                    mode.0 = Granular::NoFit;
-                    continue;
-                }
-                if prefers(mode, (own, borrow), &policy) {
-                    mode = (own, borrow);
-                }
-                found.borrow = found.borrow.max(borrow);
-                let plain = if own == Granular::Fit { Mode::Fit } else { Mode::Preempt };
-                found.flavors.insert(resource.clone(), (flavor.flavor.clone(), plain));
-                found.mode = found.mode.min(plain);
-                found.usage.insert(fr, *value);
-            }
-            if mode.0 == Granular::NoFit {
-                mildest = Some(match mildest {
-                    Some(old) if severity(old) <= severity(reason) => old,
-                    _ => reason,
-                });
-                continue;
-            }
-            let stop = match mode.0 {
-                Granular::NoFit | Granular::NoCandidates => false,
-                Granular::Preempt | Granular::Reclaim if policy.when_can_preempt == Fungibility::TryNextFlavor => false,
-                _ => mode.1 == 0 || policy.when_can_borrow == Fungibility::MayStopSearch,
-            };
-            if stop || best.as_ref().is_none_or(|(m, b, _)| prefers(mode, (*m, *b), &policy)) {
-                best = Some((mode.0, mode.1, found));
-            }
-            if stop {
-                break;
-            }
-        }
-        if let Some((.., found)) = best {
-            return found;
-        }
-        let no_fit = Some(mildest.flatten().unwrap_or(PendingReason::NoMatchingFlavor));
-        Found { mode: Mode::NoFit, borrow: 0, flavors: BTreeMap::new(), usage: Amounts::new(), no_fit, victims: vec![] }
-    }
-
-    fn nominate(&self, books: &Books, spec: &WorkloadSpec, queue: &str, pin: Option<&str>) -> Found {
-        let mut found = self.assign(books, spec, queue, pin);
-        if found.mode == Mode::Preempt {
-            let needs = found
-                .flavors
-                .iter()
-                .filter(|(_, (_, mode))| *mode == Mode::Preempt)
-                .map(|(resource, (flavor, _))| (flavor.clone(), resource.clone()))
-                .collect();
-            let mut usage = found.usage.clone();
-            usage.retain(|_, value| *value != 0);
-            let plea = Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs, usage };
-            found.victims = self.victims(books, &plea);
-        }
-        found
-    }
-}
-
-/// Whether `a` is the better way to have a flavor.
-fn prefers(a: (Granular, u32), b: (Granular, u32), policy: &FlavorFungibility) -> bool {
-    let rank = |level: (Granular, u32)| {
-        let viable = level.0 > Granular::NoCandidates;
-        if policy.preemption_over_borrowing {
-            (viable, Reverse(level.1), level.0, Reverse(0))
-        } else {
-            (viable, Reverse(0), level.0, Reverse(level.1))
-        }
-    };
-    if a.0 == Granular::NoFit || b.0 == Granular::NoFit {
-        return a.0 != Granular::NoFit;
-    }
-    rank(a) > rank(b)
-}
-
 /// One cycle from a world in which nothing was tried before.
-pub(crate) fn cycle(options: &Options, mut books: Books, workloads: &[WorkloadSpec], now: Millis) -> Decided {
-    let oracle = Oracle { options };
+pub(crate) fn cycle(options: &Options, books: Books, workloads: &[WorkloadSpec], now: Millis) -> Decided {
+    let mut history = History::new(options, books, workloads, now);
     let mut decided = Decided::default();
-    let mut heads: Vec<Head<'_>> = Vec::new();
-    for queue in books.queues.keys().cloned().collect::<Vec<_>>() {
-        let is_mine =
-            |spec: &&WorkloadSpec| spec.local_queue == queue && matches!(spec.state, WorkloadState::Pending { .. });
-        let first = workloads.iter().filter(is_mine).min_by_key(|w| age(w, now));
-        if let Some(spec) = first {
-            let found = oracle.nominate(&books, spec, &queue, None);
-            heads.push(Head { spec, queue, found });
-        }
-    }
-    let mut gone: Vec<String> = Vec::new();
-    while !heads.is_empty() {
-        let next = if options.fair_sharing.is_some() { by_share(&books, &heads, now) } else { by_age(&heads, now) };
-        let mut head = heads.remove(next);
-        let mut deferred = false;
-        if head.found.victims.iter().any(|(uid, _)| gone.contains(uid)) {
-            let pin = head.found.flavors.values().next().map(|(flavor, _)| flavor.clone());
-            head.found = oracle.nominate(&books.without(&gone), head.spec, &head.queue, pin.as_deref());
-            deferred = head.found.mode == Mode::Fit;
-        }
-        let (uid, found) = (head.spec.uid.clone(), head.found);
-        let overlaps = found.victims.iter().any(|(uid, _)| gone.contains(uid));
-        let mut leaving = gone.clone();
-        leaving.extend(found.victims.iter().map(|(uid, _)| uid.clone()));
-        let mut fits = books.without(&leaving).fits(&head.queue, &found.usage);
-        if found.mode == Mode::Fit && !deferred && !gone.is_empty() {
-            // Whoever has been preempted still holds its quota; only those who wait for it do not count yet.
-            let mut held = books.clone();
-            held.booked.clear();
-            fits &= held.fits(&head.queue, &found.usage);
-        }
-        let reason = match found.mode {
-            Mode::NoFit => found.no_fit,
-            Mode::Preempt if found.victims.is_empty() => {
-                if books.queues[&head.queue].preemption.reclaim_within_cohort != PreemptionPolicy::Any {
-                    let node = Node::Queue(head.queue.clone());
-                    let kept = |(fr, value): (&Fr, &i128)| {
-                        let limit = books.borrowing_limit(&node, fr);
-                        let nominal = books.nominal(&node, fr);
-                        let bound = match (found.borrow > 0, limit) {
-                            (true, None) => *value,
-                            (true, Some(limit)) => nominal + limit - books.usage(&node, fr),
-                            (false, _) => nominal - books.usage(&node, fr),
-                        };
-                        (fr.clone(), (*value).min(bound).max(0))
-                    };
-                    let kept: Amounts = found.usage.iter().map(kept).collect();
-                    books.booked.push((head.queue.clone(), kept));
-                }
-                Some(PendingReason::WaitingForQuota)
+    for step in history.one_cycle() {
+        match step {
+            Step::Admit(uid, sets) => {
+                decided.admitted.insert(uid, sets);
             }
-            _ if deferred => {
-                books.booked.push((head.queue.clone(), found.usage.clone()));
-                Some(PendingReason::WaitingForPreemptedWorkloads)
+            Step::Preempt(uid, victims) => {
+                decided.evicted.extend(victims.into_iter().map(|(victim, reason)| (victim, uid.clone(), reason)));
+                decided.waiting.insert(uid, PendingReason::WaitingForPreemptedWorkloads);
             }
-            _ if overlaps || !fits => Some(PendingReason::WaitingForQuota),
-            Mode::Preempt => {
-                for (victim, reason) in &found.victims {
-                    gone.push(victim.clone());
-                    let holder = books.holders.iter().find(|holder| holder.uid == *victim);
-                    if holder.is_some_and(|holder| !holder.evicted) {
-                        decided.evicted.insert((victim.clone(), uid.clone(), reason));
-                    }
-                }
-                books.booked.push((head.queue.clone(), found.usage.clone()));
-                Some(PendingReason::WaitingForPreemptedWorkloads)
+            Step::Wait(uid, reason) => {
+                decided.waiting.insert(uid, reason);
             }
-            _ => {
-                let flavors = found.flavors.iter().map(|(r, (f, _))| (r.clone(), f.clone())).collect();
-                decided.admitted.insert(uid.clone(), flavors);
-                books.holders.push(Holder {
-                    uid: uid.clone(),
-                    queue: head.queue.clone(),
-                    usage: found.usage.clone(),
-                    priority: head.spec.priority,
-                    queued_at: head.spec.queued_at,
-                    at: now,
-                    evicted: false,
-                });
-                None
-            }
-        };
-        if let Some(reason) = reason {
-            decided.waiting.insert(uid, reason);
         }
     }
     decided
 }
 
-fn age(spec: &WorkloadSpec, now: Millis) -> (Reverse<i64>, Millis, String) {
+/// Its place among those who wait.
+pub(crate) type Place = (Reverse<i64>, Millis, String);
+
+fn place(spec: &WorkloadSpec, now: Millis) -> Place {
     let gained = (now.0 - spec.waits_since.0) * i64::from(spec.points_per_hour) / 3_600_000;
-    (Reverse(i64::from(spec.priority) + gained), spec.queued_at, spec.uid.clone())
+    (Reverse(spec.priority + gained), spec.queued_at, spec.uid.clone())
 }
 
-fn by_age(heads: &[Head<'_>], now: Millis) -> usize {
-    (0..heads.len()).min_by_key(|index| (heads[*index].found.borrow, age(heads[*index].spec, now))).unwrap()
+fn by_age(heads: &[Head<'_>], history: &History<'_>) -> usize {
+    let key = |head: &Head<'_>| {
+        let (behind, place) = history.rank(head);
+        (behind, head.found.borrow, place)
+    };
+    (0..heads.len()).min_by_key(|index| key(&heads[*index])).unwrap()
 }
 
 /// The winner of the tournament in the tree of the first head.
-fn by_share(books: &Books, heads: &[Head<'_>], now: Millis) -> usize {
+fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
     let root = |head: &Head<'_>| books.line(&Node::Queue(head.queue.clone())).last().cloned();
     let first = root(&heads[0]);
     let mut best: BTreeMap<Node, usize> = BTreeMap::new();
@@ -371,8 +147,10 @@ fn by_share(books: &Books, heads: &[Head<'_>], now: Millis) -> usize {
         }
         let wins = best.get(&cohort).is_none_or(|champion| {
             let (a, b) = (standing(index, &cohort), standing(*champion, &cohort));
-            let order = a.0.cmp(&b.0).then_with(|| a.1.compare(&b.1));
-            order.then_with(|| age(heads[index].spec, now).cmp(&age(heads[*champion].spec, now))).is_lt()
+            let ((behind, place), (behind_other, other)) =
+                (history.rank(&heads[index]), history.rank(&heads[*champion]));
+            let order = behind.cmp(&behind_other).then(a.0.cmp(&b.0)).then_with(|| a.1.compare(&b.1));
+            order.then_with(|| place.cmp(&other)).is_lt()
         });
         if wins {
             best.insert(cohort, index);

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use berth_engine::*;
 
 use super::books::{Amounts, Books, Fr, Holder, Node};
+use super::share::Part;
 
 /// Who asks, with what and where it lacks quota.
 pub(crate) struct Plea<'a> {
     pub(crate) queue: &'a str,
-    pub(crate) priority: i32,
+    pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
     pub(crate) needs: Vec<Fr>,
     pub(crate) usage: Amounts,
@@ -83,7 +84,7 @@ pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'stati
     if common(books, plea.queue, &holder.queue).is_some_and(|common| has_advantage(books, plea, &common)) {
         return ("InCohortReclamation", false);
     }
-    let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > bound);
+    let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > i64::from(bound));
     if policy.borrow_within_cohort && holder.priority < plea.priority && !above {
         ("InCohortReclaimWhileBorrowing", false)
     } else {
@@ -136,7 +137,8 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
     let policy = books.queues[plea.queue].preemption;
     let own = Node::Queue(plea.queue.to_owned());
     let of_queue = |queue: &str, policy| -> Vec<Holder> {
-        let fits = |h: &&Holder| h.queue == queue && uses(h, &plea.needs) && lawful(policy, plea, h);
+        let active = books.is_active(queue);
+        let fits = |h: &&Holder| active && h.queue == queue && uses(h, &plea.needs) && lawful(policy, plea, h);
         books.holders.iter().filter(fits).cloned().collect()
     };
     let mut mine = of_queue(plea.queue, policy.within_cluster_queue);
@@ -179,7 +181,7 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
         let mut holders: Vec<Holder> = list.iter().map(|(h, _)| h.clone()).collect();
         in_order(plea, &mut holders);
         for holder in holders {
-            let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > bound);
+            let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > i64::from(bound));
             let without =
                 !is_hierarchical && (!policy.borrow_within_cohort || holder.priority >= plea.priority || above);
             let reason =
@@ -243,8 +245,8 @@ impl Turn<'_> {
             }
             let mut at = root.clone();
             loop {
-                let mut queue: Option<(Share, Holder, String)> = None;
-                let mut below: Option<(Share, Node)> = None;
+                let mut queue: Option<(Part, Holder, String)> = None;
+                let mut below: Option<(Part, Node)> = None;
                 for child in now.children(&at) {
                     if pruned.contains(&child) {
                         continue;
@@ -296,7 +298,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy])
     let own = Node::Queue(plea.queue.to_owned());
     let root = books.line(&own).last().cloned();
     let mut candidates: Vec<Holder> = Vec::new();
-    for holder in books.holders.iter().filter(|holder| uses(holder, &plea.needs)) {
+    for holder in books.holders.iter().filter(|h| books.is_active(&h.queue) && uses(h, &plea.needs)) {
         let node = Node::Queue(holder.queue.clone());
         let may = if node == own {
             lawful(policy.within_cluster_queue, plea, holder)
@@ -359,7 +361,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy])
                 turn.lists.get_mut(&name).unwrap().remove(0);
                 let after = now.without(std::slice::from_ref(&first.uid)).share(&theirs);
                 let passes = match strategy {
-                    _ if new.value().is_infinite() && old.value().is_finite() => false,
+                    _ if new.is_boundless() && !old.is_boundless() => false,
                     ShareStrategy::LessThanOrEqualToFinalShare => new.compare(&after).is_le(),
                     ShareStrategy::LessThanInitialShare => new.compare(&old).is_lt(),
                 };

@@ -18,10 +18,10 @@ type Try = Box<dyn Fn(&mut Extras)>;
 #[derive(Clone, Debug)]
 pub(crate) struct Extras {
     pub(crate) objects: Objects,
-    flavors: Vec<FlavorSpec>,
+    pub(crate) flavors: Vec<FlavorSpec>,
     local_queues: Vec<LocalQueueSpec>,
     ledgers: Vec<(String, LedgerFigures)>,
-    stock_outs: Vec<StockOut>,
+    pub(crate) stock_outs: Vec<StockOut>,
 }
 
 /// Bounds of preemption, of which most queues set some.

@@ -9,15 +9,29 @@ use std::collections::BTreeMap;
 
 use berth_engine::*;
 
-/// Cases per law: `BERTH_CASES`, 100,000 unless told.
-pub(crate) fn cases() -> u32 {
-    std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The seeds of a law: so many as there are cases, from `BERTH_SEED` on, 1 unless told.
+/// Which part of the cases is run here, and of how many: `BERTH_SHARD=2/8` is the second of eight. All of them unless told.
+fn shard() -> (u64, u64) {
+    let text = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
+    let parts = text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
+    let is_one = |(part, of): &(u64, u64)| (1..=*of).contains(part);
+    parts.filter(is_one).unwrap_or_else(|| panic!("BERTH_SHARD is {text:?}, and is to be like 2/8"))
+}
+
+/// The seeds of a law: as many as there are cases, from `BERTH_SEED` on, 1 unless told; of these the part of `BERTH_SHARD`.
 pub(crate) fn seeds() -> std::ops::Range<u64> {
-    let first: u64 = std::env::var("BERTH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    first..first + u64::from(cases())
+    let (first, all) = (number("BERTH_SEED").unwrap_or(1), number("BERTH_CASES").unwrap_or(100_000));
+    let (part, of) = shard();
+    first + all * (part - 1) / of..first + all * part / of
+}
+
+/// Cases per law here: of `BERTH_CASES`, 100,000 unless told, the part of `BERTH_SHARD`.
+pub(crate) fn cases() -> u32 {
+    let seeds = seeds();
+    (seeds.end - seeds.start) as u32
 }
 
 /// Names a world when anything panics in it, the engine's own assertions included.
@@ -83,7 +97,7 @@ pub(crate) fn queue(name: &str, cohort: Option<&str>, groups: Vec<ResourceGroup>
     }
 }
 
-pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, requests: &[(&str, u64)]) -> WorkloadSpec {
+pub(crate) fn pending(uid: &str, queue: &str, priority: i64, queued_at: i64, requests: &[(&str, u64)]) -> WorkloadSpec {
     WorkloadSpec {
         uid: uid.to_owned(),
         namespace: "default".into(),
@@ -105,6 +119,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i32, queued_at: i64, req
         replaces: None,
         refused: None,
         checks_failed: false,
+        preemption_gated: false,
         state: WorkloadState::Pending { not_before: None, blocked: false },
         revision: 1,
     }
@@ -122,6 +137,7 @@ pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool
         at: Millis(at),
         saved: None,
         surplus: None,
+        admitted: true,
         evicted,
     });
 }
@@ -224,7 +240,7 @@ pub(crate) fn random(seed: u64) -> Objects {
         let queue = dice.below(count);
         let name = format!("q{queue}");
         let asked: Vec<(&str, u64)> = RESOURCES.iter().take(resources).map(|r| (*r, dice.below(5))).collect();
-        let mut spec = pending(&format!("w{index}"), &name, dice.below(3) as i32, dice.below(4) as i64, &asked);
+        let mut spec = pending(&format!("w{index}"), &name, dice.below(3) as i64, dice.below(4) as i64, &asked);
         spec.points_per_hour = points[queue as usize];
         if dice.chance(2) {
             let flavor = format!("f{}", dice.below(flavors));
@@ -274,6 +290,7 @@ impl Objects {
                 at: now,
                 saved: None,
                 surplus: None,
+                admitted: true,
                 evicted: false,
             });
         }

@@ -172,7 +172,11 @@ impl Wide {
     }
 
     fn add_workloads(&mut self, dice: &mut Dice) {
-        let priorities = if dice.chance(16) { [i32::MIN, 0, i32::MAX] } else { [0, 1, 2] };
+        let priorities = if dice.chance(16) {
+            [2 * i64::from(i32::MIN), i64::from(i32::MAX), i64::from(i32::MAX) + 1]
+        } else {
+            [0, 1, 2]
+        };
         let queues = self.objects.queues.len() as u64;
         let points: Vec<u32> = (0..queues).map(|_| if dice.chance(8) { 3_600_000 } else { 0 }).collect();
         for index in 0..3 + dice.below(9) {
@@ -214,6 +218,7 @@ fn hold(spec: &mut WorkloadSpec, owner: &ClusterQueueSpec, dice: &mut Dice) {
         at: Millis(dice.below(4) as i64),
         saved: None,
         surplus: None,
+        admitted: true,
         evicted: dice.chance(8),
     });
 }

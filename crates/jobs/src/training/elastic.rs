@@ -71,6 +71,30 @@ impl Elastic {
     }
 }
 
+/// What the Workload of a growth takes over from the one whose place it takes: it is new, the job and its run are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Past {
+    /// Since when the job is queued.
+    pub queued: Timestamp,
+    /// When its run was admitted.
+    pub admitted: Timestamp,
+}
+
+impl Past {
+    /// As it was noted.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// As it is noted.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 /// The last change of the number of workers of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

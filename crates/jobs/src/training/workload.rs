@@ -5,6 +5,7 @@ use berth_api::validation::FieldError;
 use berth_api::{Workload, labels};
 use std::collections::BTreeSet;
 
+use super::elastic::Past;
 use super::facts::training_facts;
 use super::roles::{Cards, WORKER, training_pod_sets};
 use crate::build::{OwnerKind, Priority, workload_of};
@@ -29,13 +30,14 @@ pub fn training_workload(
     Ok(workload)
 }
 
-/// The Workload that is to take the place of `older` (namespace and name) with that many workers; `first` is the slice with which
-/// the job began. Its name follows from what it replaces, so that the same growth makes one object.
+/// The Workload that is to take the place of `older` (name and uid) with that many workers; `first` is the slice with which the job
+/// began, and `past` what it has behind it. Its name follows from what it replaces, so that the same growth makes one object.
 #[must_use]
 pub fn slice_workload(
     mut workload: Workload,
     (older, older_uid): (&str, &str),
     first: &str,
+    past: Past,
     workers: i32,
 ) -> Option<Workload> {
     let set = workload.spec.pod_sets.iter_mut().find(|set| set.effective_name() == WORKER)?;
@@ -47,6 +49,7 @@ pub fn slice_workload(
     workload.metadata.annotations.get_or_insert_default().extend([
         (labels::WORKLOAD_SLICE_NAME.to_owned(), first.to_owned()),
         (labels::WORKLOAD_SLICE_REPLACEMENT_FOR.to_owned(), key),
+        (labels::BEFORE_GROWTH.to_owned(), past.text()),
     ]);
     Some(workload)
 }

@@ -27,6 +27,12 @@ pub(super) struct Account {
     /// What has to happen before it is tried at all, as in `unblock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     obstacle: Option<&'static str>,
+    /// The workload that `obstacle` speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<String>,
+    /// For whom it was evicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evicted_for: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flavors: Vec<Cell>,
 }
@@ -42,6 +48,9 @@ struct Cell {
     #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<String>,
     free: String,
+    /// By how much more is in use than there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    debt: Option<String>,
     unused: String,
     borrowable: String,
     maximum: String,
@@ -64,7 +73,7 @@ struct Holder {
     workload: String,
     cluster_queue: String,
     amount: String,
-    priority: i32,
+    priority: i64,
     right: &'static str,
 }
 
@@ -72,13 +81,19 @@ struct Holder {
 pub(super) fn of(offline: &mut Offline, uid: &str, names: &BTreeMap<String, String>) -> Option<Account> {
     let now = Millis(offline.now().as_millisecond());
     let full = offline.control().world().account(uid, now)?;
-    let Full { ahead, not_before, mode, obstacle, cells, .. } = full;
+    let Full { ahead, not_before, mode, obstacle, evicted_for, cells, .. } = full;
+    let name = |uid: &String| names.get(uid).unwrap_or(uid).clone();
+    let head = obstacle
+        .as_ref()
+        .and_then(|obstacle| if let Unblock::HeadGoes(uid) = obstacle { Some(name(uid)) } else { None });
     let time = |at: Millis| Timestamp::from_millisecond(at.0).ok().map(|time| time.to_string());
     Some(Account {
         ahead,
         not_before: not_before.and_then(time),
         mode: mode.map(|mode| format!("{mode:?}")),
         obstacle: obstacle.map(|unblock| named(&unblock).0),
+        head,
+        evicted_for: evicted_for.as_ref().map(name),
         flavors: cells.into_iter().map(|cell| shown(cell, names)).collect(),
     })
 }
@@ -95,6 +110,9 @@ const fn named(unblock: &Unblock) -> (&'static str, Option<Amount>) {
         Unblock::RaiseQuota(amount) => ("RaiseQuota", Some(*amount)),
         Unblock::ChangeRequirements => ("ChangeRequirements", None),
         Unblock::EvictedLeave => ("EvictedLeave", None),
+        Unblock::PodsStop => ("PodsStop", None),
+        Unblock::HeadGoes(_) => ("HeadGoes", None),
+        Unblock::RoomIsKept => ("RoomIsKept", None),
         Unblock::Restock => ("Restock", None),
         Unblock::QueueResumes => ("QueueResumes", None),
         Unblock::BackOffEnds(_) => ("BackOffEnds", None),
@@ -121,6 +139,7 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
         asked: text(cell.asked),
         earlier: Some(cell.earlier).filter(|earlier| *earlier != Amount::ZERO).map(text),
         free: text(cell.free),
+        debt: Some(cell.debt).filter(|debt| *debt != Amount::ZERO).map(text),
         unused: text(cell.unused),
         borrowable: text(cell.borrowable),
         maximum: text(cell.maximum),
@@ -155,6 +174,13 @@ impl Account {
             }
             out.push('\n');
         }
+        if self.obstacle == Some("PodsStop") {
+            let preemptor = self.evicted_for.as_ref().map(|name| format!(" to make room for {name}"));
+            let _ = writeln!(out, "    its pods have to stop{}", preemptor.unwrap_or_default());
+        }
+        if let Some(head) = &self.head {
+            let _ = writeln!(out, "    {head} goes first in its queue, and lets nobody pass");
+        }
         if let Some(ahead) = self.ahead.filter(|ahead| *ahead > 0) {
             let _ = writeln!(out, "    {ahead} before it in its queue");
         }
@@ -172,6 +198,8 @@ impl Cell {
             ("QueueResumes", _) => "; would fit, but its queue admits nothing".to_owned(),
             ("BackOffEnds", _) => "; would fit, but its back-off is not over".to_owned(),
             ("HoldEnds", _) => "; would fit, but the workload is held back".to_owned(),
+            ("HeadGoes", _) => "; would fit, but the first of its queue does not".to_owned(),
+            ("RoomIsKept", _) => "; would fit, but the room is kept for others".to_owned(),
             ("CheckReady", _) => "; would fit, but an admission check has failed".to_owned(),
             ("NamespaceMatches", _) => "; would fit, but its namespace is not selected".to_owned(),
             ("LimitAllows", _) => "; would fit, but a limit is reached".to_owned(),

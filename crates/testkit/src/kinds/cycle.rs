@@ -6,7 +6,7 @@ use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, text};
 use berth_api as api;
 use berth_control::measure::Measure;
-use berth_control::write::{EventType, Kind};
+use berth_control::write::{EventType, Kind, Notice};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,14 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Input {
     steps: Vec<Value>,
-    second_pass: Vec<String>,
+    /// Of topology only, where there is any.
+    #[serde(rename = "secondPass")]
+    _second_pass: Vec<String>,
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
     status_patch_error: Option<PatchError>,
     concurrent_write: Option<ConcurrentWrite>,
 }
 
 /// Use of a LocalQueue so far.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LocalQueueUsage {
     /// Amounts by resource.
@@ -146,11 +148,11 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let mut expect: Expect = case.expect()?;
     let mut case = case.clone();
-    for (queue, usage) in &input.local_queue_usage {
-        super::queue::lay_local_usage(&mut case, queue, usage)?;
-    }
+    let absent = super::queue::lay_local_usage(&mut case, &input.local_queue_usage);
+    add_local_queues(&mut case);
     let mut scene = Scene::new(&case)?;
-    scene.offline.heads_only();
+    super::queue::keep_usage(&mut scene, &absent)?;
+    scene.show_cycles_only();
     let given: BTreeSet<String> = statuses::assignments(&scene)?.into_keys().collect();
     if let Some(error) = &input.status_patch_error {
         scene.offline.refuse_status_writes(&error.message);
@@ -158,9 +160,6 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     if let Some(write) = &input.concurrent_write {
         let (namespace, name) = write.workload.split_once('/').unwrap_or_default();
         scene.offline.contest(namespace, name);
-    }
-    if !input.second_pass.is_empty() {
-        return Err("input: secondPass needs topology".to_owned());
     }
     let mut diff = Diff::default();
     let mut counts = Counts::default();
@@ -178,6 +177,33 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let state = scene_state(&mut scene, &given, &counts)?;
     compare(&mut diff, "", &state, &scene, expect)?;
     Ok(diff)
+}
+
+/// The cases leave out LocalQueues of workloads that hold quota. Control gives back what such a workload holds and is not admitted
+/// for, unless somebody waits in a queue of that name.
+fn add_local_queues(case: &mut Case) {
+    let name = |workload: &Value| (text(workload, "/metadata/namespace"), text(workload, "/spec/queueName"));
+    let reserves = |workload: &&Value| {
+        let conditions = workload.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        let mut reserved = conditions.filter(|one| text(one, "/type") == "QuotaReserved");
+        reserved.any(|one| text(one, "/status") == "True")
+    };
+    let known: BTreeSet<_> = case
+        .of_kind("LocalQueue")
+        .map(|queue| (text(queue, "/metadata/namespace"), text(queue, "/metadata/name")))
+        .chain(case.of_kind("Workload").filter(|workload| !reserves(workload)).map(name))
+        .collect();
+    let lacking = case.of_kind("Workload").filter(reserves).filter(|workload| {
+        let name = name(workload);
+        !name.1.is_empty() && !known.contains(&name)
+    });
+    let queue = |workload: &Value| {
+        let (namespace, name) = name(workload);
+        json!({"kind": "LocalQueue", "metadata": {"namespace": namespace, "name": name},
+            "spec": {"clusterQueue": text(workload, "/status/admission/clusterQueue")}})
+    };
+    let added: Vec<Value> = lacking.map(queue).collect();
+    case.objects.extend(added);
 }
 
 /// What the cycles counted.
@@ -280,13 +306,16 @@ fn scene_state(scene: &mut Scene, given: &BTreeSet<String>, counts: &Counts) -> 
     let held = statuses::assignments(scene)?;
     let new = held.iter().filter(|(key, _)| !given.contains(*key)).map(|(k, v)| (k.clone(), v.clone())).collect();
     let (left, parked) = super::queue::pending(scene);
-    let events =
-        scene.offline.notices().iter().filter(|notice| notice.key.kind == Kind::Workload).map(|notice| Event {
-            workload: format!("{}/{}", notice.key.namespace, notice.key.name),
+    let event = |notice: Notice| {
+        let workload = format!("{}/{}", notice.key.namespace, notice.key.name);
+        Event {
             event_type: if notice.event_type == EventType::Normal { "Normal" } else { "Warning" }.to_owned(),
-            reason: notice.reason.clone(),
-            message: Some(scene.message(&format!("{}/{}", notice.key.namespace, notice.key.name), &notice.message)),
-        });
+            reason: notice.reason,
+            message: Some(scene.message(&workload, &notice.message)),
+            workload,
+        }
+    };
+    let events = scene.notices().into_iter().map(event);
     Ok(State {
         new,
         left,

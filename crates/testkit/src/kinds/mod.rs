@@ -1,13 +1,16 @@
 //! One module per group of kinds: the decision that a case of the kind asks for, and what is compared.
 
 pub mod assignment;
+pub mod classes;
 pub mod cycle;
 pub mod orders;
 pub mod preemption;
+pub mod progress;
 pub mod queue;
 pub mod queue_order;
 pub mod quota;
 pub mod requests;
+pub mod requeue;
 pub mod shares;
 pub mod statuses;
 pub mod usage;
@@ -48,7 +51,9 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         "equivalence" => orders::equivalence(case),
         "fair-share" => shares::run(case),
         "queue-order" => queue_order::run(case),
-        "requeue" => queue_order::requeue(case),
+        "requeue" => requeue::run(case),
+        "scan-progress" => progress::scan(case),
+        "entry-penalty" => shares::entry_penalty(case),
         other => Err(format!("unknown kind {other:?}")),
     }
 }

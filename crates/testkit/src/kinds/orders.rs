@@ -5,13 +5,13 @@ use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::Scene;
 use berth_engine::{
-    Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, WorkloadSpec, compare_standing, flavor_preferred,
-    policy_allows, reduce_counts,
+    FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, WorkloadSpec, compare_standing,
+    flavor_preferred, policy_allows, reduce_counts,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -142,12 +142,7 @@ fn told(scene: &mut Scene, key: &str) -> Result<WorkloadSpec, String> {
 fn nominee(scene: &mut Scene, key: &str) -> Result<Nominee, String> {
     let told = told(scene, key)?;
     let uid = scene.shown_uid(&told.uid);
-    Ok(Nominee {
-        uid: uid.as_str().into(),
-        priority: told.priority.into(),
-        queued_at: told.queued_at,
-        ..Nominee::default()
-    })
+    Ok(Nominee { uid: uid.as_str().into(), priority: told.priority, queued_at: told.queued_at, ..Nominee::default() })
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -209,7 +204,7 @@ pub fn entries(case: &Case) -> Result<Diff, String> {
         let mut side = |entry: Option<Entry>| -> Result<(Nominee, Standing), String> {
             let entry = entry.ok_or("input: a and b are needed")?;
             let nominee = nominee(&mut scene, &entry.workload)?;
-            Ok((Nominee { preemptor: entry.preemptor, borrowing: entry.borrowing, ..nominee }, standing(&entry)))
+            Ok((Nominee { preemptor: entry.preemptor, borrowing: entry.borrowing, ..nominee }, standing(&entry)?))
         };
         let (a, b) = (side(input.a)?, side(input.b)?);
         let got = compare_standing((&a.0, a.1), (&b.0, b.1), &gates) == Ordering::Less;
@@ -218,17 +213,17 @@ pub fn entries(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-fn standing(entry: &Entry) -> Standing {
-    let Some(share) = &entry.share else { return Standing::default() };
-    let requested: BTreeSet<String> = entry
-        .requested
-        .iter()
-        .flat_map(|(flavor, resources)| resources.keys().map(move |resource| format!("{flavor}/{resource}")))
-        .collect();
-    Standing {
-        share: Share { ratio: share.unweighted_ratio, weight: share.fair_weight, borrowing: share.borrowing },
-        borrows_requested: share.borrowed_flavor_resources.iter().any(|cell| requested.contains(cell)),
-    }
+fn standing(entry: &Entry) -> Result<Standing, String> {
+    let Some(given) = &entry.share else { return Ok(Standing::default()) };
+    let cell = |text: &String| {
+        // A resource may have a slash in its name, a flavor may not.
+        let (flavor, resource) = text.split_once('/').ok_or_else(|| format!("borrowedFlavorResources: {text:?}"))?;
+        Ok(FlavorResource { flavor: flavor.to_owned(), resource: resource.to_owned() })
+    };
+    let borrowed: Vec<FlavorResource> =
+        given.borrowed_flavor_resources.iter().map(cell).collect::<Result<_, String>>()?;
+    let share = Share { ratio: given.unweighted_ratio, weight: given.fair_weight, borrowing: given.borrowing };
+    Ok(Standing::new(share, &borrowed, &cells(&entry.requested)?))
 }
 
 #[derive(Debug, Deserialize)]

@@ -4,6 +4,7 @@ use super::cycle::LocalQueueUsage;
 use crate::case::Case;
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};
+use berth_engine::{Delta, LedgerFigures, Millis, Outcome, PendingReason};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,21 +36,75 @@ pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     scene.offline.control().look_again();
 }
 
-/// Writes the use of a LocalQueue so far into its status, where Kueue keeps it.
-///
-/// # Errors
-/// No such LocalQueue.
-pub fn lay_local_usage(case: &mut Case, key: &str, usage: &LocalQueueUsage) -> Result<(), String> {
-    let is_it = |object: &&mut Value| text(object, "/kind") == "LocalQueue" && key_of(object) == key;
-    let queue = case.objects.iter_mut().find(is_it).ok_or_else(|| format!("input: no LocalQueue {key}"))?;
-    let at = usage.last_update.clone().or_else(|| case.now.clone());
-    let status = json!({"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": {
-        "consumedResources": usage.consumed_resources,
-        "lastUpdate": at.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned())}}});
-    if let Value::Object(queue) = queue {
+/// Use of LocalQueues so far, by `namespace/name`.
+pub type Usages = BTreeMap<String, LocalQueueUsage>;
+
+/// Writes the use of LocalQueues so far into their statuses, where Kueue keeps it. Returns that of LocalQueues that are not there.
+pub fn lay_local_usage(case: &mut Case, usages: &Usages) -> Usages {
+    let mut absent = Usages::new();
+    for (key, usage) in usages {
+        let is_it = |object: &&mut Value| text(object, "/kind") == "LocalQueue" && key_of(object) == *key;
+        let at = usage.last_update.clone().or_else(|| case.now.clone());
+        let Some(Value::Object(queue)) = case.objects.iter_mut().find(is_it) else {
+            absent.insert(key.clone(), usage.clone());
+            continue;
+        };
+        let status = json!({"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": {
+            "consumedResources": usage.consumed_resources,
+            "lastUpdate": at.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned())}}});
         queue.insert("status".to_owned(), status);
     }
+    absent
+}
+
+/// Tells the engine what LocalQueues used that are not there (yet, or any more).
+///
+/// # Errors
+/// A quantity or time that cannot be read.
+pub fn keep_usage(scene: &mut Scene, absent: &Usages) -> Result<(), String> {
+    for (key, usage) in absent {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let at = match &usage.last_update {
+            Some(text) => text.parse().map_err(|error| format!("input.localQueueUsage: {text:?}: {error}"))?,
+            None => scene.offline.now(),
+        };
+        let figures = LedgerFigures {
+            consumed: super::amounts(&usage.consumed_resources)?,
+            at: Millis(Timestamp::as_millisecond(at)),
+        };
+        let delta = Delta::Ledger(namespace.to_owned(), name.to_owned(), figures);
+        scene.offline.control().world().apply(delta).map_err(|refusal| refusal.to_string())?;
+    }
     Ok(())
+}
+
+/// What became of a head, by Kueue's word for it.
+///
+/// # Errors
+/// Another word.
+pub fn outcome(reason: &str) -> Result<Outcome, String> {
+    // A migration that waits for its sibling to leave waits as for a victim.
+    let reason = if reason == "PendingMigration" { Outcome::PendingPreemption.as_str() } else { reason };
+    let outcomes = [
+        Outcome::Generic,
+        Outcome::NoFit,
+        Outcome::PreemptionNoCandidates,
+        Outcome::FailedAfterNomination,
+        Outcome::NamespaceMismatch,
+        Outcome::PendingPreemption,
+        Outcome::PreemptionFailed,
+        Outcome::PreemptionGated,
+    ];
+    outcomes.into_iter().find(|outcome| outcome.as_str() == reason).ok_or_else(|| format!("unknown reason {reason:?}"))
+}
+
+/// The engine's reason to wait of that name.
+///
+/// # Errors
+/// Another name.
+pub fn pending_reason(name: &str) -> Result<PendingReason, String> {
+    let named = PendingReason::ALL.into_iter().find(|reason| reason.as_str() == name);
+    named.ok_or_else(|| format!("reason {name} is not one of the engine's"))
 }
 
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use crate::case::{Case, typed};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};
 use berth_control::write::Kind;
-use berth_engine::{Millis, Outcome, PendingReason, WorkloadState};
+use berth_engine::{Millis, Outcome, WorkloadState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -39,7 +39,6 @@ struct Step {
     cluster_queue: Option<String>,
     last_tried_flavor_idx: Vec<BTreeMap<String, i32>>,
     by: Option<String>,
-    iteration: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,6 +78,12 @@ struct Trace {
 /// # Errors
 /// What cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
+    if case.expect.get("progressKept").is_some() {
+        return super::progress::kept(case);
+    }
+    if super::classes::is_about(case) {
+        return super::classes::run(case);
+    }
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;
     let mut case = case.clone();
@@ -86,9 +91,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     // With steps, workloads come when a step names them.
     let stepwise = !input.steps.is_empty() || input.exists.is_some();
     case.objects.retain(|object| !stepwise || text(object, "/kind") != "Workload");
-    for (key, usage) in &input.local_queue_usage {
-        queue::lay_local_usage(&mut case, key, usage)?;
-    }
+    let absent = queue::lay_local_usage(&mut case, &input.local_queue_usage);
     for object in &mut case.objects {
         let name = text(object, "/metadata/name");
         let stops = input.active_cluster_queues.as_ref().is_some_and(|active| !active.contains(&name));
@@ -99,20 +102,27 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         }
     }
     let mut scene = Scene::new(&case)?;
+    queue::keep_usage(&mut scene, &absent)?;
+    let steps: Vec<Step> = input.steps.iter().map(|step| typed("input.steps", step)).collect::<Result<_, _>>()?;
+    let place = Place { case: &case, workloads: &workloads };
+    place.make_way(&mut scene, &steps)?;
+    let mut diff = Diff::default();
     let mut trace = Trace::default();
-    let mut place = Place { case: &case, workloads: &workloads };
-    for step in &input.steps {
-        place.take(&mut scene, typed("input.steps", step)?, &mut trace)?;
+    for (at, step) in steps.iter().enumerate() {
+        if let (Some(want), true) = (&input.assigned, at + 1 == steps.len()) {
+            diff.maps("input.assigned", want, &assigned(&mut scene));
+        }
+        place.take(&mut scene, step, &mut trace)?;
     }
     if let (Some(key), Some(exists)) = (&input.workload, input.exists) {
         let already = input.already_added == Some(true);
         if exists {
-            place.put(&mut scene, key, None, false)?;
+            place.put(&mut scene, key, None)?;
         }
         trace.requeued = Some(!already && exists && queued(&mut scene, key)?);
     }
-    let _ = input.assigned;
-    compare(&case, &mut scene, &trace, &input.workload, &input.local_queue, expect)
+    compare(&mut scene, &trace, &input.workload, &input.local_queue, expect, &mut diff)?;
+    Ok(diff)
 }
 
 struct Place<'a> {
@@ -120,58 +130,72 @@ struct Place<'a> {
     workloads: &'a [Value],
 }
 
-impl Place<'_> {
-    /// Puts a workload in; a queue that upstream's test addresses directly gets a LocalQueue for it.
-    fn put(&mut self, scene: &mut Scene, key: &str, update: Option<&Value>, direct: bool) -> Result<(), String> {
-        let object = match update {
-            Some(update) => update,
-            None => self
-                .workloads
-                .iter()
-                .find(|object| key_of(object) == key)
-                .ok_or_else(|| format!("no workload {key}"))?,
-        };
-        let queues: Vec<&Value> = self.case.of_kind("ClusterQueue").collect();
-        let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/spec/queueName"));
-        if let (true, [queue], None) =
-            (direct, queues.as_slice(), scene.object(Kind::LocalQueue, &format!("{namespace}/{name}")))
-        {
-            scene.put(&json!({"kind": "LocalQueue", "metadata": {"namespace": namespace, "name": name},
-                "spec": {"clusterQueue": text(queue, "/metadata/name")}}))?;
-        } else if let (true, [queue], Some(found)) =
-            (direct, queues.as_slice(), scene.object(Kind::LocalQueue, &format!("{namespace}/{name}")).cloned())
-            && text(&found, "/spec/clusterQueue").is_empty()
-        {
-            let mut found = found;
-            if let Some(spec) = found.as_object_mut().map(|map| map.entry("spec").or_insert_with(|| json!({}))) {
-                *spec = json!({"clusterQueue": text(queue, "/metadata/name"), "fairSharing": spec.get("fairSharing")});
-            }
-            scene.put(&found)?;
-        }
-        let known: Vec<&Value> = self.case.of_kind("Namespace").collect();
-        if direct && known.is_empty() {
-            scene.put(&json!({"kind": "Namespace", "metadata": {"name": namespace}}))?;
-        }
-        scene.put(object)
+/// Whether upstream's test puts workloads right into the ClusterQueue, and not by way of a LocalQueue.
+fn is_direct(step: &Step) -> bool {
+    step.action != "add"
+}
+
+fn keys_of(step: &Step) -> Vec<String> {
+    match &step.update {
+        Some(update) => vec![key_of(update)],
+        None => step.workloads.clone(),
+    }
+}
+
+impl<'a> Place<'a> {
+    fn object(&self, key: &str, update: Option<&'a Value>) -> Result<&'a Value, String> {
+        let found = update.or_else(|| self.workloads.iter().find(|object| key_of(object) == key));
+        found.ok_or_else(|| format!("no workload {key}"))
     }
 
-    fn take(&mut self, scene: &mut Scene, step: Step, trace: &mut Trace) -> Result<(), String> {
+    /// Makes what the workloads of direct steps need to come to the only ClusterQueue: a LocalQueue and a namespace. All of it before
+    /// the first step, since it wakes whoever is parked.
+    fn make_way(&self, scene: &mut Scene, steps: &'a [Step]) -> Result<(), String> {
+        let queues: Vec<&Value> = self.case.of_kind("ClusterQueue").collect();
+        let has_namespaces = self.case.of_kind("Namespace").next().is_some();
+        for step in steps.iter().filter(|step| is_direct(step)) {
+            for key in keys_of(step) {
+                let Ok(object) = self.object(&key, step.update.as_ref()) else { continue };
+                let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/spec/queueName"));
+                if !has_namespaces {
+                    scene.put(&json!({"kind": "Namespace", "metadata": {"name": namespace}}))?;
+                }
+                let known = scene.object(Kind::LocalQueue, &format!("{namespace}/{name}")).cloned();
+                let is_led = known.as_ref().is_some_and(|known| !text(known, "/spec/clusterQueue").is_empty());
+                if let ([queue], false) = (queues.as_slice(), is_led) {
+                    let mut local = known.unwrap_or_else(|| json!({"kind": "LocalQueue"}));
+                    let weight = local.pointer("/spec/fairSharing").cloned();
+                    if let Some(map) = local.as_object_mut() {
+                        map.insert("metadata".to_owned(), json!({"namespace": namespace, "name": name}));
+                        map.insert(
+                            "spec".to_owned(),
+                            json!({"clusterQueue": text(queue, "/metadata/name"), "fairSharing": weight}),
+                        );
+                    }
+                    scene.put(&local)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, scene: &mut Scene, key: &str, update: Option<&'a Value>) -> Result<(), String> {
+        scene.put(self.object(key, update)?)
+    }
+
+    fn take(&self, scene: &mut Scene, step: &'a Step, trace: &mut Trace) -> Result<(), String> {
         let now = Millis(scene.offline.now().as_millisecond());
-        let direct = step.action != "add";
-        let keys: Vec<String> = match &step.update {
-            Some(update) => vec![key_of(update)],
-            None => step.workloads.clone(),
-        };
+        let keys = keys_of(step);
         match step.action.as_str() {
             "push" | "add" => {
-                for key in &keys {
-                    self.put(scene, key, step.update.as_ref(), direct)?;
-                    trace.added.push(key.clone());
+                for key in keys {
+                    self.put(scene, &key, step.update.as_ref())?;
+                    trace.added.push(key);
                 }
             }
             "pop" => {
-                let name = match step.cluster_queue {
-                    Some(name) => name,
+                let name = match &step.cluster_queue {
+                    Some(name) => name.clone(),
                     None => scene.cluster_queues().into_iter().next().ok_or("no ClusterQueue to pop from")?,
                 };
                 let popped = scene.offline.control().world().pop_head(&name, now);
@@ -189,8 +213,7 @@ impl Place<'_> {
             }
             "requeue" => {
                 for key in &keys {
-                    let requeued = self.requeue(scene, key, &step)?;
-                    trace.requeued = Some(requeued);
+                    trace.requeued = Some(self.requeue(scene, key, step)?);
                 }
             }
             "requeue-inadmissible" => {
@@ -202,47 +225,38 @@ impl Place<'_> {
             "advance-clock" => {
                 scene.offline.advance(crate::scene::millis(step.by.as_deref().unwrap_or_default())?);
             }
-            "queue-second-pass" => return Err(format!("second passes need topology ({:?})", step.iteration)),
             other => return Err(format!("input.steps: unknown action {other:?}")),
         }
         Ok(())
     }
 
-    /// Puts a head back after its cycle, unless it is queued already.
-    fn requeue(&mut self, scene: &mut Scene, key: &str, step: &Step) -> Result<bool, String> {
-        let uid = scene.uid(key);
-        let lists = queue::pending(scene);
-        let has = |map: &queue::ByQueue| map.values().flatten().any(|found| found == key);
-        let (active, parked) = (has(&lists.0), has(&lists.1));
-        if active || (parked && !step.immediate) {
+    /// Puts a head back after its cycle, unless it waits in its queue already. Tells whether that moved it.
+    fn requeue(&self, scene: &mut Scene, key: &str, step: &'a Step) -> Result<bool, String> {
+        let waits = |scene: &mut Scene| {
+            let (active, parked) = queue::pending(scene);
+            let has = |map: &queue::ByQueue| map.values().flatten().any(|found| found == key);
+            (has(&active), has(&parked))
+        };
+        let (active, was_parked) = waits(scene);
+        if active {
             return Ok(false);
         }
         let known = scene.object(Kind::Workload, key).is_some();
         if !known || step.update.is_some() {
-            self.put(scene, key, step.update.as_ref(), true)?;
+            self.put(scene, key, step.update.as_ref())?;
         }
-        if known && step.update.is_some() && queue::pending(scene).0.values().flatten().any(|found| found == key) {
+        if known && step.update.is_some() && waits(scene).0 {
             // It changed while it was in flight, and is in its queue again for that.
             return Ok(true);
         }
-        let uid = if known { uid } else { scene.uid(key) };
-        if lists.1.is_empty() {
-            // Nothing is parked yet: what happened before is seen by all queues.
-            queue::requeue_parked(scene, &[]);
-        }
-        let outcome = match (step.immediate, step.reason.as_str()) {
-            (true, _) | (_, "FailedAfterNomination") => Outcome::FailedAfterNomination,
-            (_, "") => Outcome::Generic,
-            (_, "NoFit") => Outcome::NoFit,
-            (_, "PreemptionNoCandidates") => Outcome::PreemptionNoCandidates,
-            (_, "NamespaceMismatch") => Outcome::NamespaceMismatch,
-            (_, "PendingPreemption" | "PendingMigration") => Outcome::PendingPreemption,
-            (_, "PreemptionFailed") => Outcome::PreemptionFailed,
-            (_, "PreemptionGated") => Outcome::PreemptionGated,
-            (_, other) => return Err(format!("input.steps: unknown reason {other:?}")),
+        let outcome = match step.immediate {
+            true => Outcome::FailedAfterNomination,
+            false => queue::outcome(&step.reason).map_err(|error| format!("input.steps: {error}"))?,
         };
+        let uid = scene.uid(key);
         let world = scene.offline.control().world();
-        Ok(world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &step.last_tried_flavor_idx))
+        let is_back = world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &step.last_tried_flavor_idx);
+        Ok(is_back && (!was_parked || waits(scene).0))
     }
 }
 
@@ -287,14 +301,30 @@ fn by_queue(value: &Value) -> Result<queue::ByQueue, String> {
     Ok(named.map(|(queue, list)| (queue, sorted(&list))).collect())
 }
 
+/// The LocalQueue of each workload that is in one.
+fn assigned(scene: &mut Scene) -> BTreeMap<String, String> {
+    let keys: Vec<String> = scene.workloads().map(|(key, _)| key).collect();
+    let mut in_local = BTreeMap::new();
+    for key in keys {
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        let told = scene.offline.control().told(namespace, name);
+        let refused = refusal(scene, &key);
+        if let (Some(told), None | Some("clusterQueue doesn't exist")) = (told, refused) {
+            let local = format!("{namespace}/{}", told.local_queue);
+            in_local.insert(key, local);
+        }
+    }
+    in_local
+}
+
 fn compare(
-    case: &Case,
     scene: &mut Scene,
     trace: &Trace,
     workload: &Option<String>,
     local_queue: &Option<String>,
     expect: Expect,
-) -> Result<Diff, String> {
+    diff: &mut Diff,
+) -> Result<(), String> {
     let Expect {
         popped,
         left,
@@ -314,7 +344,6 @@ fn compare(
         backoff_expired,
         pending_workloads,
     } = expect;
-    let mut diff = Diff::default();
     diff.eq_if("popped", popped.as_ref(), || trace.popped.clone());
     diff.eq_if("heads", heads.map(|list| sorted(&list)).as_ref(), || sorted(&trace.heads));
     diff.eq_if("moved", moved.as_ref(), || trace.moved);
@@ -343,16 +372,7 @@ fn compare(
         let world = scene.offline.control().world();
         queues.iter().any(|queue| world.sticky(queue).is_some())
     });
-    let keys: Vec<String> = scene.workloads().map(|(key, _)| key).collect();
-    let mut in_local: BTreeMap<String, String> = BTreeMap::new();
-    for key in &keys {
-        let (namespace, name) = key.split_once('/').unwrap_or_default();
-        let told = scene.offline.control().told(namespace, name);
-        let refused = refusal(scene, key);
-        if let (Some(told), None | Some("clusterQueue doesn't exist")) = (told, refused) {
-            in_local.insert(key.clone(), format!("{namespace}/{}", told.local_queue));
-        }
-    }
+    let in_local = self::assigned(scene);
     if let Some(want) = assigned {
         diff.maps("assigned", &want, &in_local);
     }
@@ -393,99 +413,5 @@ fn compare(
         let figures = scene.offline.control().world().local_queue_figures(namespace, name);
         figures.map_or(0, |figures| figures.pending_active.saturating_add(figures.pending_inadmissible))
     });
-    let _ = case;
-    Ok(diff)
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RequeueInput {
-    workload: String,
-    outcome: Option<OutcomeInput>,
-    errors: Option<u32>,
-    message: Option<String>,
-    preempted: Option<u32>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct OutcomeInput {
-    status: String,
-    inadmissible_message: String,
-    quota_reserved_reason: String,
-    requeue_reason: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RequeueExpect {
-    left: Option<queue::ByQueue>,
-    inadmissible_left: Option<queue::ByQueue>,
-    workloads: Option<Vec<super::statuses::Expected>>,
-    message: Option<String>,
-    requeue_reason: Option<String>,
-    scan_progress_cleared: Option<bool>,
-}
-
-/// Kind `requeue`: what becomes of a head after its cycle.
-///
-/// # Errors
-/// What cannot be read.
-pub fn requeue(case: &Case) -> Result<Diff, String> {
-    let input: RequeueInput = case.input()?;
-    let expect: RequeueExpect = case.expect()?;
-    let Some(given) = input.outcome else {
-        let (errors, preempted) = (input.errors.unwrap_or_default(), input.preempted.unwrap_or_default());
-        let message = input.message.unwrap_or_default();
-        return Err(format!(
-            "whether {preempted} preemptions were issued and {errors} failed is known only after the cycle ({message:?}; \
-             {:?}, {:?}, {:?})",
-            expect.message, expect.requeue_reason, expect.scan_progress_cleared
-        ));
-    };
-    let mut scene = Scene::new(case)?;
-    let uid = scene.uid(&input.workload);
-    // A head that was nominated and not admitted has failed after that.
-    let outcome = match (given.status.as_str(), given.requeue_reason.as_str()) {
-        ("preemptionGated", "") => Outcome::PreemptionGated,
-        ("", "" | "NoFit") => Outcome::NoFit,
-        (_, "NoFit") => Outcome::NoFit,
-        (_, "PendingPreemption" | "PendingMigration") => Outcome::PendingPreemption,
-        (_, "PreemptionNoCandidates") => Outcome::PreemptionNoCandidates,
-        (_, "NamespaceMismatch") => Outcome::NamespaceMismatch,
-        (_, "" | "FailedAfterNomination" | "PreemptionFailed") => Outcome::FailedAfterNomination,
-        (_, other) => return Err(format!("input.outcome.requeueReason: unknown {other:?}")),
-    };
-    queue::requeue_parked(&mut scene, &[]);
-    let world = scene.offline.control().world();
-    if !(world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &[])) {
-        return Err("input: the workload is in no queue".to_owned());
-    }
-    let reasons = [
-        PendingReason::NoMatchingFlavor,
-        PendingReason::WaitingForQuota,
-        PendingReason::ExceedsMaxQuota,
-        PendingReason::Misconfigured,
-        PendingReason::Suspended,
-        PendingReason::WaitingForPreemptedWorkloads,
-        PendingReason::TopologyPlacementFailed,
-        PendingReason::WaitingForPodsReady,
-        PendingReason::PendingEvaluation,
-    ];
-    let mut diff = Diff::default();
-    match reasons.iter().find(|reason| reason.as_str() == given.quota_reserved_reason) {
-        Some(reason) => scene.offline.tell(&uid, *reason, &given.inadmissible_message),
-        None if given.quota_reserved_reason.is_empty() => {}
-        None => diff.note(format!("reason {} is not one of the engine's", given.quota_reserved_reason)),
-    }
-    let (left, parked) = queue::pending(&mut scene);
-    for (place, want, got) in [("left", expect.left, left), ("inadmissibleLeft", expect.inadmissible_left, parked)] {
-        if let Some(want) = want {
-            diff.maps(place, &want.into_iter().map(|(k, list)| (k, sorted(&list))).collect(), &got);
-        }
-    }
-    if let Some(want) = &expect.workloads {
-        super::statuses::compare(&mut diff, "workloads", &scene, want, &[])?;
-    }
-    Ok(diff)
+    Ok(())
 }

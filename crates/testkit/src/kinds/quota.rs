@@ -51,11 +51,7 @@ pub fn availability(case: &Case) -> Result<Diff, String> {
     }
     if let Some(want) = lendable {
         let cohort = input.cohort.ok_or("input: no cohort")?;
-        let mut got: BTreeMap<String, Amount> = BTreeMap::new();
-        for (_, resource, _, subtree) in world.snapshot(&cohort, false) {
-            let sum = got.entry(resource).or_default();
-            *sum = sum.add(subtree);
-        }
+        let got = world.lendable(&cohort).ok_or_else(|| format!("input.cohort: no cohort {cohort}"))?;
         diff.maps("lendable", &amounts(&want)?, &got);
     }
     Ok(diff)
@@ -67,7 +63,6 @@ struct SnapshotInput {
     remove: Vec<String>,
     add: Vec<String>,
     then_apply: Vec<Value>,
-    topology_usage: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -76,7 +71,6 @@ struct SnapshotExpect {
     cluster_queues: Option<BTreeMap<String, Node>>,
     cohorts: Option<BTreeMap<String, Node>>,
     inactive_cluster_queues: Option<Vec<String>>,
-    topology_usage: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -109,9 +103,6 @@ struct Quota {
 pub fn snapshot(case: &Case) -> Result<Diff, String> {
     let input: SnapshotInput = case.input()?;
     let expect: SnapshotExpect = case.expect()?;
-    if input.topology_usage.is_some() || expect.topology_usage.is_some() {
-        return Err("topology is not known".to_owned());
-    }
     let mut scene = Scene::new(case)?;
     for key in &input.remove {
         let (namespace, name) = key.split_once('/').unwrap_or_default();
@@ -285,11 +276,17 @@ pub fn usage_status(case: &Case) -> Result<Diff, String> {
         diff.eq_if(field, want.map(|want| flavors(&want)).as_ref(), || flavors(&got));
     }
     if let Some(want) = not_counted {
-        // Pending workloads of the queue hold nothing; what is not counted must be among them.
-        let held = super::statuses::assignments(&scene)?;
         let all: Vec<String> = scene.workloads().map(|(key, _)| key).collect();
-        let reserving = usize::try_from(count("reservingWorkloads")).unwrap_or(usize::MAX);
-        let free = all.iter().filter(|key| !held.contains_key(*key) || reserving == 0);
+        let holders = match (&input.cluster_queue, key.split_once('/')) {
+            (None, Some((namespace, name))) => {
+                let world = scene.offline.control().world();
+                let queue = world.cluster_queue_of(namespace, name).map(str::to_owned).unwrap_or_default();
+                world.holders(&queue, Some((namespace, name)))
+            }
+            _ => scene.offline.control().world().holders(key, None),
+        };
+        let holders = scene.names(&holders);
+        let free = all.iter().filter(|key| !holders.contains(key));
         let names = free.map(|key| key.rsplit('/').next().unwrap_or_default().to_owned());
         diff.eq("notCounted", &sorted(&want), &sorted(&names.collect::<Vec<_>>()));
     }

@@ -19,9 +19,9 @@ struct QuantityInput {
     resource: String,
     quantity: Option<String>,
     value: Option<i64>,
-    binary: Option<bool>,
-    capacity: Option<Value>,
-    requests: Option<Value>,
+    /// Amounts of claimed devices, which are not for us.
+    #[serde(rename = "binary")]
+    _binary: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -30,8 +30,6 @@ struct QuantityExpect {
     value: Option<i64>,
     unlimited: Option<bool>,
     quantity: Option<String>,
-    count: Option<Value>,
-    limiting_resource: Option<Value>,
 }
 
 /// Name, pods, amounts, flavors.
@@ -46,13 +44,7 @@ type EffectivePodSet = (Option<String>, Option<i32>, PodSpec);
 /// What cannot be read.
 pub fn quantity(case: &Case) -> Result<Diff, String> {
     let input: QuantityInput = case.input()?;
-    let QuantityExpect { value, unlimited, quantity, count, limiting_resource } = case.expect()?;
-    if [input.capacity, input.requests, count, limiting_resource].iter().any(Option::is_some) {
-        return Err("how often requests go into a capacity is topology's".to_owned());
-    }
-    if input.binary == Some(true) {
-        return Err("binary amounts of extended resources are DRA's".to_owned());
-    }
+    let QuantityExpect { value, unlimited, quantity } = case.expect()?;
     let mut diff = Diff::default();
     if let Some(text) = &input.quantity {
         // A quota may be unlimited, a request is clamped; our readers of quotas refuse what is negative, the conversion does not.
@@ -76,8 +68,6 @@ struct Input {
     pod_spec: Option<Value>,
     summary: Option<BTreeMap<String, LimitRangeItem>>,
     total_requests: Option<Vec<PodSetRequests>>,
-    dynamic_resources: Option<Value>,
-    replaced_extended_resources: Option<Value>,
     preserve_total_requests: bool,
 }
 
@@ -119,9 +109,6 @@ struct Error {
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { total_requests, pod_sets, errors, summary, changed, cluster_queue } = case.expect()?;
-    if input.dynamic_resources.is_some() || input.replaced_extended_resources.is_some() {
-        return Err("resource claims are not known".to_owned());
-    }
     let mut diff = Diff::default();
     if let Some(want) = summary {
         let got = LimitSummary::of(&limit_ranges(case)?).0;

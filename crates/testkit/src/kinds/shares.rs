@@ -3,11 +3,11 @@
 use super::cells;
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
-use crate::scene::Scene;
+use crate::scene::{Scene, key_of, text};
 use berth_engine::{Share, weighted_usage};
 use serde::Deserialize;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -80,9 +80,9 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         let got = scene.offline.control().world().share(queue, true, &extra).ok_or("input: no such ClusterQueue")?;
         let requested = cells(&input.requested)?;
         diff.eq_if("borrowing", borrowing.as_ref(), || got.share.borrowing);
-        diff.eq_if("borrowingOnRequested", borrowing_on_requested.as_ref(), || {
-            got.borrowed.iter().any(|cell| requested.contains_key(cell))
-        });
+        let world = scene.offline.control().world();
+        let on_requested = world.borrows_requested(queue, &requested, &extra).unwrap_or_default();
+        diff.eq_if("borrowingOnRequested", borrowing_on_requested.as_ref(), || on_requested);
     }
     diff.eq_if("serialized", serialized.as_ref(), || {
         let share = Share { ratio: input.unweighted_ratio, weight: input.fair_weight, borrowing: true };
@@ -107,6 +107,54 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         let got = nano as f64 / 1e9;
         diff.eq("weight", &want, &got);
     }
+    Ok(diff)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct PenaltyInput {
+    workload: String,
+    admission_mode: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PenaltyExpect {
+    apply_penalty: bool,
+}
+
+/// Kind `entry-penalty`: whether a cycle that admits the workload charges its LocalQueue for it. Who has quota is not admitted again.
+///
+/// # Errors
+/// What cannot be read.
+pub fn entry_penalty(case: &Case) -> Result<Diff, String> {
+    let input: PenaltyInput = case.input()?;
+    let expect: PenaltyExpect = case.expect()?;
+    let mut case = case.clone();
+    let found = case.of_kind("Workload").find(|object| key_of(object) == input.workload);
+    let workload = found.cloned().ok_or("input.workload: no such workload")?;
+    let (namespace, local_queue) = (text(&workload, "/metadata/namespace"), text(&workload, "/spec/queueName"));
+    let containers = workload.pointer("/spec/podSets").and_then(Value::as_array).into_iter().flatten();
+    let containers = containers.filter_map(|set| set.pointer("/template/spec/containers")?.as_array()).flatten();
+    let requests = containers.filter_map(|container| container.pointer("/resources/requests")?.as_object());
+    let resources: BTreeSet<&String> = requests.flat_map(|requests| requests.keys()).collect();
+    let quotas: Vec<Value> = resources.iter().map(|resource| json!({"name": resource, "nominalQuota": "1P"})).collect();
+    let mode = Some(&input.admission_mode).filter(|mode| !mode.is_empty());
+    let queue = json!({"kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": {"namespaceSelector": {},
+        "admissionScope": mode.map(|mode| json!({"admissionMode": mode})),
+        "resourceGroups": [{"coveredResources": resources, "flavors": [{"name": "default", "resources": quotas}]}]}});
+    case.objects.extend([
+        json!({"kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({"kind": "ResourceFlavor", "metadata": {"name": "default"}, "spec": {}}),
+        queue,
+        json!({"kind": "LocalQueue", "metadata": {"namespace": namespace, "name": local_queue},
+            "spec": {"clusterQueue": "cq"}}),
+    ]);
+    let mut scene = Scene::new(&case)?;
+    scene.offline.run(1);
+    let usage = scene.offline.control().world().local_queue_usage(&namespace, &local_queue);
+    let mut diff = Diff::default();
+    diff.eq("applyPenalty", &expect.apply_penalty, &usage.is_some_and(|usage| usage > 0.0));
     Ok(diff)
 }
 

@@ -5,6 +5,7 @@ use crate::scene::{Scene, bare, key_of, text};
 use berth_api as api;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// An expected workload. What differs from the given object stands there; the rest is as given.
@@ -29,8 +30,8 @@ pub struct Expected {
 pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected], but: &[&str]) -> Result<(), String> {
     let want: BTreeMap<String, &Expected> =
         expected.iter().map(|workload| (format!("{}/{}", workload.namespace, workload.name), workload)).collect();
-    let listed = |(key, _): &(String, &Value)| want.contains_key(key) || !but.contains(&key.as_str());
-    let got: BTreeMap<String, &Value> = scene.workloads().filter(listed).collect();
+    let listed = |(key, _): &(String, Cow<'_, Value>)| want.contains_key(key) || !but.contains(&key.as_str());
+    let got: BTreeMap<String, Cow<'_, Value>> = scene.workloads().filter(listed).collect();
     diff.eq(place, &want.keys().collect::<Vec<_>>(), &got.keys().collect::<Vec<_>>());
     for (key, expected) in want {
         let Some(object) = got.get(&key) else { continue };
@@ -129,7 +130,7 @@ pub fn assignments(scene: &Scene) -> Result<BTreeMap<String, api::Admission>, St
         let status: api::WorkloadStatus = read(status.clone())?;
         let reserved = status.conditions.iter().any(|c| c.type_ == "QuotaReserved" && c.status == "True");
         if let (true, Some(admission)) = (reserved, canonical(status).admission) {
-            debug_assert_eq!(key, key_of(object));
+            debug_assert_eq!(key, key_of(&object));
             held.insert(key, admission);
         }
     }

@@ -1,129 +1,123 @@
-//! What a workload holds.
+//! What a workload holds, or an assignment asks for.
 
+use super::assignment::{Older, Total};
 use super::{amount, cells};
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{Scene, text};
-use berth_engine::{Amount, Delta, FlavorResource, PodSetAssignment, Replaced, WorkloadSpec, WorkloadState, World};
+use berth_engine::{Amount, FlavorResource, PodSetAssignment, WorkloadState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct UsageInput {
+struct Input {
     workload: Option<String>,
     assignment: Option<Value>,
-    total_requests: Vec<Totals>,
-    replaced_workload_slice: Option<super::assignment::Older>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Totals {
-    name: String,
-    #[serde(rename = "count")]
-    _count: i64,
-    requests: BTreeMap<String, String>,
-    flavors: Option<BTreeMap<String, String>>,
+    total_requests: Vec<Total>,
+    replaced_workload_slice: Option<Older>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct UsageExpect {
+struct Expect {
     usage: Option<Cells>,
     unassigned_usage: Option<BTreeMap<String, String>>,
 }
 
-/// Books a workload as the one that takes the place of another, which holds `pod_sets`.
-fn stand_in_place(world: &mut World, new: WorkloadSpec, pod_sets: Vec<PodSetAssignment>) -> Result<(), String> {
-    let (uid, mut older) = ("older".to_owned(), new.clone());
-    older.uid.clone_from(&uid);
-    if let WorkloadState::Reserved(held) = &mut older.state {
-        held.pod_sets.clone_from(&pod_sets);
-    }
-    let new = WorkloadSpec { replaces: Some(Replaced { uid, pod_sets }), ..new };
-    for spec in [older, new] {
-        world.apply(Delta::Workload(spec)).map_err(|refusal| refusal.to_string())?;
-    }
-    Ok(())
-}
-
-/// Kind `usage`: what a workload with that admission holds.
+/// Kind `usage`: the quota that an assignment asks for, less that of what it replaces; without an assignment, what a workload with
+/// those totals holds.
 ///
 /// # Errors
 /// What cannot be read.
 pub fn usage(case: &Case) -> Result<Diff, String> {
-    let input: UsageInput = case.input()?;
-    let UsageExpect { usage, unassigned_usage } = case.expect()?;
-    let sets = input.assignment.iter().filter_map(|assignment| assignment.get("podSets")?.as_array()).flatten();
-    let given: BTreeMap<String, BTreeMap<String, String>> = sets
-        .map(|set| {
-            let flavors = set.get("flavors").and_then(Value::as_object).cloned().unwrap_or_default();
-            let flavors = flavors.into_iter().map(|(resource, flavor)| (resource, text(&flavor, "/name"))).collect();
-            (text(set, "/name"), flavors)
-        })
-        .collect();
-    let mut case = case.clone();
-    let assignments: Vec<Value> = input
-        .total_requests
-        .iter()
-        .enumerate()
-        .map(|(index, set)| {
-            let name = if set.name.is_empty() { format!("set-{index}") } else { set.name.clone() };
-            let flavors = set.flavors.clone().or_else(|| given.get(&set.name).cloned()).unwrap_or_default();
-            json!({"name": name, "count": 1, "flavors": flavors, "resourceUsage": set.requests})
-        })
-        .collect();
-    let key = input.workload.clone().unwrap_or_else(|| "/holder".to_owned());
-    let (namespace, name) = key.split_once('/').unwrap_or_default();
-    case.objects = vec![json!({"kind": "Workload", "metadata": {"namespace": namespace, "name": name},
-        "spec": {"podSets": []}, "status": {
-            "admission": {"clusterQueue": "cq", "podSetAssignments": assignments},
-            "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
-                "lastTransitionTime": "1970-01-01T00:00:00Z"}]}})];
-    let mut scene = Scene::new(&case)?;
+    let input: Input = case.input()?;
+    let Expect { usage, unassigned_usage } = case.expect()?;
+    let flavors = flavors(input.assignment.as_ref());
+    let mut totals = Vec::new();
+    for (index, total) in input.total_requests.iter().enumerate() {
+        let mut set = total.given(&flavors)?;
+        if set.name.is_empty() {
+            set.name = format!("set-{index}");
+        }
+        totals.push(set);
+    }
     let mut diff = Diff::default();
     if let Some(want) = usage {
-        let mut older: BTreeMap<FlavorResource, i64> = BTreeMap::new();
-        if let Some(slice) = &input.replaced_workload_slice {
-            let told = scene.offline.control().told(namespace, name).ok_or("the workload is not known")?;
-            let pod_sets = slice.given(&given)?;
-            for set in &pod_sets {
-                for (resource, used) in &set.usage {
-                    let flavor = set.flavors.get(resource).cloned().unwrap_or_default();
-                    *older.entry(FlavorResource { flavor, resource: resource.clone() }).or_default() += used.get();
-                }
-            }
-            stand_in_place(scene.offline.control().world(), told, pod_sets)?;
-        }
-        // What is booked on the older slice is not what the new one asks for.
-        let asked = |(flavor, resource, used, _): (String, String, Amount, Amount)| {
-            let cell = FlavorResource { flavor, resource };
-            let used = Amount::new(used.get() - older.get(&cell).copied().unwrap_or_default());
-            (cell, used)
+        let got = match &input.assignment {
+            Some(_) => asked(case, &input, &flavors, &totals)?,
+            None => held(case, &totals)?.0,
         };
-        let rows = scene.offline.control().world().snapshot("cq", true);
-        let got: BTreeMap<FlavorResource, _> = rows.into_iter().map(asked).collect();
         diff.eq("usage", &cells(&want)?, &got);
     }
     // Nothing unassigned is written as null.
-    let told = scene.offline.control().told(namespace, name).ok_or("the workload is not known")?;
     if case.expect.get("unassignedUsage").is_some() {
-        let mut got: BTreeMap<String, Amount> = BTreeMap::new();
-        if let WorkloadState::Reserved(held) = told.state {
-            for set in held.pod_sets {
-                for (resource, used) in set.usage.iter().filter(|(resource, _)| !set.flavors.contains_key(*resource)) {
-                    let sum = got.entry(resource.clone()).or_default();
-                    *sum = sum.add(*used);
-                }
-            }
-        }
         let mut wanted = BTreeMap::new();
         for (resource, text) in unassigned_usage.unwrap_or_default() {
             wanted.insert(resource.clone(), amount(&resource, &text)?);
         }
-        diff.eq("unassignedUsage", &wanted, &got);
+        diff.eq("unassignedUsage", &wanted, &held(case, &totals)?.1);
     }
     Ok(diff)
+}
+
+/// Flavors of an assignment, by pod set and resource.
+fn flavors(assignment: Option<&Value>) -> BTreeMap<String, BTreeMap<String, String>> {
+    let sets = assignment.and_then(|assignment| assignment.get("podSets")?.as_array()).into_iter().flatten();
+    let given = |set: &Value| {
+        let flavors = set.get("flavors").and_then(Value::as_object).cloned().unwrap_or_default();
+        let flavors = flavors.into_iter().map(|(resource, flavor)| (resource, text(&flavor, "/name"))).collect();
+        (text(set, "/name"), flavors)
+    };
+    sets.map(given).collect()
+}
+
+fn asked(
+    case: &Case,
+    input: &Input,
+    flavors: &BTreeMap<String, BTreeMap<String, String>>,
+    totals: &[PodSetAssignment],
+) -> Result<BTreeMap<FlavorResource, Amount>, String> {
+    let mut scene = Scene::new(case)?;
+    let replaced = match &input.replaced_workload_slice {
+        Some(older) => older.given(case, &mut scene, flavors)?.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    Ok(scene.offline.control().world().usage_asked(totals, &replaced))
+}
+
+/// What is booked of totals, and what of them has no flavor.
+type Booked = (BTreeMap<FlavorResource, Amount>, BTreeMap<String, Amount>);
+
+/// What is booked for a workload that was given these totals.
+fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<Booked, String> {
+    let quantities = |set: &PodSetAssignment| -> BTreeMap<String, String> {
+        let text =
+            |(resource, amount): (&String, &Amount)| (resource.clone(), berth_quantity::format(resource, *amount));
+        set.usage.iter().map(text).collect()
+    };
+    let sets = totals.iter().map(
+        |set| json!({"name": set.name, "count": set.count, "flavors": set.flavors, "resourceUsage": quantities(set)}),
+    );
+    let mut case = case.clone();
+    case.objects = vec![json!({"kind": "Workload", "metadata": {"namespace": "", "name": "holder"},
+        "spec": {"podSets": []}, "status": {
+            "admission": {"clusterQueue": "cq", "podSetAssignments": sets.collect::<Vec<_>>()},
+            "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:00Z"}]}})];
+    let mut scene = Scene::new(&case)?;
+    let rows = scene.offline.control().world().snapshot("cq", true);
+    let booked = rows.into_iter().map(|(flavor, resource, used, _)| (FlavorResource { flavor, resource }, used));
+    let told = scene.offline.control().told("", "holder").ok_or("the workload is not known")?;
+    let mut unassigned: BTreeMap<String, Amount> = BTreeMap::new();
+    if let WorkloadState::Reserved(held) = told.state {
+        for set in held.pod_sets {
+            for (resource, used) in set.usage.iter().filter(|(resource, _)| !set.flavors.contains_key(*resource)) {
+                let sum = unassigned.entry(resource.clone()).or_default();
+                *sum = sum.add(*used);
+            }
+        }
+    }
+    Ok((booked.collect(), unassigned))
 }

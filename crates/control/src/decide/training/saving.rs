@@ -33,14 +33,14 @@ impl Case<'_> {
             // The store's return brings us back.
             return Some(Decision::Done);
         }
-        let known = self.control.knows_where_to_resume(self.view, admitted, self.now);
+        let known = self.control.knows_where_to_resume(self.name, self.view, (admitted, self.now));
         (!known).then(|| Decision::Wait(patience_ends(admitted)))
     }
 
     /// Saving interval kept or missed; store readable or not. Each is told once it was true.
     pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
         let due = self.control.save_due(self.name, self.view).filter(|_| is_up);
-        let book = self.control.saving.books.get(&self.view.uid);
+        let book = self.control.book_of(self.name, self.view);
         let looked = match self.view.facts.store {
             Some(_) => book.and_then(|book| book.at),
             None => Some(self.now),
@@ -64,11 +64,20 @@ impl Case<'_> {
     /// What is known of its checkpoints, after what was known before.
     pub(super) fn checkpoint_status(&self, old: Option<CheckpointStatus>) -> Option<CheckpointStatus> {
         let mut new = old.unwrap_or_default();
-        let book = self.control.saving.books.get(&self.view.uid).filter(|book| book.at.is_some());
-        if let Some((place, book)) = self.control.place_of(self.name, self.view).zip(book) {
-            let newest = book.listed.iter().rev();
-            new.count = i32::try_from(book.listed.len()).ok();
-            new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
+        let book = self.control.book_of(self.name, self.view).filter(|book| book.at.is_some());
+        match (self.control.place_of(self.name, self.view), book) {
+            (Some(place), Some(book)) => {
+                let newest = book.listed.iter().rev();
+                new.count = i32::try_from(book.listed.len()).ok();
+                new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
+            }
+            (Some(place), None) => {
+                // What was shown of another place is not here.
+                let shown = new.checkpoints.len();
+                new.checkpoints.retain(|info| info.path.as_deref().is_none_or(|path| place.has(path)));
+                new.count = new.count.filter(|_| new.checkpoints.len() == shown);
+            }
+            (None, _) => {}
         }
         if let Some(begun) = self.control.saving.begun.get(&self.view.uid) {
             new.resumed_from.clone_from(begun);

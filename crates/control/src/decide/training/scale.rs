@@ -2,7 +2,7 @@
 //! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone.
 
 use berth_jobs::Priority;
-use berth_jobs::training::{RoleState, Scale, WORKER, slice_workload, training_workload};
+use berth_jobs::training::{Past, RoleState, Scale, WORKER, slice_workload, training_workload};
 use jiff::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::core::{after_seconds, key};
 use crate::decide::grace::SCALING_DOWN;
 use crate::decide::preempt::preemptor_words;
 use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
-use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced};
+use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, runs_since};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::no_nodes_for_added;
 use crate::status::since;
@@ -149,7 +149,8 @@ impl Case<'_> {
         let whole = training_workload(&whole, &settings.cards, Priority::default(), copied).ok()?;
         let whole = self.control.with_priority(whole, self.classes()).ok()?;
         let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
-        let new = slice_workload(whole, (&workload.name, &workload.uid), &first, workers)?;
+        let past = Past { queued: workload.queued_first(), admitted: runs_since(workload)? };
+        let new = slice_workload(whole, (&workload.name, &workload.uid), &first, past, workers)?;
         Some(create(&new, |message| self.notice(EventType::Normal, "CreatedWorkload", message)))
     }
 

@@ -1,6 +1,6 @@
 //! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
 
-use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, children};
+use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, Saved, children};
 
 use super::{Case, status};
 use crate::core::{after_seconds, key};
@@ -10,7 +10,7 @@ use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes};
-use crate::status::since;
+use crate::status::{seconds, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
@@ -98,7 +98,7 @@ impl Case<'_> {
                 },
             };
             if !there {
-                return self.create(workload, object, child);
+                return self.create(workload, object, child, saved.as_ref());
             }
         }
         Decision::Done
@@ -134,7 +134,7 @@ impl Case<'_> {
         Decision::Wait(again)
     }
 
-    fn create(&self, workload: &WorkloadView, object: ObjectKey, child: Child) -> Decision {
+    fn create(&self, workload: &WorkloadView, object: ObjectKey, child: Child, saved: Option<&Saved>) -> Decision {
         let (request, purpose) = match child.kind {
             // Their names are nobody else's, and the host file differs from start to start.
             ChildKind::Service | ChildKind::ConfigMap => (
@@ -147,7 +147,9 @@ impl Case<'_> {
         let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
         let notices = match child.kind {
             ChildKind::Job => {
-                let message = format!("Created Job {}, admitted by clusterQueue {queue}", child.name);
+                let from = saved.map(resumption).unwrap_or_default();
+                let given = status::given(self.control, workload);
+                let message = format!("Created Job {}, admitted by clusterQueue {queue}: {given}{from}", child.name);
                 vec![self.notice(EventType::Normal, "Started", message)]
             }
             _ => Vec::new(),
@@ -166,7 +168,13 @@ impl Case<'_> {
         if due > self.now {
             return Decision::Wait(due);
         }
-        if let Some(decision) = at_timeout(self.control, workload, (admitted, due), self.now) {
+        if let Some(mut decision) = at_timeout(self.control, workload, (admitted, due), self.now) {
+            if let Decision::Write(draft) = &mut decision
+                && draft.purpose == Purpose::Evict
+            {
+                let message = format!("not all pods had nodes {limit}s after the admission; the job leaves its tier");
+                draft.notices.push(self.notice(EventType::Warning, status::SCHEDULING_TIMEOUT, message));
+            }
             return decision;
         }
         let is_made = |role: &String| self.child(role).is_some();
@@ -196,5 +204,14 @@ impl Case<'_> {
             (settings.backoff_base_seconds, settings.backoff_max_seconds)
         });
         pods_ready::backoff_seconds(base, most, count)
+    }
+}
+
+/// How the event of a start tells from where the run goes on; a checkpoint of which it is told nothing it cannot find.
+fn resumption(saved: &Saved) -> String {
+    match (saved.step, &saved.uri) {
+        (Some(step), _) => format!("; it goes on from its checkpoint of step {step}"),
+        (None, Some(_)) => format!("; it goes on from its checkpoint of {}", seconds(saved.at)),
+        (None, None) => String::new(),
     }
 }

@@ -13,11 +13,12 @@ use serde_json::json;
 
 use super::Case;
 use super::scale::ELASTIC;
-use crate::core::{Control, key};
+use crate::core::{Control, after_seconds, key};
 use crate::deltas::quantity;
 use crate::elastic::grew;
 use crate::flight::Draft;
-use crate::status::{cut, find, find_true, seconds, set_in, since};
+use crate::ladder::watch::{RECLAIMED, STOCK_OUT};
+use crate::status::{cut, find, find_true, is_true, seconds, set_in, since};
 use crate::training_view::{TrainingView, has_ended};
 use crate::view::WorkloadView;
 use crate::write::{Kind, ObjectKey, Purpose, Request, Subresource};
@@ -53,6 +54,12 @@ pub(super) fn told_at_once(case: &Case<'_>) -> Option<Draft> {
 pub(super) fn answer_told(case: &Case<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| request_to_save(new) != request_to_save(old))
+}
+
+/// The same, when its gang's time has ended and that is not told yet: it may be admitted to its next tier at once.
+pub(super) fn timeout_told(case: &Case<'_>) -> Option<Draft> {
+    let late = |status: &TrainingJobStatus| is_true(&status.conditions, SCHEDULING_TIMEOUT);
+    draft(case, |new| late(new) && !late(&case.view.status))
 }
 
 /// Whether a status says that the job is to save, and why, or what came of that.
@@ -166,12 +173,7 @@ impl Telling<'_> {
         self.set_once_true(status, "Suspended", self.suspension());
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
         let of = |kind: &str| find(conditions, kind).filter(|condition| condition.status == "True");
-        if let Some(condition) = of("Evicted").filter(|condition| condition.reason == SCHEDULING_TIMEOUT) {
-            self.set(status, SCHEDULING_TIMEOUT, (true, "PodsNotReady".to_owned(), condition.message.clone()));
-        } else if self.is_up() {
-            let words = (false, "PodsReady".to_owned(), "All pods became ready".to_owned());
-            self.set_once_true(status, SCHEDULING_TIMEOUT, words);
-        }
+        self.scheduling_timeout(status);
         match self.case.elasticity() {
             Some(words) => self.set(status, ELASTIC, words),
             None => status.conditions.retain(|condition| condition.type_ != ELASTIC),
@@ -191,6 +193,44 @@ impl Telling<'_> {
             let kind = if end.reason == "Succeeded" { "Succeeded" } else { "Failed" };
             self.set(status, kind, (true, end.reason.clone(), end.message.clone()));
         }
+    }
+
+    /// Whether the time of its gang has ended; the next admission gives it another one.
+    fn scheduling_timeout(&self, status: &mut TrainingJobStatus) {
+        let words = if let Some(message) = self.timed_out() {
+            (true, "PodsNotReady".to_owned(), message)
+        } else if self.is_up() {
+            (false, "PodsReady".to_owned(), "All pods became ready".to_owned())
+        } else if let Some(before) =
+            find_true(&status.conditions, SCHEDULING_TIMEOUT).filter(|_| self.admitted().is_some())
+        {
+            (false, "AdmittedAgain".to_owned(), format!("Previously: {}", before.message))
+        } else {
+            return;
+        };
+        self.set_once_true(status, SCHEDULING_TIMEOUT, words);
+    }
+
+    /// Why a gang was released that never had all its pods within its time: for want of nodes it goes on to its next tier, else it is
+    /// tried again later.
+    fn timed_out(&self) -> Option<String> {
+        let conditions = &self.workload?.status.conditions;
+        let evicted = find_true(conditions, "Evicted")?;
+        let at = evicted.last_transition_time.0;
+        let out_of_time = || {
+            let due =
+                after_seconds(since(conditions, "Admitted", "True")?, self.case.view.facts.scheduling_timeout_seconds?);
+            // One that ran until then had them, and lost some.
+            let running = find(&self.case.view.status.conditions, "Running");
+            let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
+            Some(at >= due && !ran)
+        };
+        let late = match evicted.reason.as_str() {
+            SCHEDULING_TIMEOUT => true,
+            STOCK_OUT | RECLAIMED => out_of_time().unwrap_or_default(),
+            _ => false,
+        };
+        late.then(|| evicted.message.clone())
     }
 
     /// Whether it is given time to save its work, and what came of that. However fast its answer is, the request is told before.
@@ -243,7 +283,8 @@ impl Telling<'_> {
     fn admission(&self) -> Words {
         if let Some(workload) = self.admitted() {
             let queue = workload.holds().unwrap_or_default();
-            return (true, "Admitted".to_owned(), format!("Admitted by ClusterQueue {queue}"));
+            let given = given(self.case.control, workload);
+            return (true, "Admitted".to_owned(), format!("Admitted by ClusterQueue {queue}: {given}"));
         }
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
         for kind in ["Finished", "Evicted"] {
@@ -397,4 +438,13 @@ fn flavors_of(workload: &WorkloadView) -> Vec<String> {
         }
     }
     names
+}
+
+/// What an admission gave, in words: flavors, and the tier of each that has one.
+pub(super) fn given(control: &Control, workload: &WorkloadView) -> String {
+    let words = flavors_of(workload).into_iter().map(|flavor| match control.capacity_tier_of(&flavor) {
+        Some(tier) => format!("flavor {flavor} ({tier} capacity)"),
+        None => format!("flavor {flavor}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }

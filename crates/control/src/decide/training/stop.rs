@@ -2,6 +2,7 @@
 //! its own spec; there is nothing to restore.
 
 use super::{Case, has_finalizer, remove_finalizer, status};
+use crate::core::key;
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
@@ -9,7 +10,7 @@ use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{EventType, ObjectKey, Purpose, Request};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -30,6 +31,11 @@ impl Case<'_> {
             return decision;
         }
         if let Some(told) = status::answer_told(self) {
+            return Decision::write(told);
+        }
+        // A status that the API server does not take keeps no quota from others.
+        let silent = self.control.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
+        if let Some(told) = status::timeout_told(self).filter(|_| !silent) {
             return Decision::write(told);
         }
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {

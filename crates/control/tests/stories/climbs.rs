@@ -1,0 +1,125 @@
+//! When a running job goes back up the ladder, and when not yet.
+
+use berth_control::write::Kind;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::policies::{evictions, with_tiers};
+use crate::tiers::{flavor_of, ladder};
+use crate::training::training;
+
+/// `second` runs on demand, as `first` holds the whole reservation.
+fn second_on_demand(tiers: Value) -> Cluster {
+    let mut cluster = ladder("1");
+    cluster.put(Kind::QueuePolicy, with_tiers(tiers));
+    for name in ["first", "second"] {
+        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.settle();
+    }
+    assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
+    cluster
+}
+
+/// It is where it was after so many seconds, and has climbed after so many more.
+fn climbs_between(cluster: &mut Cluster, (not_yet, then): (i64, i64), why: &str) {
+    cluster.pass(not_yet);
+    assert_eq!(flavor_of(cluster, "second"), json!("on-demand"), "{why}");
+    cluster.pass(then);
+    assert_eq!(flavor_of(cluster, "second"), json!("reserved"), "{why}");
+    assert_eq!(evictions(cluster, "second", "ClimbedBack"), 1);
+}
+
+#[test]
+fn nobody_climbs_before_it_has_stayed() {
+    let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1s"}}));
+    cluster.pass(60);
+    cluster.complete("first");
+    // Looks are five seconds apart.
+    climbs_between(&mut cluster, (539, 13), "a minute and 539 seconds are one short of ten minutes");
+}
+
+#[test]
+fn nobody_climbs_before_the_better_tier_was_free_for_a_while() {
+    let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
+    cluster.pass(700);
+    cluster.complete("first");
+    climbs_between(&mut cluster, (59, 13), "it has been free for 59 seconds");
+}
+
+#[test]
+fn a_better_tier_that_is_taken_meanwhile_has_to_be_free_anew() {
+    let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
+    cluster.pass(700);
+    cluster.complete("first");
+    cluster.pass(40);
+    cluster.put(Kind::Job, job("brief", "lq", "1", true));
+    cluster.pass(10);
+    assert_eq!(flavor_of(&cluster, "brief"), json!("reserved"));
+    cluster.complete("brief");
+    climbs_between(
+        &mut cluster,
+        (59, 13),
+        "it flickered: 109 seconds after it was free first, and 59 after the last time",
+    );
+}
+
+#[test]
+fn nobody_climbs_to_a_flavor_whose_stock_out_is_not_forgotten() {
+    let mut cluster = ladder("1");
+    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
+    let backoff = json!({"initial": "1m", "max": "1m", "decay": "10m"});
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.pass(75);
+    assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
+    cluster.without_nodes.clear();
+    let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
+    let time = |field: &str| shown[field].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let (until, forgotten) = (time("until"), time("forgottenAt"));
+    assert_eq!(forgotten.as_second() - until.as_second(), 600);
+    // A restart remembers it, too.
+    cluster.restart();
+    let left = forgotten.as_second() - cluster.now.as_second();
+    climbs_between(&mut cluster, (left - 1, 13), "its back-off ended ten minutes ago");
+}
+
+/// A way to stop `a`, and to let it go on.
+type Pause = (&'static str, fn(&mut Cluster), fn(&mut Cluster));
+
+fn suspend(cluster: &mut Cluster, suspend: bool) {
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
+}
+
+fn stop(cluster: &mut Cluster, policy: &str) {
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+}
+
+#[test]
+fn who_is_suspended_or_queued_again_begins_at_the_top() {
+    let pauses: [Pause; 2] = [
+        ("suspended", |cluster| suspend(cluster, true), |cluster| suspend(cluster, false)),
+        ("drained", |cluster| stop(cluster, "HoldAndDrain"), |cluster| stop(cluster, "None")),
+    ];
+    for (how, pause, resume) in pauses {
+        let mut cluster = ladder("2");
+        // Nobody climbs.
+        cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
+        cluster.put(Kind::Job, job("first", "lq", "2", true));
+        cluster.settle();
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(5);
+        assert_eq!(cluster.tier_of("a"), "on-demand", "{how}");
+        cluster.complete("first");
+        cluster.pass(7_200);
+        assert_eq!(cluster.tier_of("a"), "on-demand", "{how}: it runs, and the reservation is free");
+        pause(&mut cluster);
+        cluster.pass(10);
+        assert!(!cluster.has_job("a-worker"), "{how}");
+        resume(&mut cluster);
+        cluster.pass(10);
+        assert_eq!((cluster.tier_of("a"), cluster.phase("a")), ("reserved", "Running"), "{how}");
+        assert_eq!(cluster.evictions_of("a", "ClimbedBack"), 0);
+    }
+}

@@ -1,0 +1,43 @@
+//! Gangs on a ladder of tiers: each tier gives them a time of its own.
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::tiers::ladder;
+use crate::training::training;
+
+#[test]
+fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
+    let mut cluster = ladder("8");
+    cluster.without_nodes = vec!["reserved", "on-demand"];
+    let tiers =
+        json!({"capacityTiers": ["reserved", "on-demand", "spot"], "schedulingConfig": {"schedulingTimeout": "1m"}});
+    cluster.put(Kind::TrainingJob, training("a", tiers));
+    cluster.pass(50);
+    assert_eq!(cluster.told("a", "SchedulingTimeout"), Value::Null);
+    // Its pods take their time to go.
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
+    cluster.pass(15);
+    let told = cluster.told("a", "SchedulingTimeout");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("PodsNotReady")), "{told}");
+    let words = "flavor reserved (reserved capacity) had no nodes for all 2 pods within 6";
+    assert!(told["message"].as_str().unwrap().starts_with(words), "{told}");
+    cluster.pods_left.clear();
+    cluster.pass(10);
+    assert_eq!((cluster.tier_of("a"), cluster.phase("a")), ("on-demand", "Pending"));
+    let told = cluster.told("a", "SchedulingTimeout");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("AdmittedAgain")), "{told}");
+    assert!(told["message"].as_str().unwrap().starts_with(&format!("Previously: {words}")), "{told}");
+    cluster.pass(70);
+    assert_eq!((cluster.tier_of("a"), cluster.phase("a")), ("spot", "Running"));
+    let events = cluster.training("a")["status"]["events"].as_array().unwrap().clone();
+    let ends: Vec<&Value> = events.iter().filter(|event| event["reason"] == "SchedulingTimeout").collect();
+    assert_eq!(ends.len(), 2, "{events:?}");
+    // Nodes that are lost later are no such end.
+    cluster.without_nodes = vec!["spot"];
+    cluster.pass(700);
+    assert_ne!(cluster.told("a", "SchedulingTimeout")["reason"], "PodsNotReady");
+    let workload = cluster.workload_of_training("a").unwrap();
+    let reasons = workload["status"]["schedulingStats"]["evictions"].as_array().unwrap().clone();
+    assert!(reasons.iter().any(|entry| entry["reason"] == "CapacityReclaimed"), "{reasons:?}");
+}

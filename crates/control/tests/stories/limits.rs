@@ -1,0 +1,112 @@
+//! The GPUs that a policy allows one job: who may do with fewer gets as many as it allows, and no more.
+
+use berth_control::settings::Settings;
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, flavor, job, local_queue, settings};
+use crate::elastic::elastic;
+
+/// A queue with plenty of cpus and eight GPUs, of which a job may have `most`.
+fn allowing(settings: Settings, most: i64) -> Cluster {
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"cloud": "spot"})));
+    let quota = |name: &str, amount: &str| json!({"name": name, "nominalQuota": amount});
+    let flavors = json!([{"name": "spot", "resources": [quota("cpu", "100"), quota("nvidia.com/gpu", "8")]}]);
+    let groups = json!([{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": flavors}]);
+    let queue = json!({"metadata": {"name": "cq"}, "spec": {"namespaceSelector": {}, "resourceGroups": groups}});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    let limits = json!({"clusterQueues": ["cq"], "admission": {"maxGPUsPerJob": most}});
+    cluster.put(Kind::QueuePolicy, json!({"metadata": {"name": "p"}, "spec": limits}));
+    cluster
+}
+
+fn allow(cluster: &mut Cluster, most: i64) {
+    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"admission": {"maxGPUsPerJob": most}}}));
+}
+
+/// Two to four workers with a GPU each.
+fn workers(kind: &str) -> Value {
+    let mut job = elastic("a", json!({"scaleUpStep": 2}));
+    job["spec"]["jobType"] = json!(kind);
+    job["spec"]["resources"]["replicaResources"] = json!({"cpu": "1", "gpu": 1});
+    job
+}
+
+/// A Job of six pods with a GPU each that accepts two.
+fn wide() -> Value {
+    let mut object = job("wide", "lq", "1", true);
+    object["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
+    object["spec"]["parallelism"] = json!(6);
+    object["spec"]["completions"] = json!(6);
+    for field in ["requests", "limits"] {
+        object["spec"]["template"]["spec"]["containers"][0]["resources"][field]["nvidia.com/gpu"] = json!("1");
+    }
+    object
+}
+
+fn given(cluster: &Cluster) -> Value {
+    cluster.workload_of("wide").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["nvidia.com/gpu"]
+        .clone()
+}
+
+#[test]
+fn an_elastic_job_has_as_many_workers_as_it_may() {
+    for kind in ["PyTorchJob", "JAXJob"] {
+        let mut cluster = allowing(settings(), 3);
+        cluster.put(Kind::TrainingJob, workers(kind));
+        cluster.pass(60);
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (3, "Running"), "{kind}: there is quota for eight");
+        assert_eq!(cluster.training("a")["status"]["allocatedResources"]["gpus"], 3);
+        allow(&mut cluster, 9);
+        cluster.pass(60);
+        let grows = kind == "PyTorchJob";
+        assert_eq!(cluster.workers("a"), if grows { 4 } else { 3 }, "{kind}");
+    }
+}
+
+#[test]
+fn a_growth_stops_at_the_limit() {
+    let mut cluster = allowing(settings(), 2);
+    cluster.put(Kind::TrainingJob, workers("PyTorchJob"));
+    cluster.pass(60);
+    assert_eq!(cluster.workers("a"), 2);
+    allow(&mut cluster, 3);
+    cluster.pass(60);
+    assert_eq!(cluster.workers("a"), 3, "not the whole step of two");
+}
+
+#[test]
+fn who_may_not_even_have_its_fewest_pods_is_kept_out() {
+    let mut cluster = allowing(settings(), 1);
+    cluster.put(Kind::Job, wide());
+    cluster.pass(5);
+    let told = cluster.condition("wide", "QuotaReserved").unwrap();
+    let words = "QueuePolicy p: spec.admission.maxGPUsPerJob is 1, and the workload asks for 2 at least";
+    assert_eq!((&told["reason"], &told["message"]), (&json!("AdmissionLimit"), &json!(words)));
+    allow(&mut cluster, 4);
+    cluster.pass(5);
+    assert_eq!((given(&cluster), &cluster.job("wide")["spec"]["parallelism"]), (json!("4"), &json!(4)));
+    // Who runs is left alone, and meets the limit when it starts again.
+    allow(&mut cluster, 3);
+    cluster.pass(60);
+    assert!(cluster.is("wide", "Admitted") && given(&cluster) == json!("4"));
+    for policy in ["HoldAndDrain", "None"] {
+        cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+        cluster.pass(10);
+    }
+    assert_eq!((given(&cluster), &cluster.job("wide")["spec"]["parallelism"]), (json!("3"), &json!(3)));
+}
+
+#[test]
+fn with_the_gate_off_all_pods_count() {
+    let mut settings = settings();
+    settings.engine.partial_admission = false;
+    let mut cluster = allowing(settings, 4);
+    cluster.put(Kind::Job, wide());
+    cluster.pass(5);
+    let told = cluster.condition("wide", "QuotaReserved").unwrap();
+    let words = "QueuePolicy p: spec.admission.maxGPUsPerJob is 4, and the workload asks for 6";
+    assert_eq!((&told["reason"], &told["message"]), (&json!("AdmissionLimit"), &json!(words)));
+}

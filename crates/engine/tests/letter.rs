@@ -1,0 +1,233 @@
+//! Kueue's rules to the letter, where a line of a golden case can not say them.
+
+use std::collections::BTreeMap;
+
+use berth_engine::*;
+
+const NOW: Millis = Millis(1000);
+const ALL: Limits = Limits { max_admissions: 100 };
+
+fn cpu(amount: i64) -> BTreeMap<String, Amount> {
+    BTreeMap::from([("cpu".to_owned(), Amount::new(amount))])
+}
+
+/// A queue of one flavor, `f`, with so much nominal quota and borrowing limit.
+fn queue(name: &str, cohort: Option<&str>, nominal: i64, limit: Option<i64>) -> ClusterQueueSpec {
+    let quota = Quota { nominal: Amount::new(nominal), borrowing_limit: limit.map(Amount::new), lending_limit: None };
+    ClusterQueueSpec {
+        name: name.into(),
+        cohort: cohort.map(str::to_owned),
+        groups: vec![ResourceGroup {
+            covered: vec!["cpu".into()],
+            flavors: vec![FlavorQuotas { flavor: "f".into(), quotas: vec![quota] }],
+        }],
+        namespace_selector: Some(Selector::default()),
+        ..ClusterQueueSpec::default()
+    }
+}
+
+fn local(namespace: &str, name: &str, queue: &str) -> Delta {
+    let (namespace, name, cluster_queue) = (namespace.into(), name.into(), queue.into());
+    Delta::LocalQueue(LocalQueueSpec { namespace, name, cluster_queue, stop: StopPolicy::None, weight: WEIGHT_ONE })
+}
+
+fn world(options: Options, queues: Vec<ClusterQueueSpec>) -> World {
+    let mut world = World::new(options);
+    let mut apply = |delta: Delta| world.apply(delta).unwrap();
+    apply(Delta::Namespace("default".into(), BTreeMap::new()));
+    apply(Delta::Flavor(FlavorSpec { name: "f".into(), ..FlavorSpec::default() }));
+    for queue in queues {
+        apply(local("default", &queue.name, &queue.name));
+        apply(Delta::ClusterQueue(queue));
+    }
+    world
+}
+
+/// A workload of a LocalQueue, `namespace/name`, with pod sets of so many pods that ask for one cpu each.
+fn pending(uid: &str, local_queue: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
+    let (namespace, local_queue) = local_queue.split_once('/').unwrap_or(("default", local_queue));
+    let pod_set = |(name, count): &(&str, i64)| PodSetSpec {
+        name: (*name).into(),
+        count: *count,
+        requests: cpu(1),
+        ..PodSetSpec::default()
+    };
+    WorkloadSpec {
+        uid: uid.into(),
+        namespace: namespace.into(),
+        name: uid.into(),
+        local_queue: local_queue.into(),
+        priority,
+        queued_at: Millis(0),
+        pod_sets: pod_sets.iter().map(pod_set).collect(),
+        allowed_flavors: None,
+        tiers: None,
+        preempts: Preempts::AsQueue,
+        points_per_hour: 0,
+        waits_since: Millis(0),
+        replaces: None,
+        refused: None,
+        checks_failed: false,
+        preemption_gated: false,
+        state: WorkloadState::Pending { not_before: None, blocked: false },
+        revision: 1,
+    }
+}
+
+fn given(pod_sets: &[(&str, i64)]) -> Vec<PodSetAssignment> {
+    let one = |(name, count): &(&str, i64)| PodSetAssignment {
+        name: (*name).into(),
+        count: *count,
+        flavors: BTreeMap::from([("cpu".to_owned(), "f".to_owned())]),
+        usage: cpu(*count),
+    };
+    pod_sets.iter().map(one).collect()
+}
+
+/// The same where it holds what it asks for of a ClusterQueue.
+fn held(uid: &str, local_queue: &str, queue: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
+    let reservation = Reservation {
+        cluster_queue: queue.into(),
+        pod_sets: given(pod_sets),
+        at: NOW,
+        saved: None,
+        admitted: true,
+        evicted: false,
+        surplus: None,
+    };
+    WorkloadSpec { state: WorkloadState::Reserved(reservation), ..pending(uid, local_queue, priority, pod_sets) }
+}
+
+fn by_usage() -> Options {
+    let settings = AdmissionFairSharing { half_life: 10_000, sampling_interval: 1000, weights: BTreeMap::new() };
+    Options { admission_fair_sharing: Some(settings), ..Options::default() }
+}
+
+fn usage_based(name: &str) -> ClusterQueueSpec {
+    ClusterQueueSpec { usage_based: true, ..queue(name, Some("c"), 9, None) }
+}
+
+/// Workloads, each with its LocalQueue, ClusterQueue and priority, in the order in which they are tried as victims of `asks`.
+fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) -> Vec<String> {
+    let queues = ["a", "b"].map(usage_based).into_iter().chain([queue("asks", Some("c"), 9, None)]);
+    let mut world = world(by_usage(), queues.collect());
+    for (namespace, name, used) in usages {
+        let figures = LedgerFigures { consumed: cpu(used * 1000), at: NOW };
+        world.apply(local(namespace, name, "a")).unwrap();
+        world.apply(Delta::Ledger((*namespace).into(), (*name).into(), figures)).unwrap();
+    }
+    for (uid, local_queue, queue, priority) in workloads {
+        world.apply(Delta::Workload(held(uid, local_queue, queue, *priority, &[("main", 1)]))).unwrap();
+    }
+    let uids: Vec<&str> = workloads.iter().map(|(uid, ..)| *uid).collect();
+    let forth = world.candidate_order("asks", &uids);
+    let back: Vec<&str> = uids.into_iter().rev().collect();
+    assert_eq!(forth, world.candidate_order("asks", &back), "the order in which they come plays no part");
+    forth
+}
+
+#[test]
+fn usage_comes_before_priority_within_a_queue_and_nowhere_else() {
+    let usages = [("n", "busy", 9), ("n", "idle", 1)];
+    let high = ("high", "n/busy", "a", 9);
+    assert_eq!(order(&usages, &[("low", "n/idle", "a", 0), high]), ["high", "low"]);
+    assert_eq!(order(&usages, &[("low", "n/idle", "b", 0), high]), ["low", "high"]);
+    assert_eq!(order(&usages, &[("low", "n/busy", "a", 0), high]), ["low", "high"], "the same LocalQueue");
+}
+
+#[test]
+fn local_queues_of_one_name_are_one_to_the_order_of_victims() {
+    let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
+    let workloads = [("one", "n/x", "a", 5), ("two", "m/x", "a", 7)];
+    assert_eq!(order(&usages, &workloads), ["one", "two"]);
+    // `three` comes between them by usage, and `one` before `two` by priority: that is an order, too.
+    let between = [workloads[0], workloads[1], ("three", "n/y", "a", 0)];
+    assert_eq!(order(&usages, &between), ["one", "three", "two"]);
+}
+
+#[test]
+fn where_kueue_has_no_order_the_answer_is_the_same_all_the_same() {
+    // Of the namesakes the one that used less goes first by priority: each of the three comes before another.
+    let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
+    let circle = [("one", "n/x", "a", 7), ("two", "m/x", "a", 5), ("three", "n/y", "a", 0)];
+    assert_eq!(order(&usages, &circle).len(), 3);
+}
+
+#[test]
+fn what_a_pod_set_gives_up_makes_room_for_another() {
+    let mut world = world(Options::default(), vec![queue("q", None, 4, None)]);
+    let old = [("a", 3), ("b", 1)];
+    world.apply(Delta::Workload(held("old", "q", "q", 0, &old))).unwrap();
+    let replaces = Some(Replaced { uid: "old".into(), pod_sets: given(&old) });
+    let new = WorkloadSpec { replaces, ..pending("new", "q", 0, &[("a", 1), ("b", 3)]) };
+    world.apply(Delta::Workload(new)).unwrap();
+    let plan = world.plan(NOW, ALL);
+    let counts: Vec<i64> =
+        plan.admissions.iter().flat_map(|admission| &*admission.pod_sets).map(|set| set.count).collect();
+    assert_eq!(counts, [1, 3]);
+    assert!(check(&world).is_empty(), "{:?}", check(&world));
+}
+
+#[test]
+fn a_slice_gets_no_flavor_for_what_the_older_one_had_none_of() {
+    let mut world = world(Options::default(), vec![queue("q", None, 4, None)]);
+    let new = pending("new", "q", 0, &[("a", 1)]);
+    world.apply(Delta::Workload(new)).unwrap();
+    let bare = PodSetAssignment { name: "a".into(), count: 1, ..PodSetAssignment::default() };
+    let asked = AssignInput {
+        replaced: Some(vec![bare]),
+        oracle: Some(&mut |_, _| (PreemptionPossibility::Preempt, 0)),
+        ..AssignInput::default()
+    };
+    let report = world.assign("new", "q", asked).unwrap();
+    assert_eq!(report.mode, Mode::NoFit);
+    let reasons: Vec<&str> = report.pod_sets.iter().flat_map(|set| &set.reasons).map(String::as_str).collect();
+    assert_eq!(reasons, ["could not assign f flavor since the original workload is assigned: "]);
+}
+
+#[test]
+fn a_queue_above_its_limit_keeps_less_than_nothing() {
+    let mut world = world(Options::default(), vec![queue("q", Some("c"), 2, Some(1)), queue("r", Some("c"), 9, None)]);
+    world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 7)]))).unwrap();
+    let cell = FlavorResource { flavor: "f".into(), resource: "cpu".into() };
+    let wanted = BTreeMap::from([(cell.clone(), Amount::new(2))]);
+    let kept =
+        |borrowing: u32, world: &mut World| world.kept_free("q", Mode::Preempt, borrowing, &wanted).remove(&cell);
+    assert_eq!(kept(1, &mut world), Some(Amount::new(-4)));
+    assert_eq!(kept(0, &mut world), Some(Amount::new(0)), "what does not borrow is cut off at nothing");
+}
+
+#[test]
+fn what_is_kept_below_nothing_is_given_back_exactly() {
+    // A high borrowing limit lets the head ask for victims; what it asks for on top of that is more than the queue may have.
+    let options = Options { departures: Departures::NONE, ..Options::default() };
+    let mut world = world(options, vec![queue("q", Some("c"), 2, Some(9)), queue("r", Some("c"), 9, None)]);
+    world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 12)]))).unwrap();
+    world.apply(Delta::Workload(pending("asks", "q", 5, &[("main", 3)]))).unwrap();
+    world.apply(Delta::Workload(pending("other", "r", 5, &[("main", 1)]))).unwrap();
+    let plan = world.plan(NOW, ALL);
+    assert_eq!(plan.admissions.len(), 0);
+    assert!(check(&world).is_empty(), "{:?}", check(&world));
+}
+
+#[test]
+fn a_search_that_is_repeated_is_counted_by_what_came_of_it() {
+    let takes_back = |name: &str| ClusterQueueSpec {
+        preemption: Preemption { reclaim_within_cohort: PreemptionPolicy::Any, ..Preemption::default() },
+        ..queue(name, Some("c"), 3, None)
+    };
+    for (spare, result) in [(3, "new_targets"), (0, "deferred_fit")] {
+        let options = Options { departures: Departures::NONE, ..Options::default() };
+        let mut world = world(options, vec![takes_back("a"), takes_back("b"), queue("lent", Some("c"), 0, None)]);
+        let mut apply = |spec: WorkloadSpec| world.apply(Delta::Workload(spec)).unwrap();
+        apply(held("first", "lent", "lent", 0, &[("main", 6 - spare)]));
+        if spare > 0 {
+            apply(held("second", "lent", "lent", 1, &[("main", spare)]));
+        }
+        apply(pending("a", "a", 9, &[("main", 3)]));
+        apply(pending("b", "b", 8, &[("main", 3)]));
+        let plan = world.plan_cycles(NOW, ALL, 1);
+        let counted: Vec<(&str, u32)> = plan.recomputed_targets.iter().map(|((_, what), n)| (*what, *n)).collect();
+        assert_eq!(counted, [(result, 1)]);
+    }
+}

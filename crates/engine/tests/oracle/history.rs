@@ -1,0 +1,479 @@
+//! Cycles one after another: who waits, what is parked, who waits for victims, how far scans over flavors got. Written from kueue.md 6.2
+//! to 6.7 and from the pages in `docs/decisions`, and apart from the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::*;
+
+use super::assign::{Found, How, Pins, Search, Tried};
+use super::books::{Books, Fr, Holder, Node};
+use super::{Head, by_age, by_share, place};
+
+/// What became of a head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Admitted: uid, and flavor by pod set and resource.
+    Admit(String, Vec<BTreeMap<String, String>>),
+    /// Preempts: uid, victims with reasons but for those that were on their way out already.
+    Preempt(String, BTreeSet<(String, &'static str)>),
+    /// Stays, for this reason.
+    Wait(String, PendingReason),
+}
+
+/// What a workload preempted for (`no-eviction-loops.md`, rule 3).
+#[derive(Clone, Debug)]
+struct Claim {
+    pins: Pins,
+    victims: Vec<String>,
+}
+
+/// How far a scan over flavors got, and when that was.
+#[derive(Clone, Debug)]
+struct Scan {
+    tried: Tried,
+    cycle: u64,
+    generation: u64,
+}
+
+/// Where a head waits after its cycle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    NoRoom,
+    Retry,
+    PendingPreemption,
+}
+
+/// What became of the head of a cycle, to be acted on when the cycle is over.
+struct Ended<'a> {
+    head: Head<'a>,
+    after: After,
+    claim: Option<Claim>,
+}
+
+/// A world as cycles leave it.
+pub(crate) struct History<'a> {
+    options: &'a Options,
+    pub(crate) books: Books,
+    now: Millis,
+    waiting: BTreeMap<String, Vec<&'a WorkloadSpec>>,
+    parked: BTreeSet<String>,
+    /// By queue: who issued preemptions last, and who goes first for it.
+    preemptors: BTreeMap<String, String>,
+    first: BTreeMap<String, String>,
+    claims: BTreeMap<String, Claim>,
+    scans: BTreeMap<String, Scan>,
+    cycle: u64,
+    /// By queue: how often somebody of it left.
+    generations: BTreeMap<String, u64>,
+    /// Trees in which somebody was admitted since what competes with itself was looked at.
+    stirred: BTreeSet<Node>,
+    /// Trees in which there may be something to do.
+    live: BTreeSet<Node>,
+}
+
+/// Whether two of a queue are equal for scheduling.
+fn are_equal(one: &WorkloadSpec, other: &WorkloadSpec) -> bool {
+    (one.priority, one.preempts) == (other.priority, other.preempts) && one.pod_sets == other.pod_sets
+}
+
+impl<'a> History<'a> {
+    pub(crate) fn new(options: &'a Options, books: Books, workloads: &'a [WorkloadSpec], now: Millis) -> Self {
+        let mut waiting: BTreeMap<String, Vec<&WorkloadSpec>> = BTreeMap::new();
+        for spec in workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
+            waiting.entry(spec.local_queue.clone()).or_default().push(spec);
+        }
+        let root = |queue: &String| books.line(&Node::Queue(queue.clone())).pop().unwrap();
+        let live = books.queues.keys().map(root).collect();
+        Self {
+            options,
+            live,
+            books,
+            now,
+            waiting,
+            parked: BTreeSet::new(),
+            preemptors: BTreeMap::new(),
+            first: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            scans: BTreeMap::new(),
+            cycle: 0,
+            generations: BTreeMap::new(),
+            stirred: BTreeSet::new(),
+        }
+    }
+
+    fn root(&self, queue: &str) -> Node {
+        self.books.line(&Node::Queue(queue.to_owned())).pop().unwrap()
+    }
+
+    fn generation(&self, queue: &str) -> u64 {
+        self.generations.get(queue).copied().unwrap_or(0)
+    }
+
+    fn head(&self, queue: &str) -> Option<&'a WorkloadSpec> {
+        let waiting = self.waiting.get(queue)?;
+        let mut active: Vec<&WorkloadSpec> =
+            waiting.iter().copied().filter(|spec| !self.parked.contains(&spec.uid)).collect();
+        active.sort_by_key(|spec| place(spec, self.now));
+        let first = self.first.get(queue);
+        active.iter().find(|spec| Some(&spec.uid) == first).or(active.first()).copied()
+    }
+
+    fn look(&self, spec: &WorkloadSpec, queue: &str, books: &Books, how: How<'_>) -> Found {
+        Search { options: self.options, books, spec, queue, how }.nominate()
+    }
+
+    /// Those of a tree who are on their way out.
+    fn leaving(&self, queue: &str) -> Vec<String> {
+        let root = self.root(queue);
+        let leaves = |holder: &&Holder| holder.evicted && self.root(&holder.queue) == root;
+        self.books.holders.iter().filter(leaves).map(|holder| holder.uid.clone()).collect()
+    }
+
+    /// What a claim gives its workload now; none where it is given up.
+    fn look_by_claim(&self, spec: &WorkloadSpec, queue: &str, claim: &Claim) -> Option<Found> {
+        let how = How { pins: Some(&claim.pins), tried: None, free_only: true };
+        let now = self.look(spec, queue, &self.books, how);
+        if now.mode == Mode::Fit {
+            return Some(now);
+        }
+        let leaving = self.leaving(queue);
+        let own: Vec<String> = claim.victims.iter().filter(|uid| leaving.contains(uid)).cloned().collect();
+        for gone in [own, leaving] {
+            let then = self.look(spec, queue, &self.books.without(&gone), how);
+            if !gone.is_empty() && then.mode == Mode::Fit {
+                let victims = gone.into_iter().map(|uid| (uid, "")).collect();
+                return Some(Found { mode: Mode::Preempt, victims, ..then });
+            }
+        }
+        None
+    }
+
+    fn nominate(&mut self, spec: &'a WorkloadSpec, queue: &str) -> Head<'a> {
+        let (claim, scan) = (self.claims.remove(&spec.uid), self.scans.remove(&spec.uid));
+        let is_preemptor = self.preemptors.get(queue) == Some(&spec.uid);
+        let head = |found: Found, held: bool| Head { spec, queue: queue.to_owned(), found, is_preemptor, held };
+        if let Some(found) = claim.as_ref().and_then(|claim| self.look_by_claim(spec, queue, claim)) {
+            self.claims.extend(claim.map(|claim| (spec.uid.clone(), claim)));
+            return head(found, true);
+        }
+        // Where a claim is given up, the scan begins with the flavors that it was for.
+        let back = |claim: Claim| {
+            let place = |resource: &String, flavor: &String| {
+                let group = self.books.queues[queue].groups.iter().find(|group| group.covered.contains(resource))?;
+                group.flavors.iter().position(|known| known.flavor == *flavor)?.checked_sub(1)
+            };
+            let set = |pins: BTreeMap<String, String>| -> BTreeMap<String, usize> {
+                pins.iter()
+                    .filter_map(|(resource, flavor)| Some((resource.clone(), place(resource, flavor)?)))
+                    .collect()
+            };
+            claim.pins.into_iter().map(set).collect::<Tried>()
+        };
+        let counts = |scan: &Scan| {
+            let is_recent = self.options.gates.preserve_scan_progress && self.cycle - scan.cycle <= 1;
+            is_recent || scan.generation == self.generation(queue)
+        };
+        let tried = scan.filter(counts).map(|scan| scan.tried).or(claim.map(back));
+        head(self.look(spec, queue, &self.books, How { tried: tried.as_ref(), ..How::default() }), false)
+    }
+
+    /// Whether a head that was looked at before fits once all those have left who have to.
+    fn fits(&self, head: &Head<'_>, gone: &[String]) -> bool {
+        let mut leaving = gone.to_vec();
+        leaving.extend(head.found.uids());
+        if !self.books.without(&leaving).fits(&head.queue, &head.found.usage) {
+            return false;
+        }
+        if head.found.mode != Mode::Fit || gone.is_empty() || !self.options.departures.fit_beside_victims {
+            return true;
+        }
+        // Whoever has been preempted still holds its quota; only those who wait for it do not count yet.
+        let mut held = self.books.clone();
+        held.booked.clear();
+        held.fits(&head.queue, &head.found.usage)
+    }
+
+    /// Looks at a head again when its turn comes. Returns whether it fits.
+    fn refresh(&self, head: &mut Head<'a>, gone: &[String]) -> bool {
+        let is_gone = |uid: &String| gone.contains(uid);
+        if !head.found.uids().iter().any(is_gone) {
+            return self.fits(head, gone);
+        }
+        if head.held {
+            head.found.victims.retain(|(uid, _)| !gone.contains(uid));
+            if self.fits(head, gone) {
+                if head.found.victims.is_empty() {
+                    head.found.mode = Mode::DeferredFit;
+                }
+                return true;
+            }
+        }
+        let pins = head.found.pins();
+        let how = How { pins: Some(&pins), ..How::default() };
+        head.found = self.look(head.spec, &head.queue, &self.books.without(gone), how);
+        if head.found.mode == Mode::Fit {
+            head.found.mode = Mode::DeferredFit;
+        }
+        self.fits(head, gone)
+    }
+
+    /// Keeps quota for a head that needs preemption and finds nobody, unless its queue can always take its own back.
+    fn reserve(&mut self, head: &Head<'_>) {
+        let always = self.books.queues[&head.queue].preemption.reclaim_within_cohort == PreemptionPolicy::Any;
+        if always || (self.options.gates.prioritize_preemptors && head.is_preemptor) {
+            return;
+        }
+        let (node, borrows) = (Node::Queue(head.queue.clone()), head.found.borrow > 0);
+        let kept = |(fr, value): (&Fr, &i128)| {
+            let (nominal, usage) = (self.books.nominal(&node, fr), self.books.usage(&node, fr));
+            let kept = match (borrows, self.books.borrowing_limit(&node, fr)) {
+                (true, None) => *value,
+                (true, Some(limit)) => (*value).min(nominal + limit - usage),
+                (false, _) => (*value).min(nominal - usage).max(0),
+            };
+            (fr.clone(), kept)
+        };
+        let kept = head.found.usage.iter().map(kept).collect();
+        self.books.booked.push((head.queue.clone(), kept));
+    }
+
+    fn claim_of(&self, head: &Head<'_>, gone: &[String]) -> Claim {
+        let root = self.root(&head.queue);
+        let is_near = |uid: &&String| self.books.holders.iter().any(|h| h.uid == **uid && self.root(&h.queue) == root);
+        let victims = if head.found.mode == Mode::DeferredFit {
+            gone.iter().filter(is_near).cloned().collect()
+        } else {
+            head.found.uids()
+        };
+        Claim { pins: head.found.pins(), victims }
+    }
+
+    /// Processes a head. Returns what it does, and what becomes of it where it stays.
+    fn process(&mut self, mut head: Head<'a>, gone: &mut Vec<String>) -> (Step, Option<Ended<'a>>) {
+        let fits = self.refresh(&mut head, gone);
+        let uid = head.spec.uid.clone();
+        let overlaps = head.found.uids().iter().any(|victim| gone.contains(victim));
+        let wait = |reason| Step::Wait(uid.clone(), reason);
+        let claims = self.options.departures.claims;
+        let (step, after, claim) = match head.found.mode {
+            Mode::NoFit => (wait(head.found.no_fit.unwrap()), After::NoRoom, None),
+            Mode::Preempt if head.found.victims.is_empty() => {
+                self.reserve(&head);
+                (wait(PendingReason::WaitingForQuota), After::NoRoom, None)
+            }
+            Mode::DeferredFit => {
+                let claim = claims.then(|| self.claim_of(&head, gone));
+                self.books.booked.push((head.queue.clone(), head.found.usage.clone()));
+                (wait(PendingReason::WaitingForPreemptedWorkloads), After::PendingPreemption, claim)
+            }
+            _ if overlaps || !fits => (wait(PendingReason::WaitingForQuota), After::Retry, None),
+            Mode::Preempt => {
+                let mut fresh = BTreeSet::new();
+                for (victim, reason) in &head.found.victims {
+                    gone.push(victim.clone());
+                    if let Some(holder) = self.books.holders.iter_mut().find(|h| h.uid == *victim && !h.evicted) {
+                        holder.evicted = true;
+                        fresh.insert((victim.clone(), *reason));
+                    }
+                }
+                let claim = claims.then(|| self.claim_of(&head, gone));
+                self.books.booked.push((head.queue.clone(), head.found.usage.clone()));
+                (Step::Preempt(uid.clone(), fresh), After::PendingPreemption, claim)
+            }
+            Mode::Fit => return (self.admit(&head), None),
+        };
+        (step, Some(Ended { head, after, claim }))
+    }
+
+    fn admit(&mut self, head: &Head<'_>) -> Step {
+        let uid = head.spec.uid.clone();
+        self.books.holders.push(Holder {
+            uid: uid.clone(),
+            queue: head.queue.clone(),
+            usage: head.found.usage.clone(),
+            priority: head.spec.priority,
+            queued_at: head.spec.queued_at,
+            at: self.now,
+            evicted: false,
+        });
+        for waiting in self.waiting.values_mut() {
+            waiting.retain(|spec| spec.uid != uid);
+        }
+        self.claims.remove(&uid);
+        self.preemptors.retain(|_, preemptor| *preemptor != uid);
+        self.first.retain(|_, first| *first != uid);
+        self.stirred.insert(self.root(&head.queue));
+        Step::Admit(uid, head.found.pins())
+    }
+
+    /// Puts back a head that was not admitted. Returns whether something moved by it, and whether it goes on with another flavor.
+    fn put_back(&mut self, ended: Ended<'a>) -> (bool, bool) {
+        let Ended { head, after, claim } = ended;
+        let (uid, queue) = (head.spec.uid.clone(), head.queue);
+        let keeps = match after {
+            After::NoRoom => true,
+            After::Retry => self.options.gates.preserve_scan_progress,
+            After::PendingPreemption => false,
+        };
+        let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty());
+        // A scan that began behind the first flavor says nothing about those before it (`flavor-scan-starts-over.md`).
+        let over = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
+        if scans && !over {
+            let (cycle, generation) = (self.cycle, self.generation(&queue));
+            self.scans.insert(uid.clone(), Scan { tried: head.found.tried, cycle, generation });
+        }
+        self.claims.extend(claim.map(|claim| (uid.clone(), claim)));
+        let is_strict = self.books.queues[&queue].strategy == Strategy::StrictFifo;
+        if after == After::PendingPreemption {
+            self.preemptors.insert(queue.clone(), uid.clone());
+            if !is_strict {
+                self.first.insert(queue, uid);
+            }
+            return (false, false);
+        }
+        if scans || over {
+            return (false, true);
+        }
+        if after == After::Retry || is_strict {
+            return (false, false);
+        }
+        // Equals of a workload without room are parked with it.
+        let equals = self.waiting[&queue].iter().filter(|other| are_equal(other, head.spec));
+        self.parked.extend(equals.map(|spec| spec.uid.clone()));
+        (true, false)
+    }
+
+    /// One cycle over the heads of these trees. Returns its steps by tree, the trees in which something moved, and those in which a
+    /// head goes on with another flavor.
+    fn cycle(&mut self, live: &BTreeSet<Node>) -> (Vec<(Node, Step)>, BTreeSet<Node>, BTreeSet<Node>) {
+        self.cycle += 1;
+        let mut heads: Vec<Head<'a>> = Vec::new();
+        for queue in self.books.queues.keys().cloned().collect::<Vec<_>>() {
+            if !self.books.is_active(&queue) || !live.contains(&self.root(&queue)) {
+                continue;
+            }
+            if let Some(spec) = self.head(&queue) {
+                heads.push(self.nominate(spec, &queue));
+            }
+        }
+        let (mut steps, mut ended, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut moved, mut scanning) = (BTreeSet::new(), BTreeSet::new());
+        while !heads.is_empty() {
+            let fair = self.options.fair_sharing.is_some();
+            let next = if fair { by_share(&self.books, &heads, self) } else { by_age(&heads, self) };
+            let head = heads.remove(next);
+            let root = self.root(&head.queue);
+            let (step, stays) = self.process(head, &mut gone);
+            let does = match &step {
+                Step::Admit(..) => true,
+                Step::Preempt(_, victims) => !victims.is_empty(),
+                Step::Wait(..) => false,
+            };
+            if does {
+                moved.insert(root.clone());
+            }
+            steps.push((root.clone(), step));
+            ended.extend(stays.map(|stays| (root, stays)));
+        }
+        self.books.booked.clear();
+        for (root, stays) in ended {
+            let (moves, scans) = self.put_back(stays);
+            if moves {
+                moved.insert(root.clone());
+            }
+            if scans {
+                scanning.insert(root);
+            }
+        }
+        (steps, moved, scanning)
+    }
+
+    /// The steps of one cycle over all heads.
+    pub(crate) fn one_cycle(&mut self) -> Vec<Step> {
+        let (steps, ..) = self.cycle(&self.live.clone());
+        steps.into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// Cycles until nothing moves any more. Returns all steps by tree.
+    pub(crate) fn plan(&mut self) -> BTreeMap<Node, Vec<Step>> {
+        let mut story: BTreeMap<Node, Vec<Step>> = BTreeMap::new();
+        let mut live = std::mem::take(&mut self.live);
+        // Scans that go on without end are cut off when each flavor had its turn.
+        let groups = self.books.queues.values().flat_map(|queue| &queue.groups);
+        let most = groups.map(|group| group.flavors.len()).max().unwrap_or(0) + 1;
+        let mut idle: BTreeMap<Node, usize> = BTreeMap::new();
+        loop {
+            if live.is_empty() {
+                live = self.rouse();
+                if live.is_empty() {
+                    return story;
+                }
+            }
+            let (steps, moved, scanning) = self.cycle(&live);
+            for (root, step) in steps {
+                story.entry(root).or_default().push(step);
+            }
+            live.retain(|root| {
+                if moved.contains(root) {
+                    idle.remove(root);
+                    return true;
+                }
+                let count = idle.entry(root.clone()).or_default();
+                *count += 1;
+                scanning.contains(root) && *count <= most
+            });
+        }
+    }
+
+    /// Pod sets that compete for flavors may fit once others took room (`no-eviction-loops.md`, at its end). Returns the trees in which
+    /// some are to be looked at again.
+    fn rouse(&mut self) -> BTreeSet<Node> {
+        let mut roused = BTreeSet::new();
+        let stirred = std::mem::take(&mut self.stirred);
+        for (queue, waiting) in self.waiting.clone() {
+            let root = self.root(&queue);
+            let has_choice = self.books.queues[&queue].groups.iter().any(|group| group.flavors.len() > 1);
+            if !self.options.gates.rouse_after_admissions || !stirred.contains(&root) || !has_choice {
+                continue;
+            }
+            let parked = self.parked.clone();
+            for spec in waiting.iter().filter(|spec| spec.pod_sets.len() > 1 && parked.contains(&spec.uid)) {
+                let how = How::default();
+                let search = Search { options: self.options, books: &self.books, spec, queue: &queue, how };
+                if self.books.is_active(&queue) && search.assign().mode == Mode::Fit {
+                    for equal in waiting.iter().filter(|other| are_equal(other, spec)) {
+                        self.parked.remove(&equal.uid);
+                    }
+                    roused.insert(root.clone());
+                }
+            }
+        }
+        roused
+    }
+
+    /// Those on their way out are gone: their trees are woken.
+    pub(crate) fn let_leave(&mut self) -> Vec<String> {
+        let (gone, staying): (Vec<Holder>, Vec<Holder>) =
+            self.books.holders.drain(..).partition(|holder| holder.evicted);
+        self.books.holders = staying;
+        for holder in &gone {
+            let root = self.root(&holder.queue);
+            self.live.insert(root.clone());
+            for (queue, waiting) in &self.waiting {
+                if self.books.line(&Node::Queue(queue.clone())).last() == Some(&root) {
+                    for spec in waiting {
+                        self.parked.remove(&spec.uid);
+                    }
+                }
+            }
+            *self.generations.entry(holder.queue.clone()).or_default() += 1;
+        }
+        gone.into_iter().map(|holder| holder.uid).collect()
+    }
+
+    /// What decides between heads besides shares.
+    pub(crate) fn rank(&self, head: &Head<'_>) -> (bool, super::Place) {
+        let is_first = self.options.gates.prioritize_preemptors && head.is_preemptor;
+        (!is_first, place(head.spec, self.now))
+    }
+}

@@ -1,0 +1,167 @@
+//! Feature gates of a case: their values, and what becomes of a case that sets one of which Berth does not know the other value.
+
+use berth_control::feature_gates::{GATES, Gate};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the other value of a gate changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What Berth decides: the value is handed on.
+    Handed,
+    /// Topology-aware scheduling only.
+    Topology,
+    /// Resource claims only.
+    Claims,
+    /// Workload slices only.
+    Slices,
+    /// Parts of the node filter.
+    Library,
+    /// Reasons and conditions of workloads that are not admitted, which Berth writes in one way.
+    Reasons,
+    /// Nothing that a case can ask for: other kinds of objects, webhooks, metrics, how things are written or how fast.
+    Nothing,
+}
+
+/// Gates whose value the runner hands on.
+const HANDED: [&str; 18] = [
+    "AdmissionFairSharing",
+    "AdmissionGatedBy",
+    "ConcurrentAdmission",
+    "DisableWaitForPodsReady",
+    "ElasticJobsViaWorkloadSlices",
+    "FairSharingPreemptWithinNominal",
+    "FairSharingPrioritizeNonBorrowing",
+    "FlavorFungibility",
+    "FlavorFungibilityPreserveScanProgress",
+    "MultiKueueOrchestratedPreemption",
+    "PartialAdmission",
+    "PrioritizePreemptorWorkloads",
+    "PriorityBoost",
+    "PrioritySortingWithinCohort",
+    "QuotaCheckStrategy",
+    "ReclaimablePods",
+    "RecomputeAssignmentUponPreemptionTargetsOverlap",
+    "SchedulingEquivalenceHashing",
+];
+
+/// What the other value of a gate changes.
+#[must_use]
+pub fn effect(gate: &Gate) -> Effect {
+    let name = gate.name;
+    match name {
+        "TopologyAwareScheduling" | "SkipReassignmentForPodOwnedWorkloads" => Effect::Topology,
+        "ElasticJobsViaWorkloadSlicesWithTAS" => Effect::Slices,
+        "SchedulerLibraryIntegration" => Effect::Library,
+        "UnadmittedWorkloadsObservability" | "UnadmittedWorkloadsExplicitStatus" => Effect::Reasons,
+        _ if HANDED.contains(&name) => Effect::Handed,
+        _ if name.starts_with("TAS") => Effect::Topology,
+        _ if name.starts_with("KueueDRA") => Effect::Claims,
+        _ => Effect::Nothing,
+    }
+}
+
+/// The value of every gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gates {
+    on: BTreeSet<&'static str>,
+}
+
+impl Gates {
+    /// Kueue's defaults but for what a case sets. What is on turns on what it needs; what is on by default is off without it.
+    ///
+    /// # Errors
+    /// A name that Kueue does not know.
+    pub fn of(set: &BTreeMap<String, bool>) -> Result<Self, String> {
+        let find = |name: &str| GATES.iter().find(|gate| gate.name == name);
+        let mut on: BTreeSet<&'static str> = GATES.iter().filter(|gate| gate.on).map(|gate| gate.name).collect();
+        let mut wanted = Vec::new();
+        for (name, value) in set {
+            let gate = find(name).ok_or_else(|| format!("featureGates: unknown gate {name:?}"))?;
+            if *value {
+                wanted.push(gate);
+            } else {
+                on.remove(gate.name);
+            }
+        }
+        while let Some(gate) = wanted.pop() {
+            on.insert(gate.name);
+            wanted.extend(gate.needs.iter().filter(|need| !on.contains(*need)).filter_map(|need| find(need)));
+        }
+        while let Some(gate) =
+            GATES.iter().find(|gate| on.contains(gate.name) && gate.needs.iter().any(|need| !on.contains(need)))
+        {
+            on.remove(gate.name);
+        }
+        Ok(Self { on })
+    }
+
+    /// Whether a gate is on.
+    #[must_use]
+    pub fn on(&self, name: &str) -> bool {
+        self.on.contains(name)
+    }
+
+    /// Whether a gate with this effect has not its default.
+    #[must_use]
+    pub fn departs(&self, kind: Effect) -> bool {
+        GATES.iter().any(|gate| self.on(gate.name) != gate.on && effect(gate) == kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gates(set: &[(&str, bool)]) -> Result<Gates, String> {
+        Gates::of(&set.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect())
+    }
+
+    #[test]
+    fn what_is_on_turns_on_what_it_needs() {
+        let gates =
+            gates(&[("TopologyAwareScheduling", false), ("ElasticJobsViaWorkloadSlicesWithTAS", true)]).unwrap();
+        assert!(gates.on("TopologyAwareScheduling") && gates.on("ElasticJobsViaWorkloadSlicesWithTAS"));
+    }
+
+    #[test]
+    fn what_lacks_what_it_needs_is_off() {
+        let gates = gates(&[("FlavorFungibility", false), ("TopologyAwareScheduling", false)]).unwrap();
+        assert!(!gates.on("FlavorFungibilityPreserveScanProgress") && !gates.on("TASFailedNodeReplacementFailFast"));
+        assert!(gates.on("PartialAdmission") && !gates.on("PrioritizePreemptorWorkloads"));
+    }
+
+    #[test]
+    fn unknown_names_are_errors() {
+        assert!(gates(&[("PartialAdmision", false)]).unwrap_err().contains("PartialAdmision"));
+    }
+
+    #[test]
+    fn what_is_handed_on_exists_and_departures_are_seen() {
+        assert!(HANDED.iter().all(|name| GATES.iter().any(|gate| gate.name == *name)));
+        assert!(!gates(&[]).unwrap().departs(Effect::Reasons));
+        assert!(gates(&[("UnadmittedWorkloadsObservability", false)]).unwrap().departs(Effect::Reasons));
+        assert!(gates(&[("SchedulerLibraryIntegration", true)]).unwrap().departs(Effect::Library));
+    }
+
+    /// The shared table of gates, where it lies beside the repository, is the one that the operator has.
+    #[test]
+    fn the_table_is_that_of_the_cases() {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/feature-gates.yaml");
+        let Ok(text) = std::fs::read_to_string(path) else { return };
+        let table: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        let shared = table["gates"].as_object().unwrap();
+        assert_eq!(shared.len(), GATES.len());
+        for gate in GATES {
+            let row = &shared[gate.name];
+            assert_eq!(row["default"], serde_json::json!(gate.on), "{}", gate.name);
+            let needs = row.get("requires").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+            assert_eq!(
+                needs,
+                gate.needs.iter().map(|need| serde_json::json!(need)).collect::<Vec<_>>(),
+                "{}",
+                gate.name
+            );
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Equals that wait together: the cases of kind `queue-order` about equivalence classes, on workloads that are made up for them.
+
+use super::queue;
+use crate::case::Case;
+use crate::diff::Diff;
+use crate::scene::Scene;
+use berth_control::write::Kind;
+use berth_engine::{Outcome, PendingReason};
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+const NAMESPACE: &str = "default";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Input {
+    /// Class by workload: they wait.
+    equivalence_classes: BTreeMap<String, String>,
+    /// One of that class proves inadmissible.
+    inadmissible_class: Option<String>,
+    /// Of each of these classes one has proved inadmissible ...
+    inadmissible_classes: Vec<String>,
+    /// ... when one of this class comes.
+    pushed_class: Option<String>,
+    /// A workload comes back with this reason, ...
+    reason: Option<String>,
+    requeue_reason: Option<String>,
+    /// ... this one in its condition, ...
+    condition_reason: Option<String>,
+    /// ... and is gone then.
+    removed_from_inadmissible: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Expect {
+    active_count: Option<usize>,
+    inadmissible_count: Option<usize>,
+    moved: Option<usize>,
+    known: Option<bool>,
+    reason: Option<String>,
+    marks_class: Option<bool>,
+}
+
+/// Whether a case is about equivalence classes.
+#[must_use]
+pub fn is_about(case: &Case) -> bool {
+    let inputs = ["equivalenceClasses", "inadmissibleClasses", "pushedClass", "conditionReason"];
+    inputs.iter().any(|key| case.input.get(key).is_some())
+        || ["marksClass", "known"].iter().any(|key| case.expect.get(key).is_some())
+}
+
+/// Workloads by class: those of one class ask for the same.
+struct Crowd {
+    scene: Scene,
+    classes: Vec<String>,
+}
+
+impl Crowd {
+    fn new(case: &Case) -> Result<Self, String> {
+        let mut scene = Scene::new(case)?;
+        let queue = scene.cluster_queues().into_iter().next().ok_or("objects: no ClusterQueue")?;
+        scene.put(&json!({"kind": "Namespace", "metadata": {"name": NAMESPACE}}))?;
+        scene.put(&json!({"kind": "LocalQueue", "metadata": {"namespace": NAMESPACE, "name": "lq"},
+            "spec": {"clusterQueue": queue}}))?;
+        Ok(Self { scene, classes: Vec::new() })
+    }
+
+    /// A workload comes to the queue. One without a class is like no other.
+    fn come(&mut self, name: &str, class: &str) -> Result<String, String> {
+        let class = if class.is_empty() { format!("only {name}") } else { class.to_owned() };
+        let known = self.classes.iter().position(|known| *known == class);
+        let index = known.unwrap_or(self.classes.len());
+        if known.is_none() {
+            self.classes.push(class);
+        }
+        let container =
+            json!({"name": "c", "resources": {"requests": {"cpu": format!("{}m", index.saturating_add(1))}}});
+        let sets = json!([{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]);
+        self.scene.put(&json!({"kind": "Workload", "metadata": {"namespace": NAMESPACE, "name": name},
+            "spec": {"queueName": "lq", "podSets": sets}}))?;
+        Ok(self.scene.uid(&format!("{NAMESPACE}/{name}")))
+    }
+
+    /// A workload that waits is looked at, and comes back.
+    fn come_back(&mut self, uid: &str, outcome: Outcome, reason: PendingReason) -> Result<(), String> {
+        let world = self.scene.offline.control().world();
+        let is_back = world.pop_workload(uid) && world.put_back_for(uid, outcome, reason, &[]);
+        if is_back { Ok(()) } else { Err("the workload is in no queue".to_owned()) }
+    }
+
+    /// One of that class proves inadmissible.
+    fn block(&mut self, name: &str, class: &str) -> Result<(), String> {
+        let uid = self.come(name, class)?;
+        self.come_back(&uid, Outcome::NoFit, PendingReason::WaitingForQuota)
+    }
+
+    fn leave(&mut self, name: &str) {
+        self.scene.offline.remove(Kind::Workload, NAMESPACE, name);
+    }
+
+    /// How many wait to be looked at, and how many are parked.
+    fn counts(&mut self) -> (usize, usize) {
+        let (active, parked) = queue::pending(&mut self.scene);
+        let count = |map: queue::ByQueue| map.values().map(Vec::len).sum();
+        (count(active), count(parked))
+    }
+}
+
+/// The cases of kind `queue-order` about equivalence classes.
+///
+/// # Errors
+/// What cannot be read.
+pub fn run(case: &Case) -> Result<Diff, String> {
+    let input: Input = case.input()?;
+    let Expect { active_count, inadmissible_count, moved, known, reason, marks_class } = case.expect()?;
+    let mut crowd = Crowd::new(case)?;
+    for (name, class) in &input.equivalence_classes {
+        crowd.come(name, class)?;
+    }
+    let (_, before) = crowd.counts();
+    if let Some(class) = input.inadmissible_class.as_deref().filter(|class| !class.is_empty()) {
+        crowd.block("probe", class)?;
+        crowd.leave("probe");
+    }
+    let (_, after) = crowd.counts();
+    // What is known of a class goes with the last that waits (docs/decisions/parked-class-memory.md): so they stay, uncounted.
+    for (at, class) in input.inadmissible_classes.iter().enumerate() {
+        crowd.block(&format!("probe-{at}"), class)?;
+    }
+    let probes = input.inadmissible_classes.len();
+    if let Some(class) = &input.pushed_class {
+        crowd.come("pushed", class)?;
+    }
+    let (active, parked) = crowd.counts();
+    let mut diff = Diff::default();
+    diff.eq_if("activeCount", active_count.as_ref(), || active);
+    diff.eq_if("inadmissibleCount", inadmissible_count.as_ref(), || parked.saturating_sub(probes));
+    diff.eq_if("moved", moved.as_ref(), || after.saturating_sub(before));
+    if let Some(word) = input.reason.as_ref().or(input.requeue_reason.as_ref()) {
+        let uid = crowd.come("back", "back")?;
+        let told = match input.condition_reason.as_deref().unwrap_or_default() {
+            "" => PendingReason::PendingEvaluation,
+            name => queue::pending_reason(name)?,
+        };
+        crowd.come_back(&uid, queue::outcome(word)?, told)?;
+        if input.removed_from_inadmissible {
+            crowd.leave("back");
+        }
+        let found = crowd.scene.offline.control().world().parked_with_equals(&uid);
+        diff.eq_if("known", known.as_ref(), || found.is_some());
+        diff.eq_if("marksClass", marks_class.as_ref(), || found.is_some());
+        diff.eq_if("reason", reason.as_ref(), || found.map(|reason| reason.as_str().to_owned()).unwrap_or_default());
+    }
+    Ok(diff)
+}
