@@ -485,17 +485,14 @@ impl Store {
             let (digest, next) = (class.digest, class.next.take());
             class.pod_sets = Arc::new([]);
             class.replaces = None;
-            let first = self.class_ids.get(&digest).copied();
-            let before = std::iter::successors(first, |id| self.classes[*id].next)
+            let before = std::iter::successors(self.class_ids.get(&digest).copied(), |id| self.classes[*id].next)
                 .find(|known| self.classes[*known].next == Some(id));
-            match (before, next) {
-                (Some(before), _) => self.classes[before].next = next,
-                (None, Some(next)) => {
-                    self.class_ids.insert(digest, next);
-                }
-                (None, None) => {
-                    self.class_ids.remove(&digest);
-                }
+            if let Some(before) = before {
+                self.classes[before].next = next;
+            } else if let Some(next) = next {
+                self.class_ids.insert(digest, next);
+            } else {
+                self.class_ids.remove(&digest);
             }
             self.free_classes.push(id);
         }
