@@ -33,6 +33,8 @@ fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
     let events = cluster.training("a")["status"]["events"].as_array().unwrap().clone();
     let ends: Vec<&Value> = events.iter().filter(|event| event["reason"] == "SchedulingTimeout").collect();
     assert_eq!(ends.len(), 2, "{events:?}");
+    let told = cluster.notices.iter().filter(|notice| notice.reason == "SchedulingTimeout");
+    assert_eq!(told.count(), 2, "one event for each");
     // Nodes that are lost later are no such end.
     cluster.without_nodes = vec!["spot"];
     cluster.pass(700);

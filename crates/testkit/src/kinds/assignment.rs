@@ -295,7 +295,7 @@ fn pod_set(diff: &mut Diff, want: PodSet, got: &PodSetReport) -> Result<(), Stri
         let lacks = |reason: &String| reason.contains(" does not provide resource ");
         let may_fit =
             |want: &Attempt| want.reasons.as_ref().is_some_and(|all| !all.is_empty() && all.iter().all(lacks));
-        let open = |want: &Attempt| may_fit(want) && is_fit(want);
+        let open = |want: &Attempt| want.mode == "NoFit" && may_fit(want) && is_fit(want);
         let tried = |want: &&Attempt| (!fits || found_for(want).is_some()) && !open(want);
         let wanted: BTreeMap<String, Value> = want.iter().filter(tried).map(wanted_attempt).collect();
         let found: BTreeMap<String, Value> = got

@@ -168,13 +168,7 @@ impl Case<'_> {
         if due > self.now {
             return Decision::Wait(due);
         }
-        if let Some(mut decision) = at_timeout(self.control, workload, (admitted, due), self.now) {
-            if let Decision::Write(draft) = &mut decision
-                && draft.purpose == Purpose::Evict
-            {
-                let message = format!("not all pods had nodes {limit}s after the admission; the job leaves its tier");
-                draft.notices.push(self.notice(EventType::Warning, status::SCHEDULING_TIMEOUT, message));
-            }
+        if let Some(decision) = at_timeout(self.control, workload, (admitted, due), self.now) {
             return decision;
         }
         let is_made = |role: &String| self.child(role).is_some();
@@ -193,9 +187,8 @@ impl Case<'_> {
             message = format!("{message}: {obstacle}");
         }
         let why = (status::SCHEDULING_TIMEOUT, "");
-        let mut draft = evict_for_seconds(workload, self.now, why, &message, (count, delay));
-        draft.notices.push(self.notice(EventType::Warning, status::SCHEDULING_TIMEOUT, message));
-        Decision::write(draft)
+        // Its status tells that, with an event.
+        Decision::write(evict_for_seconds(workload, self.now, why, &message, (count, delay)))
     }
 
     fn backoff_seconds(&self, count: i32) -> i64 {

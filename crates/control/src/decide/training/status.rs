@@ -21,7 +21,7 @@ use crate::ladder::watch::{RECLAIMED, STOCK_OUT};
 use crate::status::{cut, find, find_true, is_true, seconds, set_in, since};
 use crate::training_view::{TrainingView, has_ended};
 use crate::view::WorkloadView;
-use crate::write::{Kind, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
 /// Reason of `Suspended` where the user asks for it.
 pub(super) const REQUESTED: &str = "Requested";
@@ -74,6 +74,9 @@ fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option
     let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
     let old = serde_json::to_value(&view.status).ok()?;
     let patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
+    let late = find_true(&new.conditions, SCHEDULING_TIMEOUT)
+        .filter(|_| !is_true(&view.status.conditions, SCHEDULING_TIMEOUT));
+    let late = late.map(|told| case.notice(EventType::Warning, SCHEDULING_TIMEOUT, told.message.clone()));
     Some(Draft {
         purpose: Purpose::TrainingStatus,
         key: key(Kind::TrainingJob, case.name),
@@ -83,7 +86,7 @@ fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option
             body: json!({"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}),
         },
         based_on: view.version(),
-        notices: Vec::new(),
+        notices: late.into_iter().collect(),
     })
 }
 
