@@ -69,11 +69,17 @@ impl Store {
         heir.is_none_or(|heir| heir.uid == workload.uid).then_some((held, older))
     }
 
-    /// Who holds quota in the place of a workload.
+    /// Who holds quota in the place of a workload: of several the one that does already, else the first that was given quota. Another one
+    /// would leave it to be charged whole, with no room for that.
     fn heir(&self, uid: &Arc<str>) -> Option<WorkloadId> {
         let first = (Arc::clone(uid), WorkloadId::at(0));
         let slices = self.slices.range(first..).take_while(|(known, _)| known == uid);
-        slices.map(|(_, id)| *id).find(|id| self.workload(*id).is_some_and(|workload| workload.held().is_some()))
+        let rank = |id: WorkloadId| {
+            let workload = self.workload(id)?;
+            let held = workload.held()?;
+            Some((held.whole.is_none(), held.at, Arc::clone(&workload.uid), id))
+        };
+        slices.filter_map(|(_, id)| rank(*id)).min().map(|(.., id)| id)
     }
 
     /// What an assignment may take as held already: what the older slice was given, where that is what it holds.
