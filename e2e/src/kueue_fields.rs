@@ -4,6 +4,7 @@
 //! field, and what has a default is left out; what a schema says in CEL has a case in the file. [`uncovered`] names what has neither. Where the object has to be there first
 //! (statuses, and rules that compare with what was), it is stored and asked about without being changed.
 
+mod asked;
 mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +12,8 @@ use std::fs;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use futures::StreamExt;
-use http::{Method, Request};
+use http::Method;
 use kube::Client;
-use kube::client::Body;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ use crate::bad_fields::{self, TYPE};
 use crate::binaries::repository;
 use crate::kinds::{self, items, text};
 
+use asked::{ask, judge, short};
 use paths::{changed, join, place};
 
 /// Requests at once.
@@ -269,6 +270,8 @@ fn rules(node: &Value) -> Vec<String> {
     // What such an integer is too great for is told without the field, and the bounds of these are Kueue's.
     told.retain(|says| !says.starts_with("an int32 without"));
     if text(node, "/format") == "date-time" {
+        // That is the type that is told of one.
+        told.retain(|says| !says.starts_with(TYPE));
         told.push(format!("{TYPE} date-time"));
     }
     told
@@ -291,7 +294,7 @@ fn values(node: &Value, good: &Value, says: &str) -> Vec<(Value, bool)> {
     };
     let word = |says: &str| says.split(' ').take(3).collect::<Vec<_>>().join(" ");
     match word(says).as_str() {
-        "must be of" if says.ends_with("date-time") => vec![(json!("soon"), true)],
+        "must be of" if says.ends_with("date-time") => vec![(json!("soon"), true), (another_type(node), true)],
         "must be of" => vec![(another_type(node), true)],
         // Of the words of a list each is accepted.
         _ if says.starts_with("supported values") => {
@@ -375,90 +378,6 @@ fn collect_below(node: &Value, place: &str, into: &mut BTreeSet<(String, String)
     if is_unique(node) {
         into.insert((format!("{place}[]"), DUPLICATE.to_owned()));
     }
-}
-
-/// The object, or the status with which it is refused.
-type Answer = std::result::Result<Value, Value>;
-
-async fn ask(client: &Client, method: Method, path: &str, body: &Value) -> Result<Answer> {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(Body::from(body.to_string().into_bytes()))?;
-    let response = client.send(request).await?;
-    let code = response.status();
-    let bytes = response.into_body().collect_bytes().await?;
-    let answer: Value = serde_json::from_slice(&bytes).with_context(|| format!("{path} answered {code}"))?;
-    ensure!(code.is_success() || text(&answer, "/kind") == "Status", "{path} answered {code}: {answer}");
-    Ok(if code.is_success() { Ok(answer) } else { Err(answer) })
-}
-
-impl Subject {
-    /// Stores a good object with changes, its status too, and reads it.
-    async fn stored(&self, client: &Client, group: usize, name: &str, of: &[(String, Value)]) -> Result<Value> {
-        let object = self.object(group, name, of)?;
-        let refused = |what: &str, status: Value| anyhow!("{} {what}: {}", self.kind, text(&status, "/message"));
-        let mut made =
-            ask(client, Method::POST, &self.base, &object).await?.map_err(|status| refused("good, but", status))?;
-        if let Some(status) = object.get("status") {
-            made["status"] = status.clone();
-            let path = format!("{}/{name}/status", self.base);
-            made = ask(client, Method::PUT, &path, &made).await?.map_err(|status| refused("its status", status))?;
-        }
-        Ok(made)
-    }
-
-    /// What the API server says of a case; nothing is left behind.
-    async fn told(&self, client: &Client, number: usize, case: &Case) -> Result<Answer> {
-        let of_status = case.change.iter().all(|(path, _)| path.starts_with("status"));
-        if case.of.is_none() && !of_status {
-            let object = self.object(case.group, "asked", &case.change)?;
-            return ask(client, Method::POST, &format!("{}?dryRun=All", self.base), &object).await;
-        }
-        let name = format!("case-{number}");
-        let stored = self.stored(client, case.group, &name, case.of.as_deref().unwrap_or_default()).await?;
-        let object = changed(stored, &case.change)?;
-        let part = if of_status { "/status" } else { "" };
-        let path = format!("{}/{name}{part}?dryRun=All", self.base);
-        let told = ask(client, Method::PUT, &path, &object).await?;
-        let gone = ask(client, Method::DELETE, &format!("{}/{name}", self.base), &json!({})).await?;
-        gone.map(|_| told).map_err(|status| anyhow!("deleting {name}: {}", text(&status, "/message")))
-    }
-}
-
-/// Whether an answer says what it should of a case.
-fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), String> {
-    let field = if case.field.is_empty() { "<nil>" } else { &case.field };
-    let causes = answer.as_ref().err().map(|status| items(status, "/details/causes")).unwrap_or_default();
-    let said = |cause: &&Value| text(cause, "/field") == field && text(cause, "/message").contains(&case.says);
-    match (&case.expected, answer, causes.iter().find(said)) {
-        (Expected::Refused, Ok(_), _) => Err("accepted".to_owned()),
-        (Expected::Refused, Err(_), Some(_)) => Ok(()),
-        (Expected::Refused | Expected::Filled(_), Err(status), _) => {
-            Err(format!("told {}", short(&status.to_string())))
-        }
-        (Expected::Kept, _, Some(cause)) => Err(format!("at its limit, and told {cause}")),
-        (Expected::Kept, _, None) => Ok(()),
-        (Expected::Filled(value), Ok(object), _) => match paths::get(object, &case.field) {
-            Some(found) if holds(found, value) => Ok(()),
-            found => Err(format!("filled in is {found:?}")),
-        },
-    }
-}
-
-/// Whether a value has all of another one: what a default leaves open is filled in in turn.
-fn holds(found: &Value, wanted: &Value) -> bool {
-    match (found, wanted) {
-        (Value::Object(found), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, value)| found.get(key).is_some_and(|found| holds(found, value)))
-        }
-        _ => found == wanted,
-    }
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(600).collect()
 }
 
 /// Asks the API server about every case of one version, which it must store; how many were refused, and how many were accepted.

@@ -1,5 +1,6 @@
 //! Every rule has a case, and the generator and the judge do what they say.
 
+use super::asked::holds;
 use super::*;
 
 #[test]
@@ -114,6 +115,11 @@ fn answers_are_judged() {
     assert_eq!(judge(&filled, &accepted(5)), Ok(()));
     assert!(judge(&filled, &accepted(6)).is_err() && judge(&filled, &right).is_err());
     assert!(judge(&filled, &Ok(json!({"spec": {}}))).is_err());
+    let by_key = Case { field: "spec.nodeLabels[a]".to_owned(), ..case(Expected::Refused) };
+    for (field, is_right) in [("spec.nodeLabels.a", true), ("spec.nodeLabels[a]", true), ("spec.nodeLabels[0]", false)]
+    {
+        assert_eq!(judge(&by_key, &told(field, &by_key.says)).is_ok(), is_right, "{field}");
+    }
     assert!(holds(&json!({"a": {"b": 1, "c": 2}}), &json!({"a": {"b": 1}})) && !holds(&json!({}), &json!({"a": 1})));
     assert_eq!((place("spec.a[0].b[x].c[1]"), place("<nil>")), ("spec.a[].b{}.c[]".to_owned(), String::new()));
 }

@@ -79,12 +79,15 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
     let class = json!({"priority": 1, "priorityClassName": "c", "priorityClassSource": "scheduling.k8s.io/priorityclass",
         "podSets": [{"name": "main", "count": 1, "template": plain()}]});
     let probe = json!({"apiVersion": format!("kueue.x-k8s.io/{version}"), "kind": "Workload",
-        "metadata": {"name": "probe", "namespace": "default"}, "spec": class});
+        "metadata": {"generateName": "probe-", "namespace": "default"}, "spec": class});
     let kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..WORKLOAD };
     wait::until(REBUILT, "the other version is stored", || async {
-        kind.api(client, "default").create(&PostParams::default(), &serde_json::from_value(probe.clone())?).await?;
-        let read = kind.get(client, "default", "probe").await?.unwrap_or_default();
-        kind.delete(client, "default", "probe").await?;
+        // A handler may go between two requests, so that a probe is left; each has a name of its own.
+        let sent = serde_json::from_value(probe.clone())?;
+        let made = kind.api(client, "default").create(&PostParams::default(), &sent).await?.metadata.name;
+        let name = made.unwrap_or_default();
+        let read = kind.get(client, "default", &name).await?.unwrap_or_default();
+        kind.delete(client, "default", &name).await?;
         let found = read["spec"]["priorityClassName"] == "c";
         Ok(Seen::when(found, || read["spec"].to_string()))
     })

@@ -228,15 +228,12 @@ fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fung
     }
 }
 
-/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet. With its gate off, Kueue does not
-/// look at the policy either.
-fn unsupported(spec: &api::ClusterQueueSpec, settings: &Settings) -> Option<String> {
-    let asked = spec.concurrent_admission_policy.is_some() && settings.allowed_flavors;
-    asked.then(|| {
-        "spec.concurrentAdmissionPolicy is not supported by Berth yet; switch the gate ConcurrentAdmission off, or make \
-         the ClusterQueue anew without the policy, to admit workloads"
-            .to_owned()
-    })
+/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet. Kueue passes the policy over while its
+/// gate is off; whoever wrote it down meant something by it, and is told.
+fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
+    let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; make the ClusterQueue anew without it to \
+                   admit workloads";
+    spec.concurrent_admission_policy.is_some().then(|| message.to_owned())
 }
 
 pub(crate) fn cluster_queue(
@@ -246,7 +243,7 @@ pub(crate) fn cluster_queue(
 ) -> engine::ClusterQueueSpec {
     let spec = &object.spec;
     let invalid = refused(&api::validation::validate_cluster_queue(object)).filter(|_| settings.refuse_invalid);
-    let mut inactive = invalid.or_else(|| unsupported(spec, settings));
+    let mut inactive = invalid.or_else(|| unsupported(spec));
     let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
         inactive.get_or_insert(text);
         Vec::new()

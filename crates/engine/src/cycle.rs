@@ -13,7 +13,7 @@ use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment}
 use crate::nominate::{Nomination, Nominator};
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Phase, Place};
+use crate::store::{Phase, Place, Workload};
 use crate::why::{Finding, Said};
 use crate::world::World;
 
@@ -232,8 +232,9 @@ impl World {
         }
     }
 
-    /// The lane with the lowest usage goes first, in it the workload that waits for its victims. Those victims do not go before it,
-    /// whatever their LocalQueues used: they would take back what they were evicted from, and be evicted for it again.
+    /// The lane of a workload that claims what it had freed goes first, else that with the lowest usage; in it the workload that waits for
+    /// its victims. Those victims do not go before it, whatever their LocalQueues used: they would take back what they were evicted
+    /// from, and be evicted for it again.
     fn first_in_line(&self, queue: QueueId, sticky: Option<WorkloadId>) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         if !self.has_lanes(queue) {
@@ -242,13 +243,16 @@ impl World {
         let sticky =
             sticky.and_then(|id| self.store.workload(id).map(|w| (self.lane(queue, w.local_queue), w.key(), id)));
         let heads = pending.heads().map(|(lane, (key, id))| (lane, key.clone(), *id, false));
-        let preemptor =
-            pending.preemptor.filter(|id| self.store.workload(*id).is_some_and(|w| pending.is_active(w.class)));
+        let preemptor = pending.preemptor.and_then(|id| Some((id, self.store.workload(id)?)));
+        let preemptor = preemptor.filter(|(_, workload)| pending.is_active(workload.class));
+        let claims = |workload: &Workload| workload.progress.as_ref().is_some_and(|progress| progress.claim.is_some());
+        let claiming = preemptor.filter(|(_, workload)| claims(workload));
+        let claiming = claiming.map(|(_, workload)| self.lane(queue, workload.local_queue));
         heads
-            .filter(|(_, _, id, _)| preemptor.is_none_or(|preemptor| !self.gave_way_to(*id, preemptor)))
+            .filter(|(_, _, id, _)| preemptor.is_none_or(|(preemptor, _)| !self.gave_way_to(*id, preemptor)))
             .chain(sticky.map(|(lane, key, id)| (lane, key, id, true)))
-            .map(|(lane, key, id, is_sticky)| (self.usage_of_lane(lane), !is_sticky, key, id))
-            .min_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))))
+            .map(|(lane, key, id, is_sticky)| (claiming != Some(lane), self.usage_of_lane(lane), !is_sticky, key, id))
+            .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then_with(|| (a.2, &a.3).cmp(&(b.2, &b.3))))
             .map(|(.., id)| id)
     }
 

@@ -1,6 +1,8 @@
 //! Who was evicted for whom since the last outside change. Preemption that would close a circle is not allowed, so evictions
 //! come to an end: the pairs form a finite graph without circles, in which somebody is never evicted again, and so on down.
 
+mod fronts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{NodeId, WorkloadId};
@@ -52,7 +54,7 @@ impl World {
     /// Whom a workload must not preempt, its own older slice included.
     pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(asking) };
-        let mut barred = root.map_or_else(BTreeSet::new, |root| self.store.feuds.barred(root, asking));
+        let mut barred = root.map_or_else(BTreeSet::new, |root| self.against(root, asking));
         let class = self.store.workload(asking).map(|workload| workload.class);
         let older = class.and_then(|class| self.store.classes[class].replaces.as_deref());
         barred.extend(older.and_then(|older| self.store.by_uid.get(&older.uid)));

@@ -73,8 +73,8 @@ pub struct Gates {
     pub fair_preempt_within_nominal: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
     pub recompute_overlap: bool,
-    /// What is parked with several pod sets is tried again once others of its tree were admitted, for which Kueue has no gate: there
-    /// it waits until somebody leaves.
+    /// What is parked with several pod sets, or scans on past flavors that it could borrow, is tried again once others of its tree were
+    /// admitted, for which Kueue has no gate: there it waits until somebody leaves.
     pub rouse_after_admissions: bool,
     /// `SchedulingEquivalenceHashing`: equals of a workload without room are parked with it.
     pub park_equals: bool,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::assignment::Mode;
 use crate::cycle::Report;
 use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
-use crate::model::{Limits, Millis, PendingReason, Plan, Verdict};
+use crate::model::{ClusterQueueSpec, Fungibility, Limits, Millis, PendingReason, Plan, Verdict};
 use crate::nominate::Nominator;
 use crate::store::{Phase, Place, PodSet};
 use crate::why::Said;
@@ -169,12 +169,15 @@ impl World {
         found
     }
 
-    /// Whether the pod sets of a class compete for flavors of a queue: where the first flavor is full, one of them takes the next, and
-    /// may leave to another what that needs. So it can fit once others have taken room.
+    /// Whether a class can fit once others have taken room. Its pod sets compete for flavors of a queue: where the first flavor is full, one
+    /// of them takes the next, and may leave to another what that needs. Or the scan goes on past a flavor that fits by borrowing to one
+    /// that needs preemption, until that one is too full even for that.
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
+        let of_queue = &self.store.queues[queue];
+        let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
         self.options.gates.rouse_after_admissions
-            && self.store.classes[class].pod_sets.len() > 1
-            && self.store.queues[queue].groups.iter().any(|group| group.flavors.len() > 1)
+            && (self.store.classes[class].pod_sets.len() > 1 || of_queue.spec.as_ref().is_some_and(scans_on))
+            && of_queue.groups.iter().any(|group| group.flavors.len() > 1)
     }
 
     /// Whether something fickle is to be looked at, since others were admitted.
@@ -183,7 +186,7 @@ impl World {
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
     }
 
-    /// Wakes what is fickle and fits now; tells whether there was any. Costs the parked classes of several pod sets in trees where
+    /// Wakes what is fickle and fits now; tells whether there was any. Costs the parked classes that are fickle in trees where
     /// somebody was admitted.
     fn rouse_fickle(&mut self) -> bool {
         let mut roused = false;

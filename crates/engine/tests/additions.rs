@@ -101,10 +101,10 @@ impl<'a> Life<'a> {
     fn round(&mut self, bounds: Option<&mut Tally>) -> Result<Round, String> {
         let mut round = Round::default();
         let (mut quiet, mut bounds) = (0, bounds);
-        // A cycle that only goes on scanning flavors moves nothing.
-        while quiet < 8 {
+        // A cycle that only goes on scanning flavors moves nothing; how long that may go on, a whole plan knows.
+        while quiet <= 8 {
             let rooms = bounds.is_some().then(|| self.rooms());
-            let step = self.world.plan_cycles(self.now, ALL, 1);
+            let step = self.world.plan_cycles(self.now, ALL, if quiet < 8 { 1 } else { u64::MAX });
             if step.cycles == 0 {
                 break;
             }
@@ -295,7 +295,6 @@ fn evictions_come_to_an_end_with_all_that_berth_adds() {
 }
 
 #[test]
-#[ignore = "a victim of another queue may still start before its preemptor, where usage puts somebody else of that queue first (seed 4605)"]
 fn evictions_under_admission_fair_sharing_come_to_an_end() {
     let tally = hold_on(|seed| with_usage(random(seed), seed), false);
     assert!(is_one_in(10, tally.rounds) && is_one_in(50, tally.later), "too tame: {tally:?}");

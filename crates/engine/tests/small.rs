@@ -86,8 +86,7 @@ fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
         let flavors = vec![flavor("f0", pair % QUOTAS), flavor("f1", pair / QUOTAS)];
         let groups = vec![ResourceGroup { covered: vec!["cpu".into()], flavors }];
         let mut spec = queue(name, Some(FORESTS[forest][index]), groups);
-        // Evictions without end are known of strict queues (docs/decisions/no-eviction-loops.md); BERTH_STRICT=1 shows them.
-        if strict == 1 && number("BERTH_STRICT") == Some(1) {
+        if strict == 1 {
             spec.strategy = Strategy::StrictFifo;
         }
         let policies =

@@ -29,6 +29,16 @@ pub(super) struct Spec {
     unknown: bool,
 }
 
+/// Whether a manager had put its marks on a template when it started the job.
+fn is_placed(spec: &Map<String, Value>) -> bool {
+    let marks = [("labels", "kueue.x-k8s.io/podset"), ("annotations", "kueue.x-k8s.io/workload")];
+    let templates = spec.get("template").into_iter();
+    let of_sets = spec.get("replicatedJobs").and_then(Value::as_array).into_iter().flatten();
+    templates
+        .chain(of_sets.filter_map(|jobs| jobs.pointer("/template/spec/template")))
+        .any(|template| marks.iter().any(|(field, key)| template["metadata"][field].get(key).is_some()))
+}
+
 /// Without what says nothing: the API server writes some of it, and a patch cannot.
 fn plain(value: &Value) -> Option<Value> {
     match value {
@@ -85,6 +95,10 @@ impl Spec {
     pub(super) fn seen(object: &Value, before: Option<&Spec>) -> Spec {
         let (now, writers) = (fields(object), Writers::of(object));
         let Some(before) = before else { return Spec { first: now.clone(), now, writers, unknown: false } };
+        // Somebody had started it before it was looked at: what its user wrote shows when it is first put back.
+        if is_placed(&before.first) && !is_placed(&now) {
+            return Spec { first: now.clone(), now, writers, unknown: before.unknown };
+        }
         let (mut first, mut unknown) = (before.first.clone(), before.unknown);
         if now != before.now && before.writers.is_edit(&writers) {
             let names: BTreeSet<&String> = now.keys().chain(before.now.keys()).collect();

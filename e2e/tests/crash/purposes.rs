@@ -11,7 +11,7 @@ use crate::{older_rows, other_rows, rows};
 const SOURCE: &str = "crates/control/src/write/purpose.rs";
 
 /// Purposes without a row, and why they need none.
-const WITHOUT: [(&str, &str); 7] = [
+const WITHOUT: [(&str, &str); 8] = [
     (
         "WithdrawStart",
         "made when the answer to a start was lost and the job is to stop: two faults at once, which control's stories tell",
@@ -23,6 +23,10 @@ const WITHOUT: [(&str, &str); 7] = [
     (
         "SyncPreemptionGates",
         "follows the spec alone, and a gate that is not listed counts as closed; the next process lists it",
+    ),
+    (
+        "ExplainUnseen",
+        "the same write as ExplainPending, which has rows, under a name of its own for its place in the queue of writes",
     ),
     ("FindPodsOnNode", "reads; the next process sees the node's taint and asks again"),
 ];

@@ -71,8 +71,9 @@ async fn monitored(plane: &ControlPlane, client: &Client) -> Result<()> {
         }
     }
     let objects = monitors(plane).await?;
-    let kinds: Vec<&str> = objects.iter().map(|object| text(object, "/kind")).collect();
-    ensure!(kinds == ["ServiceMonitor", "PrometheusRule"], "{kinds:?}");
+    let mut kinds: Vec<&str> = objects.iter().map(|object| text(object, "/kind")).collect();
+    kinds.sort_unstable();
+    ensure!(kinds == ["PrometheusRule", "ServiceMonitor"], "{kinds:?}");
     let path = plane.folder().join("monitors.json");
     std::fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
     let file = path.display().to_string();

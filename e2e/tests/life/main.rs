@@ -77,6 +77,7 @@ async fn life() -> Result<()> {
     let mut options = Options::with_crds("life");
     options.crds.push(jobset::definitions().await?);
     let plane = ControlPlane::start(options).await?;
+    let controller = jobset::start(&plane).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
     // It is there for all of them, and as long as any of them.
@@ -102,6 +103,7 @@ async fn life() -> Result<()> {
         ("local-drain", ends::local_queue_drained(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
+    drop(controller);
     stage.stop().await;
     outcome
 }

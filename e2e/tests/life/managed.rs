@@ -21,7 +21,7 @@ fn pods() -> Value {
         "containers": [{"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "100m"}}}]})
 }
 
-/// A JobSet of one pod that is not suspended. Its controller is not there: what Berth does about it is all that happens.
+/// A JobSet of one pod that is not suspended.
 fn job_set(s: &Scenario<'_>, name: &str, labels: &Value) -> Value {
     json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "metadata": {"namespace": s.namespace, "name": name, "labels": labels},

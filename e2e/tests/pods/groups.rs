@@ -99,7 +99,8 @@ pub(crate) async fn serving_without_an_end(stage: &Stage) -> Result<()> {
     s.simple_queue("2", &json!({})).await?;
     let serves = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-serving": "true"}}});
     let put = async |name: &str, more: &Value| s.apply(&member(&s, name, "1", 2, &with(serves.clone(), more))).await;
-    put("done", &run_ms(600)).await?;
+    let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "600"}}});
+    put("goes", &fails).await?;
     put("stays", &json!({})).await?;
     let workload = s.object_is(WORKLOAD, "group", "Admitted", |w| condition(w, "Admitted") == "True").await?;
     let admitted_at = |workload: &Value| {
@@ -107,11 +108,11 @@ pub(crate) async fn serving_without_an_end(stage: &Stage) -> Result<()> {
             .map(|one| text(one, "/lastTransitionTime").to_owned())
             .unwrap_or_default()
     };
-    s.object_is(POD, "done", "succeeded", |p| text(p, "/status/phase") == "Succeeded").await?;
-    let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "300"}}});
+    s.object_is(POD, "goes", "failed", |p| text(p, "/status/phase") == "Failed").await?;
     s.next_second().await;
     put("bad", &fails).await?;
     s.object_is(POD, "bad", "failed", |p| text(p, "/status/phase") == "Failed").await?;
+    s.object_is(POD, "goes", "let go", |pod| !held(pod)).await?;
     put("better", &json!({})).await?;
     all_run(&s, &["stays", "better"]).await?;
     s.object_is(POD, "bad", "let go", |pod| !held(pod)).await?;

@@ -135,6 +135,7 @@ async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
     for (name, stored) in &table.stored {
         let mut object = changed(&table.good, &stored.with)?;
         object["metadata"]["name"] = json!(name);
+        object["metadata"]["namespace"] = json!(s.namespace);
         s.apply(&object).await.with_context(|| format!("{} {name}", kind.kind))?;
     }
     for (name, _) in table.stored.iter().filter(|(_, stored)| stored.runs) {
@@ -175,6 +176,8 @@ pub(crate) async fn answered(stage: &Stage) -> Result<()> {
         Ok(Seen::Yes(()))
     })
     .await?;
+    // A JobSet is started once its controller has seen it suspended.
+    let _controller = jobset::start(&stage.plane).await?;
     s.simple_queue("8", &json!({})).await?;
     s.apply(&manifest::cluster_queue(&s.name("closed"), &[], &json!({}))).await?;
     s.apply(&manifest::local_queue(&s.namespace, "closed", &s.name("closed"))).await?;

@@ -1,10 +1,11 @@
 //! Jobs that somebody holds back before they are tried (annotation admission-gated-by), and what is counted of those who wait.
 
 use berth_control::measure::Measure;
+use berth_control::settings::Settings;
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job, settings};
+use crate::cluster::{Cluster, job, made_before, settings};
 use crate::{one_queue, with_queue};
 
 const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
@@ -182,4 +183,43 @@ fn the_time_to_the_removal_of_a_gate_is_measured_per_pod() {
     assert_eq!(observed(&mut cluster, metric), [(labels, 0)]);
     cluster.pass(5);
     assert_eq!(observed(&mut cluster, metric), []);
+}
+
+/// `BlockedOnPreemptionGates` with its reason, and where the gate stands.
+fn blocked(cluster: &Cluster) -> (String, String) {
+    let condition = cluster.condition("urgent", "BlockedOnPreemptionGates").unwrap_or_default();
+    let gates = cluster.workload_of("urgent").expect("its Workload")["status"]["preemptionGates"].clone();
+    assert!(gates.as_array().is_none_or(|gates| gates.len() <= 1), "{gates}");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (format!("{} {}", text(&condition["status"]), text(&condition["reason"])), text(&gates[0]["position"]))
+}
+
+#[test]
+fn a_closed_preemption_gate_is_listed_and_keeps_from_preempting_until_it_opens() {
+    let mut cluster = with_queue(Cluster::with(Settings { preemption_gates: true, ..settings() }), "1");
+    let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
+    cluster.put(Kind::Job, job("low", "lq", "1", true));
+    cluster.pass(3);
+    let mut urgent = job("urgent", "lq", "1", true);
+    let mut workload = made_before(&urgent["spec"]["template"]);
+    workload["spec"]["priority"] = json!(100);
+    workload["spec"]["preemptionGates"] = json!([{"name": "example.com/gate"}]);
+    cluster.put(Kind::Workload, workload);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    cluster.put(Kind::Job, urgent);
+    cluster.pass(600);
+    assert!(cluster.is("low", "Admitted"), "nobody is preempted for who is gated");
+    assert_eq!(blocked(&cluster), ("True PreemptionGated".to_owned(), "Closed".to_owned()));
+    assert_eq!(says(&cluster, "urgent").0, "AdmissionGated");
+    assert_eq!(cluster.count(Purpose::SyncPreemptionGates), 1);
+
+    // Its opener writes the status.
+    let mut opened = cluster.workload_of("urgent").unwrap().clone();
+    opened["status"]["preemptionGates"][0]["position"] = json!("Open");
+    cluster.put(Kind::Workload, opened);
+    cluster.pass(10);
+    assert!(cluster.is("low", "Preempted"), "{:?}", cluster.workload_of("low"));
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.workload_of("urgent"));
+    assert_eq!(blocked(&cluster), ("False QuotaReserved".to_owned(), "Open".to_owned()));
 }

@@ -178,7 +178,12 @@ fn a_workload_made_beforehand_waits_until_the_field_is_gone() {
 
 #[test]
 fn a_queue_of_concurrent_admission_takes_nobody_in_and_stops_nobody() {
-    let settings = Settings { allowed_flavors: true, ..settings() };
+    for allowed_flavors in [false, true] {
+        stops_nobody(Settings { allowed_flavors, ..settings() });
+    }
+}
+
+fn stops_nobody(settings: Settings) {
     let mut cluster = with_queue(Cluster::with(settings), "2");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
     cluster.put(Kind::LocalQueue, local_queue("other", "other"));
@@ -196,8 +201,8 @@ fn a_queue_of_concurrent_admission_takes_nobody_in_and_stops_nobody() {
         let active = conditions.iter().find(|condition| condition["type"] == json!("Active")).unwrap();
         (active["status"].clone(), active["message"].as_str().unwrap().to_owned())
     };
-    let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; switch the gate ConcurrentAdmission off, \
-                   or make the ClusterQueue anew without the policy, to admit workloads";
+    let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; make the ClusterQueue anew without it to \
+                   admit workloads";
     assert_eq!(active(&cluster), (json!("False"), message.to_owned()));
     let inactive = ("Suspended".to_owned(), "ClusterQueue cq is inactive".to_owned());
     assert_eq!(told(cluster.workload_of("waits").unwrap()), inactive);
@@ -208,14 +213,4 @@ fn a_queue_of_concurrent_admission_takes_nobody_in_and_stops_nobody() {
     cluster.pass(10);
     assert_eq!(active(&cluster).0, json!("True"));
     assert!(cluster.is("waits", "Admitted"), "{:?}", cluster.workload_of("waits"));
-}
-
-#[test]
-fn a_policy_of_concurrent_admission_means_nothing_while_its_gate_is_off() {
-    let mut cluster = one_queue("2");
-    let policy = json!({"migration": {"mode": "TryPreferredFlavors"}});
-    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"concurrentAdmissionPolicy": policy}}));
-    cluster.put(Kind::Job, job("runs", "lq", "1", true));
-    cluster.pass(10);
-    assert!(cluster.is("runs", "Admitted"), "as in Kueue: {:?}", cluster.workload_of("runs"));
 }

@@ -425,8 +425,8 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Pod sets that compete for flavors may fit once others took room (`no-eviction-loops.md`, at its end). Returns the trees in which
-    /// some are to be looked at again.
+    /// Pod sets that compete for flavors, or scan on past those that they could borrow, may fit once others took room
+    /// (`no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
     fn rouse(&mut self) -> BTreeSet<Node> {
         let mut roused = BTreeSet::new();
         let stirred = std::mem::take(&mut self.stirred);
@@ -437,7 +437,9 @@ impl<'a> History<'a> {
                 continue;
             }
             let parked = self.parked.clone();
-            for spec in waiting.iter().filter(|spec| spec.pod_sets.len() > 1 && parked.contains(&spec.uid)) {
+            let scans_on = self.books.queues[&queue].fungibility.when_can_borrow == Fungibility::TryNextFlavor;
+            let is_fickle = |spec: &WorkloadSpec| spec.pod_sets.len() > 1 || scans_on;
+            for spec in waiting.iter().filter(|spec| is_fickle(spec) && parked.contains(&spec.uid)) {
                 let how = How::default();
                 let search = Search { options: self.options, books: &self.books, spec, queue: &queue, how };
                 if self.books.is_active(&queue) && search.assign().mode == Mode::Fit {

@@ -1,0 +1,57 @@
+//! Who was evicted comes back to its place in its queue. Where the first of a queue lets nobody pass, it stands before those behind it,
+//! and what was freed for one of them is free for anybody meanwhile. So whoever evicts it holds them back, as if it evicted them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{NodeId, QueueId, WorkloadId};
+use crate::standing::Key;
+use crate::world::World;
+
+impl World {
+    /// Whom a workload must not preempt for the sake of what happened in its tree: those for whom it was evicted or is held back,
+    /// directly or through others, and those who would come back before one of them. Costs the pairs that lead to it, and, where the first of
+    /// a queue blocks, all victims of the tree and the holders of such queues.
+    pub(super) fn against(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
+        let mut found = BTreeSet::new();
+        let Some(evicted) = self.store.feuds.0.get(&root) else { return found };
+        let mut stack = vec![asking];
+        while let Some(one) = stack.pop() {
+            let preemptors = evicted.get(&one).into_iter().flatten().copied();
+            let place = self.place_if_it_blocks(one);
+            let victims = place.is_some().then(|| evicted.keys().copied()).into_iter().flatten();
+            let before = victims.filter(|victim| match (self.place_if_it_blocks(*victim), &place) {
+                (Some(theirs), Some(own)) => (theirs.0, theirs.1) == (own.0, own.1) && theirs.2 < own.2,
+                _ => false,
+            });
+            for other in preemptors.chain(before) {
+                if other != asking && found.insert(other) {
+                    stack.push(other);
+                }
+            }
+        }
+        let mut last: BTreeMap<(QueueId, u32), Key> = BTreeMap::new();
+        for (queue, lane, key) in found.iter().filter_map(|one| self.place_if_it_blocks(*one)) {
+            if last.get(&(queue, lane)).is_none_or(|last| *last < key) {
+                last.insert((queue, lane), key);
+            }
+        }
+        let queues: BTreeSet<QueueId> = last.keys().map(|(queue, _)| *queue).collect();
+        let holders = queues.into_iter().flat_map(|queue| self.store.queues[queue].held.iter());
+        let holds_back = |holder: &WorkloadId| {
+            let place = self.place_if_it_blocks(*holder);
+            place.is_some_and(|(queue, lane, key)| last.get(&(queue, lane)).is_some_and(|last| key < *last))
+        };
+        let more: Vec<WorkloadId> = holders.filter(holds_back).collect();
+        found.extend(more);
+        found
+    }
+
+    /// Where a workload stands once it holds nothing, if it blocks others there: queue, lane and place in it. The first of such a queue, or
+    /// of each of its lanes, lets nobody pass.
+    fn place_if_it_blocks(&self, id: WorkloadId) -> Option<(QueueId, u32, Key)> {
+        let workload = self.store.workload(id)?;
+        let queue = self.store.local_queues[workload.local_queue].queue?;
+        let blocks = self.store.queues[queue].is_strict();
+        blocks.then(|| (queue, self.lane(queue, workload.local_queue), workload.key()))
+    }
+}
