@@ -58,7 +58,9 @@ where
 async fn reviews() -> Result<()> {
     let _turn = QUIET.read().await;
     let options = ManagerOptions { config: Some(blast::CONFIG.to_owned()), ..ManagerOptions::default() };
-    let (stage, _) = stage(Options::with_crds("webhook"), options).await?;
+    let mut served = Options::with_crds("webhook");
+    served.crds.push(jobset::definitions().await?);
+    let (stage, _) = stage(served, options).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("no-race", jobs::suspended_without_a_race(s).boxed()),

@@ -166,16 +166,6 @@ async fn clear(s: &Scenario<'_>) -> Result<()> {
 
 pub(crate) async fn answered(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reviews").await?;
-    for file in std::fs::read_dir(jobset::definitions().await?)? {
-        for object in kinds::parse(&std::fs::read_to_string(file?.path())?)? {
-            s.apply(&object).await?;
-        }
-    }
-    wait::until(STEP, "JobSets are served", || async {
-        JOBSET.list(&s.client, &s.namespace).await?;
-        Ok(Seen::Yes(()))
-    })
-    .await?;
     // A JobSet is started once its controller has seen it suspended.
     let _controller = jobset::start(&stage.plane).await?;
     s.simple_queue("8", &json!({})).await?;
