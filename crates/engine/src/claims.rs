@@ -14,7 +14,7 @@ use crate::ids::{QueueId, WorkloadId};
 use crate::nominate::Nomination;
 use crate::preempt::candidates::Right;
 use crate::preempt::{Target, spare};
-use crate::store::{PodSet, Store};
+use crate::store::{PodSet, Store, Workload};
 use crate::tree::{Tree, Trial};
 use crate::why::Why;
 use crate::world::World;
@@ -69,6 +69,13 @@ fn once_gone(
     }
     let then = flavors::assign_free(store, trial.tree_mut(), request);
     if then.mode() == Mode::Fit { Ok((then, targets)) } else { Err(targets) }
+}
+
+impl Workload {
+    /// Whether it waits for what it had freed.
+    pub(crate) fn has_claim(&self) -> bool {
+        self.progress.as_ref().is_some_and(|progress| progress.claim.is_some())
+    }
 }
 
 impl World {

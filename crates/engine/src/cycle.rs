@@ -13,7 +13,7 @@ use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment}
 use crate::nominate::{Nomination, Nominator};
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Phase, Place, Workload};
+use crate::store::{Phase, Place};
 use crate::why::{Finding, Said};
 use crate::world::World;
 
@@ -245,8 +245,7 @@ impl World {
         let heads = pending.heads().map(|(lane, (key, id))| (lane, key.clone(), *id, false));
         let preemptor = pending.preemptor.and_then(|id| Some((id, self.store.workload(id)?)));
         let preemptor = preemptor.filter(|(_, workload)| pending.is_active(workload.class));
-        let claims = |workload: &Workload| workload.progress.as_ref().is_some_and(|progress| progress.claim.is_some());
-        let claiming = preemptor.filter(|(_, workload)| claims(workload));
+        let claiming = preemptor.filter(|(_, workload)| workload.has_claim());
         let claiming = claiming.map(|(_, workload)| self.lane(queue, workload.local_queue));
         heads
             .filter(|(_, _, id, _)| preemptor.is_none_or(|(preemptor, _)| !self.gave_way_to(*id, preemptor)))

@@ -8,9 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ids::{NodeId, WorkloadId};
 use crate::world::World;
 
-/// Per tree: victim to those it was evicted for.
+/// Victim to those it was evicted for.
+type Evicted = BTreeMap<WorkloadId, BTreeSet<WorkloadId>>;
+
+/// Who was evicted for whom, per tree.
 #[derive(Debug, Default)]
-pub(crate) struct Feuds(BTreeMap<NodeId, BTreeMap<WorkloadId, BTreeSet<WorkloadId>>>);
+pub(crate) struct Feuds(BTreeMap<NodeId, Evicted>);
 
 impl Feuds {
     pub(crate) fn note(&mut self, root: NodeId, preemptor: WorkloadId, victim: WorkloadId) {
@@ -23,19 +26,26 @@ impl Feuds {
         pairs.filter(|(_, preemptors)| preemptors.contains(&asking)).map(|(victim, _)| *victim).collect()
     }
 
-    /// Workloads that must not be preempted for this one: it, or one that it goes back to, was evicted for them.
-    fn barred(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
-        let mut barred = BTreeSet::new();
-        let Some(evicted) = self.0.get(&root) else { return barred };
+    /// Who lies behind a workload, through any number of steps: those for whom it was evicted, and those whom `more` names of all victims
+    /// of the tree.
+    fn behind(
+        &self,
+        root: NodeId,
+        asking: WorkloadId,
+        more: impl Fn(WorkloadId, &Evicted) -> Vec<WorkloadId>,
+    ) -> BTreeSet<WorkloadId> {
+        let mut found = BTreeSet::new();
+        let Some(evicted) = self.0.get(&root) else { return found };
         let mut stack = vec![asking];
-        while let Some(victim) = stack.pop() {
-            for preemptor in evicted.get(&victim).into_iter().flatten() {
-                if barred.insert(*preemptor) {
-                    stack.push(*preemptor);
+        while let Some(one) = stack.pop() {
+            let preemptors = evicted.get(&one).into_iter().flatten().copied();
+            for other in preemptors.chain(more(one, evicted)) {
+                if other != asking && found.insert(other) {
+                    stack.push(other);
                 }
             }
         }
-        barred
+        found
     }
 }
 
@@ -64,7 +74,7 @@ impl World {
     /// Whether a workload was evicted for another, directly or through others.
     pub(crate) fn gave_way_to(&self, victim: WorkloadId, preemptor: WorkloadId) -> bool {
         let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(victim) };
-        root.is_some_and(|root| self.store.feuds.barred(root, victim).contains(&preemptor))
+        root.is_some_and(|root| self.store.feuds.behind(root, victim, |_, _| Vec::new()).contains(&preemptor))
     }
 
     fn tree_of(&self, workload: WorkloadId) -> Option<NodeId> {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::paths::{self, changed};
 use super::{Case, Expected, Subject};
+use crate::bad_fields::steps;
 use crate::kinds::{items, text};
 
 /// The object, or the status with which it is refused.
@@ -68,10 +69,10 @@ impl Subject {
 
 /// Whether an answer says what it should of a case.
 pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), String> {
-    let field = if case.field.is_empty() { "<nil>".to_owned() } else { with_dots(&case.field) };
+    // Keys of maps stand behind a dot in what is said of types and patterns, and in brackets in what is said by CEL.
+    let field = steps(if case.field.is_empty() { "<nil>" } else { &case.field });
     let causes = answer.as_ref().err().map(|status| items(status, "/details/causes")).unwrap_or_default();
-    let said =
-        |cause: &&Value| with_dots(text(cause, "/field")) == field && text(cause, "/message").contains(&case.says);
+    let said = |cause: &&Value| steps(text(cause, "/field")) == field && text(cause, "/message").contains(&case.says);
     match (&case.expected, answer, causes.iter().find(said)) {
         (Expected::Refused, Ok(_), _) => Err("accepted".to_owned()),
         (Expected::Refused, Err(_), Some(_)) => Ok(()),
@@ -85,17 +86,6 @@ pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), Str
             found => Err(format!("filled in is {found:?}")),
         },
     }
-}
-
-/// A path with the keys of maps behind a dot: the API server writes them so of types and patterns, and in brackets of rules in CEL.
-fn with_dots(field: &str) -> String {
-    let is_index = |part: &str| part.chars().all(|c| c.is_ascii_digit());
-    let parts = field.split('[').enumerate().map(|(number, part)| match part.split_once(']') {
-        Some((key, rest)) if number > 0 && !is_index(key) => format!(".{key}{rest}"),
-        _ if number > 0 => format!("[{part}"),
-        _ => part.to_owned(),
-    });
-    parts.collect()
 }
 
 /// Whether a value has all of another one: what a default leaves open is filled in in turn.

@@ -1,8 +1,8 @@
 //! Jobs: suspended when they are created, defaults, and what is refused.
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::jobset::{self, JOBSET};
-use berth_e2e::kinds::{self, JOB, LOCAL_QUEUE, items, text};
+use berth_e2e::jobset::JOBSET;
+use berth_e2e::kinds::{JOB, LOCAL_QUEUE, items, text};
 use berth_e2e::manifest;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
@@ -127,16 +127,6 @@ pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
 /// A LocalQueue called `default` takes JobSets, too; one that names its queue in an annotation keeps that.
 pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     let s = stage.scenario("default-queue-jobset").await?;
-    for file in std::fs::read_dir(jobset::definitions().await?)? {
-        for object in kinds::parse(&std::fs::read_to_string(file?.path())?)? {
-            s.apply(&object).await?;
-        }
-    }
-    wait::until(STEP, "JobSets are served", || async {
-        JOBSET.list(&s.client, &s.namespace).await?;
-        Ok(Seen::Yes(()))
-    })
-    .await?;
     s.simple_queue("1", &json!({})).await?;
     s.apply(&manifest::local_queue(&s.namespace, "default", &s.name("cq"))).await?;
     opted_in(&s, true).await?;

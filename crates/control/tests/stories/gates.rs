@@ -1,4 +1,5 @@
-//! Jobs that somebody holds back before they are tried (annotation admission-gated-by), and what is counted of those who wait.
+//! Jobs that somebody holds back before they are tried (annotation admission-gated-by) or keeps from preempting, and what is counted of
+//! those who wait.
 
 use berth_control::measure::Measure;
 use berth_control::settings::Settings;

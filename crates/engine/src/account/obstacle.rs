@@ -67,8 +67,7 @@ impl World {
             return self.store.workload(head).map(|head| Unblock::HeadGoes(head.uid.to_string()));
         }
         // What a preemptor asks for is settled: it takes nothing else that is free by now.
-        let claims = workload.progress.as_ref().is_some_and(|progress| progress.claim.is_some());
-        let kept = if claims { Unblock::EvictedLeave } else { Unblock::RoomIsKept };
+        let kept = if workload.has_claim() { Unblock::EvictedLeave } else { Unblock::RoomIsKept };
         (mode == Some(Mode::Fit)).then_some(kept)
     }
 }

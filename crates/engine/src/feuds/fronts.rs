@@ -12,23 +12,14 @@ impl World {
     /// directly or through others, and those who would come back before one of them. Costs the pairs that lead to it, and, where the first of
     /// a queue blocks, all victims of the tree and the holders of such queues.
     pub(super) fn against(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
-        let mut found = BTreeSet::new();
-        let Some(evicted) = self.store.feuds.0.get(&root) else { return found };
-        let mut stack = vec![asking];
-        while let Some(one) = stack.pop() {
-            let preemptors = evicted.get(&one).into_iter().flatten().copied();
-            let place = self.place_if_it_blocks(one);
-            let victims = place.is_some().then(|| evicted.keys().copied()).into_iter().flatten();
-            let before = victims.filter(|victim| match (self.place_if_it_blocks(*victim), &place) {
-                (Some(theirs), Some(own)) => (theirs.0, theirs.1) == (own.0, own.1) && theirs.2 < own.2,
-                _ => false,
-            });
-            for other in preemptors.chain(before) {
-                if other != asking && found.insert(other) {
-                    stack.push(other);
-                }
-            }
-        }
+        let mut found = self.store.feuds.behind(root, asking, |one, evicted| {
+            let Some((queue, lane, key)) = self.place_if_it_blocks(one) else { return Vec::new() };
+            let is_before = |victim: &WorkloadId| {
+                let place = self.place_if_it_blocks(*victim);
+                place.is_some_and(|theirs| (theirs.0, theirs.1) == (queue, lane) && theirs.2 < key)
+            };
+            evicted.keys().copied().filter(is_before).collect()
+        });
         let mut last: BTreeMap<(QueueId, u32), Key> = BTreeMap::new();
         for (queue, lane, key) in found.iter().filter_map(|one| self.place_if_it_blocks(*one)) {
             if last.get(&(queue, lane)).is_none_or(|last| *last < key) {
