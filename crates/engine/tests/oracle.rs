@@ -27,10 +27,8 @@ fn as_kueue(mut objects: Objects) -> Objects {
     objects
 }
 
-/// A world without what the oracle does not know: smaller sizes, who was evicted for whom, and shares of amounts so large that the
-/// engine's are not exact.
+/// A world without what the oracle does not know: smaller sizes, and shares of amounts so large that the engine's are not exact.
 fn known(mut objects: Objects) -> Option<Objects> {
-    objects.options.departures.no_circles = false;
     for set in objects.workloads.iter_mut().flat_map(|spec| &mut spec.pod_sets) {
         set.min_count = None;
     }

@@ -201,7 +201,7 @@ fn a_plan_puts_no_queue_over_its_quota() {
             let usage = given.usage.iter().map(|(resource, value)| {
                 ((given.flavors[resource].clone(), resource.clone()), i128::from(value.get()))
             });
-            after.booked.push((admission.cluster_queue.to_string(), usage.collect()));
+            after.book(&admission.cluster_queue, usage.collect());
         }
         for queue in after.queues.keys() {
             for fr in after.all_frs() {

@@ -89,7 +89,7 @@ fn judge(
             "InClusterQueue"
         } else {
             let mut with = books.clone();
-            with.booked.push((queue.to_owned(), plea.usage.clone()));
+            with.book(queue, plea.usage.clone());
             let is_entitled = !over(&with, &Node::Queue(queue.to_owned()), &plea.needs);
             if is_entitled { "InCohortReclamation" } else { "InCohortFairSharing" }
         };

@@ -1,7 +1,7 @@
 //! Which flavors a workload could have, and how (kueue.md 6.5), for any number of pod sets and resource groups.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
 
@@ -109,6 +109,8 @@ pub(crate) struct Search<'a> {
     pub(crate) books: &'a Books,
     pub(crate) spec: &'a WorkloadSpec,
     pub(crate) queue: &'a str,
+    /// Whom it must not preempt for the sake of what happened before.
+    pub(crate) barred: &'a BTreeSet<String>,
     pub(crate) how: How<'a>,
 }
 
@@ -120,8 +122,7 @@ impl Search<'_> {
         let plea =
             Plea { queue: self.queue, priority: self.spec.priority, queued_at: self.spec.queued_at, needs, usage };
         // A workload may preempt fewer than its queue allows.
-        let mut books = self.books.clone();
-        let policy = &mut books.queues.get_mut(self.queue).unwrap().preemption;
+        let mut policy = self.books.queues[self.queue].preemption;
         for rule in [&mut policy.within_cluster_queue, &mut policy.reclaim_within_cohort] {
             match self.spec.preempts {
                 Preempts::Nobody => *rule = PreemptionPolicy::Never,
@@ -129,9 +130,16 @@ impl Search<'_> {
                 Preempts::Lower | Preempts::AsQueue => {}
             }
         }
+        let narrowed;
+        let books = if self.spec.preempts == Preempts::AsQueue && self.barred.is_empty() {
+            self.books
+        } else {
+            narrowed = self.books.seen_by(self.queue, policy, self.barred);
+            &narrowed
+        };
         match &self.options.fair_sharing {
-            None => victims::classical(&books, &plea),
-            Some(sharing) => victims::fair(&books, &plea, &sharing.strategies),
+            None => victims::classical(books, &plea),
+            Some(sharing) => victims::fair(books, &plea, &sharing.strategies),
         }
     }
 
@@ -142,7 +150,7 @@ impl Search<'_> {
         if value > books.potential(&node, fr) {
             return ((Granular::NoFit, 0), Some(PendingReason::ExceedsMaxQuota));
         }
-        let (borrow, may_reclaim) = books.level(queue, fr, value);
+        let (borrow, may_reclaim) = books.borrowing_level(queue, fr, value);
         if value <= books.available(&node, fr).max(0) {
             return ((Granular::Fit, borrow), None);
         }
@@ -153,7 +161,7 @@ impl Search<'_> {
         }
         let victims = self.victims(vec![fr.clone()], Amounts::from([(fr.clone(), value)]));
         let gone: Vec<String> = victims.iter().map(|(uid, _)| uid.clone()).collect();
-        let (borrow, _) = books.without(&gone).level(queue, fr, value);
+        let (borrow, _) = books.without(&gone).borrowing_level(queue, fr, value);
         let own = books.holders.iter().any(|h| h.queue == queue && gone.contains(&h.uid));
         let mode = match (gone.is_empty(), own) {
             (true, _) => Granular::NoCandidates,

@@ -1,6 +1,9 @@
-//! Quota as the specification states it, computed from the objects each time it is asked for.
+//! Quota as the specification states it (kueue.md 6.4): what follows from quotas alone is worked out once, what is in use each time
+//! that something changed, from the leaves up.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use berth_engine::*;
 
@@ -23,21 +26,13 @@ pub(crate) enum Node {
 pub(crate) struct Holder {
     pub(crate) uid: String,
     pub(crate) queue: String,
-    pub(crate) usage: Amounts,
+    pub(crate) usage: Rc<Amounts>,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
     pub(crate) at: Millis,
     pub(crate) evicted: bool,
-}
-
-/// Objects and holders; nothing is remembered.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Books {
-    pub(crate) queues: BTreeMap<String, ClusterQueueSpec>,
-    pub(crate) cohorts: BTreeMap<String, CohortSpec>,
-    pub(crate) holders: Vec<Holder>,
-    /// Kept for others in the cycle: queue and amounts.
-    pub(crate) booked: Vec<(String, Amounts)>,
+    /// It must not be preempted by who looks for victims.
+    pub(crate) barred: bool,
 }
 
 const BOUNDLESS: i128 = i64::MAX as i128;
@@ -57,124 +52,289 @@ fn left(quota: i128, used: i128) -> i128 {
     if quota >= BOUNDLESS { BOUNDLESS } else { quota - used }
 }
 
-/// Nominal quota, borrowing limit and lending limit.
-type Limits3 = (i128, Option<i128>, Option<i128>);
+/// What quotas say of one flavor and resource at one node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    nominal: i128,
+    borrowing: Option<i128>,
+    lending: Option<i128>,
+    /// The node or one below it says a quota, be it zero.
+    has_quota: bool,
+    subtree: i128,
+    local: i128,
+    potential: i128,
+}
 
-impl Books {
-    pub(crate) fn parent(&self, node: &Node) -> Option<Node> {
-        let name = match node {
-            Node::Queue(name) => self.queues[name].cohort.clone(),
-            Node::Cohort(name) => self.cohorts.get(name).and_then(|cohort| cohort.parent.clone()),
-        };
-        name.map(Node::Cohort)
-    }
+/// The forest and its quotas.
+#[derive(Debug, Default)]
+struct Forest {
+    places: BTreeMap<Node, usize>,
+    nodes: Vec<Node>,
+    parents: Vec<Option<usize>>,
+    children: Vec<Vec<usize>>,
+    frs: BTreeMap<Fr, usize>,
+    /// By node and by flavor and resource.
+    levels: Vec<Vec<Level>>,
+}
 
-    pub(crate) fn line(&self, node: &Node) -> Vec<Node> {
-        let mut line = vec![node.clone()];
-        while let Some(parent) = self.parent(line.last().unwrap()) {
-            line.push(parent);
-        }
-        line
-    }
-
-    pub(crate) fn children(&self, node: &Node) -> Vec<Node> {
-        let mut all: Vec<Node> = self.cohorts.keys().cloned().map(Node::Cohort).collect();
-        all.extend(self.queues.keys().cloned().map(Node::Queue));
-        all.retain(|child| self.parent(child).as_ref() == Some(node));
-        all
-    }
-
-    fn groups(&self, node: &Node) -> &[ResourceGroup] {
-        match node {
-            Node::Queue(name) => &self.queues[name].groups,
-            Node::Cohort(name) => self.cohorts.get(name).map_or(&[], |cohort| &cohort.groups),
-        }
-    }
-
-    fn limits(&self, node: &Node, fr: &Fr) -> Limits3 {
-        for group in self.groups(node) {
-            for flavor in group.flavors.iter().filter(|flavor| flavor.flavor == fr.0) {
-                for (resource, quota) in group.covered.iter().zip(&flavor.quotas) {
-                    if *resource == fr.1 {
-                        let get = |amount: Amount| i128::from(amount.get());
-                        return (get(quota.nominal), quota.borrowing_limit.map(get), quota.lending_limit.map(get));
-                    }
+/// Nominal quota and limits that a node says itself; whether it says any.
+fn own(groups: &[ResourceGroup], fr: &Fr) -> Level {
+    for group in groups {
+        for flavor in group.flavors.iter().filter(|flavor| flavor.flavor == fr.0) {
+            for (resource, quota) in group.covered.iter().zip(&flavor.quotas) {
+                if *resource == fr.1 {
+                    let get = |amount: Amount| i128::from(amount.get());
+                    let (borrowing, lending) = (quota.borrowing_limit.map(get), quota.lending_limit.map(get));
+                    return Level {
+                        nominal: get(quota.nominal),
+                        borrowing,
+                        lending,
+                        has_quota: true,
+                        ..Level::default()
+                    };
                 }
             }
         }
-        (0, None, None)
     }
+    Level::default()
+}
 
-    /// Whether the node or one below it says a quota, be it zero.
-    fn has_quota(&self, node: &Node, fr: &Fr) -> bool {
-        let says = |group: &ResourceGroup| {
-            group.covered.contains(&fr.1) && group.flavors.iter().any(|flavor| flavor.flavor == fr.0)
+impl Forest {
+    fn new(
+        queues: &BTreeMap<String, ClusterQueueSpec>,
+        cohorts: &BTreeMap<String, CohortSpec>,
+        held: impl Iterator<Item = Fr>,
+    ) -> Self {
+        let nodes: Vec<Node> =
+            cohorts.keys().cloned().map(Node::Cohort).chain(queues.keys().cloned().map(Node::Queue)).collect();
+        let places: BTreeMap<Node, usize> = nodes.iter().cloned().enumerate().map(|(at, node)| (node, at)).collect();
+        let above = |node: &Node| match node {
+            Node::Queue(name) => queues[name].cohort.clone(),
+            Node::Cohort(name) => cohorts[name].parent.clone(),
         };
-        self.groups(node).iter().any(says) || self.children(node).iter().any(|child| self.has_quota(child, fr))
-    }
-
-    pub(crate) fn nominal(&self, node: &Node, fr: &Fr) -> i128 {
-        self.limits(node, fr).0
-    }
-
-    pub(crate) fn borrowing_limit(&self, node: &Node, fr: &Fr) -> Option<i128> {
-        self.limits(node, fr).1
-    }
-
-    pub(crate) fn subtree(&self, node: &Node, fr: &Fr) -> i128 {
-        let lent = self.children(node).into_iter().map(|child| minus(self.subtree(&child, fr), self.local(&child, fr)));
-        lent.fold(self.nominal(node, fr), plus)
-    }
-
-    fn local(&self, node: &Node, fr: &Fr) -> i128 {
-        self.limits(node, fr).2.map_or(0, |lending| minus(self.subtree(node, fr), lending).max(0))
-    }
-
-    /// What a node takes from the quota of its parent. What is booked below zero shows at its queue alone (kueue.md 6.4, `add`).
-    fn above(&self, node: &Node, fr: &Fr) -> i128 {
-        let local = self.local(node, fr);
-        let is_less = |(queue, _): &&(String, Amounts)| *node == Node::Queue(queue.clone());
-        let less = |(_, usage): &(String, Amounts)| usage.get(fr).copied().unwrap_or(0).min(0);
-        let less: i128 = self.booked.iter().filter(is_less).map(less).sum();
-        if local >= BOUNDLESS { 0 } else { (self.usage(node, fr) - less - local).max(0) }
-    }
-
-    pub(crate) fn usage(&self, node: &Node, fr: &Fr) -> i128 {
-        match node {
-            Node::Queue(name) => {
-                let amount = |amounts: &Amounts| amounts.get(fr).copied().unwrap_or(0);
-                let held = self.holders.iter().filter(|h| h.queue == *name).map(|h| amount(&h.usage));
-                let booked = self.booked.iter().filter(|(queue, _)| queue == name).map(|(_, usage)| amount(usage));
-                held.chain(booked).sum()
+        let parents: Vec<Option<usize>> = nodes.iter().map(|node| Some(places[&Node::Cohort(above(node)?)])).collect();
+        let below = |parent: usize| (0..nodes.len()).filter(|child| parents[*child] == Some(parent)).collect();
+        let children: Vec<Vec<usize>> = (0..nodes.len()).map(below).collect();
+        let groups = |node: &Node| match node {
+            Node::Queue(name) => queues[name].groups.as_slice(),
+            Node::Cohort(name) => cohorts[name].groups.as_slice(),
+        };
+        let mut frs: BTreeSet<Fr> = held.collect();
+        for group in nodes.iter().flat_map(groups) {
+            for flavor in &group.flavors {
+                frs.extend(group.covered.iter().map(|resource| (flavor.flavor.clone(), resource.clone())));
             }
-            Node::Cohort(_) => self.children(node).iter().map(|child| self.above(child, fr)).sum(),
+        }
+        let levels = nodes.iter().map(|node| frs.iter().map(|fr| own(groups(node), fr)).collect()).collect();
+        let frs = frs.into_iter().enumerate().map(|(at, fr)| (fr, at)).collect();
+        let mut forest = Self { places, nodes, parents, children, frs, levels };
+        for root in (0..forest.nodes.len()).filter(|node| forest.parents[*node].is_none()).collect::<Vec<_>>() {
+            for at in 0..forest.frs.len() {
+                forest.add_up(root, at);
+                forest.hand_down(root, at);
+            }
+        }
+        forest
+    }
+
+    /// Quotas of subtrees, from the leaves up.
+    fn add_up(&mut self, node: usize, at: usize) {
+        let mut level = self.levels[node][at];
+        level.subtree = level.nominal;
+        for child in self.children[node].clone() {
+            self.add_up(child, at);
+            let below = self.levels[child][at];
+            level.subtree = plus(level.subtree, minus(below.subtree, below.local));
+            level.has_quota |= below.has_quota;
+        }
+        level.local = level.lending.map_or(0, |lending| minus(level.subtree, lending).max(0));
+        self.levels[node][at] = level;
+    }
+
+    /// What could be had, from the roots down.
+    fn hand_down(&mut self, node: usize, at: usize) {
+        let above = self.parents[node].map(|parent| self.levels[parent][at].potential);
+        let level = &mut self.levels[node][at];
+        let most = above.map_or(level.subtree, |above| plus(level.local, above));
+        let bound = level.borrowing.filter(|_| above.is_some()).map(|limit| plus(level.subtree, limit));
+        level.potential = bound.map_or(most, |bound| most.min(bound));
+        for child in self.children[node].clone() {
+            self.hand_down(child, at);
         }
     }
 
+    fn height(&self, node: usize) -> u32 {
+        self.children[node].iter().map(|child| 1 + self.height(*child)).max().unwrap_or(0)
+    }
+}
+
+/// Objects and holders.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Books {
+    pub(crate) queues: Rc<BTreeMap<String, ClusterQueueSpec>>,
+    pub(crate) cohorts: Rc<BTreeMap<String, CohortSpec>>,
+    forest: Rc<Forest>,
+    pub(crate) holders: Vec<Holder>,
+    /// Kept for others in the cycle: queue and amounts.
+    booked: Vec<(String, Amounts)>,
+    /// What is in use, by node and by flavor and resource: all of it, and what of it the parent sees. Worked out when it is asked for.
+    used: OnceCell<Vec<Vec<(i128, i128)>>>,
+}
+
+impl Books {
+    pub(crate) fn new(
+        queues: BTreeMap<String, ClusterQueueSpec>,
+        cohorts: BTreeMap<String, CohortSpec>,
+        holders: Vec<Holder>,
+    ) -> Self {
+        let held = holders.iter().flat_map(|holder| holder.usage.keys().cloned());
+        let forest = Rc::new(Forest::new(&queues, &cohorts, held));
+        Self {
+            queues: Rc::new(queues),
+            cohorts: Rc::new(cohorts),
+            forest,
+            holders,
+            booked: Vec::new(),
+            used: OnceCell::new(),
+        }
+    }
+
+    /// Keeps amounts for a queue.
+    pub(crate) fn book(&mut self, queue: &str, usage: Amounts) {
+        self.booked.push((queue.to_owned(), usage));
+        self.used.take();
+    }
+
+    /// Keeps nothing any more.
+    pub(crate) fn clear_booked(&mut self) {
+        self.booked.clear();
+        self.used.take();
+    }
+
+    pub(crate) fn hold(&mut self, holder: Holder) {
+        self.holders.push(holder);
+        self.used.take();
+    }
+
+    pub(crate) fn without(&self, uids: &[String]) -> Self {
+        let stays = |holder: &&Holder| !uids.contains(&holder.uid);
+        let holders = self.holders.iter().filter(stays).cloned().collect();
+        let (queues, cohorts) = (Rc::clone(&self.queues), Rc::clone(&self.cohorts));
+        let forest = Rc::clone(&self.forest);
+        Self { queues, cohorts, forest, holders, booked: self.booked.clone(), used: OnceCell::new() }
+    }
+
+    /// The same objects where a queue preempts otherwise, and some must not be preempted.
+    pub(crate) fn seen_by(&self, queue: &str, preemption: Preemption, barred: &BTreeSet<String>) -> Self {
+        let mut books = self.clone();
+        if books.queues[queue].preemption != preemption
+            && let Some(spec) = Rc::make_mut(&mut books.queues).get_mut(queue)
+        {
+            spec.preemption = preemption;
+        }
+        for holder in &mut books.holders {
+            holder.barred = barred.contains(&holder.uid);
+        }
+        books
+    }
+
+    fn place(&self, node: &Node) -> usize {
+        self.forest.places[node]
+    }
+
+    fn level(&self, node: &Node, fr: &Fr) -> Level {
+        let at = self.forest.frs.get(fr);
+        at.map_or(Level::default(), |at| self.forest.levels[self.place(node)][*at])
+    }
+
+    pub(crate) fn parent(&self, node: &Node) -> Option<Node> {
+        self.forest.parents[self.place(node)].map(|parent| self.forest.nodes[parent].clone())
+    }
+
+    pub(crate) fn line(&self, node: &Node) -> Vec<Node> {
+        let places = std::iter::successors(Some(self.place(node)), |at| self.forest.parents[*at]);
+        places.map(|at| self.forest.nodes[at].clone()).collect()
+    }
+
+    pub(crate) fn children(&self, node: &Node) -> Vec<Node> {
+        self.forest.children[self.place(node)].iter().map(|child| self.forest.nodes[*child].clone()).collect()
+    }
+
+    pub(crate) fn nominal(&self, node: &Node, fr: &Fr) -> i128 {
+        self.level(node, fr).nominal
+    }
+
+    pub(crate) fn borrowing_limit(&self, node: &Node, fr: &Fr) -> Option<i128> {
+        self.level(node, fr).borrowing
+    }
+
+    pub(crate) fn potential(&self, node: &Node, fr: &Fr) -> i128 {
+        self.level(node, fr).potential
+    }
+
+    fn used(&self) -> &Vec<Vec<(i128, i128)>> {
+        self.used.get_or_init(|| {
+            let forest = &self.forest;
+            let mut used = vec![vec![(0, 0); forest.frs.len()]; forest.nodes.len()];
+            let held = self.holders.iter().map(|holder| (&holder.queue, &*holder.usage));
+            for (queue, usage) in held.chain(self.booked.iter().map(|(queue, usage)| (queue, usage))) {
+                let node = forest.places[&Node::Queue(queue.clone())];
+                for (fr, amount) in usage {
+                    let of = &mut used[node][forest.frs[fr]];
+                    // What is booked below zero shows at its queue alone.
+                    *of = (of.0 + amount, of.1 + amount.max(&0));
+                }
+            }
+            for root in (0..forest.nodes.len()).filter(|node| forest.parents[*node].is_none()) {
+                self.show(root, &mut used);
+            }
+            used
+        })
+    }
+
+    /// Adds up what is in use below a node, and turns what was found there into what its parent sees.
+    fn show(&self, node: usize, used: &mut Vec<Vec<(i128, i128)>>) {
+        for child in &self.forest.children[node] {
+            self.show(*child, used);
+            for at in 0..used[node].len() {
+                let above = used[*child][at].1;
+                let of = &mut used[node][at];
+                *of = (of.0 + above, of.1 + above);
+            }
+        }
+        for (at, of) in used[node].iter_mut().enumerate() {
+            let local = self.forest.levels[node][at].local;
+            of.1 = if local >= BOUNDLESS { 0 } else { (of.1 - local).max(0) };
+        }
+    }
+
+    fn used_at(&self, node: &Node, fr: &Fr) -> (i128, i128) {
+        let at = self.forest.frs.get(fr);
+        at.map_or((0, 0), |at| self.used()[self.place(node)][*at])
+    }
+
+    pub(crate) fn usage(&self, node: &Node, fr: &Fr) -> i128 {
+        self.used_at(node, fr).0
+    }
+
     pub(crate) fn local_available(&self, node: &Node, fr: &Fr) -> i128 {
-        left(self.local(node, fr), self.usage(node, fr)).max(0)
+        left(self.level(node, fr).local, self.usage(node, fr)).max(0)
     }
 
     pub(crate) fn available(&self, node: &Node, fr: &Fr) -> i128 {
-        let subtree = self.subtree(node, fr);
-        let Some(parent) = self.parent(node) else { return left(subtree, self.usage(node, fr)) };
+        let level = self.level(node, fr);
+        let (usage, above) = self.used_at(node, fr);
+        let Some(parent) = self.parent(node) else { return left(level.subtree, usage) };
         let mut from_parent = self.available(&parent, fr);
-        if let Some(limit) = self.borrowing_limit(node, fr) {
-            let lent = minus(subtree, self.local(node, fr));
-            from_parent = from_parent.min(plus(left(lent, self.above(node, fr)), limit));
+        if let Some(limit) = level.borrowing {
+            let lent = minus(level.subtree, level.local);
+            from_parent = from_parent.min(plus(left(lent, above), limit));
         }
         plus(self.local_available(node, fr), from_parent)
     }
 
-    pub(crate) fn potential(&self, node: &Node, fr: &Fr) -> i128 {
-        let subtree = self.subtree(node, fr);
-        let Some(parent) = self.parent(node) else { return subtree };
-        let value = plus(self.local(node, fr), self.potential(&parent, fr));
-        self.borrowing_limit(node, fr).map_or(value, |limit| value.min(plus(subtree, limit)))
-    }
-
     pub(crate) fn exceeds(&self, node: &Node, fr: &Fr, more: i128) -> bool {
-        let subtree = self.subtree(node, fr);
+        let subtree = self.level(node, fr).subtree;
         subtree < BOUNDLESS && self.usage(node, fr) + more > subtree
     }
 
@@ -188,62 +348,47 @@ impl Books {
         usage.iter().all(|(fr, value)| *value <= self.available(&node, fr).max(0))
     }
 
-    fn height(&self, node: &Node) -> u32 {
-        self.children(node).iter().map(|child| 1 + self.height(child)).max().unwrap_or(0)
-    }
-
     /// Borrowing level, and whether less than the whole tree has room.
-    pub(crate) fn level(&self, queue: &str, fr: &Fr, value: i128) -> (u32, bool) {
+    pub(crate) fn borrowing_level(&self, queue: &str, fr: &Fr, value: i128) -> (u32, bool) {
         let node = Node::Queue(queue.to_owned());
         let line = self.line(&node);
         if line.len() == 1 || !self.exceeds(&node, fr, value) {
             return (0, line.len() > 1);
         }
+        let height = |node: &Node| self.forest.height(self.place(node));
         let mut remaining = value - self.local_available(&node, fr);
         for (index, ancestor) in line.iter().enumerate().skip(1) {
             if !self.exceeds(ancestor, fr, remaining) {
-                return (self.height(ancestor), index + 1 < line.len());
+                return (height(ancestor), index + 1 < line.len());
             }
             remaining -= self.local_available(ancestor, fr);
         }
-        (self.height(line.last().unwrap()), false)
+        (height(line.last().unwrap()), false)
     }
 
     pub(crate) fn all_frs(&self) -> Vec<Fr> {
-        let mut frs = Vec::new();
-        let queues = self.queues.values().flat_map(|queue| &queue.groups);
-        for group in queues.chain(self.cohorts.values().flat_map(|cohort| &cohort.groups)) {
-            for flavor in &group.flavors {
-                frs.extend(group.covered.iter().map(|resource| (flavor.flavor.clone(), resource.clone())));
-            }
-        }
-        frs.sort();
-        frs.dedup();
-        frs
+        self.forest.frs.keys().cloned().collect()
     }
 
     /// What a node takes beyond its own, of the resource of which it takes the most.
     pub(crate) fn share(&self, node: &Node) -> Part {
         let weight = match node {
             Node::Queue(name) => self.queues[name].weight,
-            Node::Cohort(name) => self.cohorts.get(name).map_or(1_000_000_000, |cohort| cohort.weight),
+            Node::Cohort(name) => self.cohorts[name].weight,
         };
         let mut part = Part::none(weight);
         let Some(parent) = self.parent(node) else { return part };
-        let frs = self.all_frs();
         for resource in ["cpu", "gpu", "memory"] {
-            let of = |fr: &&Fr| fr.1 == resource;
-            let over = |fr: &Fr| (-left(self.subtree(node, fr), self.usage(node, fr))).max(0);
-            let borrowed: i128 = frs.iter().filter(of).filter(|fr| self.has_quota(node, fr)).map(over).sum();
-            let lendable = frs.iter().filter(of).map(|fr| self.potential(&parent, fr)).fold(0, plus);
+            let (mut borrowed, mut lendable) = (0, 0);
+            for fr in self.forest.frs.keys().filter(|fr| fr.1 == resource) {
+                let level = self.level(node, fr);
+                if level.has_quota {
+                    borrowed += (-left(level.subtree, self.usage(node, fr))).max(0);
+                }
+                lendable = plus(lendable, self.potential(&parent, fr));
+            }
             part = part.with(borrowed, lendable);
         }
         part
-    }
-
-    pub(crate) fn without(&self, uids: &[String]) -> Self {
-        let mut books = self.clone();
-        books.holders.retain(|holder| !uids.contains(&holder.uid));
-        books
     }
 }

@@ -2,6 +2,7 @@
 //! to 6.7 and from the pages in `docs/decisions`, and apart from the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use berth_engine::*;
 
@@ -54,8 +55,10 @@ struct Ended<'a> {
 pub(crate) struct History<'a> {
     options: &'a Options,
     pub(crate) books: Books,
-    now: Millis,
+    pub(super) now: Millis,
     waiting: BTreeMap<String, Vec<&'a WorkloadSpec>>,
+    /// All workloads by uid.
+    pub(super) places: BTreeMap<String, &'a WorkloadSpec>,
     parked: BTreeSet<String>,
     /// By queue: who issued preemptions last, and who goes first for it.
     preemptors: BTreeMap<String, String>,
@@ -65,6 +68,8 @@ pub(crate) struct History<'a> {
     cycle: u64,
     /// By queue: how often somebody of it left.
     generations: BTreeMap<String, u64>,
+    /// By tree: preemptors and whom they had evicted (`no-eviction-loops.md`, rule 1).
+    pub(super) feuds: BTreeMap<Node, BTreeSet<(String, String)>>,
     /// Trees in which somebody was admitted since what competes with itself was looked at.
     stirred: BTreeSet<Node>,
     /// Trees in which there may be something to do.
@@ -97,11 +102,13 @@ impl<'a> History<'a> {
             scans: BTreeMap::new(),
             cycle: 0,
             generations: BTreeMap::new(),
+            feuds: BTreeMap::new(),
+            places: workloads.iter().map(|spec| (spec.uid.clone(), spec)).collect(),
             stirred: BTreeSet::new(),
         }
     }
 
-    fn root(&self, queue: &str) -> Node {
+    pub(super) fn root(&self, queue: &str) -> Node {
         self.books.line(&Node::Queue(queue.to_owned())).pop().unwrap()
     }
 
@@ -119,7 +126,7 @@ impl<'a> History<'a> {
     }
 
     fn look(&self, spec: &WorkloadSpec, queue: &str, books: &Books, how: How<'_>) -> Found {
-        Search { options: self.options, books, spec, queue, how }.nominate()
+        Search { options: self.options, books, spec, queue, barred: &self.barred(spec), how }.nominate()
     }
 
     /// Those of a tree who are on their way out.
@@ -189,7 +196,7 @@ impl<'a> History<'a> {
         }
         // Whoever has been preempted still holds its quota; only those who wait for it do not count yet.
         let mut held = self.books.clone();
-        held.booked.clear();
+        held.clear_booked();
         held.fits(&head.queue, &head.found.usage)
     }
 
@@ -234,7 +241,7 @@ impl<'a> History<'a> {
             (fr.clone(), kept)
         };
         let kept = head.found.usage.iter().map(kept).collect();
-        self.books.booked.push((head.queue.clone(), kept));
+        self.books.book(&head.queue, kept);
     }
 
     fn claim_of(&self, head: &Head<'_>, gone: &[String]) -> Claim {
@@ -250,7 +257,12 @@ impl<'a> History<'a> {
 
     /// Processes a head. Returns what it does, and what becomes of it where it stays.
     fn process(&mut self, mut head: Head<'a>, gone: &mut Vec<String>) -> (Step, Option<Ended<'a>>) {
-        let fits = self.refresh(&mut head, gone);
+        let mut fits = self.refresh(&mut head, gone);
+        // Whom it looked for before may be barred since the evictions of this very cycle.
+        if !head.held && head.found.mode != Mode::DeferredFit && !gone.is_empty() {
+            let barred = self.barred(head.spec);
+            fits &= !head.found.uids().iter().any(|victim| barred.contains(victim));
+        }
         let uid = head.spec.uid.clone();
         let overlaps = head.found.uids().iter().any(|victim| gone.contains(victim));
         let wait = |reason| Step::Wait(uid.clone(), reason);
@@ -263,7 +275,7 @@ impl<'a> History<'a> {
             }
             Mode::DeferredFit => {
                 let claim = claims.then(|| self.claim_of(&head, gone));
-                self.books.booked.push((head.queue.clone(), head.found.usage.clone()));
+                self.books.book(&head.queue, head.found.usage.clone());
                 (wait(PendingReason::WaitingForPreemptedWorkloads), After::PendingPreemption, claim)
             }
             _ if overlaps || !fits => (wait(PendingReason::WaitingForQuota), After::Retry, None),
@@ -276,8 +288,12 @@ impl<'a> History<'a> {
                         fresh.insert((victim.clone(), *reason));
                     }
                 }
+                if self.options.departures.no_circles {
+                    let feuds = self.feuds.entry(self.root(&head.queue)).or_default();
+                    feuds.extend(fresh.iter().map(|(victim, _)| (uid.clone(), victim.clone())));
+                }
                 let claim = claims.then(|| self.claim_of(&head, gone));
-                self.books.booked.push((head.queue.clone(), head.found.usage.clone()));
+                self.books.book(&head.queue, head.found.usage.clone());
                 (Step::Preempt(uid.clone(), fresh), After::PendingPreemption, claim)
             }
             Mode::Fit => return (self.admit(&head), None),
@@ -287,14 +303,15 @@ impl<'a> History<'a> {
 
     fn admit(&mut self, head: &Head<'_>) -> Step {
         let uid = head.spec.uid.clone();
-        self.books.holders.push(Holder {
+        self.books.hold(Holder {
             uid: uid.clone(),
             queue: head.queue.clone(),
-            usage: head.found.usage.clone(),
+            usage: Rc::new(head.found.usage.clone()),
             priority: head.spec.priority,
             queued_at: head.spec.queued_at,
             at: self.now,
             evicted: false,
+            barred: false,
         });
         for waiting in self.waiting.values_mut() {
             waiting.retain(|spec| spec.uid != uid);
@@ -375,7 +392,7 @@ impl<'a> History<'a> {
             steps.push((root.clone(), step));
             ended.extend(stays.map(|stays| (root, stays)));
         }
-        self.books.booked.clear();
+        self.books.clear_booked();
         for (root, stays) in ended {
             let (moves, scans) = self.put_back(stays);
             if moves {
@@ -441,7 +458,9 @@ impl<'a> History<'a> {
             let is_fickle = |spec: &WorkloadSpec| spec.pod_sets.len() > 1 || scans_on;
             for spec in waiting.iter().filter(|spec| is_fickle(spec) && parked.contains(&spec.uid)) {
                 let how = How::default();
-                let search = Search { options: self.options, books: &self.books, spec, queue: &queue, how };
+                let barred = BTreeSet::new();
+                let search =
+                    Search { options: self.options, books: &self.books, spec, queue: &queue, barred: &barred, how };
                 if self.books.is_active(&queue) && search.assign().mode == Mode::Fit {
                     for equal in waiting.iter().filter(|other| are_equal(other, spec)) {
                         self.parked.remove(&equal.uid);
@@ -455,12 +474,13 @@ impl<'a> History<'a> {
 
     /// Those on their way out are gone: their trees are woken.
     pub(crate) fn let_leave(&mut self) -> Vec<String> {
-        let (gone, staying): (Vec<Holder>, Vec<Holder>) =
-            self.books.holders.drain(..).partition(|holder| holder.evicted);
-        self.books.holders = staying;
+        let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
+        let uids: Vec<String> = gone.iter().map(|holder| holder.uid.clone()).collect();
+        self.books = self.books.without(&uids);
         for holder in &gone {
             let root = self.root(&holder.queue);
             self.live.insert(root.clone());
+            self.feuds.remove(&root);
             for (queue, waiting) in &self.waiting {
                 if self.books.line(&Node::Queue(queue.clone())).last() == Some(&root) {
                     for spec in waiting {
@@ -470,7 +490,7 @@ impl<'a> History<'a> {
             }
             *self.generations.entry(holder.queue.clone()).or_default() += 1;
         }
-        gone.into_iter().map(|holder| holder.uid).collect()
+        uids
     }
 
     /// What decides between heads besides shares.

@@ -5,12 +5,14 @@
 
 pub(crate) mod assign;
 pub(crate) mod books;
+mod feuds;
 pub(crate) mod history;
 pub(crate) mod share;
 pub(crate) mod victims;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use berth_engine::*;
 
@@ -42,17 +44,15 @@ pub(crate) struct Head<'a> {
 
 /// The objects of a world as the oracle sees them.
 pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloads: &[WorkloadSpec]) -> Books {
-    let mut books = Books {
-        queues: queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(),
-        cohorts: cohorts.iter().map(|cohort| (cohort.name.clone(), cohort.clone())).collect(),
-        ..Books::default()
-    };
+    let mut known: BTreeMap<String, CohortSpec> =
+        cohorts.iter().map(|cohort| (cohort.name.clone(), cohort.clone())).collect();
     let named =
         queues.iter().filter_map(|queue| queue.cohort.clone()).chain(cohorts.iter().filter_map(|c| c.parent.clone()));
     for name in named {
         let empty = CohortSpec { name: name.clone(), parent: None, groups: vec![], weight: 1_000_000_000 };
-        books.cohorts.entry(name).or_insert(empty);
+        known.entry(name).or_insert(empty);
     }
+    let mut holders = Vec::new();
     for spec in workloads {
         if let WorkloadState::Reserved(held) = &spec.state {
             let mut usage = Amounts::new();
@@ -62,18 +62,19 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
                     *usage.entry((flavor.clone(), resource.clone())).or_default() += amount;
                 }
             }
-            books.holders.push(Holder {
+            holders.push(Holder {
                 uid: spec.uid.clone(),
                 queue: held.cluster_queue.clone(),
-                usage,
+                usage: Rc::new(usage),
                 priority: spec.priority,
                 queued_at: spec.queued_at,
                 at: held.at,
                 evicted: held.evicted,
+                barred: false,
             });
         }
     }
-    books
+    Books::new(queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(), known, holders)
 }
 
 /// One cycle from a world in which nothing was tried before.
@@ -118,10 +119,14 @@ fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
     let root = |head: &Head<'_>| books.line(&Node::Queue(head.queue.clone())).last().cloned();
     let first = root(&heads[0]);
     let mut best: BTreeMap<Node, usize> = BTreeMap::new();
-    let standing = |index: usize, cohort: &Node| {
-        let head = &heads[index];
+    let with_usage = |head: &Head<'_>| {
         let mut with = books.clone();
-        with.booked.push((head.queue.clone(), head.found.usage.clone()));
+        with.book(&head.queue, head.found.usage.clone());
+        with
+    };
+    let withs: Vec<Books> = heads.iter().map(with_usage).collect();
+    let standing = |index: usize, cohort: &Node| {
+        let (head, with) = (&heads[index], &withs[index]);
         let line = with.line(&Node::Queue(head.queue.clone()));
         let child = line.iter().zip(line.iter().skip(1)).find(|(_, above)| *above == cohort).unwrap().0;
         let borrows = head.found.usage.iter().any(|(fr, value)| *value > 0 && with.exceeds(child, fr, 0));

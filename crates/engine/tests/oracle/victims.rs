@@ -20,6 +20,9 @@ pub(crate) struct Plea<'a> {
 pub(crate) type Victims = Vec<(String, &'static str)>;
 
 pub(crate) fn lawful(policy: PreemptionPolicy, plea: &Plea<'_>, holder: &Holder) -> bool {
+    if holder.barred {
+        return false;
+    }
     match policy {
         PreemptionPolicy::Never | PreemptionPolicy::Unset => false,
         PreemptionPolicy::LowerPriority => holder.priority < plea.priority,
@@ -313,7 +316,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy])
     }
     in_order(plea, &mut candidates);
     let mut with_plea = books.clone();
-    with_plea.booked.push((plea.queue.to_owned(), plea.usage.clone()));
+    with_plea.book(plea.queue, plea.usage.clone());
     let entitled = !over(&with_plea, &own, &plea.needs);
     let mut taken: Victims = Vec::new();
     let mut skipped: Vec<Holder> = Vec::new();

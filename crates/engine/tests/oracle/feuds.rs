@@ -1,0 +1,44 @@
+//! Who must not preempt whom (`no-eviction-loops.md`, rule 1): the pairs of preemptors and victims form no circle.
+
+use std::collections::BTreeSet;
+
+use berth_engine::*;
+
+use super::history::History;
+use super::place;
+
+impl History<'_> {
+    /// Whether one, evicted, comes back before another in a queue in which the first lets nobody pass.
+    fn comes_back_before(&self, one: &str, other: &str) -> bool {
+        let (one, other) = (self.places[one], self.places[other]);
+        let is_strict = self.books.queues[&one.local_queue].strategy == Strategy::StrictFifo;
+        is_strict && one.local_queue == other.local_queue && place(one, self.now) < place(other, self.now)
+    }
+
+    /// Whom a workload must not preempt: evictions would go round in a circle, each of them holding back the next preemptor, by evicting
+    /// it or by letting its victim come back before it.
+    pub(super) fn barred(&self, spec: &WorkloadSpec) -> BTreeSet<String> {
+        let Some(feuds) = self.feuds.get(&self.root(&spec.local_queue)) else { return BTreeSet::new() };
+        let victims: BTreeSet<&String> = feuds.iter().map(|(_, victim)| victim).collect();
+        let mut against = BTreeSet::from([spec.uid.clone()]);
+        loop {
+            let by = |one: &String| {
+                let evicts = feuds.iter().filter(|(_, victim)| victim == one).map(|(preemptor, _)| preemptor.clone());
+                let before =
+                    victims.iter().filter(|victim| self.comes_back_before(victim, one)).map(|uid| (*uid).clone());
+                evicts.chain(before).collect::<Vec<_>>()
+            };
+            let more: BTreeSet<String> = against.iter().flat_map(by).collect();
+            let known = against.len();
+            against.extend(more);
+            if against.len() == known {
+                break;
+            }
+        }
+        against.remove(&spec.uid);
+        let holds_back = |uid: &String| against.iter().any(|one| self.comes_back_before(uid, one));
+        let more: Vec<String> = self.books.holders.iter().map(|holder| holder.uid.clone()).filter(holds_back).collect();
+        against.extend(more);
+        against
+    }
+}
