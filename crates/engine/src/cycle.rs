@@ -81,7 +81,7 @@ impl World {
         self.cycle += 1;
         report.moved.clear();
         report.scanning.clear();
-        let mut heads = Vec::new();
+        let mut heads = Vec::with_capacity(lines.iter().map(|(_, queues)| queues.len()).sum());
         for (_, queues) in lines {
             // A queue without heads gets none before the next plan.
             queues.retain(|queue| {
@@ -135,6 +135,8 @@ impl World {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
         }
+        report.findings.reserve(done.len());
+        report.leading.reserve(done.len());
         for at in done {
             if let Some(entry) = entries.get_mut(at) {
                 self.put_back(entry, report);
@@ -295,8 +297,8 @@ impl World {
         if open.len() < 2 {
             return open;
         }
-        let keyed = open.into_iter().filter_map(|at| Some((self.nominee(entries.get(at)?, now), at)));
-        let mut keyed: Vec<(Nominee, usize)> = keyed.collect();
+        let mut keyed: Vec<(Nominee, usize)> = Vec::with_capacity(open.len());
+        keyed.extend(open.into_iter().filter_map(|at| Some((self.nominee(entries.get(at)?, now), at))));
         keyed.sort_unstable_by(|a, b| a.0.compare(&b.0, &self.options.gates));
         keyed.into_iter().map(|(_, at)| at).collect()
     }

@@ -277,11 +277,14 @@ impl Pending {
     pub(crate) fn wake_classes(&mut self) -> bool {
         self.fickle.clear();
         let heads = &mut self.heads;
-        let mut woken = false;
-        self.classes.retain(|class, queue| {
+        let (mut woken, mut is_empty) = (false, false);
+        for (class, queue) in &mut self.classes {
             woken |= heads.wake(*class, queue);
-            !queue.lanes.is_empty()
-        });
+            is_empty |= queue.lanes.is_empty();
+        }
+        if is_empty {
+            self.classes.retain(|_, queue| !queue.lanes.is_empty());
+        }
         woken
     }
 

@@ -109,7 +109,7 @@ impl World {
 
     /// The verdicts on the heads that were not admitted.
     pub(crate) fn tell_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
+        let mut verdicts = Vec::with_capacity(report.findings.len());
         // Heads of one tree often lose for one and the same reason, which is put into words once.
         let mut last: Option<(Said, Arc<[PodSet]>, Arc<str>)> = None;
         for id in std::mem::take(&mut report.leading) {
