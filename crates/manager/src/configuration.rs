@@ -254,8 +254,7 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
         ignore_undeclared,
         fair_sharing,
         partial_admission: gates.on("PartialAdmission"),
-        // PrioritizePreemptorWorkloads keeps the engine's own default; see docs/decisions/no-eviction-loops.md.
-        gates: EngineGates::named(|name| (name != "PrioritizePreemptorWorkloads").then(|| gates.on(name))),
+        gates: EngineGates::named(|name| gates.of_engine(name)),
         departures: Departures::default(),
     })
 }

@@ -1,8 +1,9 @@
 //! Every feature gate in a configuration file: the value of one that Berth acts on reaches the settings and changes nothing else, of
-//! any other it is told that it has no effect, and what no gate can be is refused by name.
+//! one that is always on it is told that it cannot be off, of any other that it has no effect, and what no gate can be is refused
+//! by name.
 
 use super::*;
-use crate::gates::{ACTED_ON, GATES, Gate};
+use crate::gates::{ACTED_ON, ALWAYS_ON, GATES, Gate};
 
 /// What some gates decide about must be there, or they decide nothing.
 const FILE: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -86,7 +87,8 @@ fn a_gate_that_is_acted_on_reaches_the_settings() {
 #[test]
 fn of_any_other_gate_it_is_told_that_it_has_no_effect() {
     let plain = file(&BTreeMap::new()).unwrap();
-    for gate in GATES.iter().filter(|gate| !ACTED_ON.contains(&gate.name)) {
+    let always_on = |gate: &Gate| ALWAYS_ON.iter().any(|(name, _)| *name == gate.name);
+    for gate in GATES.iter().filter(|gate| !ACTED_ON.contains(&gate.name) && !always_on(gate)) {
         let default = file(&BTreeMap::from([(gate.name, gate.on)])).unwrap();
         assert_eq!(default, plain, "{} as it is by default", gate.name);
         let other = file(&flipped(gate));
@@ -99,6 +101,20 @@ fn of_any_other_gate_it_is_told_that_it_has_no_effect() {
         let told = format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name);
         assert!(other.warnings.contains(&told), "{}: {:?}", gate.name, other.warnings);
         assert_eq!(other.settings, plain.settings, "{}", gate.name);
+    }
+}
+
+#[test]
+fn of_a_gate_that_is_always_on_it_is_told_only_where_it_is_set_to_off() {
+    let plain = file(&BTreeMap::new()).unwrap();
+    assert!(plain.settings.engine.gates.prioritize_preemptors);
+    for (name, page) in ALWAYS_ON {
+        let on = file(&BTreeMap::from([(name, true)])).unwrap();
+        assert_eq!(on, plain, "{name} set to what it is");
+        let off = file(&BTreeMap::from([(name, false)])).unwrap();
+        assert_eq!(off.settings, plain.settings, "{name} switched off in vain");
+        assert_eq!(off.warnings, [format!("feature gate `{name}` cannot be off in Berth: {page} says why")]);
+        assert!(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page).is_file(), "{page}");
     }
 }
 
