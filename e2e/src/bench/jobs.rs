@@ -230,7 +230,8 @@ async fn settle(subject: &Subject, bed: &Bed, total: usize) -> Result<()> {
     let mut last = 0;
     let deadline = Instant::now() + Duration::from_secs(90);
     while quiet.elapsed() < Duration::from_secs(6) && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        // Each look makes the operator write out all of its metrics, which is counted as its own work.
+        tokio::time::sleep(Duration::from_secs(2)).await;
         let (own, _) = subject.own_count().await?;
         let now: u64 = own.iter().filter(|(what, _)| !what.ends_with(" leases")).map(|(_, count)| count).sum();
         if now != last {

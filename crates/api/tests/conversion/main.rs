@@ -13,6 +13,10 @@ use generate::{Dice, broken, metadata};
 use serde_json::{Value, json};
 use server::{Kind, complete, kinds, prune};
 
+/// What `berth` ships with: most of the time of a conversion goes into small pieces of memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn cases() -> u64 {
     std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
 }
