@@ -8,7 +8,7 @@ use berth_engine::*;
 
 use super::assign::{Found, How, Pins, Search, Tried};
 use super::books::{Books, Fr, Holder, Node};
-use super::{Head, by_age, by_share, place};
+use super::{Head, are_equal, by_age, by_share, place};
 
 /// What became of a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +74,6 @@ pub(crate) struct History<'a> {
     stirred: BTreeSet<Node>,
     /// Trees in which there may be something to do.
     live: BTreeSet<Node>,
-}
-
-/// Whether two of a queue are equal for scheduling.
-fn are_equal(one: &WorkloadSpec, other: &WorkloadSpec) -> bool {
-    (one.priority, one.preempts) == (other.priority, other.preempts) && one.pod_sets == other.pod_sets
 }
 
 impl<'a> History<'a> {

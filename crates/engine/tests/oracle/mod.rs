@@ -106,6 +106,11 @@ fn place(spec: &WorkloadSpec, now: Millis) -> Place {
     (Reverse(spec.priority + gained), spec.queued_at, spec.uid.clone())
 }
 
+/// Whether two of a queue are equal for scheduling.
+fn are_equal(one: &WorkloadSpec, other: &WorkloadSpec) -> bool {
+    (one.priority, one.preempts) == (other.priority, other.preempts) && one.pod_sets == other.pod_sets
+}
+
 fn by_age(heads: &[Head<'_>], history: &History<'_>) -> usize {
     let key = |head: &Head<'_>| {
         let (behind, place) = history.rank(head);
