@@ -111,6 +111,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let mut warnings = unsupported(&file);
     warnings.extend(webhook::unused_names(&file.internal_cert_management));
     warnings.extend(gates.warnings());
+    warnings.extend(election::overruled(&file.leader_election, given));
     let (job_kinds, unsupported) = frameworks(&file)?;
     warnings.extend(unsupported);
     let ignore_undeclared = quota_check(&file.resources, &gates)?;

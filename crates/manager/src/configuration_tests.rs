@@ -300,6 +300,12 @@ fn gates_and_flags() {
     let lease = Given { lease_namespace: Some("kueue-system".into()), lease_name: Some("mine".into()), ..given() };
     let text =
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nleaderElection: {resourceName: other}\n";
-    let election = load(text, &lease).unwrap().election.unwrap();
+    let loaded = load(text, &lease).unwrap();
+    let election = loaded.election.unwrap();
     assert_eq!((election.namespace.as_str(), election.name.as_str()), ("kueue-system", "mine"));
+    let told = "leaderElection.resourceName is `other` and --leader-elect-resource-name is `mine`, which holds: beside a Kueue that \
+                goes by this file both would act";
+    assert_eq!(loaded.warnings, [told]);
+    let same = Given { lease_name: Some("other".into()), ..given() };
+    assert_eq!(load(text, &same).unwrap().warnings, Vec::<String>::new());
 }

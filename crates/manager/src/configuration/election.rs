@@ -6,6 +6,22 @@ use crate::schema::LeaderElection;
 use berth_runtime::Election;
 use std::time::Duration;
 
+/// One warning per part of the lease's name that a flag says otherwise: a Kueue that goes on by this file would hold another lease.
+pub(super) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
+    let parts = [
+        ("resourceName", &block.resource_name, "--leader-elect-resource-name", &given.lease_name),
+        ("resourceNamespace", &block.resource_namespace, "--leader-elect-resource-namespace", &given.lease_namespace),
+    ];
+    let warning = |(field, file, flag, given): (&str, &Option<String>, &str, &Option<String>)| {
+        let file = file.as_ref().filter(|name| !name.is_empty())?;
+        let given = given.as_ref().filter(|name| !name.is_empty() && *name != file)?;
+        Some(format!(
+            "leaderElection.{field} is `{file}` and {flag} is `{given}`, which holds: beside a Kueue that goes by this file both would act"
+        ))
+    };
+    parts.into_iter().filter_map(warning).collect()
+}
+
 /// Election as the configuration and the flags have it; `None` when it is off.
 pub(super) fn election(block: &LeaderElection, given: &Given, namespace: &str) -> Result<Option<Election>, String> {
     if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
