@@ -163,9 +163,9 @@ struct Outcome {
     paths: BTreeSet<String>,
 }
 
-/// Half malformed reviews, half byte streams that are no TLS.
+/// Half malformed reviews, half byte streams that are no TLS. `BERTH_FLOOD` is the number of both.
 pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
-    let total = 50_000;
+    let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
     let mut random = Random(1);
     let targets = targets()?;
     // What the first of them make the allocator keep is not what this is about.
