@@ -1,6 +1,6 @@
 //! The values of Kueue's feature gates, and which of them Berth acts on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub(crate) use berth_control::feature_gates::GATES;
 #[cfg(test)]
@@ -34,13 +34,13 @@ pub(crate) const ACTED_ON: [&str; 20] = [
 pub(crate) const ALWAYS_ON: [(&str, &str); 1] =
     [("PrioritizePreemptorWorkloads", "docs/decisions/no-eviction-loops.md")];
 
-/// The gates' values of this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gates {
-    values: BTreeMap<&'static str, bool>,
-    /// Somebody set these to false, by default or not.
-    set_off: BTreeSet<&'static str>,
+fn is_always_on(name: &str) -> bool {
+    ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
 }
+
+/// The gates' values of this process. One that is always on is on by default, and off where somebody set it so in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gates(BTreeMap<&'static str, bool>);
 
 impl Gates {
     /// Defaults with some values changed.
@@ -48,8 +48,8 @@ impl Gates {
     /// # Errors
     /// An unknown gate, a locked one, or one whose dependency is off.
     pub(crate) fn with(set: &BTreeMap<String, bool>) -> Result<Self, String> {
-        let mut values: BTreeMap<&'static str, bool> = GATES.iter().map(|gate| (gate.name, gate.on)).collect();
-        let mut set_off = BTreeSet::new();
+        let mut values: BTreeMap<&'static str, bool> =
+            GATES.iter().map(|gate| (gate.name, gate.on || is_always_on(gate.name))).collect();
         for (name, value) in set {
             let Some(gate) = GATES.iter().find(|gate| gate.name == name) else {
                 return Err(format!("unknown feature gate `{name}`"));
@@ -58,42 +58,38 @@ impl Gates {
                 return Err(format!("feature gate `{name}` is locked to {}", gate.on));
             }
             values.insert(gate.name, *value);
-            if !*value {
-                set_off.insert(gate.name);
-            }
         }
         for gate in GATES.iter().filter(|gate| values.get(gate.name) == Some(&true)) {
             if let Some(need) = gate.needs.iter().find(|need| values.get(*need) != Some(&true)) {
                 return Err(format!("feature gate `{}` needs `{need}`, which is off", gate.name));
             }
         }
-        Ok(Self { values, set_off })
+        Ok(Self(values))
     }
 
     /// Value of a gate; false for an unknown name.
     pub(crate) fn on(&self, name: &str) -> bool {
-        self.values.get(name) == Some(&true)
+        self.0.get(name) == Some(&true)
     }
 
     /// What the engine is told of a gate; of one that is always on, nothing, since that is the engine's own default.
     pub(crate) fn of_engine(&self, name: &str) -> Option<bool> {
-        ALWAYS_ON.iter().all(|(gate, _)| *gate != name).then(|| self.on(name))
+        (!is_always_on(name)).then(|| self.on(name))
     }
 
     /// One warning per gate whose value differs from its default without having an effect here yet, and per gate that was
     /// switched off in vain.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let always_on = |name: &str| ALWAYS_ON.iter().any(|(gate, _)| *gate == name);
         let without_effect = GATES
             .iter()
-            .filter(|gate| !ACTED_ON.contains(&gate.name) && !always_on(gate.name))
-            .filter(|gate| self.values.get(gate.name) != Some(&gate.on))
+            .filter(|gate| !ACTED_ON.contains(&gate.name) && !is_always_on(gate.name))
+            .filter(|gate| self.0.get(gate.name) != Some(&gate.on))
             .map(|gate| {
                 format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name)
             });
         let in_vain = ALWAYS_ON
             .iter()
-            .filter(|(name, _)| self.set_off.contains(name))
+            .filter(|(name, _)| !self.on(name))
             .map(|(name, page)| format!("feature gate `{name}` cannot be off in Berth: {page} says why"));
         without_effect.chain(in_vain).collect()
     }
