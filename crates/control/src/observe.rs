@@ -331,7 +331,7 @@ impl Control {
         let old = self.view.put_workload(new);
         let stage = old.as_ref().map(|old| old.stage());
         let seen = self.view.workloads.get(&name).filter(|new| !new.reserved());
-        let reshaped = old.as_ref().zip(seen).is_some_and(|(old, new)| old.shape.digests != new.shape.digests);
+        let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
         if let Some(old) = old {
             // Of a finished one the old state is no longer whole, and there is nothing left to count.
             let counts = self.leads() && !old.is("Finished");
@@ -351,8 +351,8 @@ impl Control {
             self.shapes.release(&old.shape);
             self.mark_queues(&old, now);
         }
-        if reshaped || self.flights.explains_conflict(&object_key, version) {
-            // It asks for other pods now, or somebody else has written: the plan was made for another state.
+        if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
+            // It asks for something else now, or for nothing, or somebody else has written: the plan was made for another state.
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             self.planned.remove(&uid);
         }

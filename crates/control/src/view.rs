@@ -137,6 +137,13 @@ impl Rare {
 }
 
 impl WorkloadView {
+    /// Whether a plan that was made for this state says nothing about a later one: it asks for something else, elsewhere, or for nothing.
+    pub(crate) fn asks_otherwise(&self, new: &Self) -> bool {
+        let is_over = new.is("Finished") || new.deleting || new.unreadable || !new.active;
+        let asked = (&self.queue, self.priority, &self.tiers, &self.shape.digests);
+        is_over || asked != (&new.queue, new.priority, &new.tiers, &new.shape.digests)
+    }
+
     pub(crate) fn is(&self, kind: &str) -> bool {
         crate::status::is_true(&self.status.conditions, kind)
     }

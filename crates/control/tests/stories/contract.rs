@@ -36,6 +36,20 @@ fn a_workload_made_for_less_than_its_job_asks_ends_out_of_sync() {
 }
 
 #[test]
+fn what_was_planned_for_a_workload_that_ends_is_given_back() {
+    let mut cluster = one_queue("1");
+    // The job is there first, and so decides first: it ends the Workload in the step after the one that plans its admission.
+    cluster.put(Kind::Job, guest("50"));
+    cluster.pass(1);
+    cluster.put(Kind::Workload, made_before(&guest("1")["spec"]["template"]));
+    cluster.pass(10);
+    assert_eq!(end_of(&cluster, "before")["reason"], json!("OutOfSync"), "{:?}", cluster.writes);
+    cluster.put(Kind::Job, job("next", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("next", "Admitted"), "its quota is free: {:?}", cluster.writes);
+}
+
+#[test]
 fn a_job_that_outgrows_the_workload_made_for_it_is_stopped_first() {
     let mut cluster = one_queue("1");
     let mut template = guest("1")["spec"]["template"].clone();
