@@ -188,6 +188,17 @@ impl Control {
         self.replan = true;
     }
 
+    /// Whoever decides about a workload does not write what was planned for it: nothing else would ever take the plan back.
+    fn give_plan_up(&mut self, object: &ObjectKey) {
+        if self.planned.is_empty() || self.flights.busy(object) {
+            return;
+        }
+        let Some(uid) = self.uid_of(object) else { return };
+        if self.planned.remove(&uid).is_some() {
+            self.unplan(&uid);
+        }
+    }
+
     /// Lets a workload's own state speak, when nothing of ours is pending on it.
     pub(crate) fn settle(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
@@ -292,7 +303,11 @@ impl Control {
                 self.wait(object, until);
                 continue;
             }
-            match decide::decide(self, &object, now) {
+            let decision = decide::decide(self, &object, now);
+            if object.kind == Kind::Workload && !matches!(decision, Decision::Write(_)) {
+                self.give_plan_up(&object);
+            }
+            match decision {
                 Decision::Done => {}
                 Decision::Wait(until) => self.wait(object, until),
                 Decision::WaitForCreations => self.flights.hold_back(object),

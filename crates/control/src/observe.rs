@@ -203,6 +203,7 @@ impl Control {
         self.flights.vanished(object);
         self.told.remove(object);
         if let Some(old) = self.view.jobs.remove(object) {
+            self.mirror_waiting_of(&old.uid);
             self.at_rest.remove(&old.uid);
             self.ladder.lacking.remove(&old.uid);
             self.ration.forget_ended(&old.uid);
@@ -223,6 +224,8 @@ impl Control {
                 self.touch_related(&object);
                 self.flights.vanished(&object);
                 self.forget_child(&object, &gone);
+                self.view.jobs.remove(&object);
+                self.mirror_waiting_of(&gone.uid);
             }
             _ => {}
         }
@@ -243,6 +246,7 @@ impl Control {
         let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
         let old = self.view.jobs.get(&object).filter(|old| old.uid == job.uid);
         let before = old.map(Pods::of);
+        let moved = old.is_none_or(|old| old.deleting != job.deleting).then(|| job.uid.clone());
         let more_ended = old.is_some_and(|old| old.reclaimable != job.reclaimable);
         if job.finished.is_some() || job.suspended {
             self.ration.forget_ended(&job.uid);
@@ -257,6 +261,9 @@ impl Control {
         self.view.shed_job(&object);
         self.flights.seen(&object, version);
         self.touch_related(&object);
+        if let Some(uid) = moved {
+            self.mirror_waiting_of(&uid);
+        }
         if let Some(uid) = training {
             self.mirror_owned_by(&uid);
         }

@@ -43,6 +43,11 @@ pub(crate) fn group_of(namespace: &str, pod: &PodState) -> Option<Name> {
     Some((namespace.to_owned(), pod.group.as_ref()?.name.to_string()))
 }
 
+/// The name of a group stands for its uid: it is no object.
+pub(crate) fn group_uid(namespace: &str, name: &str) -> String {
+    format!("group/{namespace}/{name}")
+}
+
 impl PodBook {
     pub(crate) fn get(&self, name: &Name) -> Option<&PodState> {
         self.all.get(name).map(Box::as_ref)

@@ -143,7 +143,7 @@ fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Sur
 
 fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
     berth_jobs::controller(metadata).map(|reference| Owner {
-        kind: reference.kind.clone(),
+        kind: berth_jobs::kind_in_group(&reference.kind, &reference.api_version).into(),
         name: reference.name.clone(),
         uid: reference.uid.clone(),
     })
@@ -164,5 +164,5 @@ fn group_of(metadata: &ObjectMeta) -> Option<Box<[Member]>> {
 /// A group owns the Workload that has its name; it is no object, so that the name stands for its uid.
 fn group_owner(metadata: &ObjectMeta) -> Option<Owner> {
     let (namespace, name) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.clone()?);
-    Some(Owner { kind: Kind::PodGroup.name().to_owned(), uid: format!("group/{namespace}/{name}"), name })
+    Some(Owner { kind: Kind::PodGroup.name().to_owned(), uid: crate::pods::group_uid(namespace, &name), name })
 }

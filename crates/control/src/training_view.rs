@@ -170,7 +170,9 @@ impl Control {
             (None, _) => {}
         }
         let Some(new) = new else {
-            self.view.training.remove(&name);
+            if let Some(old) = self.view.training.remove(&name) {
+                self.mirror_waiting_of(&old.uid);
+            }
             return;
         };
         if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.leads()) {

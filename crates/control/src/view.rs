@@ -33,6 +33,7 @@ pub(crate) fn name_of(metadata: &ObjectMeta) -> Name {
 /// The controlling owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
+    /// With its group where that is not the one of which Berth knows a kind of this name.
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) uid: String,

@@ -54,7 +54,7 @@ pub use provisioning::{
     provisioning_request_name, provisioning_request_spec, provisioning_state, requested_pods, retry_after,
 };
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
-pub use state::{AnyJob, JobOwner, JobState};
+pub use state::{AnyJob, JobOwner, JobState, kind_in_group};
 pub use template::TemplateParts;
 pub use transform::Transformation;
 pub use unsupported::{unsupported_gates, unsupported_metadata, unsupported_template, unsupported_workload};

@@ -199,7 +199,8 @@ pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
 }
 
 /// A kind by its name, with the group where another one has that name: Volcano's Job is none of ours.
-fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
+#[must_use]
+pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let ours = match kind {
         "Job" => "batch",

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::workload::{has_finalizer, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
-use crate::view::WorkloadView;
+use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, Purpose, Request};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
@@ -26,15 +26,17 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         });
     };
     let kind = Kind::of_whole(&owner.kind)?;
-    if kind.is_pods() {
-        return of_pods(control, workload, kind);
-    }
-    let there = match workload.training_job() {
-        Some(name) => control.view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
-        None => control.view.job_of(workload).map(|job| job.deleting),
-    };
-    if there.is_some_and(|leaving| !(leaving && workload.deleting)) {
+    let standing = standing(control, workload);
+    if standing == Standing::There || (standing == Standing::Leaving && !workload.deleting) {
         return None;
+    }
+    if standing == Standing::Unmanaged && !workload.reserved() && !workload.deleting {
+        // It is told what it waits for.
+        return None;
+    }
+    if kind.is_pods() {
+        let goes = workload.deleting && has_finalizer(workload);
+        return Some(if goes { Decision::write(remove_finalizer(workload)) } else { Decision::Done });
     }
     let parts = match workload.training_job() {
         // What only says that it is part of it is not waited for.
@@ -57,19 +59,58 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     Some(Decision::write(remove_finalizer(workload)))
 }
 
-/// A workload whose pods are all gone: garbage collection deletes it, and nothing is left that could use its quota.
-fn of_pods(control: &Control, workload: &WorkloadView, kind: Kind) -> Option<Decision> {
-    let owner = workload.owner.as_ref()?;
+/// How whoever controls a workload stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is there, or nobody that Berth knows controls it: whoever made it may start what it stands for.
+    There,
+    /// It is being deleted.
+    Leaving,
+    /// It is not there. Of pods: they are all gone, and nothing is left that could use the quota.
+    Absent,
+    /// It is not seen, and never will be: its kind is none that is managed.
+    Unmanaged,
+}
+
+/// How the owner of a workload stands.
+pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
+    let Some(owner) = &workload.owner else { return Standing::There };
+    let Some(kind) = Kind::of_whole(&owner.kind) else { return Standing::There };
     let name = (workload.namespace.clone(), owner.name.clone());
-    let there = match kind {
-        Kind::Pod => control.view.pods.get(&name).is_some_and(|pod| *pod.uid == *owner.uid),
-        _ => control.view.pods.group(&name).is_some() || control.view.sets.of_group(&name).is_some(),
+    let view = &control.view;
+    let leaving = match kind {
+        Kind::Pod => view.pods.get(&name).filter(|pod| *pod.uid == *owner.uid).map(|_| false),
+        Kind::PodGroup => (view.pods.group(&name).is_some() || view.sets.of_group(&name).is_some()).then_some(false),
+        Kind::TrainingJob => view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
+        _ => view.job_of(workload).map(|job| job.deleting),
     };
-    if there {
-        return None;
+    match leaving {
+        Some(false) => Standing::There,
+        Some(true) => Standing::Leaving,
+        None if control.sees(kind) => Standing::Absent,
+        None => Standing::Unmanaged,
     }
-    let goes = workload.deleting && has_finalizer(workload);
-    Some(if goes { Decision::write(remove_finalizer(workload)) } else { Decision::Done })
+}
+
+impl Control {
+    /// Whether objects of that kind are watched at all.
+    fn sees(&self, kind: Kind) -> bool {
+        let kinds = &self.settings.job_kinds;
+        match kind {
+            Kind::Pod | Kind::PodGroup => kinds.contains(&Kind::Pod),
+            kind if kind.is_job() => kinds.contains(&kind),
+            _ => true,
+        }
+    }
+
+    /// Whoever controls workloads has come, is going or has gone: whether those that wait may be tried depends on it.
+    pub(crate) fn mirror_waiting_of(&mut self, owner_uid: &str) {
+        let waiting = self.view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
+        let waiting: Vec<Name> = waiting.map(WorkloadView::key).collect();
+        for name in waiting {
+            self.mirror(&name);
+        }
+    }
 }
 
 /// Asks whether pods are left of a workload's job.

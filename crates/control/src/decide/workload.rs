@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
 use super::gates::{self, GATED, LIFTED};
+use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
 use crate::core::{Control, after, after_seconds, key};
 use crate::deltas;
@@ -112,6 +113,11 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
         return Some(("Misconfigured", refused));
     }
+    match super::orphan::standing(control, workload) {
+        Standing::There => {}
+        Standing::Leaving | Standing::Absent => return Some(("PendingEvaluation", String::new())),
+        Standing::Unmanaged => return Some(("Misconfigured", unmanaged(workload))),
+    }
     if let Some(limit) = control.limit_on(workload) {
         return Some(("AdmissionLimit", limit));
     }
@@ -134,6 +140,12 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
 /// A field of the job itself that decides and that Berth does not act on.
 fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
     control.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
+}
+
+/// What a workload is told whose owner is of a kind that is not managed: nobody would start that.
+fn unmanaged(workload: &WorkloadView) -> String {
+    let (kind, name) = workload.owner.as_ref().map_or(("", ""), |owner| (&owner.kind, &owner.name));
+    format!("its owner, {kind} {name:?}, is of a kind that is not managed: name it in integrations.frameworks")
 }
 
 /// Decides about one Workload.
@@ -436,6 +448,10 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
 
 /// A workload without quota: what lets it be tried again, and what it is told while nothing may try it.
 fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    if super::orphan::standing(control, workload) == Standing::Leaving {
+        // It goes with its owner.
+        return Decision::Done;
+    }
     let requeued = find(&workload.status.conditions, "Requeued").filter(|condition| condition.status == "False");
     if let Some(condition) = requeued {
         if crate::pods::has_ended(control, workload) {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::known;
 use crate::core::{Control, key};
 use crate::event::Change;
-use crate::pods::group_of;
+use crate::pods::{group_of, group_uid};
 use crate::view::Name;
 use crate::write::Kind;
 
@@ -41,7 +41,11 @@ impl Control {
         let ungated = !new.gated && !new.ended();
         let gated = self.view.pods.get(&name).filter(|old| old.gated && ungated);
         self.measures.extend(gated.and_then(|old| self.ungated(&name, old, now)));
+        let uid = self.view.pods.get(&name).is_none().then(|| new.uid.to_string());
+        let founds =
+            group.as_ref().map(|(group, _)| group).filter(|group| self.view.pods.group(group).is_none()).cloned();
         self.view.pods.put(name, new);
+        self.mirror_waiting(uid, founds);
         self.flights.seen(&object, version);
         self.touch_related(&object);
         if let Some((group, _)) = group.filter(|_| crowded) {
@@ -58,14 +62,25 @@ impl Control {
         let Some(pod) = self.view.pods.get(name) else { return };
         let group = group_of(&name.0, pod).map(|group| (group, pod.role().to_owned()));
         let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
+        let uid = pod.uid.to_string();
         self.view.pods.remove(name, false);
+        self.mirror_waiting(Some(uid), None);
         let Some((group, _)) = group else { return };
         if self.view.pods.group(&group).is_none() {
+            self.mirror_waiting(None, Some(group.clone()));
             self.told.remove(&key(Kind::PodGroup, &group));
             // Nobody else waits for it.
             self.touch(key(Kind::Workload, &group));
         } else if crowded {
             self.view.pods.crowd(group);
+        }
+    }
+
+    /// A pod, or the first or last one of a group, has come or gone.
+    fn mirror_waiting(&mut self, uid: Option<String>, group: Option<Name>) {
+        let group = group.map(|group| group_uid(&group.0, &group.1));
+        for uid in uid.into_iter().chain(group) {
+            self.mirror_waiting_of(&uid);
         }
     }
 
@@ -125,6 +140,7 @@ impl Control {
                 None => me.view.sets.remove(&name),
             }
             for group in groups {
+                me.mirror_waiting(None, Some(group.clone()));
                 me.touch(key(Kind::PodGroup, &group));
                 me.touch(key(Kind::Workload, &group));
             }

@@ -25,6 +25,7 @@ mod jobsets;
 mod labels;
 mod life;
 mod limits;
+mod owners;
 mod partial;
 mod planning;
 mod pods;
