@@ -104,18 +104,20 @@ impl Control {
                 let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
                 // The whole of which it is a part may wait for it to go.
                 let whole = job.and_then(|job| job.owner.as_ref());
-                let whole = whole.and_then(|owner| Some((Kind::of_whole(&owner.kind)?, owner.name.to_string())));
+                let whole = whole.and_then(|owner| {
+                    Some((Kind::of_whole(&owner.kind)?, owner.name.to_string(), owner.uid.to_string()))
+                });
                 for workload in owned {
                     self.touch(key(Kind::Workload, &workload));
                 }
-                if let Some((kind, name)) = whole {
-                    let name = (object.namespace.clone(), name);
-                    let uid = self.view.training.get(&name).filter(|_| kind == Kind::TrainingJob).map(|job| &job.uid);
-                    // Its capacity is that of its Jobs.
-                    let owned =
-                        uid.into_iter().flat_map(|uid| self.view.workloads.owned_by(uid)).map(WorkloadView::key);
-                    self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
-                    self.touch(key(kind, &name));
+                if let Some((kind, name, uid)) = whole {
+                    let whole = key(kind, &(object.namespace.clone(), name));
+                    // Its capacity is that of its Jobs; and where it is gone they are what is waited for.
+                    if kind == Kind::TrainingJob || self.uid_of(&whole).as_ref() != Some(&uid) {
+                        let owned = self.view.workloads.owned_by(&uid).map(WorkloadView::key);
+                        self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+                    }
+                    self.touch(whole);
                 }
             }
             _ => {}

@@ -418,10 +418,14 @@ impl View {
         self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
     }
 
-    /// Whether Jobs are left of which a job is made. Costs the namespace's jobs.
-    pub(crate) fn has_children(&self, namespace: &str, uid: &str) -> bool {
-        let mut owners = self.jobs_in(namespace).filter_map(|key| self.jobs.get(key)?.owner.as_ref());
-        owners.any(|owner| *owner.uid == *uid)
+    /// The Jobs of which a job is made. Costs the namespace's jobs.
+    pub(crate) fn children<'a>(
+        &'a self,
+        namespace: &'a str,
+        uid: &'a str,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a JobState)> {
+        let all = self.jobs_in(namespace).filter_map(|key| Some((key, self.jobs.get(key)?)));
+        all.filter(move |(_, job)| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid))
     }
 
     /// LimitRanges of a namespace.

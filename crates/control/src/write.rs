@@ -312,10 +312,12 @@ pub enum Request<Body = Packed> {
         /// Which.
         ids: Vec<String>,
     },
-    /// DELETE with a uid precondition, background propagation.
+    /// DELETE with a uid precondition.
     Delete {
         /// Uid that must still be the object's.
         uid: String,
+        /// What it owns goes before it, also where finalizers of others keep it (foreground propagation); else after it.
+        owned_first: bool,
     },
 }
 
@@ -343,7 +345,7 @@ impl Request<Value> {
             Self::AnnotatePods { pods, annotations } => Request::AnnotatePods { pods, annotations },
             Self::ListCheckpoints { place } => Request::ListCheckpoints { place },
             Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },
-            Self::Delete { uid } => Request::Delete { uid },
+            Self::Delete { uid, owned_first } => Request::Delete { uid, owned_first },
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct JobState {
     pub owner: Option<Box<JobOwner>>,
     /// Being deleted.
     pub deleting: bool,
+    /// Being deleted, and its pods are deleted before it goes.
+    pub pods_go_first: bool,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
     /// Name of the Workload that was made for it beforehand.
@@ -97,6 +99,7 @@ impl JobState {
             version: version_of(metadata),
             owner: owner_of(metadata).map(Box::new),
             deleting: metadata.deletion_timestamp.is_some(),
+            pods_go_first: metadata.finalizers.iter().flatten().any(|name| name == FOREGROUND),
             queue_name: K::queue_name(job).map(Into::into),
             prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),
             workload_priority_class: workload_priority_class(metadata).map(Into::into),
@@ -177,6 +180,9 @@ impl JobState {
         self.asked = Some(None);
     }
 }
+
+/// Finalizer of an object that goes after what it owns.
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// The controller of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]

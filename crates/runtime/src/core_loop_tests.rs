@@ -44,7 +44,7 @@ impl Brain for Scribe {
                 term,
                 purpose: Purpose::ReserveQuota,
                 key: ObjectKey { kind: Kind::Workload, namespace: "a".into(), name: "w".into() },
-                request: Request::Delete { uid: "u".into() },
+                request: Request::Delete { uid: "u".into(), owned_first: false },
             });
         }
         step

@@ -17,7 +17,7 @@ pub enum Verb {
 /// Pause before trying again when a busy server does not say how long.
 const DEFAULT_PAUSE_MS: u64 = 1000;
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Written {
     #[serde(default)]
     metadata: WrittenMeta,
@@ -48,7 +48,9 @@ struct Details {
 pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) -> Outcome {
     if (200..300).contains(&code) {
         if verb == Verb::Delete {
-            return Outcome::Applied { resource_version: String::new() };
+            // It is gone, or finalizers keep it for now, and then the answer is the object.
+            let kept = serde_json::from_slice::<Written>(body).unwrap_or_default();
+            return Outcome::Applied { resource_version: kept.metadata.resource_version };
         }
         return match serde_json::from_slice::<Written>(body) {
             Ok(written) => Outcome::Applied { resource_version: written.metadata.resource_version },

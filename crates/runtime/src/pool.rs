@@ -215,7 +215,7 @@ mod tests {
             term: Term(1),
             purpose,
             key: ObjectKey { kind: Kind::Workload, namespace: "a".into(), name: id.to_string() },
-            request: Request::Delete { uid: "u".into() },
+            request: Request::Delete { uid: "u".into(), owned_first: false },
         }
     }
 

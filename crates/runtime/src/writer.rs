@@ -195,7 +195,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
             format!("?fieldManager={}&timeout={server_deadline}s", encoded(manager)),
             body.as_str().to_owned(),
         ),
-        Request::Delete { uid } => (
+        Request::Delete { uid, owned_first } => (
             http::Method::DELETE,
             "application/json",
             Subresource::None,
@@ -204,7 +204,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
                 "apiVersion": "v1",
                 "kind": "DeleteOptions",
                 "preconditions": {"uid": uid},
-                "propagationPolicy": "Background",
+                "propagationPolicy": if *owned_first { "Foreground" } else { "Background" },
             })
             .to_string(),
         ),

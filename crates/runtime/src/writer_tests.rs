@@ -122,7 +122,7 @@ async fn requests_have_the_right_form() {
     assert_eq!(writer.perform(&write(Kind::Workload, "ns", Request::Create(body.into()))).await, applied);
     let merge = Request::Merge { manager: "m", subresource: status, body: json!({}).into() };
     writer.perform(&write(Kind::ClusterQueue, "", merge)).await;
-    writer.perform(&write(Kind::Workload, "ns", Request::Delete { uid: "u-1".into() })).await;
+    writer.perform(&write(Kind::Workload, "ns", Request::Delete { uid: "u-1".into(), owned_first: false })).await;
     let seen = seen.lock().unwrap();
     let lines: Vec<String> = seen.iter().map(|(method, uri, kind, _)| format!("{method} {uri} {kind}")).collect();
     assert_eq!(
@@ -146,7 +146,7 @@ async fn requests_have_the_right_form() {
 async fn nothing_is_sent_out_of_term_or_time() {
     let seen = Seen::default();
     let client = answering(200, "{}", Arc::clone(&seen));
-    let delete = || write(Kind::Workload, "ns", Request::Delete { uid: "u".into() });
+    let delete = || write(Kind::Workload, "ns", Request::Delete { uid: "u".into(), owned_first: false });
     let (sender, writer) = writer(client, State { term: Some(Term(5)), until: None });
     assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
     let soon = Instant::now() + Duration::from_secs(9);

@@ -203,7 +203,7 @@ impl Case<'_> {
         Decision::write(Draft {
             purpose: Purpose::DeleteWorkload,
             key: object(workload),
-            request: Request::Delete { uid: workload.uid.clone() },
+            request: Request::Delete { uid: workload.uid.clone(), owned_first: false },
             based_on: 0,
             notices: vec![self.notice(EventType::Normal, "DeletedWorkload", message)],
         })

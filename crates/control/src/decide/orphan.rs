@@ -1,12 +1,14 @@
 //! Workloads whose job is gone: kept until nothing of the job can run any more.
 
+use berth_jobs::JobState;
+use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use super::workload::{has_finalizer, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
 use crate::view::{Name, WorkloadView};
-use crate::write::{Kind, Purpose, Request};
+use crate::write::{Kind, ObjectKey, Purpose, Request};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
@@ -38,16 +40,20 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         let goes = workload.deleting && has_finalizer(workload);
         return Some(if goes { Decision::write(remove_finalizer(workload)) } else { Decision::Done });
     }
-    let parts = match workload.training_job() {
-        // What only says that it is part of it is not waited for.
-        Some(name) => {
-            workload.shape.digests.iter().any(|set| control.view.child_of(&name, &owner.uid, &set.name).is_some())
-        }
-        None => kind.is_made_of_jobs() && control.view.has_children(&workload.namespace, &owner.uid),
-    };
-    if parts {
+    let parts = parts_of(control, workload, kind, &owner.uid);
+    if parts.iter().any(|(_, part)| !part.deleting) {
         // Garbage collection takes them; before that they may make pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
+    }
+    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !part.pods_go_first) {
+        // Somebody's finalizer keeps it, and its pods run as long as it is there: they go before it.
+        return Some(Decision::write(Draft {
+            purpose: Purpose::DeleteChild,
+            key: part,
+            request: Request::Delete { uid: job.uid.clone(), owned_first: true },
+            based_on: 0,
+            notices: Vec::new(),
+        }));
     }
     if !workload.deleting || !has_finalizer(workload) {
         return Some(Decision::Done);
@@ -57,6 +63,32 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return Some(probe_pods(control, workload));
     }
     Some(Decision::write(remove_finalizer(workload)))
+}
+
+/// The Jobs that are left of those of which its job is made. Costs those of the namespace.
+fn parts_of<'a>(
+    control: &'a Control,
+    workload: &'a WorkloadView,
+    kind: Kind,
+    uid: &'a str,
+) -> Vec<(ObjectKey, &'a JobState)> {
+    let view = &control.view;
+    match workload.training_job() {
+        // What only says that it is part of it is not waited for.
+        Some(name) => {
+            let roles = workload.shape.digests.iter();
+            let child = |role: &str| {
+                let object = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, role)));
+                Some((object, view.child_of(&name, uid, role)?))
+            };
+            roles.filter_map(|set| child(&set.name)).collect()
+        }
+        None if kind.is_made_of_jobs() => {
+            let all = view.children(&workload.namespace, uid);
+            all.map(|(object, job)| (object.clone(), job)).collect()
+        }
+        None => Vec::new(),
+    }
 }
 
 /// How whoever controls a workload stands.

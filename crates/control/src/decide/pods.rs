@@ -371,7 +371,11 @@ impl Case<'_> {
     /// Deletes the pod and says so.
     fn delete(&self, reason: &str, message: &str) -> Decision {
         let notice = self.notice(EventType::Normal, reason, message.to_owned());
-        self.write(Purpose::DeletePod, Request::Delete { uid: self.pod.uid.to_string() }, vec![notice])
+        self.write(
+            Purpose::DeletePod,
+            Request::Delete { uid: self.pod.uid.to_string(), owned_first: false },
+            vec![notice],
+        )
     }
 
     /// Lets go of the pod.

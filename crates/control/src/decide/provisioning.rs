@@ -237,7 +237,7 @@ fn delete(purpose: Purpose, kind: Kind, name: &Name, metadata: &ObjectMeta) -> D
     Decision::write(Draft {
         purpose,
         key: key(kind, name),
-        request: Request::Delete { uid: metadata.uid.clone().unwrap_or_default() },
+        request: Request::Delete { uid: metadata.uid.clone().unwrap_or_default(), owned_first: false },
         based_on: 0,
         notices: Vec::new(),
     })

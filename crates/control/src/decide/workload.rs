@@ -230,7 +230,7 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
     Decision::write(Draft {
         purpose: Purpose::DeleteWorkload,
         key: key(Kind::Workload, &workload.key()),
-        request: Request::Delete { uid: workload.uid.clone() },
+        request: Request::Delete { uid: workload.uid.clone(), owned_first: false },
         based_on: 0,
         notices: vec![notice(
             workload,
@@ -350,7 +350,13 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
             (Purpose::DeleteWorkload, key, workload.uid.clone(), told)
         }
     };
-    Decision::write(Draft { purpose, key, request: Request::Delete { uid }, based_on: 0, notices: vec![told] })
+    Decision::write(Draft {
+        purpose,
+        key,
+        request: Request::Delete { uid, owned_first: false },
+        based_on: 0,
+        notices: vec![told],
+    })
 }
 
 fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {

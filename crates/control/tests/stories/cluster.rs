@@ -203,7 +203,16 @@ impl Cluster {
     }
 
     pub fn delete(&mut self, key: &ObjectKey) {
+        self.delete_as(key, false);
+    }
+
+    fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
         let Some(mut object) = self.objects.get(key).cloned() else { return };
+        let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if owned_first && kept {
+            // Its pods have gone when the garbage collector takes this one away again: what others set is left.
+            object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
+        }
         object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
         self.store(key, object);
     }
@@ -342,11 +351,14 @@ impl Cluster {
                 here.retain(|checkpoint| !ids.contains(&checkpoint.id));
                 return Outcome::Applied { resource_version: String::new() };
             }
-            Request::Delete { uid } => {
+            Request::Delete { uid, owned_first } => {
                 return match self.objects.get(&write.key) {
                     Some(object) if object["metadata"]["uid"] == json!(uid) => {
-                        self.delete(&write.key);
-                        Outcome::Applied { resource_version: String::new() }
+                        self.delete_as(&write.key, *owned_first);
+                        let left = self.objects.contains_key(&write.key);
+                        Outcome::Applied {
+                            resource_version: left.then(|| self.version.to_string()).unwrap_or_default(),
+                        }
                     }
                     _ => Outcome::Gone,
                 };

@@ -80,6 +80,52 @@ fn a_forged_part_that_never_goes_holds_nobody_up() {
     }
 }
 
+#[test]
+fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
+    for end in ["suspended", "deleted"] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(3);
+        let finalizers = json!({"metadata": {"finalizers": ["example.com/never"]}});
+        cluster.edit(Kind::Job, "team", "a-worker", &finalizers);
+        let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
+        if end == "deleted" {
+            cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
+        } else {
+            cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+        }
+        cluster.pass(10);
+        let left = cluster.job("a-worker")["metadata"]["finalizers"].clone();
+        assert_eq!(left, json!(["example.com/never", "foregroundDeletion"]), "{end}: {:?}", cluster.writes);
+        let key = Cluster::key(Kind::Workload, "team", workload.as_str().unwrap());
+        let quota = cluster.objects.get(&key).map(|workload| &workload["status"]["admission"]);
+        assert!(quota.is_none_or(Value::is_null), "{end}: {quota:?}");
+        assert_eq!(
+            cluster.count(Purpose::StopTraining) + cluster.count(Purpose::DeleteChild),
+            2 - usize::from(end == "deleted")
+        );
+    }
+}
+
+#[test]
+fn a_job_starts_anew_when_what_is_left_of_it_has_gone() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/late"]}}));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(10);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.pass(10);
+    let told = cluster.told("a", "Running");
+    assert_eq!(told["message"], json!("Job team/a-worker is being deleted; it starts anew when that is gone"));
+    let old = cluster.job("a-worker")["metadata"]["uid"].clone();
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": null}}));
+    cluster.pass(20);
+    assert_ne!(cluster.job("a-worker")["metadata"]["uid"], old, "{:?}", cluster.writes);
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
 /// A pod with the label of a TrainingJob that never ends; `controller` is kind and uid of what controls it.
 fn labelled(cluster: &mut Cluster, training: &str, controller: Option<(&str, &str)>) {
     let uid = cluster.training(training)["metadata"]["uid"].as_str().unwrap().to_owned();

@@ -233,3 +233,15 @@ fn another_leader_tells_neither_request_nor_answer_twice() {
         assert_eq!(told.iter().filter(|told| *told == reason).count(), 1, "{told:?}");
     }
 }
+
+#[test]
+fn a_status_that_is_refused_for_ever_keeps_no_quota_from_others() {
+    let mut cluster = victim();
+    let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+    cluster.faults.extend(std::iter::repeat_n(refused, 1_000));
+    cluster.put(Kind::TrainingJob, urgent());
+    cluster.pass(10);
+    save(&mut cluster, "victim", 700);
+    cluster.pass(30);
+    assert!(cluster.has_job("urgent-worker") && !cluster.has_job("victim-worker"), "{:?}", cluster.writes);
+}

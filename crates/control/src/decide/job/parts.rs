@@ -46,7 +46,7 @@ impl Case<'_> {
         Some(Decision::write(Draft {
             purpose: Purpose::DeleteChild,
             key: key.clone(),
-            request: Request::Delete { uid: part.uid.clone() },
+            request: Request::Delete { uid: part.uid.clone(), owned_first: false },
             based_on: 0,
             notices: Vec::new(),
         }))

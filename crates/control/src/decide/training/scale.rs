@@ -270,7 +270,7 @@ pub(super) fn discard(slice: &WorkloadView) -> Decision {
     Decision::write(Draft {
         purpose: Purpose::DeleteWorkload,
         key: key(Kind::Workload, &slice.key()),
-        request: Request::Delete { uid: slice.uid.clone() },
+        request: Request::Delete { uid: slice.uid.clone(), owned_first: false },
         based_on: 0,
         notices: vec![told],
     })

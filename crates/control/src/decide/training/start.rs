@@ -20,7 +20,7 @@ const MANAGER: &str = "berth-training";
 const BACKOFF_BASE_SECONDS: i64 = 60;
 /// Longest delay, where the configuration has none.
 const BACKOFF_MAX_SECONDS: i64 = 3_600;
-/// Pause while a Job of somebody else has the name of one of ours.
+/// Pause while a Job of somebody else, or one that is being deleted, has the name of one of ours.
 const NAME_TAKEN_SECONDS: i64 = 10;
 
 /// Pause between two looks at a gang that has its nodes and is late.
@@ -29,7 +29,7 @@ const NODES_SECONDS: i64 = 30;
 impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
-        if self.roles().iter().any(|role| self.child(role).is_none()) {
+        if self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting)) {
             if self.is_up(workload, &self.states()) {
                 return self.start(workload);
             }
@@ -92,7 +92,7 @@ impl Case<'_> {
             let there = match child.kind {
                 ChildKind::Service | ChildKind::ConfigMap => prepared.is_some_and(|known| known.contains(&object)),
                 ChildKind::Job => match self.control.view.jobs.get(&object) {
-                    Some(job) if self.is_ours(job) => true,
+                    Some(job) if self.is_ours(job) && !job.deleting => true,
                     Some(_) => return self.name_taken(),
                     None => false,
                 },

@@ -301,15 +301,20 @@ impl Telling<'_> {
     fn running(&self) -> Words {
         let taken = self.case.roles().into_iter().map(|role| self.case.child_key(&role)).find(|name| {
             let job = self.case.control.view.jobs.get(name);
-            job.is_some_and(|job| !self.case.is_ours(job))
+            job.is_some_and(|job| job.deleting || !self.case.is_ours(job))
         });
         let ready: i32 = self.states.values().map(|state| state.ready.saturating_add(state.succeeded)).sum();
         let wanted: i32 = self.states.values().map(|state| state.wanted).sum();
         match (self.admitted(), taken) {
             (None, _) => (false, "NotAdmitted".to_owned(), "Nothing of the job runs".to_owned()),
-            (Some(_), Some(ObjectKey { namespace, name, .. })) => {
-                let message =
-                    format!("Job {namespace}/{name} exists and belongs to somebody else; delete or rename it");
+            (Some(_), Some(object)) => {
+                let ObjectKey { namespace, name, .. } = &object;
+                let going = self.case.control.view.jobs.get(&object).is_some_and(|job| job.deleting);
+                let message = if going {
+                    format!("Job {namespace}/{name} is being deleted; it starts anew when that is gone")
+                } else {
+                    format!("Job {namespace}/{name} exists and belongs to somebody else; delete or rename it")
+                };
                 (false, "NameTaken".to_owned(), message)
             }
             (Some(_), None) if self.is_up() => (true, "PodsReady".to_owned(), "All pods have been ready".to_owned()),

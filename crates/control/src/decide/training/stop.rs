@@ -30,12 +30,10 @@ impl Case<'_> {
         if let Some(decision) = self.delete_children(&why).or_else(|| self.probe(workload)) {
             return decision;
         }
-        if let Some(told) = status::answer_told(self) {
-            return Decision::write(told);
-        }
         // A status that the API server does not take keeps no quota from others.
         let silent = self.control.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
-        if let Some(told) = status::timeout_told(self).filter(|_| !silent) {
+        let told = || status::answer_told(self).or_else(|| status::timeout_told(self));
+        if let Some(told) = told().filter(|_| !silent) {
             return Decision::write(told);
         }
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
@@ -95,11 +93,10 @@ impl Case<'_> {
             }
             let ours = self.control.view.jobs.get(object).filter(|job| self.is_ours(job));
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
-            if job.deleting && known.contains(object) {
-                return Some(Decision::Done);
-            }
-            if job.deleting {
-                // Anybody may have made it in our name, and it may stay for ever.
+            // A finalizer that somebody has set may keep it for ever, and its pods run as long as it is there: they go before it.
+            let kept = job.deleting && known.contains(object);
+            if job.deleting && (!kept || job.pods_go_first) {
+                // What is left of it is asked of its pods.
                 continue;
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
@@ -107,7 +104,7 @@ impl Case<'_> {
             return Some(Decision::write(Draft {
                 purpose: Purpose::StopTraining,
                 key: object.clone(),
-                request: Request::Delete { uid: job.uid.clone() },
+                request: Request::Delete { uid: job.uid.clone(), owned_first: kept },
                 based_on: 0,
                 notices: vec![notice],
             }));
