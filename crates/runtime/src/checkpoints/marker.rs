@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Its name.
 pub(super) const MARKER: &str = "checkpoint.json";
@@ -16,22 +17,55 @@ const MOST_TEXT: usize = 256;
 const MOST_ID: usize = 128;
 
 /// What the file says.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     pub(super) step: i64,
-    #[serde(default)]
     pub(super) epoch: Option<i64>,
-    #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
+}
+
+/// The same as it is written: training code puts numbers into metadata, and writes a step as a float or a text.
+#[derive(Deserialize)]
+struct Written {
+    step: Value,
+    #[serde(default)]
+    epoch: Value,
+    #[serde(default)]
+    metadata: BTreeMap<String, Value>,
+}
+
+/// A whole number, however it is written.
+fn whole(name: &str, value: &Value) -> Result<i64, String> {
+    let fault = || format!("{name} is {value}; a whole number, 0 or more, is allowed");
+    let number = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Number(number) => number.as_i64().or_else(|| float(number.as_f64()?)),
+        _ => None,
+    };
+    number.filter(|number| *number >= 0).ok_or_else(fault)
+}
+
+/// A float that stands for a whole number.
+fn float(number: f64) -> Option<i64> {
+    // Up to here every whole number is a float.
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and within bounds")]
+    let whole = number as i64;
+    (number.fract() == 0.0 && number.abs() <= MOST).then_some(whole)
 }
 
 impl Marker {
     /// Reads one; of its metadata what is short enough to be shown.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
-        let mut marker: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        if marker.step < 0 || marker.epoch.is_some_and(|epoch| epoch < 0) {
-            return Err(format!("step {} and epoch {:?} must be 0 or more", marker.step, marker.epoch));
-        }
+        let written: Written = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let step = whole("step", &written.step)?;
+        let epoch = (!written.epoch.is_null()).then(|| whole("epoch", &written.epoch)).transpose()?;
+        let text = |value: Value| match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let metadata = written.metadata.into_iter().map(|(key, value)| (key, text(value))).collect();
+        let mut marker = Self { step, epoch, metadata };
         let short = |text: &str| text.len() <= MOST_TEXT;
         marker.metadata.retain(|key, value| short(key) && short(value));
         while marker.metadata.len() > MOST_METADATA {
@@ -57,7 +91,20 @@ mod tests {
         let full = read(r#"{"step": 7, "epoch": 2, "metadata": {"loss": "0.1"}, "more": []}"#).unwrap();
         assert_eq!((full.step, full.epoch, full.metadata.len()), (7, Some(2), 1));
         assert_eq!(read(r#"{"step": 0}"#).unwrap().epoch, None);
-        for bad in ["", "{}", r#"{"step": -1}"#, r#"{"step": "7"}"#, r#"{"step": 1, "epoch": -1}"#] {
+        let loose =
+            read(r#"{"step": "7", "epoch": 2.0, "metadata": {"loss": 0.25, "done": true, "at": {"k": [1]}}}"#).unwrap();
+        assert_eq!((loose.step, loose.epoch), (7, Some(2)));
+        let shown: Vec<&str> = loose.metadata.values().map(String::as_str).collect();
+        assert_eq!(shown, [r#"{"k":[1]}"#, "true", "0.25"]);
+        for bad in [
+            "",
+            "{}",
+            r#"{"step": -1}"#,
+            r#"{"step": 7.5}"#,
+            r#"{"step": "x"}"#,
+            r#"{"step": null}"#,
+            r#"{"step": 1, "epoch": -1}"#,
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
         let many: BTreeMap<String, String> = (0..40).map(|key| (format!("{key:02}"), "x".into())).collect();

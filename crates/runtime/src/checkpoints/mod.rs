@@ -38,6 +38,9 @@ const AT_ONCE: usize = 8;
 /// A connection is made anew after so long: its credentials may have been replaced.
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
 
+/// The files of a checkpoint without a marker are deleted within this time.
+const REST_DEADLINE: Duration = Duration::from_secs(600);
+
 /// Where files are.
 #[derive(Clone)]
 enum Backend {
@@ -265,14 +268,21 @@ async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> R
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
-        let rest = store.list(Some(&whole)).map_ok(|object| object.location).boxed();
-        let deleted: Result<Vec<Path>, _> = store.delete_stream(rest).try_collect().await;
-        match deleted {
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.to_string()),
-        }
+        // Without its marker nobody finds it again: whoever waits for this may give up, and the rest goes all the same.
+        let rest = tokio::spawn(tokio::time::timeout(REST_DEADLINE, clear(Arc::clone(store), whole)));
+        rest.await.map_err(|error| error.to_string())?.map_err(|_| format!("{id}: not deleted in time"))??;
     }
     Ok(())
+}
+
+/// Deletes what is left in a folder.
+async fn clear(store: Arc<dyn ObjectStore>, folder: Path) -> Result<(), String> {
+    let rest = store.list(Some(&folder)).map_ok(|object| object.location).boxed();
+    let deleted: Result<Vec<Path>, _> = store.delete_stream(rest).try_collect().await;
+    match deleted {
+        Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[cfg(test)]
