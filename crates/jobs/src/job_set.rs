@@ -129,6 +129,10 @@ impl JobKind for JobSet {
 
     fn reclaimable_pods(job: &Object) -> Vec<ReclaimablePod> {
         let (Ok(jobs), Some(status)) = (sizes(job), &job.status) else { return Vec::new() };
+        if may_restart(job) {
+            // A restart makes every Job of it anew, also those that have succeeded: their pods are not over.
+            return Vec::new();
+        }
         let done = |jobs: &Size<'_>| {
             let status = status.replicated_jobs_status.iter().find(|status| status.name == jobs.name);
             status.map_or(0, |status| status.succeeded.min(jobs.replicas))
@@ -229,6 +233,16 @@ impl JobKind for JobSet {
 
 fn is_end(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> bool {
     matches!(condition.type_.as_str(), "Completed" | "Failed") && condition.status == "True"
+}
+
+/// Whether a failure may restart the whole, by `spec.failurePolicy`.
+fn may_restart(job: &Object) -> bool {
+    let Some(policy) = job.spec.0.get("failurePolicy") else { return false };
+    let most = policy.get("maxRestarts").and_then(Value::as_i64).unwrap_or_default();
+    let restarts = job.status.as_ref().map_or(0, |status| i64::from(status.restarts_count_towards_max));
+    let rules = policy.get("rules").and_then(Value::as_array).into_iter().flatten();
+    let endless = |rule: &Value| rule.get("action").is_some_and(|action| action == "RestartJobSetAndIgnoreMaxRestarts");
+    restarts < most || rules.into_iter().any(endless)
 }
 
 fn entries(job: &Object) -> &[Value] {

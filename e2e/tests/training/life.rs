@@ -5,6 +5,7 @@ use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, condition, condition_object, ite
 use berth_e2e::manifest::{self, group, merge, quota};
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{CARD, LIMIT, endless, is, phase, pods, pods_of, training};
@@ -196,6 +197,37 @@ pub(crate) async fn starts_again(stage: &Stage) -> Result<()> {
     let why = condition_object(&failed, "Failed").cloned().unwrap_or_default();
     ensure!(text(&why, "/message").starts_with("worker: "), "{why}");
     is(s, "hopeless", "counted", |job| job["status"]["replicaStatuses"]["worker"]["failed"] == json!(2)).await?;
+    scenario.conclude().await
+}
+
+/// A pod that its node takes with it spends none of the tries, and another one takes its place.
+pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("lost-node").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    let mut steady = endless();
+    merge(&mut steady, &json!({"backoffLimit": 0}));
+    s.apply(&training(s, "steady", "JAXJob", &steady)).await?;
+    phase(s, "steady", "Running").await?;
+    let pods = pods_of(s, "steady").await?;
+    let lost = pods.first().map(|pod| text(pod, "/metadata/name").to_owned()).unwrap_or_default();
+    // What evicts pods from a node that goes says why, and their kubelet ends them.
+    let disrupted = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True",
+        "reason": "DeletionByTaintManager", "message": "its node goes", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    let api = POD.api(&s.client, &s.namespace);
+    api.patch_status(&lost, &PatchParams::default(), &Patch::Strategic(&disrupted)).await?;
+    let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail"}}});
+    POD.patch(&s.client, &s.namespace, &lost, &fails).await?;
+    wait::until(LIMIT, "another pod in its place", || async {
+        let all = pods_of(s, "steady").await?;
+        let running =
+            all.iter().filter(|pod| text(pod, "/status/phase") == "Running" && text(pod, "/metadata/name") != lost);
+        let running = running.count();
+        Ok(Seen::when(running == 2, || format!("{running} run")))
+    })
+    .await?;
+    ends(s, "steady", &["0", "1"], "succeed").await?;
+    phase(s, "steady", "Succeeded").await?;
     scenario.conclude().await
 }
 

@@ -97,6 +97,8 @@ async fn training_jobs() -> Result<()> {
         ("frameworks", life::frameworks(s).boxed()),
         ("failing-worker", life::failing(s).boxed()),
         ("restarted-worker", life::starts_again(s).boxed()),
+        ("lost-node", life::loses_a_node(s).boxed()),
+        ("kept-part", stops::kept_part(s).boxed()),
         ("preempted", stops::preempted(s).boxed()),
         ("elastic", elastic::grows_and_shrinks(s).boxed()),
         ("saves-first", checkpoints::saves_first(s).boxed()),

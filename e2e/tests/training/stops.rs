@@ -68,6 +68,32 @@ pub(crate) async fn suspended(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
+/// Somebody's finalizer keeps its Job: its pods go all the same, and its quota with them; it comes back when the Job has gone.
+pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("kept-part").await?;
+    let s = &scenario;
+    s.simple_queue("2", &json!({})).await?;
+    s.apply(&training(s, "kept", "PyTorchJob", &endless())).await?;
+    phase(s, "kept", "Running").await?;
+    let finalizers = |all: Value| json!({"metadata": {"finalizers": all}});
+    JOB.patch(&s.client, &s.namespace, "kept-worker", &finalizers(json!(["example.com/keeps"]))).await?;
+    TRAINING_JOB.patch(&s.client, &s.namespace, "kept", &json!({"spec": {"suspend": true}})).await?;
+    phase(s, "kept", "Suspended").await?;
+    still(s, "kept").await?;
+    s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    let left = JOB.get(&s.client, &s.namespace, "kept-worker").await?.context("its Job")?;
+    ensure!(!text(&left, "/metadata/deletionTimestamp").is_empty(), "{}", left["metadata"]);
+    TRAINING_JOB.patch(&s.client, &s.namespace, "kept", &json!({"spec": {"suspend": false}})).await?;
+    is(s, "kept", "waiting for what is left", |job| {
+        let running = condition_object(job, "Running").cloned().unwrap_or_default();
+        text(&running, "/message").ends_with("is being deleted; it starts anew when that is gone")
+    })
+    .await?;
+    JOB.patch(&s.client, &s.namespace, "kept-worker", &finalizers(Value::Null)).await?;
+    phase(s, "kept", "Running").await?;
+    scenario.conclude().await
+}
+
 /// Longer in the queue than it may be.
 pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("max-wait").await?;

@@ -187,6 +187,10 @@ fn job_spec(job: &TrainingJob, role: Role) -> Value {
         "backoffLimitPerIndex": job.spec.backoff_limit.unwrap_or(BACKOFF_LIMIT),
         // One place that is given up ends the training: the others wait for it.
         "maxFailedIndexes": 0,
+        // A pod that its node took with it has not failed by itself.
+        "podFailurePolicy": {"rules": [
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        ]},
         // A pod that still terminates holds its place, and its quota.
         "podReplacementPolicy": "Failed",
         "template": template,

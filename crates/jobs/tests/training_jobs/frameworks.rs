@@ -25,7 +25,12 @@ fn torchrun() {
     ];
     check("PyTorchJob", json!({}), "worker", &[both.as_slice(), &fixed].concat());
     let elastic = json!({"resources": {"minReplicas": 2}, "elasticConfig": {"enabled": true}});
-    let expected = [("PET_NNODES", "2:3"), ("PET_RDZV_BACKEND", "c10d"), ("PET_RDZV_ENDPOINT", "LEADER:29500")];
+    let expected = [
+        ("PET_NNODES", "2:3"),
+        ("PET_RDZV_BACKEND", "c10d"),
+        ("PET_RDZV_ENDPOINT", "LEADER:29500"),
+        ("PET_MAX_RESTARTS", "100"),
+    ];
     check("PyTorchJob", elastic, "worker", &expected);
 }
 

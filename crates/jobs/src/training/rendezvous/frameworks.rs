@@ -9,6 +9,9 @@ use crate::training::roles::WORKER;
 pub(super) type Variables = Vec<(&'static str, String)>;
 
 const TORCH_PORT: u16 = 29500;
+/// Times that each agent of an elastic job starts its workers anew before its pod fails. `torchrun` counts every change of the number of
+/// pods as one of them, and its own default is none: each shrink would cost the other pods a failure.
+const TORCH_RESTARTS: u16 = 100;
 const TENSORFLOW_PORT: u16 = 2222;
 const XGBOOST_PORT: u16 = 9999;
 const PADDLE_PORT: u16 = 36543;
@@ -32,6 +35,7 @@ pub(super) fn torch(party: &Party<'_>) -> Variables {
             ("PET_RDZV_BACKEND", "c10d".to_owned()),
             ("PET_RDZV_ENDPOINT", format!("{leader}:{port}")),
             ("PET_RDZV_ID", party.job.uid().to_owned()),
+            ("PET_MAX_RESTARTS", TORCH_RESTARTS.to_string()),
         ]),
         None => variables.extend([("PET_NNODES", workers), ("PET_MASTER_ADDR", leader), ("PET_MASTER_PORT", port)]),
     }
