@@ -139,7 +139,7 @@ impl Control {
             }
             _ => engine::WorkloadState::Pending {
                 not_before: self.not_before(workload),
-                blocked: crate::decide::workload::blocked(self, workload).is_some(),
+                blocked: crate::decide::blocked::blocked(self, workload).is_some(),
             },
         };
         let replaces = self.replaced(workload);

@@ -14,7 +14,7 @@ use crate::flight::Flight;
 use crate::status::{find_true, seconds, since};
 use crate::training_figures::saved;
 use crate::training_view::TrainingView;
-use crate::view::Name;
+use crate::view::{Name, WorkloadView};
 use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose};
 
 /// Pause between two looks at a running job's checkpoints, in milliseconds: half of its interval within these bounds.
@@ -75,7 +75,20 @@ impl Control {
         for (job, uid) in users.map(|(name, job)| (name.clone(), job.uid.clone())).collect::<Vec<_>>() {
             self.touch(key(Kind::TrainingJob, &job));
             self.mirror_owned_by(&uid);
+            let owned = self.view.workloads.owned_by(&uid).map(WorkloadView::key);
+            self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
         }
+    }
+
+    /// Why the store of a TrainingJob cannot be used at all.
+    pub(crate) fn missing_store(&self, view: &TrainingView) -> Option<String> {
+        let store = view.facts.store.as_ref().filter(|store| !self.view.stores.contains_key(*store))?;
+        Some(no_such_store(store, self.view.stores.keys()))
+    }
+
+    /// The same of the TrainingJob of a workload: it could not start.
+    pub(crate) fn lacks_store(&self, workload: &WorkloadView) -> Option<String> {
+        self.missing_store(self.view.training.get(&workload.training_job()?)?)
     }
 
     /// Where the checkpoints of a TrainingJob are, when it names a store that exists.
@@ -179,6 +192,7 @@ impl Control {
             Purpose::Evict => self.note_evicted(&of(object)),
             Purpose::StartTraining => self.note_start(&of(&flight.origin)),
             Purpose::ScaleTraining => {
+                self.note_scaled(&of(&flight.origin), now);
                 let job = self.view.training.get(&of(&flight.origin));
                 let slice = job.and_then(|job| self.view.slice_of(&job.uid)).map(|slice| slice.uid.clone());
                 if let Some(asked) = slice.and_then(|uid| self.saving.asked.get_mut(&uid)) {

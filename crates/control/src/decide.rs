@@ -1,5 +1,6 @@
 //! From the view to the next write of one object: pure functions, one file per kind.
 
+pub(crate) mod blocked;
 pub(crate) mod checkpoints;
 pub(crate) mod checks;
 pub(crate) mod explain;

@@ -33,6 +33,8 @@ pub(crate) struct Growth {
     pub(crate) wanted: BTreeMap<String, i32>,
     /// Not before that time is a TrainingJob (by uid) looked at again: its last slice was in vain.
     pub(crate) not_before: BTreeMap<String, Timestamp>,
+    /// Growths of a TrainingJob (by uid) that came to nothing, since one did not.
+    pub(crate) vain: BTreeMap<String, Vain>,
     /// Workers that a Workload (by uid) is to give up for somebody.
     pub(crate) gives_up: BTreeMap<String, GiveUp>,
     /// With how many workers a Workload (by uid) was seen to have no pods beyond.
@@ -40,6 +42,17 @@ pub(crate) struct Growth {
     /// After which change of their number (when it was, `None` for none) all workers of a Job (by uid) were ready at once.
     pub(crate) settled: BTreeMap<String, Option<Timestamp>>,
 }
+
+/// Growths that came to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Vain {
+    times: u32,
+    /// Workers that the last one was to bring the job to.
+    workers: i32,
+}
+
+/// Longest pause after growths that came to nothing, where the job's own is not longer.
+const LONGEST_PAUSE_SECONDS: i64 = 3_600;
 
 /// Somebody needs workers of an elastic job.
 #[derive(Clone, Debug)]
@@ -185,6 +198,12 @@ impl Control {
         if elastic && job.role.as_deref().is_some_and(RoleState::is_up) {
             let last = job.annotation(berth_api::labels::LAST_SCALE).and_then(Scale::parse);
             self.growth.settled.insert(job.uid.clone(), last.map(|last| last.at));
+            let has = job.role.as_deref().map_or(0, |role| role.wanted);
+            if let Some(owner) = job.owner.as_ref()
+                && self.growth.vain.get(&*owner.uid).is_some_and(|vain| vain.workers <= has)
+            {
+                self.growth.vain.remove(&*owner.uid);
+            }
         }
     }
 
@@ -294,10 +313,31 @@ impl Control {
     /// A slice that never took anybody's place is gone: the next one is not made at once.
     pub(crate) fn note_lost_slice(&mut self, slice: &WorkloadView, now: Timestamp) {
         let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is("Finished"));
-        let Some(view) = job.and_then(|name| self.view.training.get(&name)) else { return };
+        if let Some(name) = job {
+            self.note_vain_growth(&name, slice.size(WORKER), now);
+        }
+    }
+
+    /// A TrainingJob did not come to have so many workers: each such try in a row doubles the pause before the next one, as each that
+    /// adds pods and takes them away again interrupts the training.
+    fn note_vain_growth(&mut self, name: &Name, workers: i32, now: Timestamp) {
+        let Some(view) = self.view.training.get(name) else { return };
         let Some(pause) = view.facts.elastic.map(|elastic| elastic.up_cooldown_seconds) else { return };
-        let until = after_seconds(now, pause);
-        self.growth.not_before.insert(view.uid.clone(), until);
+        let uid = view.uid.clone();
+        let vain = self.growth.vain.entry(uid.clone()).or_default();
+        *vain = Vain { times: vain.times.saturating_add(1), workers };
+        let doubled = pause.max(1).checked_shl(vain.times.saturating_sub(1).min(12)).unwrap_or(LONGEST_PAUSE_SECONDS);
+        let pause = doubled.min(LONGEST_PAUSE_SECONDS.max(pause));
+        self.growth.not_before.insert(uid, after_seconds(now, pause));
+    }
+
+    /// The number of workers of a TrainingJob was changed: where some were added that were never ready, that came to nothing.
+    pub(crate) fn note_scaled(&mut self, name: &Name, now: Timestamp) {
+        let slice = self.view.training.get(name).and_then(|job| self.view.slice_of(&job.uid));
+        let added = slice.and_then(|slice| self.added_to(slice));
+        if let Some(added) = added {
+            self.note_vain_growth(name, added.workers, now);
+        }
     }
 
     /// Takes note that a Workload is to give up workers, or is to leave.

@@ -115,6 +115,9 @@ const CONFLICT_PATIENCE_MS: i64 = 3_000;
 /// Longest delay between two tries of a write; the object's own changes cut it short.
 const LONGEST_DELAY_MS: i64 = 60_000;
 
+/// So long after its end a delay counts for the length of the next one.
+const FORGOTTEN_MS: i64 = 600_000;
+
 impl Flights {
     /// Whether the object must be left alone now: a write is under way, or its result is not seen yet.
     pub(crate) fn busy(&self, key: &ObjectKey) -> bool {
@@ -287,6 +290,15 @@ impl Flights {
         if let Some(backoff) = self.backoffs.get_mut(key) {
             backoff.until = backoff.until.min(end);
         }
+    }
+
+    /// Forgets delays that ended long ago, and who waits for others without being there any more.
+    pub(crate) fn forget_old(&mut self, now: Timestamp, is_there: impl Fn(&ObjectKey) -> bool) {
+        self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
+        self.blocked.retain(|_, waiting| {
+            waiting.retain(&is_there);
+            !waiting.is_empty()
+        });
     }
 
     /// An object was seen that was not there before. Unless a creation of ours is under way or was answered, one whose answer was

@@ -40,6 +40,8 @@ pub(crate) struct Ladder {
     pub(crate) lacking: BTreeMap<String, Lack>,
     /// Running workloads that could have a better tier, by uid.
     pub(crate) better: BTreeMap<String, climb::Better>,
+    /// Who is on the way to a better tier.
+    pub(crate) climbers: Vec<climb::Climber>,
     /// Nodes that are being taken away, and whose pods run there.
     pub(crate) reclaims: reclaim::Reclaims,
     /// When to look at that next.
@@ -154,9 +156,11 @@ impl Control {
         let (backoff, signals) = (rules.backoff, rules.signals);
         let conditions = &workload.status.conditions;
         let started = since(conditions, "Admitted", "True").or_else(|| since(conditions, "QuotaReserved", "True"));
-        let started = started.unwrap_or(at);
         let answer = self.ladder.answers.remove(&workload.uid);
         let reclaimed = self.ladder.reclaims.take(&workload.uid);
+        // What ran had its capacity until it lost it.
+        let lost = reclaimed.as_ref().map(reclaim::Loss::at).or_else(|| watch::lost_at(self, workload));
+        let started = lost.or(started).unwrap_or(at);
         let rungs = watch::rungs(self, workload).into_iter();
         let concerned = rungs.filter(|rung| {
             if let Some(reclaimed) = &reclaimed {

@@ -21,6 +21,9 @@ impl Control {
         if !due {
             return;
         }
+        let mut flights = std::mem::take(&mut self.flights);
+        flights.forget_old(now, |object| self.uid_of(object).is_some() || !object.kind.has_uid());
+        self.flights = flights;
         if self.next_sweep.is_some() {
             let found = self.world.sweep(millis(now));
             if found > 0 {

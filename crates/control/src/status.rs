@@ -203,6 +203,10 @@ impl Edit<'_> {
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
             .unwrap_or_default();
         self.take_back("PendingEvaluation", &message);
+        if reason == "DeactivatedDueToMaximumExecutionTimeExceeded" {
+            // Whoever reactivates it gives it that time anew.
+            self.status.accumulated_past_execution_time_seconds = None;
+        }
         self.set("Requeued", requeued, &reason, &message);
     }
 
@@ -227,7 +231,7 @@ impl Edit<'_> {
         }
     }
 
-    /// A deactivated workload's bookkeeping is dropped once it has left.
+    /// A deactivated workload's bookkeeping is dropped: why it was is said by its eviction.
     pub(crate) fn forget_deactivation(&mut self) {
         self.remove("DeactivationTarget");
         self.status.requeue_state = None;

@@ -218,6 +218,7 @@ impl Control {
         self.saving.begun.remove(uid);
         self.growth.wanted.remove(uid);
         self.growth.not_before.remove(uid);
+        self.growth.vain.remove(uid);
         self.growth.jobs.remove(&(object_key.namespace.clone(), object_key.name.clone()));
         self.told.remove(object_key);
         self.flights.vanished(object_key);

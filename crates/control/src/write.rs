@@ -109,6 +109,20 @@ impl Kind {
         Self::of_job(name).or_else(|| others.into_iter().find(|kind| kind.name() == name))
     }
 
+    /// Whether the view knows objects of this kind by their uid, as long as they are there.
+    pub(crate) const fn has_uid(self) -> bool {
+        matches!(
+            self,
+            Self::Job
+                | Self::JobSet
+                | Self::Workload
+                | Self::TrainingJob
+                | Self::Pod
+                | Self::AdmissionCheck
+                | Self::ProvisioningRequest
+        )
+    }
+
     /// What runs is pods that are written themselves.
     pub(crate) const fn is_pods(self) -> bool {
         matches!(self, Self::Pod | Self::PodGroup)

@@ -243,6 +243,13 @@ impl World {
         self.store.local_queues.iter().any(|(_, local)| waits(local))
     }
 
+    /// Whether two ClusterQueues are in one cohort tree, or the same.
+    #[must_use]
+    pub fn are_in_one_tree(&self, one: &str, other: &str) -> bool {
+        let root = |name: &str| Some(self.tree.root(self.store.queues[*self.store.queue_ids.get(name)?].node));
+        one == other || root(one).is_some_and(|found| root(other) == Some(found))
+    }
+
     /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked or in
     /// back-off, by uid.
     #[must_use]

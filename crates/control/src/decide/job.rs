@@ -182,7 +182,7 @@ impl Case<'_> {
         // What cannot be read now keeps the Workload it has.
         let Some(digests) = self.job.asked() else { return true };
         let own = self.job.prebuilt_workload.is_none();
-        if own && self.job.suspended && !workload.reserved() && !workload.is("Evicted") && !self.job.placed {
+        if own && self.job.suspended && !workload.reserved() && !self.job.placed && !self.job.stopping {
             // Nothing of ours is in the template: what differs is the user's edit.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }

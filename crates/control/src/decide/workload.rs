@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
+use super::blocked::blocked;
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
@@ -106,46 +107,6 @@ pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
 
 pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
     workload.guarded
-}
-
-/// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
-pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
-    if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
-        return Some(("Misconfigured", refused));
-    }
-    match super::orphan::standing(control, workload) {
-        Standing::There => {}
-        Standing::Leaving | Standing::Absent => return Some(("PendingEvaluation", String::new())),
-        Standing::Unmanaged => return Some(("Misconfigured", unmanaged(workload))),
-    }
-    if let Some(limit) = control.limit_on(workload) {
-        return Some(("AdmissionLimit", limit));
-    }
-    if let Some(message) = gates::message(workload) {
-        return Some((GATED, message));
-    }
-    if find(&workload.status.conditions, "Requeued").is_some_and(|condition| condition.status == "False") {
-        return Some(("PendingEvaluation", String::new()));
-    }
-    let reserved = find(&workload.status.conditions, "QuotaReserved");
-    if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
-        return Some((ON_HOLD, held.message.clone()));
-    }
-    if workload.is("WaitingForReplacementPods") {
-        return Some(("PendingEvaluation", String::new()));
-    }
-    None
-}
-
-/// A field of the job itself that decides and that Berth does not act on.
-fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
-    control.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
-}
-
-/// What a workload is told whose owner is of a kind that is not managed: nobody would start that.
-fn unmanaged(workload: &WorkloadView) -> String {
-    let (kind, name) = workload.owner.as_ref().map_or(("", ""), |owner| (&owner.kind, &owner.name));
-    format!("its owner, {kind} {name:?}, is of a kind that is not managed: name it in integrations.frameworks")
 }
 
 /// Decides about one Workload.
@@ -378,7 +339,10 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         None => (String::new(), "The workload is deactivated".to_owned()),
     };
     if workload.reserved() {
-        return Decision::write(evict(workload, now, ("Deactivated", &cause), &message));
+        // With its target it loses what asks for its deactivation: an owner may reactivate it before its pods have ended.
+        return Decision::write(evict_and(workload, now, ("Deactivated", &cause), &message, |edit| {
+            edit.forget_deactivation()
+        }));
     }
     // Nothing has to stop: what waits is told at once why it waits. It loses nothing, so that there is no event, as in Kueue.
     Decision::write(status_write(workload, Purpose::Evict, now, |edit| {
@@ -386,6 +350,7 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         edit.pending("Deactivated", &message);
         let reason = if cause.is_empty() { "Deactivated".to_owned() } else { format!("DeactivatedDueTo{cause}") };
         edit.set("Requeued", false, &reason, &message);
+        edit.forget_deactivation();
     }))
 }
 

@@ -10,6 +10,7 @@ use crate::decide::workload::evict;
 use crate::elastic::runs_since;
 use crate::flight::Decision;
 use crate::policies::Claim;
+use crate::status::{find_true, since};
 use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 
@@ -26,6 +27,17 @@ pub(crate) struct Better {
     pub(crate) now: bool,
 }
 
+/// A running workload that was chosen to go to a better tier.
+#[derive(Clone, Debug)]
+pub(crate) struct Climber {
+    queue: String,
+    uid: String,
+    chosen: Timestamp,
+}
+
+/// So long after its choice, and after its quota went back, a climber has not arrived at what was free for it, and never will.
+const ARRIVAL_MS: i64 = 60_000;
+
 /// How often a workload has climbed: a slice has taken over what was counted of the one whose place it took.
 fn climbs(workload: &WorkloadView) -> i32 {
     let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
@@ -37,8 +49,8 @@ fn passed(from: Timestamp, ms: i64, now: Timestamp) -> bool {
 }
 
 impl Control {
-    /// Looks, now and then, for running workloads that could have a better tier. Of each queue one goes at a time: what is
-    /// free was counted for it alone.
+    /// Looks, now and then, for running workloads that could have a better tier. Of each cohort tree one goes at a time, and the next
+    /// one when that has arrived: what is free was counted for it alone.
     pub(crate) fn climb(&mut self, now: Timestamp) {
         if self.ladder.next_climb.is_some_and(|at| at > now) {
             return;
@@ -53,10 +65,29 @@ impl Control {
             })
             .collect();
         self.ladder.next_climb = None;
+        let mut climbers = std::mem::take(&mut self.ladder.climbers);
+        climbers.retain(|climber| self.is_on_the_way(climber, now));
+        self.ladder.climbers = climbers;
         for (queue, rules) in climbing {
             self.ladder.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
-            self.climb_in(&queue, rules, now);
+            let mut others = self.ladder.climbers.iter();
+            if !others.any(|other| self.world.are_in_one_tree(&other.queue, &queue)) {
+                self.climb_in(&queue, rules, now);
+            }
         }
+    }
+
+    /// Whether a climber may still take what was free for it.
+    fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
+        let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
+        if !workload.is("Evicted") && workload.reserved() {
+            let chosen = self.ladder.better.get(&climber.uid).is_some_and(|better| better.now);
+            return chosen && !passed(climber.chosen, ARRIVAL_MS, now);
+        }
+        let conditions = &workload.status.conditions;
+        let climbs = find_true(conditions, "Evicted").is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
+        let left = since(conditions, "QuotaReserved", "False");
+        climbs && left.is_none_or(|left| !passed(left, ARRIVAL_MS, now))
     }
 
     fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
@@ -85,8 +116,9 @@ impl Control {
             let mut better = known.unwrap_or(Better { tier, since: now, now: false });
             let saved = rules.when == When::Anytime || self.saved_since(&name, better.since);
             better.now |= saved && passed(better.since, rules.steady_ms, now);
-            self.ladder.better.insert(uid, better);
+            self.ladder.better.insert(uid.clone(), better);
             if better.now {
+                self.ladder.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });
                 self.touch(key(Kind::Workload, &name));
                 return;
             }

@@ -43,6 +43,11 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
+    /// When that was seen.
+    pub(super) fn at(&self) -> Timestamp {
+        self.at
+    }
+
     /// Whether it is of what a pod set was given there.
     pub(super) fn concerns(&self, rung: &Rung) -> bool {
         self.rung.pod_set == rung.pod_set && self.rung.flavor == rung.flavor
@@ -112,8 +117,10 @@ impl Control {
         let object = ObjectKey { kind: Kind::Job, namespace: pod.namespace.clone(), name: job.clone() };
         let job = self.view.jobs.get(&object).filter(|job| job.uid == *uid)?;
         // A Job is a workload itself, or part of one.
-        let above = || self.view.workloads.owned_by(&job.owner.as_ref()?.uid).next();
-        let workload = self.view.workloads.owned_by(uid).find(|workload| workload.reserved()).or_else(above)?;
+        let running = |owner: &str| self.view.workloads.owned_by(owner).find(|workload| workload.holds().is_some());
+        // Of the slices of an elastic job the older ones are over.
+        let above = || running(&job.owner.as_ref()?.uid);
+        let workload = running(uid).or_else(above)?;
         Some((workload, &pod.pod_set))
     }
 

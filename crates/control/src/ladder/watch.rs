@@ -127,6 +127,11 @@ fn lacking(control: &Control, workload: &WorkloadView) -> Option<Option<Lack>> {
     Some(known(job))
 }
 
+/// When a started workload lost pods that it had, `None` where it lacks none, or never had them all.
+pub(super) fn lost_at(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
+    lacking(control, workload)?.filter(|lack| lack.had).map(|lack| lack.since)
+}
+
 /// What is known of the pods that a started workload lacks.
 struct Look<'a> {
     lack: Option<Lack>,

@@ -123,3 +123,35 @@ fn who_is_suspended_or_queued_again_begins_at_the_top() {
         assert_eq!(cluster.evictions_of("a", "ClimbedBack"), 0);
     }
 }
+
+#[test]
+fn the_next_one_climbs_when_the_one_before_has_arrived() {
+    let mut cluster = ladder("4");
+    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 9});
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb})));
+    for name in ["first", "filler"] {
+        cluster.put(Kind::Job, job(name, "lq", "2", true));
+    }
+    cluster.pass(3);
+    for name in ["a", "b"] {
+        cluster.put(Kind::TrainingJob, training(name, json!({})));
+        cluster.pass(5);
+        assert_eq!(cluster.tier_of(name), "on-demand");
+        // They take long to stop.
+        cluster.keep_pods_of(Kind::TrainingJob, name);
+    }
+    cluster.complete("first");
+    cluster.pass(40);
+    let climbs =
+        |cluster: &Cluster| cluster.evictions_of("a", "ClimbedBack") + cluster.evictions_of("b", "ClimbedBack");
+    assert_eq!(climbs(&cluster), 1, "there is room for one of them");
+    cluster.pods_left.clear();
+    cluster.pass(60);
+    let mut tiers = [cluster.tier_of("a"), cluster.tier_of("b")];
+    tiers.sort_unstable();
+    assert_eq!((tiers, climbs(&cluster)), (["on-demand", "reserved"], 1));
+    cluster.complete("filler");
+    cluster.pass(120);
+    assert_eq!([cluster.tier_of("a"), cluster.tier_of("b")], ["reserved", "reserved"]);
+    assert_eq!(climbs(&cluster), 2);
+}

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod deletion;
 mod job_controller;
 mod kubelet;
 mod objects;
@@ -66,6 +67,8 @@ pub struct Cluster {
     pub labelled: Vec<(String, ObjectMeta)>,
     /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
     pub without_nodes: Vec<&'static str>,
+    /// Jobs whose pods keep the nodes that they have.
+    pub keep_nodes: Vec<&'static str>,
     /// The pods on a node, by its name.
     pub on_node: BTreeMap<String, Vec<PodOnNode>>,
     /// What an autoscaler says of them that gets none.
@@ -113,6 +116,7 @@ impl Cluster {
             pods_left: Vec::new(),
             labelled: Vec::new(),
             without_nodes: Vec::new(),
+            keep_nodes: Vec::new(),
             on_node: BTreeMap::new(),
             refused_nodes: None,
             told_pods: Vec::new(),
@@ -184,37 +188,6 @@ impl Cluster {
         }
         self.objects.insert(key.clone(), object.clone());
         self.show(key, &object, false);
-    }
-
-    fn collect_garbage(&mut self, owner: &Value) {
-        let owned: Vec<ObjectKey> = self
-            .objects
-            .iter()
-            .filter(|(_, object)| {
-                let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-                let there = |uid: &Value| self.objects.values().any(|object| &object["metadata"]["uid"] == uid);
-                owners.iter().any(|one| &one["uid"] == owner) && !owners.iter().any(|one| there(&one["uid"]))
-            })
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in owned {
-            self.delete(&key);
-        }
-    }
-
-    pub fn delete(&mut self, key: &ObjectKey) {
-        self.delete_as(key, false);
-    }
-
-    fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
-        let Some(mut object) = self.objects.get(key).cloned() else { return };
-        let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-        if owned_first && kept {
-            // Its pods have gone when the garbage collector takes this one away again: what others set is left.
-            object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
-        }
-        object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
-        self.store(key, object);
     }
 
     fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) {
@@ -357,7 +330,7 @@ impl Cluster {
                         self.delete_as(&write.key, *owned_first);
                         let left = self.objects.contains_key(&write.key);
                         Outcome::Applied {
-                            resource_version: left.then(|| self.version.to_string()).unwrap_or_default(),
+                            resource_version: if left { self.version.to_string() } else { String::new() },
                         }
                     }
                     _ => Outcome::Gone,

@@ -216,3 +216,18 @@ fn who_may_not_grow_keeps_nobody_else_from_it() {
     cluster.pass_judged(60, "the other one grows");
     assert_eq!((cluster.workers("a"), cluster.workers("b")), (4, 2));
 }
+
+#[test]
+fn growths_in_vain_come_later_and_later() {
+    let mut cluster = held_small(with_priorities(cluster()), short());
+    cluster.nodes = Some(2);
+    cluster.complete("first");
+    cluster.pass_judged(600, "no nodes, and nobody says so");
+    let ups = |cluster: &Cluster| cluster.notices.iter().filter(|notice| notice.reason == "ScaledUp").count();
+    // Each takes its 15 s; the pauses are 10, 20, 40, 80, 160 and 320 s.
+    assert_eq!((cluster.workers("a"), ups(&cluster)), (2, 6), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::Evict), 0);
+    cluster.nodes = None;
+    cluster.pass_judged(400, "nodes are there again");
+    assert_eq!((cluster.workers("a"), ups(&cluster)), (4, 7));
+}

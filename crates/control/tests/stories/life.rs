@@ -355,29 +355,6 @@ fn a_flood_of_jobs_waits_in_the_view() {
 }
 
 #[test]
-fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
-    let mut cluster = one_queue("1");
-    let mut limited = job("a", "lq", "1", true);
-    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
-    cluster.put(Kind::Job, limited);
-    cluster.pass(20);
-    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
-    cluster.pass(100);
-    let past =
-        |cluster: &Cluster| cluster.workload_of("a").unwrap()["status"]["accumulatedPastExecutionTimeSeconds"].clone();
-    let first = past(&cluster).as_i64().unwrap();
-    assert!((20..25).contains(&first), "{first}");
-    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
-    cluster.pass(60 - first - 5);
-    assert!(cluster.is("a", "Admitted"), "it has five seconds left");
-    cluster.pass(10);
-    assert_eq!(cluster.condition("a", "DeactivationTarget"), None, "done");
-    let evicted = cluster.condition("a", "Evicted").unwrap();
-    assert_eq!(evicted["reason"], json!("DeactivatedDueToMaximumExecutionTimeExceeded"), "{evicted}");
-    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
-}
-
-#[test]
 fn a_waiting_workload_shows_what_it_asks_for() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::Job, job("a", "lq", "3", true));

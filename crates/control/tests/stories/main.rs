@@ -7,6 +7,7 @@ mod checkpoints;
 mod checks;
 mod climbs;
 mod cluster;
+mod comebacks;
 mod contract;
 mod crowds;
 mod edits;

@@ -16,8 +16,8 @@ fn owned_by(api_version: &str, kind: &str, uid: &str) -> Value {
 
 fn reserved(cluster: &Cluster) -> Value {
     let conditions = &cluster.objects[&Cluster::key(Kind::Workload, "team", "before")]["status"]["conditions"];
-    let all = conditions.as_array().into_iter().flatten();
-    all.filter(|one| one["type"] == "QuotaReserved").cloned().next().unwrap_or_default()
+    let mut all = conditions.as_array().into_iter().flatten();
+    all.find(|one| one["type"] == "QuotaReserved").cloned().unwrap_or_default()
 }
 
 /// The next job gets the only cpu, and who comes after it is told why it waits.

@@ -198,3 +198,25 @@ fn pods_and_their_groups_leave() {
         assert!(told.message.contains(ENDING), "{}", told.message);
     }
 }
+
+#[test]
+fn a_job_that_has_grown_leaves_with_its_node_too() {
+    let mut cluster = ladder("4");
+    let accepts = json!({"spec": {"capacityTiers": ["spot"]}});
+    let mut grown = crate::elastic::elastic("a", json!({"scaleUpStep": 2}));
+    crate::cluster::merge(&mut grown, &accepts);
+    cluster.put(Kind::Job, accepting("first", "spot"));
+    cluster.put(Kind::Job, accepting("second", "spot"));
+    cluster.pass(3);
+    cluster.put(Kind::TrainingJob, grown);
+    cluster.pass(5);
+    assert_eq!((cluster.tier_of("a"), cluster.workers("a")), ("spot", 2));
+    cluster.complete("first");
+    cluster.complete("second");
+    cluster.pass(40);
+    assert_eq!((cluster.tier_of("a"), cluster.workers("a")), ("spot", 4), "{:?}", cluster.writes);
+    runs_there(&mut cluster, Kind::Job, "a-worker", "worker");
+    cluster.put(Kind::Node, node(ENDING));
+    cluster.pass(20);
+    assert_eq!(cluster.evictions_of("a", "CapacityReclaimed"), 1, "{:?}", cluster.writes);
+}

@@ -341,3 +341,25 @@ fn an_answer_of_another_place_is_passed_over() {
     let shown = cluster.training("a")["status"]["checkpoint"].clone();
     assert!(shown["latest"].is_null(), "{shown}");
 }
+
+#[test]
+fn who_waits_gets_no_quota_once_its_store_is_gone() {
+    let mut cluster = with_store();
+    cluster.put(Kind::TrainingJob, training("first", json!({})));
+    cluster.pass(3);
+    cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
+    cluster.pass(3);
+    let gone = json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}, "prefix": "all"}});
+    let gone = serde_json::from_value(gone).unwrap();
+    cluster.control.observe(Observation::CheckpointStore(Change::Delete(gone)), cluster.now);
+    cluster.complete("first-worker");
+    cluster.pass(10);
+    let conditions = cluster.workload_of_training("a").unwrap()["status"]["conditions"].clone();
+    let waits = conditions.as_array().unwrap().iter().find(|one| one["type"] == "QuotaReserved").unwrap().clone();
+    assert_eq!((&waits["status"], &waits["reason"]), (&json!("False"), &json!("Misconfigured")), "{waits}");
+    let text = "spec.checkpoint.store: \"main\" is no CheckpointStore; those that exist: there is none";
+    assert_eq!(waits["message"], json!(text));
+    declare(&mut cluster, "main");
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Running", "{:?}", cluster.writes);
+}

@@ -278,3 +278,29 @@ fn nodes_taken_back_count_against_their_tier() {
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
 }
+
+#[test]
+fn what_ran_for_hours_tells_nothing_of_a_stock_out_before() {
+    let mut cluster = ladder("4");
+    let backoff = json!({"initial": "1m", "max": "8h", "decay": "10m"});
+    let policy = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1m"}, "backoff": backoff});
+    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.pass(100);
+    assert_eq!(flavor_of(&cluster, "runs"), json!("reserved"));
+    cluster.keep_nodes = vec!["runs"];
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, job("late", "lq", "1", true));
+    cluster.pass(100);
+    assert_eq!(flavor_of(&cluster, "late"), json!("on-demand"));
+    let failures = |cluster: &Cluster| {
+        let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
+        shown["failures"].clone()
+    };
+    assert_eq!(failures(&cluster), json!(1));
+    cluster.pass(5 * 3_600);
+    cluster.keep_nodes.clear();
+    cluster.pass(120);
+    assert_eq!(flavor_of(&cluster, "runs"), json!("on-demand"));
+    assert_eq!(failures(&cluster), json!(1), "the outage of five hours ago is forgotten");
+}

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::Case;
 use super::status::Words;
-use crate::checkpoints::{no_such_store, patience_ends, shown};
+use crate::checkpoints::{patience_ends, shown};
 use crate::flight::Decision;
 use crate::status::{seconds, since};
 use crate::view::WorkloadView;
@@ -20,9 +20,7 @@ const UNAVAILABLE: &str = "CheckpointStoreUnavailable";
 impl Case<'_> {
     /// Why its store cannot be used at all.
     pub(super) fn missing_store(&self) -> Option<String> {
-        let stores = &self.control.view.stores;
-        let store = self.view.facts.store.as_ref().filter(|store| !stores.contains_key(*store))?;
-        Some(no_such_store(store, stores.keys()))
+        self.control.missing_store(self.view)
     }
 
     /// A start waits until it is known where the job goes on, `None` when it is.

@@ -3,7 +3,7 @@
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
-use super::{Cluster, is_on};
+use super::Cluster;
 
 /// Whether its workers may change in number.
 pub(super) fn is_elastic(job: &Value) -> bool {
@@ -40,7 +40,7 @@ impl Cluster {
                 new["status"]["ready"] = json!(ready.min(parallelism));
             }
             let active = new["status"]["active"].as_i64().unwrap_or(0);
-            let lacks = self.without_nodes.iter().any(|flavor| is_on(&new, flavor));
+            let lacks = self.lacks_nodes(&new);
             if active > 0 && !self.pods_stay_unready {
                 let elastic = is_elastic(&new);
                 let fit = self.nodes.filter(|_| elastic).unwrap_or(active);

@@ -58,11 +58,17 @@ impl Cluster {
             };
             let wanted = object["spec"]["parallelism"].as_i64().unwrap_or(1);
             let few = is_elastic(object) && self.nodes.is_some_and(|nodes| nodes < wanted);
-            let lacks = few || self.without_nodes.iter().any(|flavor| is_on(object, flavor));
+            let lacks = few || self.lacks_nodes(object);
             let refused = self.refused_nodes.clone();
             lacks.then(|| StuckPod { pod_set: pod_set.into(), message: "0/9 nodes are available".into(), refused })
         });
         stuck.collect()
+    }
+
+    /// Whether no node takes the pods of a Job.
+    pub(super) fn lacks_nodes(&self, job: &Value) -> bool {
+        let keeps = self.keep_nodes.iter().any(|name| job["metadata"]["name"] == *name);
+        !keeps && self.without_nodes.iter().any(|flavor| is_on(job, flavor))
     }
 
     /// How many nodes the pods of a TrainingJob with that uid are on.

@@ -1,0 +1,39 @@
+//! How objects go: finalizers keep them, and what they own goes with them.
+
+use berth_control::write::ObjectKey;
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+impl Cluster {
+    pub(super) fn collect_garbage(&mut self, owner: &Value) {
+        let owned: Vec<ObjectKey> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| {
+                let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+                let there = |uid: &Value| self.objects.values().any(|object| &object["metadata"]["uid"] == uid);
+                owners.iter().any(|one| &one["uid"] == owner) && !owners.iter().any(|one| there(&one["uid"]))
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in owned {
+            self.delete(&key);
+        }
+    }
+
+    pub fn delete(&mut self, key: &ObjectKey) {
+        self.delete_as(key, false);
+    }
+
+    pub(super) fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
+        let Some(mut object) = self.objects.get(key).cloned() else { return };
+        let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if owned_first && kept {
+            // Its pods have gone when the garbage collector takes this one away again: what others set is left.
+            object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
+        }
+        object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+        self.store(key, object);
+    }
+}
