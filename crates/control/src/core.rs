@@ -231,6 +231,11 @@ impl Control {
             self.write_reasons(term, now, &mut step);
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
+        } else {
+            // Whoever comes to lead looks at everything: what is seen meanwhile is not to be remembered for that.
+            self.dirty.clear();
+            self.untold.clear();
+            self.view.pods.take_crowded();
         }
         step.notices.append(&mut self.notices);
         step.moves.append(&mut self.ladder.moves);

@@ -210,7 +210,7 @@ impl World {
                         let holders = if needs.contains(&cell) {
                             subject.holders(store, tree, &whole, &judged, cell)
                         } else {
-                            let one = Ask { needs: &[cell], usage: &[(cell, together + value)], ..ask() };
+                            let one = Ask { needs: &[cell], usage: &[(cell, together.saturating_add(value))], ..ask() };
                             let mut trial = Trial::new(tree);
                             if !waits {
                                 leave(store, &mut trial, id, true);
@@ -263,15 +263,15 @@ impl Subject<'_> {
         let node = store.queues[self.queue].node;
         let names = store.named(cell);
         let (room, maximum) = (tree.raw_available(node, cell), tree.potential(node, cell));
-        let (free, debt) = (room.max(0), (-room).max(0));
+        let (free, debt) = (room.max(0), room.saturating_neg().max(0));
         let own = tree.cell(node, cell);
-        let unused = (own.nominal - own.usage).clamp(0, free);
-        let together = asked + earlier;
-        let lacking = together - room;
+        let unused = own.nominal.saturating_sub(own.usage).clamp(0, free);
+        let together = asked.saturating_add(earlier);
+        let lacking = together.saturating_sub(room);
         let unblock = if !self.waits || together <= free {
             Unblock::Nothing
         } else if together > maximum {
-            Unblock::RaiseQuota(amount(together - maximum))
+            Unblock::RaiseQuota(amount(together.saturating_sub(maximum)))
         } else if together <= self.room_once_gone(store, tree, cell) {
             Unblock::EvictedLeave
         } else {
@@ -286,7 +286,7 @@ impl Subject<'_> {
             free: amount(free),
             debt: amount(debt),
             unused: amount(unused),
-            borrowable: amount(free - unused),
+            borrowable: amount(free.saturating_sub(unused)),
             maximum: amount(maximum),
             mismatch: None,
             holders,

@@ -3,6 +3,8 @@
 //! The ledger is data: decayed amounts of what admitted workloads held, with the time they stand for, and penalties, which are
 //! charged ahead for reservations and count as used once their workloads are admitted. Time comes in with `plan` and `settle`.
 
+#![expect(clippy::float_arithmetic, reason = "usage decays by half-lives and is weighted in floats, as in Kueue")]
+
 use std::collections::BTreeMap;
 
 use crate::balance::Units;
@@ -118,7 +120,8 @@ impl World {
     }
 
     pub(crate) fn lane(&self, queue: QueueId, local_queue: LocalQueueId) -> u32 {
-        if self.has_lanes(queue) { u32::try_from(crate::ids::Id::index(local_queue)).unwrap_or(0) + 1 } else { 0 }
+        let lane = || u32::try_from(crate::ids::Id::index(local_queue)).unwrap_or(0).saturating_add(1);
+        if self.has_lanes(queue) { lane() } else { 0 }
     }
 
     pub(crate) fn usage_of_lane(&self, lane: u32) -> f64 {
@@ -149,7 +152,7 @@ impl World {
         let ledger = &self.store.local_queues[id].ledger;
         let at = ledger.at?;
         let named = |(resource, amount): (&ResourceId, &f64)| {
-            #[allow(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
+            #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
             let amount = Amount::clamped(amount.round() as i128);
             (self.store.resource(*resource).to_owned(), amount)
         };
@@ -234,10 +237,20 @@ impl World {
             if !self.has_lanes(queue) {
                 continue;
             }
+            let head = self.strict_head(queue);
             for id in self.store.queues[queue].local_queues.clone() {
                 self.settle_one(id, now, settings.half_life);
             }
+            if self.strict_head(queue) != head {
+                // Whoever stood before it kept it from being looked at.
+                self.live.insert(self.tree.root(self.store.queues[queue].node));
+            }
         }
+    }
+
+    /// Whom a strict queue tries next.
+    fn strict_head(&self, queue: QueueId) -> Option<WorkloadId> {
+        self.store.queues[queue].is_strict().then(|| self.head(queue)).flatten()
     }
 
     fn settle_one(&mut self, id: LocalQueueId, now: Millis, half_life: i64) {
@@ -271,7 +284,8 @@ impl World {
         let mut asked: BTreeMap<ResourceId, f64> = BTreeMap::new();
         for pod_set in self.store.classes[class].pod_sets.iter() {
             for (resource, one) in pod_set.requests.iter().filter(|(resource, _)| counts(resource)) {
-                *asked.entry(*resource).or_default() += (one * Units::from(pod_set.spec.count)) as f64 * rate;
+                *asked.entry(*resource).or_default() +=
+                    one.saturating_mul(Units::from(pod_set.spec.count)) as f64 * rate;
             }
         }
         let ledger = &mut self.store.local_queues[local_queue].ledger;

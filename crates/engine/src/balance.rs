@@ -19,12 +19,18 @@ pub(crate) fn amount(units: Units) -> Amount {
 }
 
 pub(crate) const fn plus(a: Units, b: Units) -> Units {
-    if a >= INF || b >= INF || a + b >= INF { INF } else { a + b }
+    let sum = a.saturating_add(b);
+    if a >= INF || b >= INF || sum >= INF { INF } else { sum }
+}
+
+/// Adds, in contrast to [`plus`] beyond [`INF`] too: what is taken back later has to be what was added.
+pub(crate) const fn add_to(total: &mut Units, value: Units) {
+    *total = total.saturating_add(value);
 }
 
 /// What of `quota` is left after `used`; unlimited stays unlimited whatever is used.
 pub(crate) const fn left(quota: Units, used: Units) -> Units {
-    if quota >= INF { INF } else { quota - used }
+    if quota >= INF { INF } else { quota.saturating_sub(used) }
 }
 
 /// Usage of a workload or an assignment: pairs sorted by cell, each cell once.
@@ -35,7 +41,7 @@ pub(crate) fn accumulate(usage: &mut Usage, cell: CellId, value: Units) {
     match usage.binary_search_by_key(&cell, |(c, _)| *c) {
         Ok(at) => {
             if let Some((_, total)) = usage.get_mut(at) {
-                *total += value;
+                add_to(total, value);
             }
         }
         Err(at) => usage.insert(at, (cell, value)),
@@ -92,7 +98,7 @@ impl Cell {
 
     /// What of `value` more the parent would see; nothing where a quota without end is kept back, however much is in use.
     pub(crate) fn above_local(&self, value: Units) -> Units {
-        if self.local() >= INF { 0 } else { value - self.local_available() }
+        if self.local() >= INF { 0 } else { value.saturating_sub(self.local_available()) }
     }
 
     /// What the parent sees of the quota.
@@ -107,7 +113,7 @@ impl Cell {
     pub(crate) fn used_in_parent(&self) -> Units {
         match self.local() {
             INF => 0,
-            local => (self.usage - local).max(0),
+            local => self.usage.saturating_sub(local).max(0),
         }
     }
 
@@ -122,6 +128,6 @@ impl Cell {
 
     /// Whether `extra` more would exceed the quota of the subtree.
     pub(crate) const fn exceeds_with(&self, extra: Units) -> bool {
-        self.subtree < INF && self.usage + extra > self.subtree
+        self.subtree < INF && self.usage.saturating_add(extra) > self.subtree
     }
 }

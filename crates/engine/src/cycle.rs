@@ -13,7 +13,7 @@ use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment}
 use crate::nominate::{Nomination, Nominator};
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Phase, Place};
+use crate::store::{Phase, Place, UNSURE};
 use crate::why::{Finding, Said};
 use crate::world::World;
 
@@ -65,7 +65,7 @@ pub(crate) struct Report {
     pub(crate) heads: u64,
     /// Roots where something moved in the last cycle, or a head had no turn.
     pub(crate) moved: BTreeSet<NodeId>,
-    /// Roots where a head goes on with the next flavor, and how many flavors it has.
+    /// Roots where a head goes on with the next flavor, and how often it may.
     pub(crate) scanning: BTreeMap<NodeId, usize>,
     /// What a class was given last, in words.
     pub(crate) given: FxHashMap<ClassId, (Vec<Given>, Arc<[PodSetAssignment]>)>,
@@ -78,7 +78,7 @@ pub(crate) struct Report {
 impl World {
     /// Runs one cycle over the heads of the lines. Admits at most `room` workloads.
     pub(crate) fn run_cycle(&mut self, now: Millis, room: usize, lines: &mut Lines, report: &mut Report) {
-        self.cycle += 1;
+        self.cycle = self.cycle.saturating_add(1);
         report.moved.clear();
         report.scanning.clear();
         let mut heads = Vec::with_capacity(lines.iter().map(|(_, queues)| queues.len()).sum());
@@ -94,7 +94,7 @@ impl World {
         // Entries are large: what is sorted and passed on is where they are.
         let (mut open, mut done) = (Vec::with_capacity(heads.len()), Vec::with_capacity(heads.len()));
         for (queue, workload) in heads {
-            report.heads += 1;
+            report.heads = report.heads.saturating_add(1);
             let entry = match self.refusal(queue, workload) {
                 Some((requeue, verdict)) => {
                     done.push(entries.len());
@@ -109,7 +109,8 @@ impl World {
             };
             entries.extend(entry);
         }
-        let mut run = Run { victims: BTreeMap::new(), booked: Vec::new(), room: report.admissions.len() + room };
+        let mut run =
+            Run { victims: BTreeMap::new(), booked: Vec::new(), room: report.admissions.len().saturating_add(room) };
         if self.options.fair_sharing.is_some() {
             let heads = open.into_iter().filter_map(|at| {
                 let entry: &Entry = entries.get(at)?;
@@ -262,6 +263,8 @@ impl World {
         let progress = self.store.workload_mut(id)?.progress.take();
         let keeps = self.options.gates.preserve_scan_progress;
         let progress = progress.filter(|p| p.waits || !p.is_outdated(generation, cycle, keeps));
+        let epoch = self.tree.nodes[self.tree.root(self.store.queues[queue].node)].epoch;
+        let round = progress.as_deref().map(|progress| (progress.began, progress.scans));
         if let Some(claim) = progress.as_deref().and_then(|progress| progress.claim.as_deref())
             && let Some((mut assignment, targets)) = self.nominate_claim(queue, id, claim)
         {
@@ -274,6 +277,8 @@ impl World {
         let (mut assignment, targets) = nominator.nominate(workload, queue, progress.as_deref(), None);
         assignment.progress.cycle = cycle;
         assignment.progress.generation = generation;
+        let (began, scans) = round.filter(|_| assignment.resumed).unwrap_or((epoch, 0));
+        (assignment.progress.began, assignment.progress.scans) = (began, scans.saturating_add(1));
         Some(Entry::new(queue, id, (assignment, targets)))
     }
 
@@ -323,7 +328,8 @@ impl World {
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = Requeue::NoRoom;
                 self.reserve(entry, run);
-                self.refused_victims += u64::from(entry.assignment.breach.is_some());
+                let refusals = u64::from(entry.assignment.breach.is_some());
+                self.refused_victims = self.refused_victims.saturating_add(refusals);
                 let refused = entry.assignment.breach.take().map(|breach| Said::Plainly(breach.text()));
                 entry.verdict = waiting(refused.unwrap_or_else(|| entry.assignment.take_unfit(Issued::default())));
             }
@@ -348,7 +354,8 @@ impl World {
                 }));
                 entry.scans_anew = !self.options.gates.preserve_scan_progress;
                 if overlaps || mode == Mode::Preempt {
-                    *report.skipped_preemptions.entry(entry.queue).or_default() += 1;
+                    let skipped = report.skipped_preemptions.entry(entry.queue).or_default();
+                    *skipped = skipped.saturating_add(1);
                 }
             }
             Mode::Preempt => {
@@ -378,13 +385,20 @@ impl World {
             assignment.forget_progress();
         }
         let root = self.tree.root(self.store.queues[queue].node);
-        let is_strict = self.store.queues[queue].is_strict();
+        let (is_strict, epoch) = (self.store.queues[queue].is_strict(), self.tree.nodes[root].epoch);
+        if requeue != Requeue::NoRoom {
+            assignment.progress.began = UNSURE;
+        }
+        let (began, scans) = (assignment.progress.began, assignment.progress.scans);
+        // What groups of flavors have in turn comes to an end after as many scans as there are combinations.
+        let goes_on = assignment.has_pending_flavors() && scans < self.store.queues[queue].most_scans();
+        // A scan that began behind the first flavor says nothing about what has become free before it since: scan all before parking.
+        let resumed = self.options.departures.scan_over && assignment.resumed && requeue == Requeue::NoRoom;
+        let missed = resumed && !goes_on && began != epoch;
+        let has_pending_flavors = goes_on || missed;
+        let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
         let Some(workload) = self.store.workload_mut(id) else { return };
         let class = workload.class;
-        // A scan that began behind the first flavor says nothing about those before it: scan them all before parking.
-        let missed = self.options.departures.scan_over && assignment.resumed && requeue == Requeue::NoRoom;
-        let has_pending_flavors = assignment.has_pending_flavors() || missed;
-        let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
         workload.progress = keeps.then(|| Box::new(assignment.take_progress()));
         let stays = has_pending_flavors
             || match requeue {
@@ -396,8 +410,9 @@ impl World {
             _ if stays => {
                 self.stay(queue, id);
                 if has_pending_flavors {
-                    let flavors = self.store.queues[queue].groups.iter().map(|group| group.flavors.len()).max();
-                    report.scanning.insert(root, flavors.unwrap_or(0) + 1);
+                    let most = self.store.queues[queue].most_scans().saturating_add(1);
+                    let known = report.scanning.entry(root).or_default();
+                    *known = most.max(*known);
                 }
             }
             Requeue::NoRoom if self.options.gates.park_equals => {

@@ -49,8 +49,8 @@ impl World {
             let cell = self.tree.cell(node, *key);
             let bound = match (assignment.borrowing > 0, cell.borrowing_limit) {
                 (true, INF) => *value,
-                (true, limit) => plus(cell.nominal, limit) - cell.usage,
-                (false, _) => cell.nominal - cell.usage,
+                (true, limit) => plus(cell.nominal, limit).saturating_sub(cell.usage),
+                (false, _) => cell.nominal.saturating_sub(cell.usage),
             };
             // Of what would borrow, less than nothing is kept where the queue is above its limit: it shows at the queue alone.
             let least = if assignment.borrowing > 0 { Units::MIN } else { 0 };

@@ -108,7 +108,7 @@ impl World {
         let has_parent = self.tree.nodes[queue.node].parent.is_some();
         let reservation = self.cells(cluster_queue, |cell| {
             let cell = self.tree.cell(queue.node, cell);
-            let borrowed = if has_parent { (-left(cell.nominal, cell.usage)).max(0) } else { 0 };
+            let borrowed = if has_parent { left(cell.nominal, cell.usage).saturating_neg().max(0) } else { 0 };
             (cell.usage, borrowed)
         });
         Some(QueueFigures {
@@ -137,7 +137,7 @@ impl World {
         };
         Some(QueueFigures {
             pending_active: u32::try_from(active).unwrap_or(u32::MAX),
-            pending_inadmissible: u32::try_from(local_queue.pending.len() - active).unwrap_or(u32::MAX),
+            pending_inadmissible: u32::try_from(local_queue.pending.len().saturating_sub(active)).unwrap_or(u32::MAX),
             reserving: local_queue.held,
             reservation,
         })

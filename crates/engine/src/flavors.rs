@@ -97,8 +97,9 @@ fn should_try_next(level: Level, policy: &FlavorFungibility) -> bool {
 
 /// Requests of `count` pods, with `pods` where the queue covers it, by resource name.
 pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i64) -> Vec<(ResourceId, Units)> {
+    let all = |one: &Units| one.saturating_mul(Units::from(count)).clamp(0, INF);
     let mut requests: Vec<(ResourceId, Units)> =
-        pod_set.requests.iter().map(|(resource, one)| (*resource, (one * Units::from(count)).clamp(0, INF))).collect();
+        pod_set.requests.iter().map(|(resource, one)| (*resource, all(one))).collect();
     if queue.group_of(store.pods).is_some() {
         requests.retain(|(resource, _)| *resource != store.pods);
         requests.push((store.pods, Units::from(count)));

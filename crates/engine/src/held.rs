@@ -66,7 +66,7 @@ pub(crate) struct Holders {
 
 impl Holders {
     pub(crate) fn len(&self) -> usize {
-        self.leaving.len() + self.staying.len()
+        self.leaving.len().saturating_add(self.staying.len())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

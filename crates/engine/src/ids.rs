@@ -86,8 +86,8 @@ impl<I: Id, T> Arena<I, T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        let before = self.parts.len().saturating_sub(1) * PART;
-        before + self.parts.last().map_or(0, Vec::len)
+        let before = self.parts.len().saturating_sub(1).saturating_mul(PART);
+        before.saturating_add(self.parts.last().map_or(0, Vec::len))
     }
 }
 
@@ -156,7 +156,7 @@ impl<I: Id + Ord> Marks<I> {
 
     pub(crate) fn insert(&mut self, id: I) {
         if self.is_marked.len() <= id.index() {
-            self.is_marked.resize(id.index() + 1, false);
+            self.is_marked.resize(id.index().saturating_add(1), false);
         }
         if let Some(is_marked) = self.is_marked.get_mut(id.index())
             && !*is_marked

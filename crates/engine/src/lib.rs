@@ -8,7 +8,17 @@
 
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::float_arithmetic,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )
 )]
 
 mod account;
@@ -37,6 +47,7 @@ mod partial;
 mod pending;
 mod plan;
 mod preempt;
+mod progress;
 mod refresh;
 mod refusal;
 mod share;

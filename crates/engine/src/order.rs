@@ -149,9 +149,10 @@ impl<E> Contender<E> {
 /// Index of the winner among contenders whose paths agree up to `depth`; `offset` is the index of the first of them.
 fn winner<E>(contenders: &[Contender<E>], depth: usize, offset: usize, gates: &Gates) -> usize {
     let mut best: Option<(usize, &Contender<E>)> = None;
-    let mut start = 0;
-    for group in contenders.chunk_by(|a, b| a.path.get(depth + 1) == b.path.get(depth + 1)) {
-        let index = if group.len() > 1 { winner(group, depth + 1, 0, gates) } else { 0 };
+    let mut start: usize = 0;
+    let below = depth.saturating_add(1);
+    for group in contenders.chunk_by(|a, b| a.path.get(below) == b.path.get(below)) {
+        let index = if group.len() > 1 { winner(group, below, 0, gates) } else { 0 };
         if let Some(challenger) = group.get(index) {
             let standing = |c: &Contender<E>| c.standings.get(depth).copied().unwrap_or_default();
             let wins = best.is_none_or(|(_, champion)| {
@@ -159,10 +160,10 @@ fn winner<E>(contenders: &[Contender<E>], depth: usize, offset: usize, gates: &G
                 compare_standing((&challenger.nominee, a), (&champion.nominee, b), gates).is_lt()
             });
             if wins {
-                best = Some((start + index, challenger));
+                best = Some((start.saturating_add(index), challenger));
             }
         }
-        start += group.len();
+        start = start.saturating_add(group.len());
     }
-    offset + best.map_or(0, |(index, _)| index)
+    offset.saturating_add(best.map_or(0, |(index, _)| index))
 }

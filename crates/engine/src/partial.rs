@@ -2,28 +2,29 @@
 
 /// Tries counts, given with their `minCount`, between full size and `minCount`. Room is taken to be monotonous in the counts.
 pub(crate) fn search<R>(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> Option<R>) -> Option<R> {
-    let deltas: Vec<i64> = pod_sets.iter().map(|(count, least)| count - least.unwrap_or(*count)).collect();
+    let deltas: Vec<i64> =
+        pod_sets.iter().map(|(count, least)| count.saturating_sub(least.unwrap_or(*count))).collect();
     let total: i64 = deltas.iter().sum();
     if total <= 0 {
         return None;
     }
     let counts_at = |step: i64| -> Vec<i64> {
         let reduced = |((count, _), delta): (&(i64, Option<i64>), &i64)| {
-            let less = i128::from(*delta) * i128::from(step) / i128::from(total);
-            count - i64::try_from(less).unwrap_or(*delta)
+            let less = i128::from(*delta).saturating_mul(i128::from(step)).checked_div(i128::from(total));
+            count.saturating_sub(less.and_then(|less| i64::try_from(less).ok()).unwrap_or(*delta))
         };
         pod_sets.iter().zip(&deltas).map(reduced).collect()
     };
-    let (mut low, mut high) = (0, total + 1);
+    let (mut low, mut high) = (0_i64, total.saturating_add(1));
     let mut last = None;
     while low < high {
-        let middle = low + (high - low) / 2;
+        let middle = low.midpoint(high);
         match fits(&counts_at(middle)) {
             Some(result) => {
                 last = Some((middle, result));
                 high = middle;
             }
-            None => low = middle + 1,
+            None => low = middle.saturating_add(1),
         }
     }
     last.filter(|(step, _)| *step == low).map(|(_, result)| result)

@@ -28,7 +28,7 @@ impl World {
         // Trees may have been joined since they were marked.
         self.live = self.live.iter().map(|node| self.tree.root(*node)).collect();
         let mut report = Report::default();
-        let mut done = 0;
+        let mut done: u64 = 0;
         // Cycles in a row in which a tree only went on scanning flavors.
         let mut idle: BTreeMap<NodeId, usize> = BTreeMap::new();
         let mut lines = self.lines();
@@ -39,16 +39,16 @@ impl World {
                 }
                 lines = self.lines();
             }
-            let room = limits.max_admissions - report.admissions.len();
+            let room = limits.max_admissions.saturating_sub(report.admissions.len());
             self.run_cycle(now, room, &mut lines, &mut report);
-            done += 1;
+            done = done.saturating_add(1);
             self.live.retain(|root| {
                 if report.moved.contains(root) {
                     idle.remove(root);
                     return true;
                 }
                 let scans = idle.entry(*root).or_default();
-                *scans += 1;
+                *scans = scans.saturating_add(1);
                 report.scanning.get(root).is_some_and(|bound| *scans <= *bound)
             });
             lines.retain(|(root, _)| self.live.contains(root));
@@ -144,7 +144,7 @@ impl World {
         self.release_timers(now);
         self.release_stock(now);
         self.release_protected(now);
-        let mut found = 0;
+        let mut found: usize = 0;
         for queue in self.store.queues.ids() {
             let root = self.tree.root(self.store.queues[queue].node);
             let is_stale = self.store.queues[queue].pending.epoch != self.tree.nodes[root].epoch;
@@ -160,7 +160,7 @@ impl World {
             suspects.extend(pending.solo.iter().filter(|id| !self.asks_topology(**id) && !self.is_refused(**id)));
             for id in suspects {
                 if self.would_fit(queue, id) {
-                    found += 1;
+                    found = found.saturating_add(1);
                     self.rouse(queue, id);
                     self.live.insert(root);
                 }

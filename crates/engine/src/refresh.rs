@@ -48,7 +48,8 @@ impl World {
             _ if fits && !entry.targets.is_empty() => "new_targets",
             _ => "skipped",
         };
-        *report.recomputed.entry((entry.queue, result)).or_default() += 1;
+        let recomputed = report.recomputed.entry((entry.queue, result)).or_default();
+        *recomputed = recomputed.saturating_add(1);
         fits
     }
 

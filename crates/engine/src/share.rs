@@ -1,9 +1,11 @@
 //! Dominant resource shares (kueue.md 6.4): how much more than its own a node of the forest takes, by weight.
 
+#![expect(clippy::float_arithmetic, reason = "shares are ratios, compared as floats as Kueue does")]
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::balance::{INF, Units, Usage, accumulate, amount, in_usage, plus, units};
+use crate::balance::{INF, Units, Usage, accumulate, add_to, amount, in_usage, plus, units};
 use crate::ids::{CellId, NodeId, ResourceId};
 use crate::model::{Amount, FlavorResource};
 use crate::store::Store;
@@ -40,7 +42,7 @@ impl Share {
     #[must_use]
     pub fn rounded(&self) -> i64 {
         let value = self.value().ceil();
-        #[allow(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
+        #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
         {
             value as i64
         }
@@ -95,12 +97,13 @@ pub(crate) fn share_of(
     let Some(parent) = tree.nodes[node].parent else { return (share, None) };
     let mut borrowed: Vec<(ResourceId, Units)> = Vec::new();
     for cell in tree.nodes[node].cells.iter().filter(|cell| cell.has_quota) {
-        let over = if cell.subtree >= INF { 0 } else { cell.usage + in_usage(extra, cell.key) - cell.subtree };
+        let used = || cell.usage.saturating_add(in_usage(extra, cell.key));
+        let over = if cell.subtree >= INF { 0 } else { used().saturating_sub(cell.subtree) };
         if over > 0 {
             share.borrowing = true;
             let resource = store.cells.key(cell.key).1;
             match borrowed.iter_mut().find(|(known, _)| *known == resource) {
-                Some((_, sum)) => *sum += over,
+                Some((_, sum)) => add_to(sum, over),
                 None => borrowed.push((resource, over)),
             }
         }

@@ -32,7 +32,7 @@ impl Older {
 
     /// What is asked for on top of it: less than nothing where the pod set shrinks, which leaves that to those that grow.
     pub(crate) fn less(&self, pod_set: &str, resource: ResourceId, asked: Units) -> Units {
-        self.given(pod_set, resource).map_or(asked, |(_, amount)| asked - amount)
+        self.given(pod_set, resource).map_or(asked, |(_, amount)| asked.saturating_sub(amount))
     }
 
     /// Why a flavor is not for the new slice: its pods run beside those that are there.
@@ -95,7 +95,7 @@ impl Store {
     /// What a workload is charged that holds all of `whole`; `None` when that is all of it.
     fn charged(&self, workload: &Workload, queue: QueueId, whole: &Usage) -> Option<Usage> {
         let (old, _) = self.replaced(workload, queue)?;
-        let more = |(cell, value): &(CellId, Units)| (*cell, (*value - in_usage(old.whole(), *cell)).max(0));
+        let more = |(cell, value): &(CellId, Units)| (*cell, value.saturating_sub(in_usage(old.whole(), *cell)).max(0));
         Some(whole.iter().map(more).collect())
     }
 

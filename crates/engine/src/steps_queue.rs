@@ -175,7 +175,7 @@ impl World {
         let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
         let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
         let generation = self.tree.nodes[self.store.queues[queue].node].generation;
-        let progress = Progress { tried, generation, cycle: self.cycle, waits: false, claim: None };
+        let progress = Progress { tried, generation, cycle: self.cycle, began: epoch, ..Progress::default() };
         let requeue = match outcome.requeue() {
             Requeue::NoRoom | Requeue::Park | Requeue::Mismatch if woken => Requeue::Retry,
             requeue => requeue,
@@ -217,7 +217,7 @@ impl World {
             self.store.queues[*queue].pending.taken_at.get_or_insert(epoch);
             self.wake_queue(*queue, root);
         }
-        active(self) - before
+        active(self).saturating_sub(before)
     }
 
     /// Whether two workloads are equal for scheduling, `None` when one is unknown.

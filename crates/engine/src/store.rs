@@ -7,8 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
-use crate::balance::{Units, units};
-use crate::claims::Claim;
+use crate::balance::{Units, add_to, units};
 use crate::feuds::Feuds;
 pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
@@ -17,6 +16,7 @@ use crate::model::{
     Preempts, Strategy, WorkloadSpec,
 };
 use crate::pending::Pending;
+pub(crate) use crate::progress::{Progress, UNSURE};
 use crate::slices::Older;
 use crate::stock::StockOuts;
 use crate::tiers::Tier;
@@ -120,43 +120,6 @@ pub(crate) enum Phase {
     Held(Box<Held>),
 }
 
-/// How far the scan over flavors got.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// Per pod set: resource and index of the last flavor tried, -1 when the list was exhausted.
-    pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
-    pub(crate) generation: u64,
-    pub(crate) cycle: u64,
-    /// The next scan begins at the flavor for which preemptions were issued, however long that takes.
-    pub(crate) waits: bool,
-    /// What they were issued for.
-    pub(crate) claim: Option<Box<Claim>>,
-}
-
-impl Progress {
-    /// Whether the scan over flavors has to begin anew: the quota has changed since. `preserves` forgives that for a cycle.
-    pub(crate) const fn is_outdated(&self, generation: u64, cycle: u64, preserves: bool) -> bool {
-        !(preserves && cycle.saturating_sub(self.cycle) <= 1) && generation > self.generation
-    }
-
-    pub(crate) fn has_pending_flavors(&self) -> bool {
-        !self.waits && self.tried.iter().flatten().any(|(_, index)| *index != -1)
-    }
-
-    /// While its victims leave, a workload goes on asking for the flavors that they hold.
-    pub(crate) fn wait_for(&mut self, chosen: impl Iterator<Item = Vec<(ResourceId, i32)>>) {
-        self.tried =
-            chosen.map(|set| set.into_iter().map(|(resource, index)| (resource, index - 1)).collect()).collect();
-        self.waits = true;
-    }
-
-    /// Index of the flavor to try next.
-    pub(crate) fn next(&self, pod_set: usize, resource: ResourceId) -> usize {
-        let tried = self.tried.get(pod_set).and_then(|t| t.iter().find(|(r, _)| *r == resource));
-        tried.map_or(0, |(_, index)| usize::try_from(index.saturating_add(1)).unwrap_or(0))
-    }
-}
-
 /// A workload.
 #[derive(Debug)]
 pub(crate) struct Workload {
@@ -226,6 +189,13 @@ impl Queue {
         (self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX)).then_some(limit)
     }
 
+    /// How many scans over flavors a workload may take: as many as its groups have combinations, within reason.
+    pub(crate) fn most_scans(&self) -> usize {
+        const REASON: usize = 256;
+        let combinations = self.groups.iter().map(|group| group.flavors.len().max(1));
+        combinations.fold(1, usize::saturating_mul).min(REASON)
+    }
+
     pub(crate) fn is_strict(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.strategy == Strategy::StrictFifo)
     }
@@ -249,7 +219,7 @@ impl LocalQueue {
     pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
         for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {
             for (cell, value) in usage {
-                *totals.entry(*cell).or_default() += if back { -value } else { *value };
+                add_to(totals.entry(*cell).or_default(), if back { value.saturating_neg() } else { *value });
             }
         }
     }
@@ -451,7 +421,7 @@ impl Store {
         };
         let first = self.class_ids.get(&digest).copied();
         if let Some(id) = std::iter::successors(first, |id| self.classes[*id].next).find(is_same) {
-            self.classes[id].members += 1;
+            self.classes[id].members = self.classes[id].members.saturating_add(1);
             return id;
         }
         let pod_sets = pod_sets.iter().map(|spec| PodSet::of(spec, &mut self.resources)).collect();

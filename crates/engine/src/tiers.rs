@@ -127,10 +127,10 @@ impl<'a> Request<'a> {
         let nominal = |node| cells.iter().map(move |cell| tree.cell(node, *cell).nominal);
         let nodes = tree.bottom_up(tree.root(self.queue.node));
         let all = nodes.into_iter().flat_map(nominal).fold(0, |sum: Units, own| sum.saturating_add(own).min(INF));
-        let held = |cell: &CellId| tree.cell(self.queue.node, *cell).usage + in_usage(assumed, *cell);
+        let held = |cell: &CellId| tree.cell(self.queue.node, *cell).usage.saturating_add(in_usage(assumed, *cell));
         let held: Units = cells.iter().map(held).sum();
-        let most = if all >= INF { INF } else { all * Units::from(percent) / 100 };
-        (held + value > most).then_some([held, value, most])
+        let most = if all >= INF { INF } else { all.saturating_mul(Units::from(percent)) / 100 };
+        (held.saturating_add(value) > most).then_some([held, value, most])
     }
 
     /// Why a flavor is not in the line.

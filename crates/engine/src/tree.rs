@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::balance::{Cell, INF, Units, left, plus};
+use crate::balance::{Cell, INF, Units, add_to, left, plus};
 use crate::ids::{Arena, CellId, NodeId, QueueId, ResourceId};
 use crate::model::WEIGHT_ONE;
 
@@ -122,10 +122,10 @@ impl Tree {
     /// Every node of the tree, children before parents.
     pub(crate) fn bottom_up(&self, root: NodeId) -> Vec<NodeId> {
         let mut order = vec![root];
-        let mut next = 0;
+        let mut next: usize = 0;
         while let Some(node) = order.get(next).copied() {
             order.extend(self.nodes[node].children.iter().copied());
-            next += 1;
+            next = next.saturating_add(1);
         }
         order.reverse();
         order
@@ -177,7 +177,8 @@ impl Tree {
     pub(crate) fn rebuild(&mut self, around: NodeId) {
         for node in self.bottom_up(self.root(around)) {
             if self.nodes[node].is_queue {
-                self.nodes[node].generation += 1;
+                let generation = &mut self.nodes[node].generation;
+                *generation = generation.saturating_add(1);
                 continue;
             }
             let children = self.nodes[node].children.clone();
@@ -189,12 +190,12 @@ impl Tree {
             }
             for child in children {
                 if !self.nodes[child].is_queue {
-                    height = height.max(self.nodes[child].height + 1);
+                    height = height.max(self.nodes[child].height.saturating_add(1));
                 }
                 for cell in self.nodes[child].cells.clone() {
                     self.nodes[node].update(cell.key, |own| {
                         own.subtree = plus(own.subtree, cell.lent());
-                        own.usage += cell.used_in_parent();
+                        add_to(&mut own.usage, cell.used_in_parent());
                         own.has_quota |= cell.has_quota;
                     });
                 }
@@ -209,23 +210,23 @@ impl Tree {
 
     /// What a node may still use; negative when it is in debt.
     pub(crate) fn raw_available(&self, node: NodeId, key: CellId) -> Units {
-        let (mut at, mut local, mut bound) = (node, 0, INF);
+        let (mut at, mut local, mut bound): (_, Units, _) = (node, 0, INF);
         loop {
             let cell = self.cell(at, key);
             let Some(parent) = self.nodes[at].parent else {
                 return match left(cell.subtree, cell.usage) {
                     INF => bound,
-                    rest => bound.min(local + rest),
+                    rest => bound.min(local.saturating_add(rest)),
                 };
             };
             match cell.local_available() {
                 INF => return bound,
                 // Exact: a sum that is cut off here hides a debt further up.
-                own => local += own,
+                own => add_to(&mut local, own),
             }
             match cell.bound_from_parent() {
                 INF => {}
-                more => bound = bound.min(local + more),
+                more => bound = bound.min(local.saturating_add(more)),
             }
             at = parent;
         }
@@ -258,7 +259,7 @@ impl Tree {
             let (mut at, mut value) = (node, value);
             loop {
                 let above = self.cell(at, key).above_local(value);
-                self.nodes[at].update(key, |cell| cell.usage += value);
+                self.nodes[at].update(key, |cell| add_to(&mut cell.usage, value));
                 match self.nodes[at].parent {
                     Some(parent) if above > 0 => (at, value) = (parent, above),
                     _ => break,
@@ -273,7 +274,7 @@ impl Tree {
             let (mut at, mut value) = (node, value);
             loop {
                 let above = self.cell(at, key).used_in_parent();
-                self.nodes[at].update(key, |cell| cell.usage -= value);
+                self.nodes[at].update(key, |cell| cell.usage = cell.usage.saturating_sub(value));
                 match self.nodes[at].parent {
                     Some(parent) if above > 0 && value > 0 => (at, value) = (parent, value.min(above)),
                     _ => break,
@@ -297,7 +298,7 @@ impl Tree {
             if !cell.exceeds_with(remaining) {
                 return (height, self.nodes[node].parent.is_some());
             }
-            remaining -= cell.local_available();
+            remaining = remaining.saturating_sub(cell.local_available());
         }
         (height, false)
     }

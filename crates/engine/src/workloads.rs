@@ -210,7 +210,7 @@ impl World {
         self.notices.remove(&id);
         self.changed_local_queues.insert(local_queue);
         let local_queue = &mut self.store.local_queues[local_queue];
-        local_queue.held += 1;
+        local_queue.held = local_queue.held.saturating_add(1);
         local_queue.count(&held.usage, held.admitted, false);
         if let Some(workload) = self.store.workload_mut(id) {
             workload.phase = Phase::Held(Box::new(held));
@@ -246,7 +246,8 @@ impl World {
         local_queue.count(&held.usage, held.admitted, true);
         self.recharge_around(id);
         if !quiet {
-            self.tree.nodes[node].generation += 1;
+            let generation = &mut self.tree.nodes[node].generation;
+            *generation = generation.saturating_add(1);
             self.wake(node);
         }
     }
@@ -301,7 +302,8 @@ impl World {
             }
         };
         if let Some(queue) = queue {
-            self.store.queues[queue].pending.total += 1;
+            let pending = &mut self.store.queues[queue].pending;
+            pending.total = pending.total.saturating_add(1);
             self.changed_queues.insert(queue);
         }
         if let Some(workload) = self.store.workload_mut(id) {

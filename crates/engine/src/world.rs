@@ -178,7 +178,7 @@ impl World {
     /// Lets parked workloads of the whole tree be tried again.
     pub(crate) fn wake(&mut self, node: NodeId) {
         let root = self.tree.root(node);
-        self.epoch += 1;
+        self.epoch = self.epoch.saturating_add(1);
         self.tree.nodes[root].epoch = self.epoch;
         self.live.insert(root);
     }
@@ -242,20 +242,21 @@ impl World {
 
     fn set_cluster_queue(&mut self, spec: ClusterQueueSpec) {
         let id = self.queue_id(&spec.name);
-        let old = self.store.queues[id].spec.take();
-        if old.as_ref() == Some(&spec) {
-            self.store.queues[id].spec = old;
+        let old = self.store.queues[id].spec.as_ref();
+        if old == Some(&spec) {
             return;
         }
+        // Their lanes are those of the old spec.
+        let moves = old.is_none_or(|old| old.usage_based != spec.usage_based);
+        let members = if moves { self.unplace_members(id) } else { Vec::new() };
+        let old = self.store.queues[id].spec.take();
         let (quotas, groups) = self.own_quota(&spec.groups);
         let parent = spec.cohort.as_ref().map(|name| self.tree.cohort(name));
         let node = self.store.queues[id].node;
         self.tree.nodes[node].weight = spec.weight;
         let was_guarded = old.as_ref().is_some_and(|old| !old.guard.is_idle());
-        self.store.guarded += usize::from(!spec.guard.is_idle());
-        self.store.guarded -= usize::from(was_guarded);
-        let lanes_changed = old.as_ref().is_some_and(|old| old.usage_based != spec.usage_based);
-        let members = if lanes_changed { self.unplace_members(id) } else { Vec::new() };
+        let guarded = self.store.guarded.saturating_add(usize::from(!spec.guard.is_idle()));
+        self.store.guarded = guarded.saturating_sub(usize::from(was_guarded));
         let lists = |groups: &[Group]| -> Vec<_> { groups.iter().map(|group| group.flavors.clone()).collect() };
         if lists(&self.store.queues[id].groups) != lists(&groups) {
             // How far a scan got is told by places in these lists.
@@ -269,7 +270,7 @@ impl World {
         self.link(node, parent, &quotas);
         self.mark(id);
         if old.is_none() {
-            self.replace_members(id);
+            self.changed_local_queues.extend(self.store.queues[id].local_queues.iter().copied());
         } else if selector_changed {
             self.retry_mismatched(id, None);
         }
@@ -281,13 +282,20 @@ impl World {
 
     fn remove_cluster_queue(&mut self, name: &str) {
         let Some(id) = self.store.queue_ids.get(name).copied() else { return };
+        if self.store.queues[id].spec.is_none() {
+            return;
+        }
+        let members = self.unplace_members(id);
         let Some(old) = self.store.queues[id].spec.take() else { return };
-        self.store.guarded -= usize::from(!old.guard.is_idle());
+        self.store.guarded = self.store.guarded.saturating_sub(usize::from(!old.guard.is_idle()));
         self.mark(id);
         self.store.queues[id].groups.clear();
         let node = self.store.queues[id].node;
         self.link(node, None, &[]);
-        self.replace_members(id);
+        self.changed_local_queues.extend(self.store.queues[id].local_queues.iter().copied());
+        for workload in members {
+            self.place(workload);
+        }
         self.refresh_active(id);
     }
 
@@ -424,17 +432,6 @@ impl World {
         for workload in members.collect::<Vec<_>>() {
             if let Some(workload) = self.store.workload_mut(workload) {
                 workload.progress = None;
-            }
-        }
-    }
-
-    /// Places the pending workloads of a queue anew, when it came or went.
-    fn replace_members(&mut self, id: QueueId) {
-        for local_queue in self.store.queues[id].local_queues.clone() {
-            self.changed_local_queues.insert(local_queue);
-            for workload in self.store.local_queues[local_queue].pending.clone() {
-                self.unplace(workload);
-                self.place(workload);
             }
         }
     }

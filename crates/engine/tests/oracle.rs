@@ -241,5 +241,5 @@ fn a_plan_is_the_oracles_cycles_one_after_another() {
         "{count} worlds: {plans} plans, {admit} admit, {preempt} preempt, {long} of several steps; in {differ} worlds Berth departs from Kueue"
     );
     assert!(count < 1000 || [admit, preempt, long].iter().all(|seen| *seen > count / 20), "too tame");
-    assert!(count < 1000 || differ > count / 100, "too tame: {differ} worlds in which Berth departs from Kueue");
+    assert!(count < 1000 || differ > count / 200, "too tame: {differ} worlds in which Berth departs from Kueue");
 }

@@ -29,7 +29,7 @@ pub fn canonical(text: &str) -> Result<String, ParseError> {
             // The bound of what can be asked for in bytes.
             let most = i128::from(i64::MAX).saturating_mul(UNIT);
             let nano = nano.clamp(most.saturating_neg(), most);
-            let small = nano.unsigned_abs() < 1024 * UNIT.unsigned_abs();
+            let small = nano.unsigned_abs() < UNIT.unsigned_abs().saturating_mul(1024);
             if small || nano % UNIT != 0 { decimal(nano, false) } else { binary(nano / UNIT) }
         }
         Scale::Ten(_) => decimal(nano, has_exponent(suffix)),
@@ -57,7 +57,8 @@ fn is_kept(whole: &str, fraction: &str, scale: &Scale) -> bool {
             digits <= PLAIN_DIGITS && lowest >= -9 && lowest % 3 == 0 && !ends_in_thousands && !whole.starts_with('0')
         }
         Scale::Two(exponent) => {
-            let plain = usize::try_from(exponent * 3 / 10).is_ok_and(|taken| digits.saturating_add(taken) < 15);
+            let plain =
+                usize::try_from(exponent.saturating_mul(3) / 10).is_ok_and(|taken| digits.saturating_add(taken) < 15);
             let odd = whole.parse::<u64>().is_ok_and(|value| value % 8 != 0);
             fraction.is_empty() && plain && odd
         }
@@ -66,10 +67,10 @@ fn is_kept(whole: &str, fraction: &str, scale: &Scale) -> bool {
 
 /// With the largest suffix, or exponent, that loses nothing.
 fn decimal(nano: i128, exponential: bool) -> String {
-    let (mut amount, mut exponent) = (nano, -9);
+    let (mut amount, mut exponent) = (nano, -9_i32);
     while amount != 0 && amount % 1000 == 0 {
         amount /= 1000;
-        exponent += 3;
+        exponent = exponent.saturating_add(3);
     }
     if exponential {
         return if exponent == 0 { amount.to_string() } else { format!("{amount}e{exponent}") };

@@ -27,10 +27,11 @@ fn shorten(mut units: i64, base: i64, suffixes: &[&str]) -> String {
     }
     let mut suffixes = suffixes.iter().peekable();
     while let Some(suffix) = suffixes.next() {
-        if units % base != 0 || suffixes.peek().is_none() {
+        let shorter = units.checked_div(base).filter(|shorter| shorter.saturating_mul(base) == units);
+        let Some(shorter) = shorter.filter(|_| suffixes.peek().is_some()) else {
             return format!("{units}{suffix}");
-        }
-        units /= base;
+        };
+        units = shorter;
     }
     units.to_string()
 }

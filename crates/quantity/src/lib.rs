@@ -6,7 +6,17 @@
 
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::float_arithmetic,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )
 )]
 
 mod amount;
@@ -19,10 +29,8 @@ pub use canonical::canonical;
 pub use format::format;
 pub use parse::{Nano, ParseError, parse_quantity};
 
-/// Divisor from nano units to the unit in which `resource` is counted.
-const fn nano_per_unit(resource: &str) -> i128 {
-    if is_cpu(resource) { 1_000_000 } else { 1_000_000_000 }
-}
+const NANO_PER_MILLI: i128 = 1_000_000;
+const NANO_PER_WHOLE: i128 = 1_000_000_000;
 
 const fn is_cpu(resource: &str) -> bool {
     matches!(resource.as_bytes(), b"cpu")
@@ -34,12 +42,13 @@ const fn is_cpu(resource: &str) -> bool {
 /// [`ParseError`] when the text is not a Kubernetes quantity.
 pub fn value(resource: &str, text: &str) -> Result<Amount, ParseError> {
     let Nano(nano) = parse_quantity(text)?;
-    let unit = nano_per_unit(resource);
-    let rounded = match nano % unit {
-        0 => nano / unit,
-        _ => nano / unit + nano.signum(),
+    let (units, rest) = if is_cpu(resource) {
+        (nano / NANO_PER_MILLI, nano % NANO_PER_MILLI)
+    } else {
+        (nano / NANO_PER_WHOLE, nano % NANO_PER_WHOLE)
     };
-    Ok(Amount::clamped(rounded))
+    // What is left of a division has the sign of the value, so this leads away from zero.
+    Ok(Amount::clamped(units.saturating_add(rest.signum())))
 }
 
 /// A quota (nominal, borrowing or lending limit): beyond `i64` it is [`Amount::UNLIMITED`].

@@ -43,7 +43,7 @@ pub fn parse_quantity(text: &str) -> Result<Nano, ParseError> {
         Scale::Ten(exponent) => decimal(whole, fraction, exponent),
         Scale::Two(exponent) => binary(whole, fraction, exponent),
     };
-    Ok(Nano(if negative { -magnitude } else { magnitude }))
+    Ok(Nano(if negative { magnitude.saturating_neg() } else { magnitude }))
 }
 
 /// Whether it is negative, the digits before and after the point, and the suffix.
@@ -128,7 +128,7 @@ fn binary(whole: &str, fraction: &str, exponent: u32) -> i128 {
     let whole = whole.bytes().fold(0_i128, |v, b| v.saturating_mul(10).saturating_add(digit(b)));
     // Long multiplication of the fraction's digits: `carry` ends as the whole nano part, `lost` tells of a remainder.
     let (carry, lost) = fraction.bytes().rev().fold((0_i128, false), |(carry, lost), byte| {
-        let product = digit(byte) * unit + carry;
+        let product = digit(byte).saturating_mul(unit).saturating_add(carry);
         (product / 10, lost || product % 10 != 0)
     });
     whole.saturating_mul(unit).saturating_add(carry).saturating_add(i128::from(lost))

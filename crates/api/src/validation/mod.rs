@@ -60,8 +60,17 @@ pub fn newly_broken(errors: Vec<FieldError>, before: &[FieldError]) -> Vec<Field
     errors.into_iter().filter(|error| !before.contains(error)).collect()
 }
 
+/// So many supported values are told.
+const SHOWN: usize = 16;
+
 /// Not supported value, with the supported ones.
 fn supported<'a>(field: String, value: &str, allowed: impl IntoIterator<Item = &'a str>) -> FieldError {
-    let allowed: Vec<String> = allowed.into_iter().map(|name| format!("{name:?}")).collect();
-    FieldError::new(field, value, format!("supported values: {}", allowed.join(", ")))
+    let mut all = allowed.into_iter();
+    let mut told: Vec<String> = all.by_ref().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    // One error is told for each of thousands of names, and each would repeat all that are allowed.
+    let more = all.count();
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    FieldError::new(field, value, format!("supported values: {}", told.join(", ")))
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::assignment::{Assignment, Attempt, Mode, PodSetResult};
-use crate::balance::{Units, accumulate};
+use crate::balance::{Units, accumulate, add_to};
 use crate::flavors::scan::Scan;
 use crate::flavors::{Oracle, Request, requests};
 use crate::ids::{FlavorId, ResourceId};
@@ -125,7 +125,7 @@ fn together<'m>(members: &'m [Member<'_>]) -> Cow<'m, [(ResourceId, Units)]> {
     let mut all = first.requests.clone();
     for (resource, value) in others.iter().flat_map(|member| &member.requests) {
         match all.iter_mut().find(|(known, _)| known == resource) {
-            Some((_, sum)) => *sum += value,
+            Some((_, sum)) => add_to(sum, *value),
             None => all.push((*resource, *value)),
         }
     }

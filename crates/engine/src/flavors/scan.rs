@@ -48,7 +48,7 @@ impl<'a> Scan<'a> {
         let line = self.request.line(self.store, first.pod_set, self.group);
         // The flavors may have become fewer since the last scan: then it begins anew.
         let start = if self.start < line.len() { self.start } else { 0 };
-        let flavors = line.len() - start;
+        let flavors = line.len().saturating_sub(start);
         let mut found = Found { attempts: Vec::with_capacity(flavors.min(4)), ..Found::default() };
         if line.is_empty() {
             let accepted = listed(self.request.tiers_of(first.pod_set).unwrap_or_default());
@@ -106,7 +106,7 @@ impl<'a> Scan<'a> {
             // Without a reason it would count as a fit that uses nothing.
             found.reasons.push(Why::Mismatch(format!("no flavor has {}", self.store.resource(self.resource)).into()));
         }
-        let exhausted = last.is_some_and(|at| at + 1 == line.len());
+        let exhausted = last.is_some_and(|at| at.saturating_add(1) == line.len());
         let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
         for choice in &mut found.choices {
             choice.tried = tried;
@@ -191,7 +191,7 @@ impl<'a> Scan<'a> {
         let (store, queue) = (self.store, self.request.queue);
         let Some(cell) = store.find_cell(flavor, resource) else { return (Granular::NoFit, 0, None) };
         let assumed = in_usage(self.assumed, cell);
-        let total = assumed + value;
+        let total = assumed.saturating_add(value);
         let potential = tree.potential(queue.node, cell);
         if total > potential {
             let why = Why::Exceeds(flavor, resource, [assumed, value, potential]);
@@ -207,7 +207,7 @@ impl<'a> Scan<'a> {
         if total <= available {
             return (Granular::Fit, borrow, None);
         }
-        let why = Why::Lacks(flavor, resource, total - available);
+        let why = Why::Lacks(flavor, resource, total.saturating_sub(available));
         if tree.cell(queue.node, cell).nominal >= total || may_reclaim || self.can_preempt_while_borrowing() {
             let (possibility, borrow) = oracle(store, tree, cell, total);
             let mode = match possibility {

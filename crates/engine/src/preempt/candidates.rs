@@ -386,7 +386,7 @@ pub(crate) fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, U
     for (key, value) in requests {
         let cell = tree.cell(node, *key);
         fits &= !cell.exceeds_with(*value);
-        *value = (*value - cell.local_available()).max(0);
+        *value = value.saturating_sub(cell.local_available()).max(0);
     }
     fits
 }

@@ -45,7 +45,7 @@ pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bo
     let known = ask.asking.map(|asking| store.feuds.victims_of(asking)).unwrap_or_default();
     let is_new = |victim: &&WorkloadId| !targets.iter().any(|target| target.workload == **victim);
     let earlier: Vec<WorkloadId> = known.iter().filter(is_new).copied().collect();
-    let all = targets.len() + earlier.len();
+    let all = targets.len().saturating_add(earlier.len());
     let too_many = guard.max_victims.is_some_and(|most| all > usize::try_from(most).unwrap_or(usize::MAX));
     let too_much = guard.max_evicted_percent.is_some_and(|percent| {
         ask.needs.iter().any(|cell| {

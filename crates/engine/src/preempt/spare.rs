@@ -14,6 +14,7 @@ use crate::tree::Trial;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spare {
     pods: i64,
+    /// At least 1.
     step: i64,
     /// What one of them holds.
     each: Usage,
@@ -23,7 +24,7 @@ impl Spare {
     /// Of a pod set that was given `given`, whose amounts by cell are `usage`.
     pub(crate) fn of(surplus: &Surplus, given: &PodSetAssignment, usage: &[(CellId, Units)]) -> Option<Self> {
         let (pods, count) = (surplus.pods.min(given.count), Units::from(given.count));
-        let each = || usage.iter().map(|(cell, value)| (*cell, value / count)).collect();
+        let each = || usage.iter().map(|(cell, value)| (*cell, value.checked_div(count).unwrap_or(0))).collect();
         (pods > 0 && count > 0).then(|| Self { pods, step: surplus.step.max(1), each: each() })
     }
 
@@ -34,7 +35,8 @@ impl Spare {
 
     /// Steps after which all of them are gone.
     fn steps(&self) -> i64 {
-        self.pods / self.step + i64::from(self.pods % self.step > 0)
+        let full = self.pods.checked_div(self.step).unwrap_or(0);
+        full.saturating_add(i64::from(full.saturating_mul(self.step) < self.pods))
     }
 
     fn after(&self, steps: i64) -> i64 {
@@ -82,16 +84,16 @@ pub(crate) fn keep_whole(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, ta
             enough.then_some(part)
         };
         // The fewest steps that are enough lie in `low..=high`.
-        let (mut low, mut high) = (1, spare.steps());
+        let (mut low, mut high) = (1_i64, spare.steps());
         let mut found = None;
         while low <= high {
-            let middle = low + (high - low) / 2;
+            let middle = low.midpoint(high);
             match enough(middle) {
                 Some(part) => {
                     found = Some(part);
-                    high = middle - 1;
+                    high = middle.saturating_sub(1);
                 }
-                None => low = middle + 1,
+                None => low = middle.saturating_add(1),
             }
         }
         *target = found.unwrap_or(whole);

@@ -70,7 +70,7 @@ fn merge_sort<T>(mut items: Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) -> Ve
         return items;
     }
     let right = items.split_off(items.len() / 2);
-    let mut sorted = Vec::with_capacity(items.len() + right.len());
+    let mut sorted = Vec::with_capacity(items.len().saturating_add(right.len()));
     let mut left = merge_sort(items, compare).into_iter().peekable();
     let mut right = merge_sort(right, compare).into_iter().peekable();
     loop {

@@ -1,6 +1,8 @@
 //! Cycles one after another: who waits, what is parked, who waits for victims, how far scans over flavors got. Written from kueue.md 6.2
 //! to 6.7 and from the pages in `docs/decisions`, and apart from the engine.
 
+mod wakes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -34,6 +36,8 @@ struct Scan {
     tried: Tried,
     cycle: u64,
     generation: u64,
+    began: Option<u64>,
+    scans: usize,
 }
 
 /// Where a head waits after its cycle.
@@ -43,6 +47,10 @@ enum After {
     Retry,
     PendingPreemption,
 }
+
+/// The steps of a cycle by tree, the trees in which something moved, and those in which a head goes on with another flavor, each with how
+/// often it may.
+type Cycle = (Vec<(Node, Step)>, BTreeSet<Node>, BTreeMap<Node, usize>);
 
 /// What became of the head of a cycle, to be acted on when the cycle is over.
 struct Ended<'a> {
@@ -107,6 +115,13 @@ impl<'a> History<'a> {
         self.books.line(&Node::Queue(queue.to_owned())).pop().unwrap()
     }
 
+    /// How much has left the tree of a queue.
+    fn left(&self, queue: &str) -> u64 {
+        let root = self.root(queue);
+        let near = self.books.queues.keys().filter(|other| self.root(other) == root);
+        near.map(|queue| self.generation(queue)).sum()
+    }
+
     fn generation(&self, queue: &str) -> u64 {
         self.generations.get(queue).copied().unwrap_or(0)
     }
@@ -153,10 +168,14 @@ impl<'a> History<'a> {
     fn nominate(&mut self, spec: &'a WorkloadSpec, queue: &str) -> Head<'a> {
         let (claim, scan) = (self.claims.remove(&spec.uid), self.scans.remove(&spec.uid));
         let is_preemptor = self.preemptors.get(queue) == Some(&spec.uid);
-        let head = |found: Found, held: bool| Head { spec, queue: queue.to_owned(), found, is_preemptor, held };
+        let fresh = Some(self.left(queue));
+        let head = |found: Found, held: bool, (began, scans)| {
+            let (queue, scans) = (queue.to_owned(), scans + 1);
+            Head { spec, queue, found, is_preemptor, held, began, scans }
+        };
         if let Some(found) = claim.as_ref().and_then(|claim| self.look_by_claim(spec, queue, claim)) {
             self.claims.extend(claim.map(|claim| (spec.uid.clone(), claim)));
-            return head(found, true);
+            return head(found, true, (fresh, 0));
         }
         // Where a claim is given up, the scan begins with the flavors that it was for.
         let back = |claim: Claim| {
@@ -175,8 +194,12 @@ impl<'a> History<'a> {
             let is_recent = self.options.gates.preserve_scan_progress && self.cycle - scan.cycle <= 1;
             is_recent || scan.generation == self.generation(queue)
         };
-        let tried = scan.filter(counts).map(|scan| scan.tried).or(claim.map(back));
-        head(self.look(spec, queue, &self.books, How { tried: tried.as_ref(), ..How::default() }), false)
+        let scan = scan.filter(counts);
+        let round = scan.as_ref().map_or((None, 0), |scan| (scan.began, scan.scans));
+        let tried = scan.map(|scan| scan.tried).or(claim.map(back));
+        let found = self.look(spec, queue, &self.books, How { tried: tried.as_ref(), ..How::default() });
+        let round = if found.resumed { round } else { (fresh, 0) };
+        head(found, false, round)
     }
 
     /// Whether a head that was looked at before fits once all those have left who have to.
@@ -318,21 +341,27 @@ impl<'a> History<'a> {
         Step::Admit(uid, head.found.pins())
     }
 
-    /// Puts back a head that was not admitted. Returns whether something moved by it, and whether it goes on with another flavor.
-    fn put_back(&mut self, ended: Ended<'a>) -> (bool, bool) {
+    /// Puts back a head that was not admitted. Returns whether something moved by it, and how often it may go on with another flavor.
+    fn put_back(&mut self, ended: Ended<'a>) -> (bool, Option<usize>) {
         let Ended { head, after, claim } = ended;
+        let left = self.left(&head.queue);
         let (uid, queue) = (head.spec.uid.clone(), head.queue);
+        let most: usize = self.books.queues[&queue].groups.iter().map(|group| group.flavors.len()).product();
+        let most = most.min(256);
         let keeps = match after {
             After::NoRoom => true,
             After::Retry => self.options.gates.preserve_scan_progress,
             After::PendingPreemption => false,
         };
-        let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty());
-        // A scan that began behind the first flavor says nothing about those before it (`flavor-scan-starts-over.md`).
-        let over = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
-        if scans && !over {
+        let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty()) && head.scans < most;
+        // A scan that began behind the first flavor says nothing about what has become free there since (`flavor-scan-starts-over.md`).
+        let resumed = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
+        let over = resumed && !scans && head.began != Some(left);
+        if scans {
             let (cycle, generation) = (self.cycle, self.generation(&queue));
-            self.scans.insert(uid.clone(), Scan { tried: head.found.tried, cycle, generation });
+            let began = head.began.filter(|_| after == After::NoRoom);
+            self.scans
+                .insert(uid.clone(), Scan { tried: head.found.tried, cycle, generation, began, scans: head.scans });
         }
         self.claims.extend(claim.map(|claim| (uid.clone(), claim)));
         let is_strict = self.books.queues[&queue].strategy == Strategy::StrictFifo;
@@ -341,23 +370,23 @@ impl<'a> History<'a> {
             if !is_strict {
                 self.first.insert(queue, uid);
             }
-            return (false, false);
+            return (false, None);
         }
         if scans || over {
-            return (false, true);
+            return (false, Some(most + 1));
         }
         if after == After::Retry || is_strict {
-            return (false, false);
+            return (false, None);
         }
         // Equals of a workload without room are parked with it.
         let equals = self.waiting[&queue].iter().filter(|other| are_equal(other, head.spec));
         self.parked.extend(equals.map(|spec| spec.uid.clone()));
-        (true, false)
+        (true, None)
     }
 
     /// One cycle over the heads of these trees. Returns its steps by tree, the trees in which something moved, and those in which a
-    /// head goes on with another flavor.
-    fn cycle(&mut self, live: &BTreeSet<Node>) -> (Vec<(Node, Step)>, BTreeSet<Node>, BTreeSet<Node>) {
+    /// head goes on with another flavor, each with how often it may.
+    fn cycle(&mut self, live: &BTreeSet<Node>) -> Cycle {
         self.cycle += 1;
         let mut heads: Vec<Head<'a>> = Vec::new();
         for queue in self.books.queues.keys().cloned().collect::<Vec<_>>() {
@@ -369,7 +398,7 @@ impl<'a> History<'a> {
             }
         }
         let (mut steps, mut ended, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut moved, mut scanning) = (BTreeSet::new(), BTreeSet::new());
+        let (mut moved, mut scanning) = (BTreeSet::new(), BTreeMap::<Node, usize>::new());
         while !heads.is_empty() {
             let fair = self.options.fair_sharing.is_some();
             let next = if fair { by_share(&self.books, &heads, self) } else { by_age(&heads, self) };
@@ -393,8 +422,9 @@ impl<'a> History<'a> {
             if moves {
                 moved.insert(root.clone());
             }
-            if scans {
-                scanning.insert(root);
+            if let Some(most) = scans {
+                let known = scanning.entry(root).or_default();
+                *known = most.max(*known);
             }
         }
         (steps, moved, scanning)
@@ -410,9 +440,6 @@ impl<'a> History<'a> {
     pub(crate) fn plan(&mut self) -> BTreeMap<Node, Vec<Step>> {
         let mut story: BTreeMap<Node, Vec<Step>> = BTreeMap::new();
         let mut live = std::mem::take(&mut self.live);
-        // Scans that go on without end are cut off when each flavor had its turn.
-        let groups = self.books.queues.values().flat_map(|queue| &queue.groups);
-        let most = groups.map(|group| group.flavors.len()).max().unwrap_or(0) + 1;
         let mut idle: BTreeMap<Node, usize> = BTreeMap::new();
         loop {
             if live.is_empty() {
@@ -432,60 +459,9 @@ impl<'a> History<'a> {
                 }
                 let count = idle.entry(root.clone()).or_default();
                 *count += 1;
-                scanning.contains(root) && *count <= most
+                scanning.get(root).is_some_and(|most| *count <= *most)
             });
         }
-    }
-
-    /// Pod sets that compete for flavors, or scan on past those that they could borrow, may fit once others took room
-    /// (`no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
-    fn rouse(&mut self) -> BTreeSet<Node> {
-        let mut roused = BTreeSet::new();
-        let stirred = std::mem::take(&mut self.stirred);
-        for (queue, waiting) in self.waiting.clone() {
-            let root = self.root(&queue);
-            let has_choice = self.books.queues[&queue].groups.iter().any(|group| group.flavors.len() > 1);
-            if !self.options.gates.rouse_after_admissions || !stirred.contains(&root) || !has_choice {
-                continue;
-            }
-            let parked = self.parked.clone();
-            let scans_on = self.books.queues[&queue].fungibility.when_can_borrow == Fungibility::TryNextFlavor;
-            let is_fickle = |spec: &WorkloadSpec| spec.pod_sets.len() > 1 || scans_on;
-            for spec in waiting.iter().filter(|spec| is_fickle(spec) && parked.contains(&spec.uid)) {
-                let how = How::default();
-                let barred = BTreeSet::new();
-                let search =
-                    Search { options: self.options, books: &self.books, spec, queue: &queue, barred: &barred, how };
-                if self.books.is_active(&queue) && search.assign().mode == Mode::Fit {
-                    for equal in waiting.iter().filter(|other| are_equal(other, spec)) {
-                        self.parked.remove(&equal.uid);
-                    }
-                    roused.insert(root.clone());
-                }
-            }
-        }
-        roused
-    }
-
-    /// Those on their way out are gone: their trees are woken.
-    pub(crate) fn let_leave(&mut self) -> Vec<String> {
-        let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
-        let uids: Vec<String> = gone.iter().map(|holder| holder.uid.clone()).collect();
-        self.books = self.books.without(&uids);
-        for holder in &gone {
-            let root = self.root(&holder.queue);
-            self.live.insert(root.clone());
-            self.feuds.remove(&root);
-            for (queue, waiting) in &self.waiting {
-                if self.books.line(&Node::Queue(queue.clone())).last() == Some(&root) {
-                    for spec in waiting {
-                        self.parked.remove(&spec.uid);
-                    }
-                }
-            }
-            *self.generations.entry(holder.queue.clone()).or_default() += 1;
-        }
-        uids
     }
 
     /// What decides between heads besides shares.

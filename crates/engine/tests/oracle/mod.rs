@@ -40,6 +40,10 @@ pub(crate) struct Head<'a> {
     is_preemptor: bool,
     /// What it could have is what it preempted for.
     held: bool,
+    /// How much had left its tree when this round of scans began, none where it met more than a lack of room.
+    began: Option<u64>,
+    /// Scans of the round.
+    scans: usize,
 }
 
 /// The objects of a world as the oracle sees them.

@@ -1,0 +1,63 @@
+//! Who is looked at again: where somebody was admitted, and where somebody has left.
+
+use std::collections::BTreeSet;
+
+use berth_engine::*;
+
+use super::super::are_equal;
+use super::super::assign::{How, Search};
+use super::super::books::{Holder, Node};
+use super::History;
+
+impl History<'_> {
+    /// Pod sets that compete for flavors, or scan on past those that they could borrow, may fit once others took room
+    /// (`no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
+    pub(super) fn rouse(&mut self) -> BTreeSet<Node> {
+        let mut roused = BTreeSet::new();
+        let stirred = std::mem::take(&mut self.stirred);
+        for (queue, waiting) in self.waiting.clone() {
+            let root = self.root(&queue);
+            let has_choice = self.books.queues[&queue].groups.iter().any(|group| group.flavors.len() > 1);
+            if !self.options.gates.rouse_after_admissions || !stirred.contains(&root) || !has_choice {
+                continue;
+            }
+            let parked = self.parked.clone();
+            let scans_on = self.books.queues[&queue].fungibility.when_can_borrow == Fungibility::TryNextFlavor;
+            let is_fickle = |spec: &WorkloadSpec| spec.pod_sets.len() > 1 || scans_on;
+            for spec in waiting.iter().filter(|spec| is_fickle(spec) && parked.contains(&spec.uid)) {
+                let how = How::default();
+                let barred = BTreeSet::new();
+                let search =
+                    Search { options: self.options, books: &self.books, spec, queue: &queue, barred: &barred, how };
+                if self.books.is_active(&queue) && search.assign().mode == Mode::Fit {
+                    for equal in waiting.iter().filter(|other| are_equal(other, spec)) {
+                        self.parked.remove(&equal.uid);
+                    }
+                    roused.insert(root.clone());
+                }
+            }
+        }
+        roused
+    }
+
+    /// Those on their way out are gone: their trees are woken.
+    pub(crate) fn let_leave(&mut self) -> Vec<String> {
+        let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
+        let uids: Vec<String> = gone.iter().map(|holder| holder.uid.clone()).collect();
+        self.books = self.books.without(&uids);
+        for holder in &gone {
+            let root = self.root(&holder.queue);
+            self.live.insert(root.clone());
+            self.feuds.remove(&root);
+            for (queue, waiting) in &self.waiting {
+                if self.books.line(&Node::Queue(queue.clone())).last() == Some(&root) {
+                    for spec in waiting {
+                        self.parked.remove(&spec.uid);
+                    }
+                }
+            }
+            *self.generations.entry(holder.queue.clone()).or_default() += 1;
+        }
+        uids
+    }
+}
