@@ -19,7 +19,7 @@ use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
 use crate::shape::Shapes;
 use crate::view::{Name, View, WorkloadView};
-use crate::write::{Kind, Notice, ObjectKey, Term, Write};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, Term, Write};
 
 /// What one step asks for.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +60,8 @@ pub struct Control {
     pub(crate) children: Children,
     /// Jobs that were seen to have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
+    /// Jobs that are being deleted, and whose pods are, too, whatever keeps the Jobs themselves, by uid.
+    pub(crate) rid_of_pods: BTreeSet<String>,
     pub(crate) ladder: Ladder,
     /// What was applied for the present run of a TrainingJob, by its uid.
     pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
@@ -107,6 +109,7 @@ impl Control {
             growth: Growth::default(),
             children: Children::default(),
             at_rest: BTreeSet::new(),
+            rid_of_pods: BTreeSet::new(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -190,7 +193,7 @@ impl Control {
 
     /// Whoever decides about a workload does not write what was planned for it: nothing else would ever take the plan back.
     fn give_plan_up(&mut self, object: &ObjectKey) {
-        if self.planned.is_empty() || self.flights.busy(object) {
+        if self.planned.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
             return;
         }
         let Some(uid) = self.uid_of(object) else { return };
@@ -339,6 +342,9 @@ impl Control {
         }
         let id = self.flights.start(&mut draft, origin.clone());
         self.note_request_to_save(&draft, origin, now);
+        if draft.purpose == Purpose::ScaleTraining {
+            self.note_scaling(&(origin.namespace.clone(), origin.name.clone()));
+        }
         step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request: draft.request.pack() });
         true
     }

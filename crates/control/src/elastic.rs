@@ -35,6 +35,8 @@ pub(crate) struct Growth {
     pub(crate) not_before: BTreeMap<String, Timestamp>,
     /// Growths of a TrainingJob (by uid) that came to nothing, since one did not.
     pub(crate) vain: BTreeMap<String, Vain>,
+    /// Workers to which a TrainingJob (by uid) had grown whose growth is being taken back.
+    pub(crate) taken_back: BTreeMap<String, i32>,
     /// Workers that a Workload (by uid) is to give up for somebody.
     pub(crate) gives_up: BTreeMap<String, GiveUp>,
     /// With how many workers a Workload (by uid) was seen to have no pods beyond.
@@ -203,6 +205,7 @@ impl Control {
                 && self.growth.vain.get(&*owner.uid).is_some_and(|vain| vain.workers <= has)
             {
                 self.growth.vain.remove(&*owner.uid);
+                self.growth.not_before.remove(&*owner.uid);
             }
         }
     }
@@ -304,6 +307,7 @@ impl Control {
         view.asks_as(workload)
             && view.facts.queue == workload.queue
             && gates.is_none()
+            && self.missing_store(view).is_none()
             && !stopped
             && self
                 .limit_with(workload, |set| if set.name == WORKER { i64::from(workers) } else { set.count })
@@ -326,17 +330,27 @@ impl Control {
         let uid = view.uid.clone();
         let vain = self.growth.vain.entry(uid.clone()).or_default();
         *vain = Vain { times: vain.times.saturating_add(1), workers };
-        let doubled = pause.max(1).checked_shl(vain.times.saturating_sub(1).min(12)).unwrap_or(LONGEST_PAUSE_SECONDS);
+        let doubled = pause.max(1).saturating_mul(1 << vain.times.saturating_sub(1).min(12));
         let pause = doubled.min(LONGEST_PAUSE_SECONDS.max(pause));
         self.growth.not_before.insert(uid, after_seconds(now, pause));
     }
 
-    /// The number of workers of a TrainingJob was changed: where some were added that were never ready, that came to nothing.
+    /// The number of workers of a TrainingJob is about to be changed: where some were added that were never ready, that comes to nothing.
+    pub(crate) fn note_scaling(&mut self, name: &Name) {
+        let view = self.view.training.get(name);
+        let added = view.and_then(|view| self.added_to(self.view.slice_of(&view.uid)?));
+        let Some(uid) = view.map(|view| view.uid.clone()) else { return };
+        match added {
+            Some(added) => drop(self.growth.taken_back.insert(uid, added.workers)),
+            None => drop(self.growth.taken_back.remove(&uid)),
+        }
+    }
+
+    /// It was changed.
     pub(crate) fn note_scaled(&mut self, name: &Name, now: Timestamp) {
-        let slice = self.view.training.get(name).and_then(|job| self.view.slice_of(&job.uid));
-        let added = slice.and_then(|slice| self.added_to(slice));
-        if let Some(added) = added {
-            self.note_vain_growth(name, added.workers, now);
+        let Some(uid) = self.view.training.get(name).map(|view| view.uid.clone()) else { return };
+        if let Some(workers) = self.growth.taken_back.remove(&uid) {
+            self.note_vain_growth(name, workers, now);
         }
     }
 

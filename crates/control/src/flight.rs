@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::core::after;
 use crate::strays::Strays;
-use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, WriteId};
+use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Request, WriteId};
 
 /// A decision to write, before it has an identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) purpose: Purpose,
     pub(crate) key: ObjectKey,
-    pub(crate) request: crate::write::Request<Value>,
+    pub(crate) request: Request<Value>,
     /// resourceVersion the decision was derived from, 0 if none.
     pub(crate) based_on: u64,
     /// Events to publish once it is applied.
@@ -64,6 +64,8 @@ pub(crate) struct Flight {
     pub(crate) notices: Vec<Notice>,
     /// Of what goes to a store of checkpoints: where that is.
     pub(crate) place: Option<Box<CheckpointPlace>>,
+    /// A deletion before which goes what the object owns.
+    pub(crate) owned_first: bool,
     /// The object was seen to vanish meanwhile: its result can never be seen.
     pub(crate) vanished: bool,
 }
@@ -158,6 +160,7 @@ impl Flights {
                 based_on: draft.based_on,
                 notices: std::mem::take(&mut draft.notices),
                 place: draft.request.place().cloned().map(Box::new),
+                owned_first: matches!(draft.request, Request::Delete { owned_first: true, .. }),
                 vanished: false,
             },
         );

@@ -204,7 +204,11 @@ impl Control {
         self.told.remove(object);
         if let Some(old) = self.view.jobs.remove(object) {
             self.mirror_waiting_of(&old.uid);
+            if let Some(owner) = &old.owner {
+                self.mirror_waiting_of(&owner.uid);
+            }
             self.at_rest.remove(&old.uid);
+            self.rid_of_pods.remove(&old.uid);
             self.ladder.lacking.remove(&old.uid);
             self.ration.forget_ended(&old.uid);
             self.growth.settled.remove(&old.uid);
@@ -225,12 +229,17 @@ impl Control {
                 self.flights.vanished(&object);
                 self.forget_child(&object, &gone);
                 self.view.jobs.remove(&object);
+                self.rid_of_pods.remove(&gone.uid);
                 self.mirror_waiting_of(&gone.uid);
             }
             _ => {}
         }
         if appeared {
             self.flights.appeared(&object);
+        }
+        if job.deleting && job.pods_go_first {
+            // The garbage collector takes that mark off again when the pods have gone.
+            self.rid_of_pods.insert(job.uid.clone());
         }
         if !job.suspended {
             self.at_rest.remove(&job.uid);
@@ -246,7 +255,9 @@ impl Control {
         let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
         let old = self.view.jobs.get(&object).filter(|old| old.uid == job.uid);
         let before = old.map(Pods::of);
-        let moved = old.is_none_or(|old| old.deleting != job.deleting).then(|| job.uid.clone());
+        let moved = old.is_none_or(|old| old.deleting != job.deleting);
+        let owner = job.owner.as_ref().map(|owner| owner.uid.to_string());
+        let moved = moved.then(|| [Some(job.uid.clone()), owner]);
         let more_ended = old.is_some_and(|old| old.reclaimable != job.reclaimable);
         if job.finished.is_some() || job.suspended {
             self.ration.forget_ended(&job.uid);
@@ -261,7 +272,7 @@ impl Control {
         self.view.shed_job(&object);
         self.flights.seen(&object, version);
         self.touch_related(&object);
-        if let Some(uid) = moved {
+        for uid in moved.into_iter().flatten().flatten() {
             self.mirror_waiting_of(&uid);
         }
         if let Some(uid) = training {

@@ -46,6 +46,7 @@ impl Control {
         let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
         let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
         let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
+        self.dirty.extend(self.view.cohorts.keys().map(|name| cluster_key(Kind::Cohort, name)));
         let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
         let requests = self.view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
         self.dirty.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));

@@ -158,6 +158,7 @@ impl Control {
     pub(crate) fn put_training_job(&mut self, name: Name, object: Option<Box<TrainingJob>>) {
         let object_key = key(Kind::TrainingJob, &name);
         let old = self.view.training.get(&name);
+        let gone = old.map(|old| old.uid.clone());
         let new = object.map(|object| TrainingView::new(object, old, &self.settings.cards));
         let saved = old.zip(new.as_ref()).is_some_and(|(old, new)| old.saved != new.saved);
         match (old, &new) {
@@ -179,6 +180,7 @@ impl Control {
             self.measures.extend(training_figures::status_measures(&name, old, &new));
         }
         let (version, uid) = (new.version(), new.uid.clone());
+        let gone = gone.filter(|gone| *gone != uid);
         if new.facts.elastic.is_some_and(|elastic| elastic.rescales) {
             self.growth.jobs.insert(name.clone());
         } else {
@@ -193,6 +195,11 @@ impl Control {
         self.note_shown(&name);
         if saved {
             self.mirror_owned_by(&uid);
+            let owned = self.view.workloads.owned_by(&uid).map(WorkloadView::key);
+            self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+        }
+        if let Some(gone) = gone {
+            self.mirror_waiting_of(&gone);
         }
         self.flights.seen(&object_key, version);
         self.touch(object_key);
@@ -219,6 +226,7 @@ impl Control {
         self.growth.wanted.remove(uid);
         self.growth.not_before.remove(uid);
         self.growth.vain.remove(uid);
+        self.growth.taken_back.remove(uid);
         self.growth.jobs.remove(&(object_key.namespace.clone(), object_key.name.clone()));
         self.told.remove(object_key);
         self.flights.vanished(object_key);

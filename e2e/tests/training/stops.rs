@@ -84,11 +84,17 @@ pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
     let left = JOB.get(&s.client, &s.namespace, "kept-worker").await?.context("its Job")?;
     ensure!(!text(&left, "/metadata/deletionTimestamp").is_empty(), "{}", left["metadata"]);
     TRAINING_JOB.patch(&s.client, &s.namespace, "kept", &json!({"spec": {"suspend": false}})).await?;
-    is(s, "kept", "waiting for what is left", |job| {
-        let running = condition_object(job, "Running").cloned().unwrap_or_default();
-        text(&running, "/message").ends_with("is being deleted; it starts anew when that is gone")
+    s.workload("kept", "waiting for what is left", |workload| {
+        let waits = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
+        text(&waits, "/message").ends_with("kept-worker of its last run, which is being deleted")
     })
     .await?;
+    // Nobody goes on deleting it.
+    let version = |job: Option<Value>| job.map(|job| text(&job, "/metadata/resourceVersion").to_owned());
+    let before = version(JOB.get(&s.client, &s.namespace, "kept-worker").await?);
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let after = version(JOB.get(&s.client, &s.namespace, "kept-worker").await?);
+    ensure!(before.is_some() && before == after, "{before:?}, then {after:?}");
     JOB.patch(&s.client, &s.namespace, "kept-worker", &finalizers(Value::Null)).await?;
     phase(s, "kept", "Running").await?;
     scenario.conclude().await

@@ -1,21 +1,30 @@
 //! What keeps a pending workload from being tried.
 
 use super::gates::{self, GATED};
-use super::orphan::{Standing, standing};
+use super::orphan::{Standing, parts_of, standing};
 use super::workload::ON_HOLD;
 use crate::core::Control;
 use crate::status::find;
 use crate::view::WorkloadView;
+use crate::write::{Kind, ObjectKey};
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
     if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
         return Some(("Misconfigured", refused));
     }
-    match standing(control, workload) {
-        Standing::There => {}
-        Standing::Leaving | Standing::Absent => return Some(("PendingEvaluation", String::new())),
-        Standing::Unmanaged => return Some(("Misconfigured", unmanaged(workload))),
+    if !control.manages_owner(workload) {
+        return Some(("Misconfigured", unmanaged(workload)));
+    }
+    if standing(control, workload) != Standing::There {
+        return Some(("PendingEvaluation", String::new()));
+    }
+    if let Some(part) = last_run(control, workload) {
+        let ObjectKey { namespace, name, .. } = part;
+        return Some((
+            "PendingEvaluation",
+            format!("waits for Job {namespace}/{name} of its last run, which is being deleted"),
+        ));
     }
     if let Some(fault) = control.lacks_store(workload) {
         return Some(("Misconfigured", fault));
@@ -37,6 +46,14 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
         return Some(("PendingEvaluation", String::new()));
     }
     None
+}
+
+/// A Job that is left of the last run of a TrainingJob and has the name of one of the next run.
+fn last_run(control: &Control, workload: &WorkloadView) -> Option<ObjectKey> {
+    workload.training_job()?;
+    let owner = workload.owner.as_ref()?;
+    let parts = parts_of(control, workload, Kind::TrainingJob, &owner.uid);
+    parts.into_iter().find(|(_, part)| part.deleting).map(|(key, _)| key)
 }
 
 /// A field of the job itself that decides and that Berth does not act on.

@@ -45,7 +45,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // Garbage collection takes them; before that they may make pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !part.pods_go_first) {
+    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !control.rid_of_pods.contains(&part.uid)) {
         // Somebody's finalizer keeps it, and its pods run as long as it is there: they go before it.
         return Some(Decision::write(Draft {
             purpose: Purpose::DeleteChild,
@@ -66,7 +66,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
 }
 
 /// The Jobs that are left of those of which its job is made. Costs those of the namespace.
-fn parts_of<'a>(
+pub(crate) fn parts_of<'a>(
     control: &'a Control,
     workload: &'a WorkloadView,
     kind: Kind,
@@ -100,7 +100,7 @@ pub(crate) enum Standing {
     Leaving,
     /// It is not there. Of pods: they are all gone, and nothing is left that could use the quota.
     Absent,
-    /// It is not seen, and never will be: its kind is none that is managed.
+    /// It is not seen, and its kind is none that is managed.
     Unmanaged,
 }
 
@@ -125,7 +125,12 @@ pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
 }
 
 impl Control {
-    /// Whether objects of that kind are watched at all.
+    /// Whether the kind of who controls a workload is managed, or none that Berth knows.
+    pub(crate) fn manages_owner(&self, workload: &WorkloadView) -> bool {
+        workload.whole().is_none_or(|whole| self.sees(whole.kind))
+    }
+
+    /// Whether objects of that kind are managed.
     fn sees(&self, kind: Kind) -> bool {
         let kinds = &self.settings.job_kinds;
         match kind {

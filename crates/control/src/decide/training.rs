@@ -293,7 +293,7 @@ impl<'a> Case<'a> {
         if let Some(decision) = self.delete_unfinished("The training has ended") {
             return Some(decision);
         }
-        let gone = self.roles().iter().any(|role| self.child(role).is_none());
+        let gone = self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting));
         self.probe(workload).filter(|_| gone && workload.reserved())
     }
 

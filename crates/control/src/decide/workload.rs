@@ -128,6 +128,10 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return Decision::Done;
     }
     if let Some(admission) = control.planned.get(&workload.uid) {
+        if super::orphan::standing(control, workload) == Standing::Leaving {
+            // Nobody would start it.
+            return Decision::Done;
+        }
         return reserve(control, workload, admission, now);
     }
     if let Some(eviction) = control.evictions.get(&workload.uid)

@@ -35,6 +35,8 @@ pub(crate) struct Climber {
     chosen: Timestamp,
 }
 
+/// So long a climber may take to stop: one whose pods hang on a lost node holds up nobody else.
+const STOP_MS: i64 = 600_000;
 /// So long after its choice, and after its quota went back, a climber has not arrived at what was free for it, and never will.
 const ARRIVAL_MS: i64 = 60_000;
 
@@ -80,6 +82,9 @@ impl Control {
     /// Whether a climber may still take what was free for it.
     fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
         let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
+        if passed(climber.chosen, STOP_MS, now) {
+            return false;
+        }
         if !workload.is("Evicted") && workload.reserved() {
             let chosen = self.ladder.better.get(&climber.uid).is_some_and(|better| better.now);
             return chosen && !passed(climber.chosen, ARRIVAL_MS, now);

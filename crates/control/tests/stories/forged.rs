@@ -96,7 +96,7 @@ fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
         }
         cluster.pass(10);
         let left = cluster.job("a-worker")["metadata"]["finalizers"].clone();
-        assert_eq!(left, json!(["example.com/never", "foregroundDeletion"]), "{end}: {:?}", cluster.writes);
+        assert_eq!(left, json!(["example.com/never"]), "{end}: {:?}", cluster.writes);
         let key = Cluster::key(Kind::Workload, "team", workload.as_str().unwrap());
         let quota = cluster.objects.get(&key).map(|workload| &workload["status"]["admission"]);
         assert!(quota.is_none_or(Value::is_null), "{end}: {quota:?}");
@@ -105,6 +105,29 @@ fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
             2 - usize::from(end == "deleted")
         );
     }
+}
+
+#[test]
+fn a_job_that_has_ended_keeps_its_quota_while_pods_of_a_kept_part_run() {
+    let mut cluster = cluster("2");
+    let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
+        "roles": [{"name": "chief", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
+    cluster.put(Kind::TrainingJob, training("a", more));
+    cluster.pass(3);
+    assert_eq!(cluster.phase("a"), "Running");
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/never"]}}));
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
+    cluster.complete("a-chief");
+    cluster.pass(10);
+    let workload = cluster.workload_of_training("a").unwrap();
+    let finished = |workload: &Value| {
+        let conditions = workload["status"]["conditions"].as_array().unwrap();
+        conditions.iter().any(|one| one["type"] == "Finished" && one["status"] == "True")
+    };
+    assert!(!finished(&workload), "{:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.pass(10);
+    assert!(finished(&cluster.workload_of_training("a").unwrap()), "{:?}", cluster.writes);
 }
 
 #[test]
@@ -117,8 +140,10 @@ fn a_job_starts_anew_when_what_is_left_of_it_has_gone() {
     cluster.pass(10);
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
     cluster.pass(10);
-    let told = cluster.told("a", "Running");
-    assert_eq!(told["message"], json!("Job team/a-worker is being deleted; it starts anew when that is gone"));
+    let conditions = cluster.workload_of_training("a").unwrap()["status"]["conditions"].clone();
+    let waits = conditions.as_array().unwrap().iter().find(|one| one["type"] == "QuotaReserved").unwrap().clone();
+    assert_eq!(waits["message"], json!("waits for Job team/a-worker of its last run, which is being deleted"));
+    assert_eq!(waits["status"], json!("False"));
     let old = cluster.job("a-worker")["metadata"]["uid"].clone();
     cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": null}}));
     cluster.pass(20);

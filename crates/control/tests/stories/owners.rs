@@ -53,6 +53,19 @@ fn whose_owner_is_of_a_kind_that_is_not_managed_is_told_so() {
     settings.job_kinds = [Kind::Job].into_iter().collect();
     for (api_version, kind) in [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("v1", "Pod")] {
         let mut cluster = crate::with_queue(Cluster::with(settings.clone()), "1");
+        if kind == "JobSet" {
+            // JobSets are seen all the same.
+            cluster.put(
+                Kind::JobSet,
+                json!({"metadata": {"namespace": "team", "name": "owner"}, "spec": {"suspend": true}}),
+            );
+            let uid = cluster.objects[&Cluster::key(Kind::JobSet, "team", "owner")]["metadata"]["uid"].clone();
+            cluster.put(Kind::Workload, owned_by(api_version, kind, uid.as_str().unwrap()));
+            cluster.pass(5);
+            assert_eq!(reserved(&cluster)["reason"], json!("Misconfigured"), "{:?}", cluster.writes);
+            the_queue_goes_on(&mut cluster);
+            continue;
+        }
         cluster.put(Kind::Workload, owned_by(api_version, kind, "unseen"));
         cluster.pass(5);
         let told = reserved(&cluster);

@@ -29,7 +29,7 @@ fn torchrun() {
         ("PET_NNODES", "2:3"),
         ("PET_RDZV_BACKEND", "c10d"),
         ("PET_RDZV_ENDPOINT", "LEADER:29500"),
-        ("PET_MAX_RESTARTS", "100"),
+        ("PET_MAX_RESTARTS", "20"),
     ];
     check("PyTorchJob", elastic, "worker", &expected);
 }

@@ -39,7 +39,7 @@ const AT_ONCE: usize = 8;
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
 
 /// The files of a checkpoint without a marker are deleted within this time.
-const REST_DEADLINE: Duration = Duration::from_secs(600);
+const REST_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Where files are.
 #[derive(Clone)]

@@ -95,7 +95,7 @@ impl Case<'_> {
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             // A finalizer that somebody has set may keep it for ever, and its pods run as long as it is there: they go before it.
             let kept = job.deleting && known.contains(object);
-            if job.deleting && (!kept || job.pods_go_first) {
+            if job.deleting && (!kept || self.control.rid_of_pods.contains(&job.uid)) {
                 // What is left of it is asked of its pods.
                 continue;
             }

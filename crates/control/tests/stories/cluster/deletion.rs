@@ -29,11 +29,13 @@ impl Cluster {
     pub(super) fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
         let Some(mut object) = self.objects.get(key).cloned() else { return };
         let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-        if owned_first && kept {
-            // Its pods have gone when the garbage collector takes this one away again: what others set is left.
-            object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
-        }
         object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+        if owned_first && kept {
+            object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
+            self.store(key, object.clone());
+            // The garbage collector takes it away again when the pods have gone: what others set is left.
+            object["metadata"]["finalizers"].as_array_mut().unwrap().pop();
+        }
         self.store(key, object);
     }
 }

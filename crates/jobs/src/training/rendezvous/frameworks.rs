@@ -9,9 +9,9 @@ use crate::training::roles::WORKER;
 pub(super) type Variables = Vec<(&'static str, String)>;
 
 const TORCH_PORT: u16 = 29500;
-/// Times that each agent of an elastic job starts its workers anew before its pod fails. `torchrun` counts every change of the number of
-/// pods as one of them, and its own default is none: each shrink would cost the other pods a failure.
-const TORCH_RESTARTS: u16 = 100;
+/// Times that each agent of an elastic job starts its workers anew before its pod fails. To `torchrun` a pod that goes is a failure of the
+/// others, and its own default is none: each shrink would cost every pod that stays one of its tries.
+const TORCH_RESTARTS: u16 = 20;
 const TENSORFLOW_PORT: u16 = 2222;
 const XGBOOST_PORT: u16 = 9999;
 const PADDLE_PORT: u16 = 36543;
