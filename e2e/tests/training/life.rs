@@ -211,19 +211,19 @@ pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
     phase(s, "steady", "Running").await?;
     let pods = pods_of(s, "steady").await?;
     let lost = pods.first().map(|pod| text(pod, "/metadata/name").to_owned()).unwrap_or_default();
-    // What evicts pods from a node that goes says why, and their kubelet ends them.
-    let disrupted = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True",
-        "reason": "DeletionByTaintManager", "message": "its node goes", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    // What evicts pods from a node that goes says why, and its kubelet, or what cleans up after that, ends them.
+    let disrupted = json!({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
+        "message": "its node goes", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let ended = json!({"status": {"phase": "Failed", "conditions": [disrupted]}});
     let api = POD.api(&s.client, &s.namespace);
-    api.patch_status(&lost, &PatchParams::default(), &Patch::Strategic(&disrupted)).await?;
-    let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail"}}});
-    POD.patch(&s.client, &s.namespace, &lost, &fails).await?;
+    api.patch_status(&lost, &PatchParams::default(), &Patch::Strategic(&ended)).await?;
     wait::until(LIMIT, "another pod in its place", || async {
         let all = pods_of(s, "steady").await?;
         let running =
             all.iter().filter(|pod| text(pod, "/status/phase") == "Running" && text(pod, "/metadata/name") != lost);
         let running = running.count();
-        Ok(Seen::when(running == 2, || format!("{running} run")))
+        let told = JOB.get(&s.client, &s.namespace, "steady-worker").await?.unwrap_or_default();
+        Ok(Seen::when(running == 2, || format!("{running} run, {}", told["status"])))
     })
     .await?;
     ends(s, "steady", &["0", "1"], "succeed").await?;
