@@ -75,8 +75,7 @@ impl Control {
         for (job, uid) in users.map(|(name, job)| (name.clone(), job.uid.clone())).collect::<Vec<_>>() {
             self.touch(key(Kind::TrainingJob, &job));
             self.mirror_owned_by(&uid);
-            let owned = self.view.workloads.owned_by(&uid).map(WorkloadView::key);
-            self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+            self.touch_owned_by(&uid);
         }
     }
 

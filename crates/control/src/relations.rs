@@ -80,6 +80,12 @@ impl Control {
         self.dirty.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
     }
 
+    /// Marks the Workloads that an owner controls.
+    pub(crate) fn touch_owned_by(&mut self, uid: &str) {
+        let owned = self.view.workloads.owned_by(uid).map(WorkloadView::key);
+        self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+    }
+
     /// Marks an object and those whose decisions depend on it.
     pub(crate) fn touch_related(&mut self, object: &ObjectKey) {
         let name = (object.namespace.clone(), object.name.clone());
@@ -93,8 +99,7 @@ impl Control {
                 if let Some(pod) = self.view.pods.get(&name) {
                     let group = pod.group.as_ref().map(|group| (object.namespace.clone(), group.name.to_string()));
                     let uid = pod.uid.to_string();
-                    let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
-                    self.dirty.extend(owned.iter().map(|workload| key(Kind::Workload, workload)));
+                    self.touch_owned_by(&uid);
                     self.dirty.extend(group.map(|group| key(Kind::PodGroup, &group)));
                 }
             }
@@ -115,8 +120,7 @@ impl Control {
                     let whole = key(kind, &(object.namespace.clone(), name));
                     // Its capacity is that of its Jobs; and where it is gone they are what is waited for.
                     if kind == Kind::TrainingJob || self.uid_of(&whole).as_ref() != Some(&uid) {
-                        let owned = self.view.workloads.owned_by(&uid).map(WorkloadView::key);
-                        self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+                        self.touch_owned_by(&uid);
                     }
                     self.touch(whole);
                 }

@@ -195,8 +195,7 @@ impl Control {
         self.note_shown(&name);
         if saved {
             self.mirror_owned_by(&uid);
-            let owned = self.view.workloads.owned_by(&uid).map(WorkloadView::key);
-            self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+            self.touch_owned_by(&uid);
         }
         if let Some(gone) = gone {
             self.mirror_waiting_of(&gone);
@@ -215,10 +214,7 @@ impl Control {
 
     /// What it owned is looked at again.
     fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
-        let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
-        for workload in owned {
-            self.touch(key(Kind::Workload, &workload));
-        }
+        self.touch_owned_by(uid);
         self.prepared.remove(uid);
         self.saving.books.remove(uid);
         self.measures.push(training_figures::forget(&(object_key.namespace.clone(), object_key.name.clone())));

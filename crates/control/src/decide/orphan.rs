@@ -32,7 +32,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if standing == Standing::There || (standing == Standing::Leaving && !workload.deleting) {
         return None;
     }
-    if standing == Standing::Unmanaged && !workload.reserved() && !workload.deleting {
+    if standing == Standing::Absent && !control.manages_owner(workload) && !workload.reserved() && !workload.deleting {
         // It is told what it waits for.
         return None;
     }
@@ -100,8 +100,6 @@ pub(crate) enum Standing {
     Leaving,
     /// It is not there. Of pods: they are all gone, and nothing is left that could use the quota.
     Absent,
-    /// It is not seen, and its kind is none that is managed.
-    Unmanaged,
 }
 
 /// How the owner of a workload stands.
@@ -119,8 +117,7 @@ pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
     match leaving {
         Some(false) => Standing::There,
         Some(true) => Standing::Leaving,
-        None if control.sees(kind) => Standing::Absent,
-        None => Standing::Unmanaged,
+        None => Standing::Absent,
     }
 }
 

@@ -1,17 +1,28 @@
 //! Jobs that come back after they were stopped: with their time counted, reactivated, or edited meanwhile.
 
 use berth_control::write::Kind;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, job};
 use crate::one_queue;
 
+/// A job that may run for a minute.
+fn limited() -> Value {
+    let mut limited = job("a", "lq", "1", true);
+    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
+    limited
+}
+
+/// The user sets `spec.active` of the Workload of `a` again.
+fn reactivate(cluster: &mut Cluster) {
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+}
+
 #[test]
 fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
     let mut cluster = one_queue("1");
-    let mut limited = job("a", "lq", "1", true);
-    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
-    cluster.put(Kind::Job, limited);
+    cluster.put(Kind::Job, limited());
     cluster.pass(20);
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.pass(100);
@@ -28,8 +39,7 @@ fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
     assert_eq!(evicted["reason"], json!("DeactivatedDueToMaximumExecutionTimeExceeded"), "{evicted}");
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
     // Whoever reactivates it gives it the whole time again.
-    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+    reactivate(&mut cluster);
     cluster.pass(50);
     assert!(cluster.is("a", "Admitted") && !cluster.is("a", "Evicted"), "{:?}", cluster.writes);
     cluster.pass(20);
@@ -39,16 +49,13 @@ fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
 #[test]
 fn who_is_reactivated_before_its_pods_have_ended_comes_back() {
     let mut cluster = one_queue("1");
-    let mut limited = job("a", "lq", "1", true);
-    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
-    cluster.put(Kind::Job, limited);
+    cluster.put(Kind::Job, limited());
     cluster.pass(5);
     cluster.controller_sleeps = true;
     cluster.pass(70);
     assert!(cluster.is("a", "Evicted") && cluster.is("a", "QuotaReserved"), "{:?}", cluster.writes);
     assert_eq!(cluster.condition("a", "DeactivationTarget"), None);
-    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+    reactivate(&mut cluster);
     cluster.pass(5);
     cluster.controller_sleeps = false;
     cluster.pass(10);
