@@ -221,6 +221,18 @@ impl World {
     /// fair sharing when the sampling interval is over. Planning does so by itself.
     pub fn settle(&mut self, now: Millis) {
         let Some(settings) = self.options.admission_fair_sharing.clone() else { return };
+        let ordered: Vec<QueueId> = self.store.queues.ids().filter(|queue| self.has_lanes(*queue)).collect();
+        let heads: Vec<_> = ordered.iter().map(|queue| self.strict_head(*queue)).collect();
+        self.settle_all(now, &settings, &ordered);
+        for (queue, head) in ordered.into_iter().zip(heads) {
+            if self.strict_head(queue) != head {
+                // Whoever stood before it kept it from being looked at.
+                self.live.insert(self.tree.root(self.store.queues[queue].node));
+            }
+        }
+    }
+
+    fn settle_all(&mut self, now: Millis, settings: &AdmissionFairSharing, ordered: &[QueueId]) {
         for (local_queue, workload) in std::mem::take(&mut self.admitted_lately) {
             let queue = self.store.workload(workload).and_then(|workload| workload.held()).map(|held| held.queue);
             if queue.is_some_and(|queue| self.has_lanes(queue)) {
@@ -233,17 +245,9 @@ impl World {
         }
         self.settled_at = Some(now);
         self.unsettled = false;
-        for queue in self.store.queues.ids() {
-            if !self.has_lanes(queue) {
-                continue;
-            }
-            let head = self.strict_head(queue);
-            for id in self.store.queues[queue].local_queues.clone() {
+        for queue in ordered {
+            for id in self.store.queues[*queue].local_queues.clone() {
                 self.settle_one(id, now, settings.half_life);
-            }
-            if self.strict_head(queue) != head {
-                // Whoever stood before it kept it from being looked at.
-                self.live.insert(self.tree.root(self.store.queues[queue].node));
             }
         }
     }

@@ -67,6 +67,8 @@ pub(crate) struct Report {
     pub(crate) moved: BTreeSet<NodeId>,
     /// Roots where a head goes on with the next flavor, and how often it may.
     pub(crate) scanning: BTreeMap<NodeId, usize>,
+    /// By root: heads that stay first in queues in which those behind them should not have to wait for it.
+    pub(crate) held_up: BTreeMap<NodeId, Vec<(QueueId, WorkloadId)>>,
     /// What a class was given last, in words.
     pub(crate) given: FxHashMap<ClassId, (Vec<Given>, Arc<[PodSetAssignment]>)>,
     /// Heads that lost against others with their victims: skips per queue, for metrics.
@@ -81,6 +83,7 @@ impl World {
         self.cycle = self.cycle.saturating_add(1);
         report.moved.clear();
         report.scanning.clear();
+        report.held_up.clear();
         let mut heads = Vec::with_capacity(lines.iter().map(|(_, queues)| queues.len()).sum());
         for (_, queues) in lines {
             // A queue without heads gets none before the next plan.
@@ -390,16 +393,18 @@ impl World {
             assignment.progress.began = UNSURE;
         }
         let (began, scans) = (assignment.progress.began, assignment.progress.scans);
+        let Some(class) = self.store.workload(id).map(|workload| workload.class) else { return };
+        let most = self.store.queues[queue].most_scans(self.store.classes[class].pod_sets.len());
         // What groups of flavors have in turn comes to an end after as many scans as there are combinations.
-        let goes_on = assignment.has_pending_flavors() && scans < self.store.queues[queue].most_scans();
+        let goes_on = assignment.has_pending_flavors() && scans < most;
         // A scan that began behind the first flavor says nothing about what has become free before it since: scan all before parking.
         let resumed = self.options.departures.scan_over && assignment.resumed && requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;
         let has_pending_flavors = goes_on || missed;
         let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
-        let Some(workload) = self.store.workload_mut(id) else { return };
-        let class = workload.class;
-        workload.progress = keeps.then(|| Box::new(assignment.take_progress()));
+        if let Some(workload) = self.store.workload_mut(id) {
+            workload.progress = keeps.then(|| Box::new(assignment.take_progress()));
+        }
         let stays = has_pending_flavors
             || match requeue {
                 Requeue::Retry | Requeue::PendingPreemption => true,
@@ -410,9 +415,15 @@ impl World {
             _ if stays => {
                 self.stay(queue, id);
                 if has_pending_flavors {
-                    let most = self.store.queues[queue].most_scans().saturating_add(1);
+                    // A round that may have missed something is followed by a whole one.
+                    let rounds = most.saturating_mul(2).saturating_add(1);
                     let known = report.scanning.entry(root).or_default();
-                    *known = most.max(*known);
+                    *known = rounds.max(*known);
+                }
+                // What a preemptor had freed for itself is not for those behind it.
+                let is_preemptor = self.store.queues[queue].pending.preemptor == Some(id);
+                if !is_strict && !is_preemptor && requeue != Requeue::PendingPreemption {
+                    report.held_up.entry(root).or_default().push((queue, id));
                 }
             }
             Requeue::NoRoom if self.options.gates.park_equals => {

@@ -12,18 +12,33 @@ pub struct Departures {
     pub fit_beside_victims: bool,
     /// A scan that began behind the first flavor starts over before its workload is parked (`flavor-scan-starts-over.md`).
     pub scan_over: bool,
+    /// A head of a BestEffortFIFO queue that loses to what is only booked lets those behind it have their turn (`losers-stand-aside.md`).
+    pub stand_aside: bool,
     /// A flavor is a fit only if each resource fits, whatever is preferred (`hidden-preemption.md`).
     pub all_must_fit: bool,
 }
 
 impl Departures {
     /// Kueue to the letter.
-    pub const NONE: Self =
-        Self { no_circles: false, claims: false, fit_beside_victims: false, scan_over: false, all_must_fit: false };
+    pub const NONE: Self = Self {
+        no_circles: false,
+        claims: false,
+        fit_beside_victims: false,
+        scan_over: false,
+        stand_aside: false,
+        all_must_fit: false,
+    };
 }
 
 impl Default for Departures {
     fn default() -> Self {
-        Self { no_circles: true, claims: true, fit_beside_victims: true, scan_over: true, all_must_fit: true }
+        Self {
+            no_circles: true,
+            claims: true,
+            fit_beside_victims: true,
+            scan_over: true,
+            stand_aside: true,
+            all_must_fit: true,
+        }
     }
 }

@@ -117,20 +117,35 @@ impl<I: Id, T> IndexMut<I> for Arena<I, T> {
 pub(crate) struct Interner<I, K> {
     ids: FxHashMap<K, I>,
     keys: Arena<I, K>,
+    /// Ids without a key of their own, to be given out anew.
+    free: Vec<I>,
 }
 
 impl<I: Id, K: Clone + Eq + Hash> Interner<I, K> {
     pub(crate) fn new() -> Self {
-        Self { ids: FxHashMap::default(), keys: Arena::new() }
+        Self { ids: FxHashMap::default(), keys: Arena::new(), free: Vec::new() }
     }
 
     pub(crate) fn intern(&mut self, key: &K) -> I {
         if let Some(id) = self.ids.get(key) {
             return *id;
         }
-        let id = self.keys.push(key.clone());
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.keys[id] = key.clone();
+                id
+            }
+            None => self.keys.push(key.clone()),
+        };
         self.ids.insert(key.clone(), id);
         id
+    }
+
+    /// Nothing is known by this id any more: it may be given to another key.
+    pub(crate) fn release(&mut self, id: I) {
+        if self.ids.remove(&self.keys[id]).is_some() {
+            self.free.push(id);
+        }
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<I> {

@@ -24,6 +24,7 @@
 mod account;
 mod afs;
 mod answers;
+mod aside;
 mod assignment;
 mod balance;
 mod check;

@@ -273,6 +273,16 @@ impl Pending {
         queue.members().map(|(_, workload)| *workload).collect()
     }
 
+    /// Parks a class without a word to its members, as it is woken soon; tells whether it was active.
+    pub(crate) fn pass_over(&mut self, class: ClassId) -> bool {
+        let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked.is_none()) else { return false };
+        for (lane, first) in queue.firsts() {
+            self.heads.remove(lane, first);
+        }
+        queue.parked = Some(PendingReason::WaitingForQuota);
+        true
+    }
+
     /// Makes every parked class active; tells whether there was one.
     pub(crate) fn wake_classes(&mut self) -> bool {
         self.fickle.clear();

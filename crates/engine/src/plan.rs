@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::aside::Aside;
 use crate::assignment::Mode;
 use crate::cycle::Report;
 use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
@@ -31,28 +32,43 @@ impl World {
         let mut done: u64 = 0;
         // Cycles in a row in which a tree only went on scanning flavors.
         let mut idle: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut aside = Aside::default();
         let mut lines = self.lines();
         while done < cycles && report.admissions.len() < limits.max_admissions {
             if self.live.is_empty() {
                 if !self.rouse_fickle() {
                     break;
                 }
+                idle.clear();
                 lines = self.lines();
             }
             let room = limits.max_admissions.saturating_sub(report.admissions.len());
             self.run_cycle(now, room, &mut lines, &mut report);
             done = done.saturating_add(1);
-            self.live.retain(|root| {
+            let mut stalled = Vec::new();
+            for root in &self.live {
                 if report.moved.contains(root) {
                     idle.remove(root);
-                    return true;
+                    aside.note_move(*root);
+                    continue;
                 }
                 let scans = idle.entry(*root).or_default();
                 *scans = scans.saturating_add(1);
-                report.scanning.get(root).is_some_and(|bound| *scans <= *bound)
-            });
+                if report.scanning.get(root).is_none_or(|bound| *scans > *bound) {
+                    stalled.push(*root);
+                }
+            }
+            for root in stalled {
+                idle.remove(&root);
+                if self.call_back(root, &mut aside) {
+                    lines = self.lines();
+                } else if !self.send_aside(root, &report, &mut aside) {
+                    self.live.remove(&root);
+                }
+            }
             lines.retain(|(root, _)| self.live.contains(root));
         }
+        self.call_all_back(aside);
         let verdicts = self.collect_verdicts(&mut report);
         let skipped = std::mem::take(&mut report.skipped_preemptions);
         let name = |(queue, count): (crate::ids::QueueId, u32)| (self.store.queues[queue].name.to_string(), count);

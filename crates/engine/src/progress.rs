@@ -38,6 +38,7 @@ impl Progress {
         let before = |(resource, index): (ResourceId, i32)| (resource, index.saturating_sub(1));
         self.tried = chosen.map(|set| set.into_iter().map(before).collect()).collect();
         self.waits = true;
+        self.scans = 0;
     }
 
     /// Index of the flavor to try next.

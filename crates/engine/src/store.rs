@@ -189,11 +189,12 @@ impl Queue {
         (self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX)).then_some(limit)
     }
 
-    /// How many scans over flavors a workload may take: as many as its groups have combinations, within reason.
-    pub(crate) fn most_scans(&self) -> usize {
+    /// How many scans over flavors a workload with so many pod sets may take: as many as its groups have combinations, within reason.
+    pub(crate) fn most_scans(&self, pod_sets: usize) -> usize {
         const REASON: usize = 256;
         let combinations = self.groups.iter().map(|group| group.flavors.len().max(1));
-        combinations.fold(1, usize::saturating_mul).min(REASON)
+        let of_all = combinations.flat_map(|count| std::iter::repeat_n(count, pod_sets));
+        of_all.fold(1, |most, count| most.saturating_mul(count).min(REASON))
     }
 
     pub(crate) fn is_strict(&self) -> bool {
@@ -398,6 +399,16 @@ impl Store {
             self.by_uid.remove(&workload.uid);
             self.release_class(workload.class);
             self.free.push(id);
+            self.release_local_queue(workload.local_queue);
+        }
+    }
+
+    /// Forgets a LocalQueue that does not exist and that no workload names: namespaces come and go, and anybody may name any queue.
+    pub(crate) fn release_local_queue(&mut self, id: LocalQueueId) {
+        let local_queue = &mut self.local_queues[id];
+        if local_queue.spec.is_none() && local_queue.pending.is_empty() && local_queue.held == 0 {
+            *local_queue = LocalQueue::default();
+            self.local_queue_names.release(id);
         }
     }
 
@@ -468,3 +479,6 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,7 @@ impl World {
             && old.checks_failed == spec.checks_failed
             && old.preemption_gated == spec.preemption_gated
             && old.refused.as_deref() == spec.refused.as_deref();
-        let (old_class, was_queue) = (old.class, old.local_queue);
+        let (old_class, was_queue, old_gated) = (old.class, old.local_queue, old.preemption_gated);
         let class = self.store.class(&spec);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
             self.store.release_class(class);
@@ -54,6 +54,8 @@ impl World {
         }
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
         let priority_fell = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
+        // A scan that began when it could preempt fewer, or nobody, does not know what the first flavors have.
+        let may_preempt_otherwise = priority_fell || old_gated != spec.preemption_gated;
         let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
         let standing = self.standing(id).filter(|_| class == old_class && was_queue == local_queue);
         let was_giving = was_held.as_ref().filter(|_| stays).map_or(0, |held| held.giving);
@@ -71,7 +73,9 @@ impl World {
             workload.refused = spec.refused.map(String::into_boxed_str);
             workload.checks_failed = spec.checks_failed;
             workload.preemption_gated = spec.preemption_gated;
-            let drops = |progress: &Progress| !self.options.gates.preserve_scan_progress && !progress.waits;
+            let drops = |progress: &Progress| {
+                !progress.waits && (may_preempt_otherwise || !self.options.gates.preserve_scan_progress)
+            };
             if class != old_class || was_queue != local_queue || workload.progress.as_deref().is_some_and(drops) {
                 workload.progress = None;
             }
@@ -87,6 +91,9 @@ impl World {
         }
         self.store.set_giving(id, was_giving);
         self.restore_standing(id, standing);
+        if was_queue != local_queue {
+            self.store.release_local_queue(was_queue);
+        }
         if has_changed {
             self.end_feuds_of(id);
         }

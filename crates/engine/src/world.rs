@@ -413,6 +413,9 @@ impl World {
             self.store.local_queues[id].ledger = crate::afs::Ledger::default();
         }
         let queue = spec.as_ref().map(|spec| spec.cluster_queue.clone()).map(|name| self.queue_id(&name));
+        if queue != self.store.local_queues[id].queue {
+            self.forget_progress_of(&members);
+        }
         if let Some(queue) = queue {
             self.store.queues[queue].local_queues.insert(id);
         }
@@ -423,14 +426,20 @@ impl World {
             self.place(workload);
             self.restore_standing(workload, standing);
         }
+        self.store.release_local_queue(id);
     }
 
     /// The pending workloads of a queue look at its flavors from the first one on.
     fn forget_progress(&mut self, id: QueueId) {
         let local_queues = &self.store.queues[id].local_queues;
         let members = local_queues.iter().flat_map(|local| &self.store.local_queues[*local].pending).copied();
-        for workload in members.collect::<Vec<_>>() {
-            if let Some(workload) = self.store.workload_mut(workload) {
+        let members: Vec<WorkloadId> = members.collect();
+        self.forget_progress_of(&members);
+    }
+
+    fn forget_progress_of(&mut self, members: &[WorkloadId]) {
+        for workload in members {
+            if let Some(workload) = self.store.workload_mut(*workload) {
                 workload.progress = None;
             }
         }

@@ -215,6 +215,9 @@ fn whom_a_plan_evicts_was_named_before() {
 
 /// What a message says of a cell that lacks something; a fault where what would help is told with another amount.
 fn said(cell: &CellAccount) -> Result<Option<String>, String> {
+    if cell.mismatch.is_some() {
+        return Ok(None);
+    }
     let text = |amount: i64| berth_quantity::format(&cell.resource, Amount::new(amount));
     let amounts = [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum];
     let [asked, earlier, free, debt, maximum] = amounts.map(Amount::get);

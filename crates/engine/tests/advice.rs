@@ -274,6 +274,7 @@ impl Advised {
             Unblock::LimitAllows => self.owner().max_shares = [None; 3],
             Unblock::ChangeRequirements => {
                 self.owner().tiers.clear();
+                self.spec().pod_sets.iter_mut().for_each(|set| set.node_selector.clear());
                 (self.spec().allowed_flavors, self.spec().tiers) = (None, None);
             }
             other => return Err(format!("{other:?} is no help with {cell:?}")),

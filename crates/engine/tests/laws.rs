@@ -27,6 +27,13 @@ enum Step {
         lend: Option<u8>,
         policy: u8,
         strict: bool,
+        /// Memory is of other flavors than cpu.
+        split: bool,
+    },
+    /// A LocalQueue leads to another ClusterQueue from now on.
+    Lead {
+        name: usize,
+        queue: usize,
     },
     Cohort {
         name: usize,
@@ -41,6 +48,13 @@ enum Step {
         memory: u8,
         priority: u8,
         min: bool,
+        /// Another pod set, of one pod that asks for as much.
+        second: bool,
+    },
+    /// Another priority.
+    Rank {
+        id: u8,
+        priority: u8,
     },
     Remove(u8),
     Forget(u8),
@@ -69,17 +83,22 @@ enum Step {
 fn step() -> impl Strategy_<Value = Step> {
     let quota = || proptest::option::of(0..6_u8);
     prop_oneof![
-        3 => (0..4_usize, 0..4_usize, [0..8_u8, 0..8_u8], quota(), quota(), 0..6_u8, any::<bool>()).prop_map(
-            |(name, cohort, nominal, borrow, lend, policy, strict)| Step::Queue { name, cohort, nominal, borrow, lend, policy, strict }
+        3 => (0..4_usize, 0..4_usize, [0..8_u8, 0..8_u8], quota(), quota(), 0..6_u8, any::<bool>(), any::<bool>()).prop_map(
+            |(name, cohort, nominal, borrow, lend, policy, strict, split)| {
+                Step::Queue { name, cohort, nominal, borrow, lend, policy, strict, split }
+            }
         ),
+        1 => (0..4_usize, 0..4_usize).prop_map(|(name, queue)| Step::Lead { name, queue }),
         2 => (0..3_usize, 0..4_usize, 0..5_u8).prop_map(|(name, parent, nominal)| Step::Cohort { name, parent, nominal }),
         1 => (0..4_usize).prop_map(Step::RemoveQueue),
-        8 => (0..24_u8, 0..4_usize, 0..7_u8, 0..7_u8, 0..3_u8, any::<bool>())
-            .prop_map(|(id, queue, cpu, memory, priority, min)| Step::Pending { id, queue, cpu, memory, priority, min }),
+        8 => (0..24_u8, 0..4_usize, 0..7_u8, 0..7_u8, 0..3_u8, any::<bool>(), proptest::bool::weighted(0.25)).prop_map(
+            |(id, queue, cpu, memory, priority, min, second)| Step::Pending { id, queue, cpu, memory, priority, min, second }
+        ),
+        1 => (0..24_u8, 0..3_u8).prop_map(|(id, priority)| Step::Rank { id, priority }),
         3 => (0..24_u8).prop_map(Step::Remove),
         2 => (0..24_u8).prop_map(Step::Forget),
         3 => (0..24_u8).prop_map(Step::Release),
-        1 => (0..2_usize, any::<bool>()).prop_map(|(name, present)| Step::Flavor { name, present }),
+        1 => (0..3_usize, any::<bool>()).prop_map(|(name, present)| Step::Flavor { name, present }),
         3 => (0..24_u8, 0..24_u8, 0..3_u8).prop_map(|(id, of, more)| Step::Slice { id, of, more }),
         3 => (0..24_u8, 0..3_u8, 1..3_u8).prop_map(|(id, surplus, step)| Step::Confirm { id, surplus, step }),
         4 => (1..9_usize).prop_map(|max| Step::Plan { max }),
@@ -88,12 +107,19 @@ fn step() -> impl Strategy_<Value = Step> {
 
 use proptest::strategy::Strategy as Strategy_;
 
-fn groups(nominal: [u8; 2], borrow: Option<u8>, lend: Option<u8>) -> Vec<ResourceGroup> {
+fn groups(nominal: [u8; 2], borrow: Option<u8>, lend: Option<u8>, split: bool) -> Vec<ResourceGroup> {
     let quota = |n: u8| Quota {
         nominal: Amount::new(i64::from(n)),
         borrowing_limit: borrow.map(|v| Amount::new(i64::from(v))),
         lending_limit: lend.map(|v| Amount::new(i64::from(v))),
     };
+    let alone = |i: usize, n: u8| FlavorQuotas { flavor: format!("f{i}"), quotas: vec![quota(n)] };
+    if split {
+        return vec![
+            ResourceGroup { covered: vec!["cpu".into()], flavors: vec![alone(0, nominal[0]), alone(1, nominal[1])] },
+            ResourceGroup { covered: vec!["memory".into()], flavors: vec![alone(2, nominal[1])] },
+        ];
+    }
     let flavor =
         |i: usize| FlavorQuotas { flavor: format!("f{i}"), quotas: vec![quota(nominal[i]), quota(nominal[1 - i])] };
     vec![ResourceGroup { covered: vec!["cpu".into(), "memory".into()], flavors: vec![flavor(0), flavor(1)] }]
@@ -124,12 +150,12 @@ impl Observer {
 
     fn apply(&mut self, world: &mut World, step: &Step) -> bool {
         let delta = match step.clone() {
-            Step::Queue { name, cohort, nominal, borrow, lend, policy, strict } => {
+            Step::Queue { name, cohort, nominal, borrow, lend, policy, strict, split } => {
                 let policies = [PreemptionPolicy::Never, PreemptionPolicy::LowerPriority, PreemptionPolicy::Any];
                 Delta::ClusterQueue(ClusterQueueSpec {
                     name: QUEUES[name].into(),
                     cohort: name_of(&COHORTS, cohort),
-                    groups: groups(nominal, borrow, lend),
+                    groups: groups(nominal, borrow, lend, split),
                     strategy: if strict { Strategy::StrictFifo } else { Strategy::BestEffortFifo },
                     stop: StopPolicy::None,
                     namespace_selector: Some(Selector::default()),
@@ -170,16 +196,30 @@ impl Observer {
             Step::Cohort { name, parent, nominal } => Delta::Cohort(CohortSpec {
                 name: COHORTS[name].into(),
                 parent: name_of(&COHORTS, parent),
-                groups: groups([nominal, nominal / 2], None, None),
+                groups: groups([nominal, nominal / 2], None, None, false),
                 weight: 1_000_000_000,
             }),
+            Step::Lead { name, queue } => Delta::LocalQueue(local_queue(QUEUES[name], QUEUES[queue])),
             Step::RemoveQueue(name) => Delta::RemoveClusterQueue(QUEUES[name].into()),
-            Step::Pending { id, queue, cpu, memory, priority, min } => {
+            Step::Rank { id, priority } => {
+                let Some(spec) = self.specs.get_mut(&format!("w{id}")) else { return false };
+                spec.priority = i64::from(priority);
+                Delta::Workload(spec.clone())
+            }
+            Step::Pending { id, queue, cpu, memory, priority, min, second } => {
                 let uid = format!("w{id}");
                 if self.specs.contains_key(&uid) {
                     return false;
                 }
                 let one = |v: u8| Amount::new(i64::from(v));
+                let main = PodSetSpec {
+                    name: "main".into(),
+                    count: 2,
+                    min_count: min.then_some(1),
+                    requests: [("cpu".to_owned(), one(cpu)), ("memory".to_owned(), one(memory))].into(),
+                    ..PodSetSpec::default()
+                };
+                let other = PodSetSpec { name: "other".into(), count: 1, min_count: None, ..main.clone() };
                 let spec = WorkloadSpec {
                     uid: uid.clone(),
                     namespace: "default".into(),
@@ -187,13 +227,7 @@ impl Observer {
                     local_queue: QUEUES[queue].into(),
                     priority: i64::from(priority),
                     queued_at: Millis(i64::from(id)),
-                    pod_sets: vec![PodSetSpec {
-                        name: "main".into(),
-                        count: 2,
-                        min_count: min.then_some(1),
-                        requests: [("cpu".to_owned(), one(cpu)), ("memory".to_owned(), one(memory))].into(),
-                        ..PodSetSpec::default()
-                    }],
+                    pod_sets: [main, other].into_iter().take(1 + usize::from(second)).collect(),
                     allowed_flavors: None,
                     tiers: None,
                     preempts: Preempts::AsQueue,
@@ -271,22 +305,19 @@ impl Observer {
     }
 }
 
+fn local_queue(name: &str, cluster_queue: &str) -> LocalQueueSpec {
+    let (namespace, cluster_queue) = ("default".into(), cluster_queue.into());
+    LocalQueueSpec { namespace, name: name.into(), cluster_queue, stop: StopPolicy::None, weight: 1_000_000_000 }
+}
+
 fn start() -> World {
     let mut world = World::default();
     world.apply(Delta::Namespace("default".into(), Default::default())).unwrap();
-    for flavor in ["f0", "f1"] {
+    for flavor in ["f0", "f1", "f2"] {
         world.apply(Delta::Flavor(FlavorSpec { name: flavor.into(), ..FlavorSpec::default() })).unwrap();
     }
     for queue in QUEUES {
-        world
-            .apply(Delta::LocalQueue(LocalQueueSpec {
-                namespace: "default".into(),
-                name: queue.into(),
-                cluster_queue: queue.into(),
-                stop: StopPolicy::None,
-                weight: 1_000_000_000,
-            }))
-            .unwrap();
+        world.apply(Delta::LocalQueue(local_queue(queue, queue))).unwrap();
     }
     world
 }
@@ -338,6 +369,33 @@ proptest! {
             if plan.is_some_and(|plan| !plan.more) {
                 let found = world.sweep(Millis(1000));
                 prop_assert_eq!(found, 0);
+            }
+            Ok(())
+        })?;
+    }
+
+    /// Where nobody keeps quota from others without using it, whoever is pending after a plan does not fit.
+    #[test]
+    fn nobody_waits_who_fits(steps in proptest::collection::vec(step(), 1..30)) {
+        let tame = |step: &Step| match step.clone() {
+            Step::Queue { name, cohort, nominal, borrow, lend, split, .. } => {
+                Step::Queue { name, cohort, nominal, borrow, lend, policy: 0, strict: false, split }
+            }
+            Step::Pending { id, queue, cpu, memory, min, second, .. } => {
+                Step::Pending { id, queue, cpu, memory, priority: 0, min, second }
+            }
+            Step::Rank { id, .. } => Step::Rank { id, priority: 0 },
+            step => step,
+        };
+        let steps: Vec<Step> = steps.iter().map(tame).collect();
+        run(&steps, |world, plan| {
+            if plan.is_some_and(|plan| !plan.more) {
+                for id in 0..24 {
+                    let Some(account) = world.account(&format!("w{id}"), Millis(1000)) else { continue };
+                    let is_idle = account.cluster_queue.as_ref().is_none_or(|queue| !world.readiness(queue).is_some_and(|r| r.active));
+                    let waits = account.holds.is_none() && account.obstacle.is_none() && !is_idle;
+                    prop_assert!(!waits || account.mode != Some(Mode::Fit), "{:?}", account);
+                }
             }
             Ok(())
         })?;

@@ -403,12 +403,14 @@ fn a_plan_may_be_made_cycle_by_cycle() {
     let mut long = 0;
     for seed in seeds() {
         let _named = Named(seed);
-        let objects = mixed(seed);
+        let mut objects = mixed(seed);
+        // Who stands aside does so for the rest of one plan.
+        objects.options.departures.stand_aside = false;
         let plan = objects.world().plan(NOW, ALL);
         let (mut world, mut quiet) = (objects.world(), 0);
         let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
         // A cycle that only goes on scanning flavors moves nothing, and one workload after another may do so.
-        while quiet < 64 {
+        while quiet < 600 {
             let step = world.plan_cycles(NOW, ALL, 1);
             quiet = if step.admissions.is_empty() && step.evictions.is_empty() { quiet + 1 } else { 0 };
             admissions.extend(step.admissions);
@@ -419,6 +421,42 @@ fn a_plan_may_be_made_cycle_by_cycle() {
         assert_eq!(plan.evictions, evictions, "seed {seed}\n{}", objects.describe());
     }
     assert!(cases() < 1000 || long > cases() / 50, "too tame: {long} long sequences");
+}
+
+/// In a queue without strict order, in which nobody waits for victims, everybody is looked at, or somebody equal.
+#[test]
+fn everybody_has_a_turn() {
+    let mut seen = 0;
+    for seed in seeds() {
+        let _named = Named(seed);
+        let objects = mixed(seed);
+        let mut world = objects.world();
+        let plan = world.plan(NOW, ALL);
+        let told: BTreeMap<&str, PendingReason> = plan.verdicts.iter().map(|v| (&*v.uid, v.reason)).collect();
+        let admitted: BTreeSet<&str> = plan.admissions.iter().map(|admission| &*admission.uid).collect();
+        for queue in objects.queues.iter().filter(|queue| queue.strategy == Strategy::BestEffortFifo) {
+            let of_queue = |spec: &&WorkloadSpec| {
+                let waits = matches!(spec.state, WorkloadState::Pending { .. }) && !admitted.contains(&*spec.uid);
+                spec.local_queue == queue.name && waits
+            };
+            let waiting: Vec<&WorkloadSpec> = objects.workloads.iter().filter(of_queue).collect();
+            let reason = |spec: &WorkloadSpec| told.get(&*spec.uid).copied();
+            let for_victims = Some(PendingReason::WaitingForPreemptedWorkloads);
+            let is_active = world.readiness(&queue.name).is_some_and(|readiness| readiness.active);
+            if !is_active || waiting.iter().any(|spec| reason(spec) == for_victims) {
+                continue;
+            }
+            for spec in &waiting {
+                let equal = |other: &&WorkloadSpec| {
+                    (other.priority, other.preempts, &other.pod_sets) == (spec.priority, spec.preempts, &spec.pod_sets)
+                };
+                let has_turn = waiting.iter().filter(|other| equal(other)).any(|other| reason(other).is_some());
+                assert!(has_turn, "seed {seed}: {} had none\n{}{plan:#?}", spec.uid, objects.describe());
+                seen += 1;
+            }
+        }
+    }
+    assert!(cases() < 1000 || seen > cases() / 2, "too tame: {seen}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use berth_engine::*;
 
 use super::books::{Amounts, Books, Fr, Node};
 use super::victims::{self, Plea, Victims};
+use crate::worlds::flavor_labels;
 
 /// How far a scan over flavors got: the place of the last flavor that was tried, by pod set and resource; none where all were tried.
 pub(crate) type Tried = Vec<BTreeMap<String, usize>>;
@@ -215,6 +216,13 @@ impl Search<'_> {
             last = Some(at);
             let pin = self.how.pins.map(|pins| pins.get(index).and_then(|set| set.get(resource)));
             if pin.is_some_and(|pin| pin != Some(&flavor.flavor)) {
+                continue;
+            }
+            // All flavors have the one label by which pods select.
+            let nodes = flavor_labels(&flavor.flavor);
+            let selector = &self.spec.pod_sets[index].node_selector;
+            if selector.iter().any(|(label, value)| nodes.get(label) != Some(value)) {
+                mildest = mildest.or(Some(Some(PendingReason::NoMatchingFlavor)));
                 continue;
             }
             let attempt = self.attempt(&flavor.flavor, wanted, &found.usage);

@@ -1,6 +1,7 @@
 //! Cycles one after another: who waits, what is parked, who waits for victims, how far scans over flavors got. Written from kueue.md 6.2
 //! to 6.7 and from the pages in `docs/decisions`, and apart from the engine.
 
+mod plans;
 mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,9 +49,27 @@ enum After {
     PendingPreemption,
 }
 
-/// The steps of a cycle by tree, the trees in which something moved, and those in which a head goes on with another flavor, each with how
-/// often it may.
-type Cycle = (Vec<(Node, Step)>, BTreeSet<Node>, BTreeMap<Node, usize>);
+/// What a cycle did.
+#[derive(Default)]
+struct Cycle {
+    steps: Vec<(Node, Step)>,
+    /// The trees in which something moved.
+    moved: BTreeSet<Node>,
+    /// The trees in which a head goes on with another flavor, and how often it may.
+    scanning: BTreeMap<Node, usize>,
+    /// By tree: heads of queues without strict order that stay, though it is not for victims of their own.
+    losers: BTreeMap<Node, Vec<String>>,
+}
+
+/// What became of a head that was put back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    /// It was parked.
+    Parked,
+    /// It goes on with another flavor, so often.
+    Scans(usize),
+    First,
+}
 
 /// What became of the head of a cycle, to be acted on when the cycle is over.
 struct Ended<'a> {
@@ -68,6 +87,8 @@ pub(crate) struct History<'a> {
     /// All workloads by uid.
     pub(super) places: BTreeMap<String, &'a WorkloadSpec>,
     parked: BTreeSet<String>,
+    /// Those who lost to what is only booked, and let others have their turn in this plan (`losers-stand-aside.md`).
+    aside: BTreeSet<String>,
     /// By queue: who issued preemptions last, and who goes first for it.
     preemptors: BTreeMap<String, String>,
     first: BTreeMap<String, String>,
@@ -99,6 +120,7 @@ impl<'a> History<'a> {
             now,
             waiting,
             parked: BTreeSet::new(),
+            aside: BTreeSet::new(),
             preemptors: BTreeMap::new(),
             first: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -128,8 +150,8 @@ impl<'a> History<'a> {
 
     fn head(&self, queue: &str) -> Option<&'a WorkloadSpec> {
         let waiting = self.waiting.get(queue)?;
-        let mut active: Vec<&WorkloadSpec> =
-            waiting.iter().copied().filter(|spec| !self.parked.contains(&spec.uid)).collect();
+        let is_out = |spec: &WorkloadSpec| self.parked.contains(&spec.uid) || self.aside.contains(&spec.uid);
+        let mut active: Vec<&WorkloadSpec> = waiting.iter().copied().filter(|spec| !is_out(spec)).collect();
         active.sort_by_key(|spec| place(spec, self.now));
         let first = self.first.get(queue);
         active.iter().find(|spec| Some(&spec.uid) == first).or(active.first()).copied()
@@ -341,13 +363,13 @@ impl<'a> History<'a> {
         Step::Admit(uid, head.found.pins())
     }
 
-    /// Puts back a head that was not admitted. Returns whether something moved by it, and how often it may go on with another flavor.
-    fn put_back(&mut self, ended: Ended<'a>) -> (bool, Option<usize>) {
+    /// Puts back a head that was not admitted.
+    fn put_back(&mut self, ended: Ended<'a>) -> Stays {
         let Ended { head, after, claim } = ended;
         let left = self.left(&head.queue);
         let (uid, queue) = (head.spec.uid.clone(), head.queue);
-        let most: usize = self.books.queues[&queue].groups.iter().map(|group| group.flavors.len()).product();
-        let most = most.min(256);
+        let of_one: u64 = self.books.queues[&queue].groups.iter().map(|group| group.flavors.len() as u64).product();
+        let most = of_one.pow(head.spec.pod_sets.len() as u32).min(256) as usize;
         let keeps = match after {
             After::NoRoom => true,
             After::Retry => self.options.gates.preserve_scan_progress,
@@ -370,22 +392,21 @@ impl<'a> History<'a> {
             if !is_strict {
                 self.first.insert(queue, uid);
             }
-            return (false, None);
+            return Stays::First;
         }
         if scans || over {
-            return (false, Some(most + 1));
+            return Stays::Scans(2 * most + 1);
         }
         if after == After::Retry || is_strict {
-            return (false, None);
+            return Stays::First;
         }
         // Equals of a workload without room are parked with it.
         let equals = self.waiting[&queue].iter().filter(|other| are_equal(other, head.spec));
         self.parked.extend(equals.map(|spec| spec.uid.clone()));
-        (true, None)
+        Stays::Parked
     }
 
-    /// One cycle over the heads of these trees. Returns its steps by tree, the trees in which something moved, and those in which a
-    /// head goes on with another flavor, each with how often it may.
+    /// One cycle over the heads of these trees.
     fn cycle(&mut self, live: &BTreeSet<Node>) -> Cycle {
         self.cycle += 1;
         let mut heads: Vec<Head<'a>> = Vec::new();
@@ -397,8 +418,7 @@ impl<'a> History<'a> {
                 heads.push(self.nominate(spec, &queue));
             }
         }
-        let (mut steps, mut ended, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut moved, mut scanning) = (BTreeSet::new(), BTreeMap::<Node, usize>::new());
+        let (mut cycle, mut ended, mut gone) = (Cycle::default(), Vec::new(), Vec::new());
         while !heads.is_empty() {
             let fair = self.options.fair_sharing.is_some();
             let next = if fair { by_share(&self.books, &heads, self) } else { by_age(&heads, self) };
@@ -411,57 +431,31 @@ impl<'a> History<'a> {
                 Step::Wait(..) => false,
             };
             if does {
-                moved.insert(root.clone());
+                cycle.moved.insert(root.clone());
             }
-            steps.push((root.clone(), step));
+            cycle.steps.push((root.clone(), step));
             ended.extend(stays.map(|stays| (root, stays)));
         }
         self.books.clear_booked();
         for (root, stays) in ended {
-            let (moves, scans) = self.put_back(stays);
-            if moves {
-                moved.insert(root.clone());
+            let (uid, queue, after) = (stays.head.spec.uid.clone(), stays.head.queue.clone(), stays.after);
+            match self.put_back(stays) {
+                Stays::Parked => {
+                    cycle.moved.insert(root);
+                    continue;
+                }
+                Stays::Scans(most) => {
+                    let known = cycle.scanning.entry(root.clone()).or_default();
+                    *known = most.max(*known);
+                }
+                Stays::First => {}
             }
-            if let Some(most) = scans {
-                let known = scanning.entry(root).or_default();
-                *known = most.max(*known);
+            let loses = after != After::PendingPreemption && self.preemptors.get(&queue) != Some(&uid);
+            if loses && self.books.queues[&queue].strategy != Strategy::StrictFifo {
+                cycle.losers.entry(root).or_default().push(uid);
             }
         }
-        (steps, moved, scanning)
-    }
-
-    /// The steps of one cycle over all heads.
-    pub(crate) fn one_cycle(&mut self) -> Vec<Step> {
-        let (steps, ..) = self.cycle(&self.live.clone());
-        steps.into_iter().map(|(_, step)| step).collect()
-    }
-
-    /// Cycles until nothing moves any more. Returns all steps by tree.
-    pub(crate) fn plan(&mut self) -> BTreeMap<Node, Vec<Step>> {
-        let mut story: BTreeMap<Node, Vec<Step>> = BTreeMap::new();
-        let mut live = std::mem::take(&mut self.live);
-        let mut idle: BTreeMap<Node, usize> = BTreeMap::new();
-        loop {
-            if live.is_empty() {
-                live = self.rouse();
-                if live.is_empty() {
-                    return story;
-                }
-            }
-            let (steps, moved, scanning) = self.cycle(&live);
-            for (root, step) in steps {
-                story.entry(root).or_default().push(step);
-            }
-            live.retain(|root| {
-                if moved.contains(root) {
-                    idle.remove(root);
-                    return true;
-                }
-                let count = idle.entry(root.clone()).or_default();
-                *count += 1;
-                scanning.get(root).is_some_and(|most| *count <= *most)
-            });
-        }
+        cycle
     }
 
     /// What decides between heads besides shares.

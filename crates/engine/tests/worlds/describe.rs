@@ -20,7 +20,8 @@ fn quotas(groups: &[ResourceGroup]) -> String {
 fn pod_set(set: &PodSetSpec) -> String {
     let asked: Vec<String> = set.requests.iter().map(|(name, amount)| format!("{name}:{}", amount.get())).collect();
     let least = set.min_count.map_or(String::new(), |least| format!(" at least {least}"));
-    format!("{} x{}{least} {}", set.name, set.count, asked.join("/"))
+    let on: String = set.node_selector.values().map(|pool| format!(" on {pool}")).collect();
+    format!("{} x{}{least} {}{on}", set.name, set.count, asked.join("/"))
 }
 
 fn given(set: &PodSetAssignment) -> String {

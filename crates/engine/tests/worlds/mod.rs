@@ -143,6 +143,12 @@ pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool
 }
 
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
+const FLAVORS: [&str; 6] = ["f0", "f1", "f2", "f3", "f4", "f5"];
+
+/// What the nodes of a flavor are known by.
+pub(crate) fn flavor_labels(flavor: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("pool".to_owned(), flavor.to_owned())])
+}
 
 fn random_groups(dice: &mut Dice, flavors: u64, resources: usize, most: u64, limits: bool) -> Vec<ResourceGroup> {
     let limit = |dice: &mut Dice| (limits && dice.chance(4)).then(|| amount(dice.below(4)));
@@ -205,7 +211,7 @@ pub(crate) fn random(seed: u64) -> Objects {
     let mut dice = Dice::new(seed);
     let mut objects = Objects::default();
     objects.options.fair_sharing = random_sharing(&mut dice);
-    let flavors = 1 + dice.below(2);
+    let flavors = dice.pick(&[1, 1, 1, 2, 2, 2, 3]);
     let resources = 1 + usize::from(dice.chance(3));
     let shape = dice.below(4);
     let parents = match shape {
@@ -304,8 +310,9 @@ impl Objects {
 
     fn objects_into(&self, world: &mut World) {
         world.apply(Delta::Namespace("default".into(), BTreeMap::new())).unwrap();
-        for flavor in ["f0", "f1", "f2", "f3"] {
-            world.apply(Delta::Flavor(FlavorSpec { name: flavor.into(), ..FlavorSpec::default() })).unwrap();
+        for name in FLAVORS {
+            let (name, node_labels) = (name.to_owned(), flavor_labels(name));
+            world.apply(Delta::Flavor(FlavorSpec { name, node_labels, ..FlavorSpec::default() })).unwrap();
         }
         for cohort in &self.cohorts {
             world.apply(Delta::Cohort(cohort.clone())).unwrap();

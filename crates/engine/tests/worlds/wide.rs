@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use berth_engine::*;
 
-use super::{Dice, Objects, WEIGHTS, pending, queue, random_policies, random_sharing};
+use super::{Dice, Objects, WEIGHTS, flavor_labels, pending, queue, random_policies, random_sharing};
 
 /// Counted in milli cores, bytes and devices.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "gpu"];
@@ -54,12 +54,12 @@ type Layout = Vec<(Vec<usize>, Vec<&'static str>)>;
 
 fn random_layout(dice: &mut Dice) -> Layout {
     let all: Vec<usize> = (0..1 + dice.below(3) as usize).collect();
-    let flavors = |dice: &mut Dice, names: [&'static str; 2]| names[..1 + dice.below(2) as usize].to_vec();
+    let flavors = |dice: &mut Dice, names: [&'static str; 3]| names[..dice.pick(&[1, 1, 2, 2, 2, 3])].to_vec();
     if all.len() > 1 && dice.chance(2) {
         let (first, last) = all.split_at(all.len() - 1);
-        vec![(first.to_vec(), flavors(dice, ["f0", "f1"])), (last.to_vec(), flavors(dice, ["f2", "f3"]))]
+        vec![(first.to_vec(), flavors(dice, ["f0", "f1", "f4"])), (last.to_vec(), flavors(dice, ["f2", "f3", "f5"]))]
     } else {
-        vec![(all, flavors(dice, ["f0", "f1"]))]
+        vec![(all, flavors(dice, ["f0", "f1", "f2"]))]
     }
 }
 
@@ -166,7 +166,9 @@ impl Wide {
                 }
             }
             let name = (*name).to_owned();
-            pod_sets.push(PodSetSpec { name, count, min_count, requests, ..PodSetSpec::default() });
+            let flavors = &self.layout[dice.below(self.layout.len() as u64) as usize].1;
+            let node_selector = if dice.chance(8) { flavor_labels(dice.pick(flavors)) } else { BTreeMap::new() };
+            pod_sets.push(PodSetSpec { name, count, min_count, requests, node_selector, ..PodSetSpec::default() });
         }
         pod_sets
     }

@@ -40,6 +40,28 @@ impl History<'_> {
         roused
     }
 
+    /// These and their equals let others have their turn.
+    pub(super) fn let_others_go_first(&mut self, losers: Vec<String>) {
+        if !self.options.departures.stand_aside {
+            return;
+        }
+        for uid in losers {
+            let spec = self.places[&uid];
+            let equals =
+                self.places.values().filter(|other| are_equal(other, spec) && other.local_queue == spec.local_queue);
+            self.aside.extend(equals.map(|equal| equal.uid.clone()));
+        }
+    }
+
+    /// Those of a tree who stand aside are tried again; tells whether there are any.
+    pub(super) fn call_back(&mut self, root: &Node) -> bool {
+        let (mine, others): (BTreeSet<String>, _) = std::mem::take(&mut self.aside)
+            .into_iter()
+            .partition(|uid| self.root(&self.places[uid].local_queue) == *root);
+        self.aside = others;
+        !mine.is_empty()
+    }
+
     /// Those on their way out are gone: their trees are woken.
     pub(crate) fn let_leave(&mut self) -> Vec<String> {
         let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
