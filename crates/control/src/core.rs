@@ -237,7 +237,8 @@ impl Control {
         } else {
             // Whoever comes to lead looks at everything: what is seen meanwhile is not to be remembered for that.
             self.dirty.clear();
-            self.untold.clear();
+            // A status that could not be written is, by the next term.
+            self.untold.retain(|object| object.kind != Kind::TrainingJob);
             self.view.pods.take_crowded();
         }
         step.notices.append(&mut self.notices);

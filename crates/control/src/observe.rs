@@ -231,6 +231,9 @@ impl Control {
                 self.view.jobs.remove(&object);
                 self.rid_of_pods.remove(&gone.uid);
                 self.mirror_waiting_of(&gone.uid);
+                if let Some(owner) = &gone.owner {
+                    self.mirror_waiting_of(&owner.uid);
+                }
             }
             _ => {}
         }

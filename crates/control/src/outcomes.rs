@@ -44,7 +44,7 @@ impl Control {
                 if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
                     self.pods_gone.insert(uid);
                 }
-                if let (true, Some(uid)) = (flight.owned_first, self.uid_of(&object)) {
+                if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(&object)) {
                     self.rid_of_pods.insert(uid);
                 }
                 if flight.purpose == Purpose::ProbeSurplus {

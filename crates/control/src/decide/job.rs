@@ -1,7 +1,9 @@
 //! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
 //! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, what is done about
-//! the Jobs that a JobSet is made of in `parts`, and who decides for a job that another one owns in `owners`.
+//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, and who decides for a job that another one owns in
+//! `owners`.
 
+mod going;
 mod owners;
 mod parts;
 mod stop;
@@ -57,12 +59,13 @@ fn object(workload: &WorkloadView) -> ObjectKey {
 pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
     let Some(job) = control.view.jobs.get(key) else { return Decision::Done };
     let case = Case { control, key, job, now };
-    if job.deleting || !control.settings.job_kinds.contains(&key.kind) || !control.manages(&key.namespace) {
+    if !control.settings.job_kinds.contains(&key.kind) || !control.manages(&key.namespace) {
         return Decision::Done;
     }
     match case.governor() {
         Governor::Itself if case.is_managed(key.kind, job) => {}
         Governor::Itself | Governor::TrainingJob => return Decision::Done,
+        _ if job.deleting => return Decision::Done,
         Governor::Job(above) => return case.below(above),
         Governor::TooFar => return case.too_far(),
     }
@@ -76,6 +79,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         return Decision::Done;
     }
     match &job.prebuilt_workload {
+        _ if job.deleting => case.going(&owned),
         Some(prebuilt) => case.prebuilt(prebuilt),
         None => case.ordinary(&owned),
     }

@@ -128,8 +128,9 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return Decision::Done;
     }
     if let Some(admission) = control.planned.get(&workload.uid) {
-        if super::orphan::standing(control, workload) == Standing::Leaving {
-            // Nobody would start it.
+        let feared = control.flights.strays.may_land(&key(Kind::Workload, name));
+        if super::orphan::standing(control, workload) == Standing::Leaving && !feared {
+            // Nobody would start it. Where an earlier write may still land, only the next one shows what became of it.
             return Decision::Done;
         }
         return reserve(control, workload, admission, now);

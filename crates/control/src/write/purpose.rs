@@ -85,7 +85,8 @@ pub enum Purpose {
     LowerCount,
     /// Status of a TrainingJob.
     TrainingStatus,
-    /// Delete a Job that a suspended job of another kind is made of: it would keep selectors that no longer hold.
+    /// Delete a Job that a suspended job of another kind is made of: it would keep selectors that no longer hold. Or have the pods of a job
+    /// go that is kept while it is being deleted.
     DeleteChild,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,

@@ -1,6 +1,6 @@
 //! Workloads whose owner is of a kind that nobody watches, is not there, or goes: they take nobody's quota.
 
-use berth_control::write::{Kind, Purpose};
+use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, job, local_queue, made_before, settings};
@@ -100,6 +100,85 @@ fn a_job_that_is_going_gets_no_quota_any_more() {
     cluster.edit(Kind::Job, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     cluster.complete("first");
     cluster.pass(5);
+    assert!(!cluster.is("going", "QuotaReserved"), "{:?}", cluster.writes);
+    the_queue_goes_on(&mut cluster);
+}
+
+#[test]
+fn a_job_that_goes_while_nobody_knows_whether_it_was_given_quota_keeps_none() {
+    let mut cluster = one_queue("1");
+    let mut going = job("going", "lq", "1", true);
+    going["metadata"]["finalizers"] = json!(["example.com/never"]);
+    cluster.loses.push(Purpose::ReserveQuota);
+    cluster.put(Kind::Job, going);
+    for _ in 0..5 {
+        if cluster.lost.is_empty() {
+            let step = cluster.control.step(cluster.now);
+            cluster.take(step);
+        }
+    }
+    assert_eq!(cluster.lost.len(), 1, "{:?}", cluster.writes);
+    cluster.edit(Kind::Job, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    cluster.pass(60);
+    the_queue_goes_on(&mut cluster);
+    // What was lost is refused when it arrives: nobody is given quota twice.
+    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+}
+
+/// A job of one cpu that is kept by somebody's finalizer while it is being deleted.
+fn kept(cluster: &mut Cluster, name: &str) {
+    let mut going = job(name, "lq", "1", true);
+    going["metadata"]["finalizers"] = json!(["example.com/never"]);
+    cluster.put(Kind::Job, going);
+    cluster.pass(5);
+    cluster.delete(&Cluster::key(Kind::Job, "team", name));
+}
+
+/// Sees to it that a job of higher priority takes the only cpu from the one that is going, whose pods end by themselves or not.
+fn is_driven_out(pods_stay: bool) {
+    let mut cluster = one_queue("1");
+    let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
+    cluster.set_class("high", 10);
+    kept(&mut cluster, "going");
+    assert!(cluster.is("going", "Admitted"), "{:?}", cluster.writes);
+    cluster.pass(60);
+    assert_eq!(cluster.job("going")["status"]["active"], 1, "nobody else wants it");
+    if pods_stay {
+        cluster.keep_pods_of(Kind::Job, "going");
+    }
+    let mut urgent = job("urgent", "lq", "1", true);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.put(Kind::Job, urgent);
+    cluster.pass(60);
+    assert_eq!(cluster.is("urgent", "Admitted"), !pods_stay, "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::DeleteChild), 1, "its pods go before it: {:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.pass(60);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert!(!cluster.is("going", "QuotaReserved"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_job_that_is_kept_by_a_finalizer_can_be_preempted() {
+    is_driven_out(false);
+    is_driven_out(true);
+}
+
+#[test]
+fn a_job_that_is_kept_by_a_finalizer_and_does_not_run_gives_its_quota_back() {
+    let mut cluster = one_queue("1");
+    cluster.controller_sleeps = true;
+    let mut going = job("going", "lq", "1", true);
+    going["metadata"]["finalizers"] = json!(["example.com/never"]);
+    cluster.faults.extend((0..20).map(|_| (Purpose::StartJob, Outcome::Busy(500), false)));
+    cluster.put(Kind::Job, going);
+    cluster.pass(2);
+    assert!(cluster.is("going", "Admitted") && cluster.job("going")["spec"]["suspend"] == true, "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::Job, "team", "going"));
+    cluster.controller_sleeps = false;
+    cluster.faults.clear();
+    cluster.pass(60);
     assert!(!cluster.is("going", "QuotaReserved"), "{:?}", cluster.writes);
     the_queue_goes_on(&mut cluster);
 }

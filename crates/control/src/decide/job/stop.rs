@@ -40,7 +40,7 @@ impl Case<'_> {
 
     /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it
     /// saves and has all its pods.
-    fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
+    pub(super) fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
         // Who never says when it saves is not waited for.
         self.control.saved_at(workload)?;
         let grace = self.control.grace_within(workload, self.control.grace_ms(workload)?)?;

@@ -1,6 +1,6 @@
 //! How objects go: finalizers keep them, and what they own goes with them.
 
-use berth_control::write::ObjectKey;
+use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -33,6 +33,12 @@ impl Cluster {
         if owned_first && kept {
             object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
             self.store(key, object.clone());
+            let left =
+                object["metadata"]["uid"].as_str().is_some_and(|uid| self.pods_left.iter().any(|left| left == uid));
+            if key.kind == Kind::Job && !left && object["status"]["active"].is_number() {
+                object["status"]["active"] = json!(0);
+                object["status"]["ready"] = json!(0);
+            }
             // The garbage collector takes it away again when the pods have gone: what others set is left.
             object["metadata"]["finalizers"].as_array_mut().unwrap().pop();
         }

@@ -20,6 +20,10 @@ impl Cluster {
         let mut moved = false;
         for key in keys {
             let old = self.objects[&key].clone();
+            if old["metadata"]["deletionTimestamp"].is_string() {
+                // It neither starts nor stops what is being deleted.
+                continue;
+            }
             let mut new = old.clone();
             if !new["status"].is_object() {
                 new["status"] = json!({});

@@ -1,0 +1,56 @@
+//! A job that is being deleted. Mostly it is gone at once; somebody's finalizer may keep it as long as he likes, and neither its controller
+//! nor anybody else stops its pods then.
+
+use super::Case;
+use crate::decide::orphan::probe_pods;
+use crate::decide::workload::status_write;
+use crate::flight::{Decision, Draft};
+use crate::view::WorkloadView;
+use crate::write::{Kind, Purpose, Request};
+
+impl Case<'_> {
+    /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
+    pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
+        let holds = |workload: &&&WorkloadView| workload.reserved() && !workload.deleting && !workload.is("Finished");
+        let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
+        if let Some(end) = &self.job.finished {
+            return if self.has_moving_parts() {
+                Decision::Done
+            } else {
+                self.finish(workload, end.success, &end.message)
+            };
+        }
+        let evicted = workload.is("Evicted");
+        if self.job.suspended && !self.job.active {
+            if let Some(decision) = self.unrest(workload) {
+                return decision;
+            }
+        } else if !evicted {
+            return Decision::Done;
+        } else if let Some(decision) = self.time_to_save(workload).or_else(|| self.drive_out(workload)) {
+            return decision;
+        }
+        let message = format!("{} is being deleted", self.job.info.kind);
+        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+            if evicted { edit.release(false) } else { edit.take_back("PendingEvaluation", &message) }
+        }))
+    }
+
+    /// The next step until none of its pods is left. To suspend it would be in vain: its controller does not act on it any more. But it is
+    /// on its way out already, and its pods may go before it.
+    fn drive_out(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.take_parts(|_| true) {
+            return Some(decision);
+        }
+        if self.key.kind == Kind::Job && !self.control.rid_of_pods.contains(&self.job.uid) {
+            return Some(Decision::write(Draft {
+                purpose: Purpose::DeleteChild,
+                key: self.key.clone(),
+                request: Request::Delete { uid: self.job.uid.clone(), owned_first: true },
+                based_on: 0,
+                notices: Vec::new(),
+            }));
+        }
+        (!self.control.pods_gone.contains(&workload.uid)).then(|| probe_pods(self.control, workload))
+    }
+}
