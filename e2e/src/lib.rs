@@ -41,6 +41,7 @@ pub mod quota_tree;
 pub mod recompute;
 pub mod s3;
 pub mod scenario;
+pub mod shipped;
 pub mod story;
 pub mod trainer;
 pub mod wait;

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -18,6 +16,7 @@ use crate::kinds;
 use crate::observer::Scope;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::recompute;
+use crate::shipped;
 use crate::wait::{self, Seen};
 
 /// Namespace of the manager, as in the chart's documentation.
@@ -129,45 +128,6 @@ async fn grant(client: &Client, kind: &str, concern: &str, rules: &Value) -> Res
     Ok(())
 }
 
-/// Path of the shipped binary, built by cargo when it is older than its sources. `BERTH_BINARY` names another one.
-///
-/// # Errors
-/// When cargo fails.
-pub fn binary() -> Result<PathBuf> {
-    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| build().map_err(|e| format!("{e:#}")));
-    built.clone().map_err(|e| anyhow!(e))
-}
-
-fn build() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("BERTH_BINARY").filter(|p| !p.is_empty()) {
-        return Ok(PathBuf::from(path));
-    }
-    let own = std::env::current_exe()?;
-    // Tests live in <target>/<profile>/deps, programs in <target>/<profile>.
-    let folder = own.parent().context("the test program has no folder")?;
-    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // As the Makefile does it, so that nothing is compiled twice.
-    cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", "berth"]).current_dir(repository());
-    // What cargo tells a test about its package would be news to build scripts that look at it, and rebuild them and all above.
-    let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
-        cargo.env_remove(name);
-    }
-    if folder.ends_with("release") {
-        cargo.arg("--release");
-    }
-    if let Some(target) = folder.parent() {
-        cargo.env("CARGO_TARGET_DIR", target);
-    }
-    let output = cargo.output().context("running cargo to build the berth binary")?;
-    ensure!(output.status.success(), "building berth failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    let path = folder.join("berth");
-    ensure!(path.is_file(), "cargo built no {}", path.display());
-    Ok(path)
-}
-
 /// Writes a kubeconfig with the manager's own token.
 ///
 /// # Errors
@@ -203,7 +163,7 @@ impl Manager {
     /// # Errors
     /// When the binary cannot be built or started.
     pub async fn launch(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
-        let program = tokio::task::spawn_blocking(binary).await??;
+        let program = tokio::task::spawn_blocking(shipped::binary).await??;
         let [metrics_port, health_port] = free_ports()?;
         let (metrics, health) = (format!("127.0.0.1:{metrics_port}"), format!("127.0.0.1:{health_port}"));
         let mut config = options.config;

@@ -12,6 +12,7 @@ use berth_e2e::manager::{self, Manager, ManagerOptions};
 use berth_e2e::manifest::{self, Job, group, quota};
 use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::observer::Observer;
+use berth_e2e::shipped;
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks::{self, MUTATING};
 use kube::Client;
@@ -241,7 +242,7 @@ async fn story(world: &World) -> Result<()> {
 async fn a_release_lives() -> Result<()> {
     let plane = ControlPlane::start(Options { name: "helm".to_owned(), ..Options::default() }).await?;
     let client = plane.client();
-    let _ = manager::binary()?;
+    let _ = shipped::binary()?;
     nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand)]).await?;
     let helm = Helm::new(Some(&plane)).await?;
     let world = World { plane, client, helm };

@@ -15,6 +15,7 @@ use berth_e2e::manager::{self, Manager, ManagerOptions};
 use berth_e2e::manifest::{Job, merge};
 use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::process::Guarded;
+use berth_e2e::shipped;
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks::{self, MUTATING, VALIDATING};
 use kube::api::ListParams;
@@ -278,7 +279,7 @@ async fn takes_the_documented_steps_with_kueues_own_chart() -> Result<()> {
     let _alone = ALONE.lock().await;
     let plane = ControlPlane::start(Options { name: "kueue-chart".to_owned(), ..Options::default() }).await?;
     let client = plane.client();
-    let _ = manager::binary()?;
+    let _ = shipped::binary()?;
     let helm = Helm::new(Some(&plane)).await?;
     if helm.is_3() {
         println!("kueue: not tried; Helm 3 deletes what a release once listed (docs/migrate-from-kueue.md, step 5)");

@@ -481,7 +481,7 @@ async fn story(world: &World) -> Result<()> {
 async fn there_and_back() -> Result<()> {
     let plane = ControlPlane::start(Options { name: "migration".to_owned(), ..Options::default() }).await?;
     let client = plane.client();
-    let _ = manager::binary()?;
+    let _ = berth_e2e::shipped::binary()?;
     nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu")]).await?;
     let helm = Helm::new(Some(&plane)).await?;
     let world = World { plane, client, helm };

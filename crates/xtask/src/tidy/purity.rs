@@ -45,13 +45,23 @@ const FLOATS: [&str; 3] =
 /// What each pure crate asks of clippy.
 const LINTS: [&str; 5] =
     ["clippy::unwrap_used", "clippy::expect_used", "clippy::panic", "clippy::unreachable", "clippy::indexing_slicing"];
+/// What those ask besides in which amounts are counted.
+const LINTS_OF_AMOUNTS: [&str; 4] = [
+    "clippy::arithmetic_side_effects",
+    "clippy::float_arithmetic",
+    "clippy::cast_possible_truncation",
+    "clippy::cast_sign_loss",
+];
+/// The crates in which amounts are counted.
+const COUNT: [&str; 2] = ["quantity", "engine"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for name in PURE {
         let folder = format!("crates/{name}/src/");
         let root = format!("{folder}lib.rs");
-        asked_of_clippy(&root, tree.text(&root).unwrap_or_default(), &mut found);
+        let amounts = if COUNT.contains(&name) { &LINTS_OF_AMOUNTS[..] } else { &[] };
+        asked_of_clippy(&root, tree.text(&root).unwrap_or_default(), amounts, &mut found);
         let sources: Vec<(&str, &str)> =
             tree.files().filter(|(path, _)| path.starts_with(&folder) && path.ends_with(".rs")).collect();
         let tests: BTreeSet<String> = sources.iter().flat_map(|(path, text)| files_of_tests(path, text)).collect();
@@ -62,11 +72,11 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-fn asked_of_clippy(path: &str, text: &str, found: &mut Vec<Finding>) {
+fn asked_of_clippy(path: &str, text: &str, amounts: &[&str], found: &mut Vec<Finding>) {
     let text: String = text.split_whitespace().collect();
     let attribute = text.split_once("#![cfg_attr(not(test),deny(").and_then(|(_, rest)| rest.split_once(")]"));
     let asked = attribute.map(|(lints, _)| lints).unwrap_or_default();
-    let missing: Vec<&str> = LINTS.into_iter().filter(|lint| !asked.contains(lint)).collect();
+    let missing: Vec<&str> = LINTS.iter().chain(amounts).copied().filter(|lint| !asked.contains(lint)).collect();
     if !missing.is_empty() {
         found.push(Finding::new(path, 0, format!("#![cfg_attr(not(test), deny(...))] lacks {}", missing.join(", "))));
     }

@@ -1,0 +1,67 @@
+//! The binary as it ships.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::binaries::repository;
+
+/// Path of the shipped binary, built by cargo when it is older than its sources. `BERTH_BINARY` names another one.
+///
+/// # Errors
+/// When cargo fails.
+pub fn binary() -> Result<PathBuf> {
+    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build().map_err(|e| format!("{e:#}")));
+    built.clone().map_err(|e| anyhow!(e))
+}
+
+fn build() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("BERTH_BINARY").filter(|p| !p.is_empty()) {
+        return Ok(PathBuf::from(path));
+    }
+    let own = std::env::current_exe()?;
+    // Tests live in <target>/<profile>/deps, programs in <target>/<profile>.
+    let folder = own.parent().context("the test program has no folder")?;
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // As the Makefile does it, so that nothing is compiled twice.
+    cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", "berth"]).current_dir(repository());
+    // What cargo tells a test about its package would be news to build scripts that look at it, and rebuild them and all above.
+    let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
+        cargo.env_remove(name);
+    }
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    if let Some(target) = folder.parent() {
+        cargo.env("CARGO_TARGET_DIR", target);
+    }
+    let output =
+        say_meanwhile("building berth", || cargo.output()).context("running cargo to build the berth binary")?;
+    ensure!(output.status.success(), "building berth failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    let path = folder.join("berth");
+    ensure!(path.is_file(), "cargo built no {}", path.display());
+    Ok(path)
+}
+
+/// Does something that may take minutes, and says every 20 seconds that it goes on.
+fn say_meanwhile<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let (done, over) = mpsc::channel::<()>();
+    let what = what.to_owned();
+    let teller = thread::spawn(move || {
+        let start = Instant::now();
+        while over.recv_timeout(Duration::from_secs(20)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{what}: {} s, going on", start.elapsed().as_secs());
+        }
+    });
+    let result = work();
+    drop(done);
+    let _ = teller.join();
+    result
+}
