@@ -1,7 +1,7 @@
 //! Classical preemption.
 
 use anyhow::{Result, ensure};
-use berth_e2e::kinds::{condition, condition_object, text};
+use berth_e2e::kinds::{JOB, condition, condition_object, text};
 use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::quickstart::flavor_of;
 use berth_e2e::scenario::{Scenario, Stage};
@@ -51,6 +51,32 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.remove("high").await?;
     s.admitted("low").await?;
     s.stays_pending("equal").await?;
+    s.conclude().await
+}
+
+/// Deleted and kept by somebody's finalizer, a job runs on: its controller does not act on it any more. It leaves for another all the same.
+pub(crate) async fn kept_by_a_finalizer(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("kept-victim").await?;
+    basics(&s).await?;
+    queue(&s, "q", "2", &within(&s, "", &json!({"withinClusterQueue": "LowerPriority"}))).await?;
+    let finalizers = |all: Value| json!({"metadata": {"finalizers": all}});
+    s.create(job(&s, "kept", "q", "2", "low")).await?;
+    s.job_is("kept", "running", |j| j["status"]["active"] == json!(1)).await?;
+    JOB.patch(&s.client, &s.namespace, "kept", &finalizers(json!(["example.com/keeps"]))).await?;
+    JOB.delete(&s.client, &s.namespace, "kept").await?;
+    s.create(job(&s, "high", "q", "2", "high")).await?;
+    s.admitted("high").await?;
+    ensure!(s.pods_of("kept").await?.is_empty(), "the other was admitted while pods were left");
+    let left = s.get_job("kept").await?;
+    ensure!(!text(&left, "/metadata/deletionTimestamp").is_empty(), "{}", left["metadata"]);
+    // It goes with its pods, and no other is made for a job that is going.
+    s.remove("high").await?;
+    let workload = s.workload_of("kept").await?;
+    ensure!(
+        workload.is_none_or(|workload| condition(&workload, "QuotaReserved") != "True"),
+        "it was given quota again"
+    );
+    JOB.patch(&s.client, &s.namespace, "kept", &finalizers(Value::Null)).await?;
     s.conclude().await
 }
 

@@ -55,6 +55,7 @@ async fn preemption() -> Result<()> {
     let runs: Vec<Run<'_>> = vec![
         ("lower-priority", classical::within_the_queue(s).boxed()),
         ("reclaim", classical::reclaim(s).boxed()),
+        ("kept-victim", classical::kept_by_a_finalizer(s).boxed()),
         ("borrow-preempts", classical::borrow_within_cohort(s).boxed()),
         ("hierarchy", classical::hierarchy(s).boxed()),
         ("two-flavors", classical::other_flavor_first(s).boxed()),

@@ -5,6 +5,7 @@ use super::Case;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
+use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{Kind, Purpose, Request};
 
@@ -21,13 +22,11 @@ impl Case<'_> {
             };
         }
         let evicted = workload.is("Evicted");
-        if self.job.suspended && !self.job.active {
-            if let Some(decision) = self.unrest(workload) {
-                return decision;
-            }
-        } else if !evicted {
-            return Decision::Done;
-        } else if let Some(decision) = self.time_to_save(workload).or_else(|| self.drive_out(workload)) {
+        if !self.job.suspended {
+            return if evicted { self.ask_to_leave(workload) } else { Decision::Done };
+        }
+        let next = self.withdraw_start().or_else(|| evicted.then(|| self.drive_out()).flatten());
+        if let Some(decision) = next.or_else(|| self.remains(workload)) {
             return decision;
         }
         let message = format!("{} is being deleted", self.job.info.kind);
@@ -36,21 +35,37 @@ impl Case<'_> {
         }))
     }
 
-    /// The next step until none of its pods is left. To suspend it would be in vain: its controller does not act on it any more. But it is
-    /// on its way out already, and its pods may go before it.
-    fn drive_out(&self, workload: &WorkloadView) -> Option<Decision> {
+    fn ask_to_leave(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.time_to_save(workload) {
+            return decision;
+        }
+        let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
+        self.suspend(&message.unwrap_or_default())
+    }
+
+    /// The next step that makes its pods go, `None` when all was done for it. That it is suspended does not: its controller does not act on it
+    /// any more. But it is on its way out already, and its pods may go before it.
+    fn drive_out(&self) -> Option<Decision> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
         }
-        if self.key.kind == Kind::Job && !self.control.rid_of_pods.contains(&self.job.uid) {
-            return Some(Decision::write(Draft {
-                purpose: Purpose::DeleteChild,
-                key: self.key.clone(),
-                request: Request::Delete { uid: self.job.uid.clone(), owned_first: true },
-                based_on: 0,
-                notices: Vec::new(),
-            }));
+        if self.key.kind != Kind::Job || !self.job.active || self.control.rid_of_pods.contains(&self.job.uid) {
+            return None;
         }
-        (!self.control.pods_gone.contains(&workload.uid)).then(|| probe_pods(self.control, workload))
+        Some(Decision::write(Draft {
+            purpose: Purpose::DeleteChild,
+            key: self.key.clone(),
+            request: Request::Delete { uid: self.job.uid.clone(), owned_first: true },
+            based_on: 0,
+            notices: Vec::new(),
+        }))
+    }
+
+    /// What has to be waited for or asked until nothing of it runs, `None` when nothing does. Its controller does not write the end of a stop
+    /// any more: its pods are asked.
+    fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
+        let known = self.control.at_rest.contains(&self.job.uid) || self.control.pods_gone.contains(&workload.uid);
+        let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
+        (!known && !never_ran).then(|| probe_pods(self.control, workload))
     }
 }
