@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -12,9 +13,12 @@ use sha2::{Digest, Sha256};
 
 use crate::binaries::{cache_folder, repository};
 use crate::kinds::{items, text};
+use crate::own_folder::OwnFolder;
 
 /// Time for the processes of a training.
 const SECONDS: u64 = 180;
+/// How often processes were run.
+static RUNS: AtomicU32 = AtomicU32::new(0);
 
 fn sources() -> PathBuf {
     repository().join("e2e/frameworks")
@@ -59,11 +63,20 @@ fn run(command: &mut Command) -> Result<()> {
 pub fn run_pods(python: &Path, pods: &[Value], hosts: &[String]) -> Result<Vec<String>> {
     let task =
         json!({"hosts": hosts, "seconds": SECONDS, "pods": pods.iter().map(process).collect::<Result<Vec<_>>>()?});
+    // They write their logs where they run.
+    let name = format!("berth-e2e-processes-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let folder = OwnFolder::make(std::env::temp_dir().join(name))?;
+    for source in fs::read_dir(sources())? {
+        let source = source?;
+        if source.file_type()?.is_file() {
+            fs::copy(source.path(), folder.path().join(source.file_name()))?;
+        }
+    }
     let mut child = Command::new("unshare")
         .args(["--map-root-user", "--net", "--mount"])
         .arg(python)
         .arg("pods.py")
-        .current_dir(sources())
+        .current_dir(folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
