@@ -103,7 +103,8 @@ impl<'a> Life<'a> {
         let (mut quiet, mut bounds) = (0, bounds);
         // A cycle that only goes on scanning flavors moves nothing; how long that may go on, a whole plan knows.
         while quiet <= 8 {
-            let rooms = bounds.is_some().then(|| self.rooms());
+            // In a whole plan what is free changes from cycle to cycle: it is not judged.
+            let rooms = (bounds.is_some() && quiet < 8).then(|| self.rooms());
             let step = self.world.plan_cycles(self.now, ALL, if quiet < 8 { 1 } else { u64::MAX });
             if step.cycles == 0 {
                 break;
@@ -112,26 +113,31 @@ impl<'a> Life<'a> {
             if let (Some(rooms), Some(tally)) = (&rooms, bounds.as_deref_mut()) {
                 self.judge(&step, rooms, tally)?;
             }
-            for eviction in &step.evictions {
-                let victims = self.victims.entry(eviction.preemptor.clone()).or_default();
-                victims.insert(eviction.uid.clone());
-            }
-            for admission in &step.admissions {
-                let held = Reservation {
-                    cluster_queue: admission.cluster_queue.to_string(),
-                    pod_sets: admission.pod_sets.to_vec(),
-                    at: self.now,
-                    saved: None,
-                    surplus: None,
-                    admitted: true,
-                    evicted: false,
-                };
-                self.specs.get_mut(&*admission.uid).unwrap().state = WorkloadState::Reserved(held);
-            }
-            round.admissions.extend(step.admissions);
-            round.evictions.extend(step.evictions);
+            self.note(step, &mut round);
         }
         Ok(round)
+    }
+
+    /// What a step does: who is admitted holds its quota from then on.
+    fn note(&mut self, step: Plan, round: &mut Round) {
+        for eviction in &step.evictions {
+            let victims = self.victims.entry(eviction.preemptor.clone()).or_default();
+            victims.insert(eviction.uid.clone());
+        }
+        for admission in &step.admissions {
+            let held = Reservation {
+                cluster_queue: admission.cluster_queue.to_string(),
+                pod_sets: admission.pod_sets.to_vec(),
+                at: self.now,
+                saved: None,
+                surplus: None,
+                admitted: true,
+                evicted: false,
+            };
+            self.specs.get_mut(&*admission.uid).unwrap().state = WorkloadState::Reserved(held);
+        }
+        round.admissions.extend(step.admissions);
+        round.evictions.extend(step.evictions);
     }
 
     /// Whether the evictions of one cycle are within the bounds.
@@ -243,7 +249,15 @@ fn run_out(extras: &Extras, tally: &mut Tally, with_bounds: bool) -> Result<(), 
         if round.evictions.is_empty() {
             let again = life.world.plan(life.now, ALL);
             if !again.admissions.is_empty() || !again.evictions.is_empty() {
-                return Err(format!("a plan after a plan found more: {again:?}"));
+                // What is admitted counts as used once that is told, and lets another one be next.
+                let is_used = extras.objects.options.admission_fair_sharing.is_some() && !round.admissions.is_empty();
+                if !is_used {
+                    return Err(format!("a plan after a plan found more: {again:?}"));
+                }
+                let mut more = Round::default();
+                life.note(again, &mut more);
+                life.confirm(&more);
+                continue;
             }
             let found = life.world.sweep(life.now);
             if found > 0 {
