@@ -182,6 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn pods_go_with_owners_of_the_groups_that_are_admitted() {
+        for (file, name) in
+            [("mutating-webhooks.yaml", "mpod.berth.dev"), ("validating-webhooks.yaml", "vpod.berth.dev")]
+        {
+            let list = webhooks(file, 1, "Fail").unwrap();
+            let webhook =
+                list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
+            let expression = kinds::text(&kinds::items(webhook, "/matchConditions")[0], "/expression");
+            // Anybody may call what he makes up a JobSet: the pod's gate would be missing.
+            for (kind, group) in [("Job", "batch/"), ("JobSet", "jobset.x-k8s.io/"), ("TrainingJob", "berth.dev/")] {
+                let part = format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}')");
+                assert!(expression.split_whitespace().collect::<Vec<_>>().join(" ").contains(&part), "{expression}");
+            }
+        }
+    }
+
+    #[test]
     fn what_a_change_takes_away_is_looked_at() {
         let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
         for webhook in list.as_array().unwrap() {

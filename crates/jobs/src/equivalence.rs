@@ -1,5 +1,6 @@
 //! Whether a job still is what its Workload says, by digests: control keeps no templates.
 
+use crate::requests::limits_as_requests;
 use crate::template::TemplateParts;
 use berth_api::PodSet;
 use berth_quantity::{Nano, parse_quantity};
@@ -82,12 +83,16 @@ pub fn pod_sets_identical(job: &[PodSetDigest], workload: &[PodSetDigest]) -> bo
     job == workload
 }
 
-/// Digest of a template's init containers and containers, whatever way its quantities are written.
+/// Digest of what a template asks for: its init containers and containers, whatever way their quantities are written, the resources of the
+/// pod as a whole, and the RuntimeClass, whose overhead is charged.
 #[must_use]
 pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let empty = PodSpec::default();
     let spec = template.spec.as_ref().unwrap_or(&empty);
-    digest(&(spec.init_containers.as_deref().unwrap_or_default(), &spec.containers))
+    let containers = (spec.init_containers.as_deref().unwrap_or_default(), &spec.containers);
+    let mut of_pod = spec.resources.clone();
+    of_pod.iter_mut().for_each(limits_as_requests);
+    digest(&(containers, of_pod, spec.runtime_class_name.as_deref().unwrap_or_default()))
 }
 
 /// Whether two values say the same, however their quantities are written, and with or without what the API server fills in.
@@ -195,6 +200,24 @@ mod tests {
         assert!(!changed("/containers/0/image", json!("j")));
         assert!(!changed("/initContainers", json!([{"name": "i"}])));
         assert!(!changed("/tolerations", json!([{"operator": "Exists"}])));
+        assert!(changed("/resources", Value::Null));
+        assert!(
+            !changed("/resources", json!({"requests": {"cpu": "8"}})),
+            "it takes the place of what containers ask for"
+        );
+        assert!(!changed("/runtimeClassName", json!("vm")), "its overhead is charged");
+    }
+
+    #[test]
+    fn limits_of_a_pod_are_its_requests() {
+        let with = |resources: Value| {
+            let mut spec = base();
+            spec["resources"] = resources;
+            with_spec(spec)
+        };
+        let limited = [with(json!({"limits": {"cpu": "2"}}))];
+        let filled_in = [with(json!({"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}))];
+        assert!(pod_sets_equivalent(&limited, &filled_in, Standing::default()));
     }
 
     #[test]

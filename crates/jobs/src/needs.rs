@@ -1,7 +1,7 @@
 //! What a Workload's pod sets need of quota and nodes, as plain data.
 
 use crate::limits::{LimitSummary, validate_requests};
-use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests};
+use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests, with_own_limits};
 use berth_api::{PodSet, PodSetTopologyRequest};
 use berth_quantity::Amount;
 use k8s_openapi::api::core::v1::{
@@ -51,8 +51,8 @@ pub fn workload_needs<'a>(
 ) -> WorkloadNeeds {
     let effective = |set: &PodSet| {
         let empty = PodSpec::default();
-        let spec = set.template.spec.as_ref().unwrap_or(&empty);
-        effective_pod_spec(spec, spec.runtime_class_name.as_deref().and_then(&overhead), limits)
+        let spec = with_own_limits(set.template.spec.as_ref().unwrap_or(&empty));
+        effective_pod_spec(&spec, spec.runtime_class_name.as_deref().and_then(&overhead), limits)
     };
     let specs: Vec<PodSpec> = pod_sets.iter().map(effective).collect();
     let mut refused = validate_requests(&specs, limits);
@@ -121,6 +121,7 @@ pub(crate) fn required_terms(spec: &PodSpec) -> &[NodeSelectorTerm] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1::LimitRange;
     use serde_json::{Value, json};
 
     fn needs(spec: Value) -> WorkloadNeeds {
@@ -145,6 +146,22 @@ mod tests {
         assert_eq!(set.requests, BTreeMap::from([("cpu".to_owned(), Amount::new(1100))]));
         assert_eq!(set.affinity.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0]);
         assert_eq!((set.node_selector.len(), set.tolerations.len(), set.topology_request), (1, 1, false));
+    }
+
+    #[test]
+    fn own_limits_are_requests_before_limit_ranges_are_asked() {
+        let set = json!({"count": 1, "template": {"spec": {
+            "containers": [
+                {"name": "limited", "resources": {"limits": {"cpu": "4"}}},
+                {"name": "asks", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}}},
+                {"name": "says-nothing"},
+            ],
+        }}});
+        let set: PodSet = serde_json::from_value(set).expect("pod set");
+        let range = json!({"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "500m"}}]}});
+        let range: LimitRange = serde_json::from_value(range).expect("LimitRange");
+        let needs = workload_needs(&[set], &LimitSummary::of([&range]), |_| None, &RequestRules::default());
+        assert_eq!(needs.pod_sets[0].requests["cpu"], Amount::new(4000 + 1000 + 500));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use parents::{
     validate_deployment_update, validate_stateful_set, validate_stateful_set_update,
 };
 pub use role::role_hash;
-pub use rules::{PodDefaults, pod_defaults, validate_pod, validate_pod_update};
+pub use rules::{PodDefaults, pod_defaults, validate_leaving_pod, validate_pod, validate_pod_update};
 pub use state::{Membership, Phase, PodState};
 pub use topology::place;
 pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload};

@@ -66,7 +66,18 @@ pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits:
     spec
 }
 
-fn limits_as_requests(resources: &mut ResourceRequirements) {
+/// The pod spec as the server stores it before LimitRanges have their say: a container requests its own limits where it says nothing else.
+/// Kueue asks LimitRanges first (`docs/decisions/own-limits-before-limit-ranges.md`).
+pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
+    let mut spec = spec.clone();
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        container.resources.iter_mut().for_each(limits_as_requests);
+    }
+    spec.resources.iter_mut().for_each(limits_as_requests);
+    spec
+}
+
+pub(crate) fn limits_as_requests(resources: &mut ResourceRequirements) {
     let ResourceRequirements { limits, requests, .. } = resources;
     fill(requests, limits.as_ref());
 }

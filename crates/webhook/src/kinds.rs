@@ -2,12 +2,13 @@
 
 use crate::review::{Answer, Request, Unreadable};
 use berth_api::berth::TrainingJob;
+use berth_api::labels::ELASTIC_JOB;
 use berth_api::validation::{
     FieldError, newly_broken, validate_cluster_queue, validate_cluster_queue_update, validate_cohort,
     validate_concurrent_admission, validate_priority_boost, validate_resource_flavor, validate_workload,
     validate_workload_update,
 };
-use berth_api::{ClusterQueue, Cohort, ResourceFlavor, Workload};
+use berth_api::{ClusterQueue, Cohort, ReclaimablePod, ResourceFlavor, Workload};
 use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -42,7 +43,24 @@ pub(crate) fn workload(request: &Request, priority_boost: bool) -> Result<Answer
         errors.extend(validate_priority_boost(workload).filter(|_| priority_boost));
         errors
     };
-    validate::<Workload>(request, alone, validate_workload_update)
+    let object: Workload = request.object()?;
+    let old = request.old_object::<Workload>().ok().flatten();
+    let mut errors = broken(&object, old.as_ref(), alone, validate_workload_update);
+    errors.retain(|error| !old.as_ref().is_some_and(|old| is_stale_count(error, old, &object)));
+    Ok(Answer::of(errors))
+}
+
+/// Of an elastic Workload that was made smaller, pods that were given back before: their count is what it was (kueue.md 1.5).
+fn is_stale_count(error: &FieldError, old: &Workload, new: &Workload) -> bool {
+    let annotations = new.metadata.annotations.as_ref();
+    let is_elastic = annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true");
+    let given_back = |workload: &Workload| {
+        let status = workload.status.as_ref();
+        let pods = status.map(|status| status.reclaimable_pods.as_slice()).unwrap_or_default();
+        let about = |pods: &&ReclaimablePod| error.field == format!("status.reclaimablePods[{}].count", pods.name);
+        pods.iter().find(about).map(|pods| pods.count)
+    };
+    is_elastic && given_back(new).is_some() && given_back(old) == given_back(new)
 }
 
 /// Without partial admission, the fewest pods with which a workload could run mean nothing and are dropped.
@@ -67,8 +85,18 @@ fn validate<T: DeserializeOwned>(
 ) -> Result<Answer, Unreadable> {
     let object: T = request.object()?;
     // What is stored and does not decode any more may only get better.
-    let Some(old) = request.old_object::<T>().ok().flatten() else { return Ok(Answer::of(alone(&object))) };
-    let mut errors = newly_broken(alone(&object), &alone(&old));
-    errors.extend(change(&old, &object));
-    Ok(Answer::of(errors))
+    let old = request.old_object::<T>().ok().flatten();
+    Ok(Answer::of(broken(&object, old.as_ref(), alone, change)))
+}
+
+fn broken<T>(
+    object: &T,
+    old: Option<&T>,
+    alone: impl Fn(&T) -> Vec<FieldError>,
+    change: impl Fn(&T, &T) -> Vec<FieldError>,
+) -> Vec<FieldError> {
+    let Some(old) = old else { return alone(object) };
+    let mut errors = newly_broken(alone(object), &alone(old));
+    errors.extend(change(old, object));
+    errors
 }

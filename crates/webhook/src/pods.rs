@@ -28,8 +28,12 @@ pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
 /// Refuses a pod that cannot be meant, and changes that come too late.
 pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
+    let managed = facts.pods && facts.managed_namespace;
+    if request.is_leaving() {
+        return validate(request, managed, |_: &Pod| Vec::new(), pods::validate_leaving_pod);
+    }
     let update = |old: &Pod, new: &Pod| pods::validate_pod_update(old, new, facts.default_queue);
-    validate(request, facts.pods && facts.managed_namespace, pods::validate_pod, update)
+    validate(request, managed, pods::validate_pod, update)
 }
 
 /// Says in a Deployment's template who may run its pods.

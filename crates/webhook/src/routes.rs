@@ -29,6 +29,8 @@ type Rule = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
 enum Handle {
     /// It is asked whether, and how, an object may be stored.
     Admission(Rule),
+    /// The same, and what changes of an object that is being deleted is asked about as well.
+    AdmissionToTheEnd(Rule),
     /// It is asked how objects look in another version.
     Conversion,
 }
@@ -72,7 +74,7 @@ pub const ROUTES: &[Route] = &[
         handle: Handle::Admission(jobs::validate::<JobSet>),
     },
     Route { path: "/mutate--v1-pod", name: "mutate-pod", handle: Handle::Admission(pods::mutate_pod) },
-    Route { path: "/validate--v1-pod", name: "validate-pod", handle: Handle::Admission(pods::validate_pod) },
+    Route { path: "/validate--v1-pod", name: "validate-pod", handle: Handle::AdmissionToTheEnd(pods::validate_pod) },
     Route {
         path: "/mutate-apps-v1-deployment",
         name: "mutate-deployment",
@@ -138,17 +140,19 @@ impl Route {
     /// # Errors
     /// When the bytes are no review, so that there is nothing to answer to.
     pub fn answer(&self, bytes: &[u8], around: &Around<'_>) -> Result<(Vec<u8>, &'static str), Unreadable> {
-        let Handle::Admission(rule) = &self.handle else {
-            let (body, converted) =
-                berth_api::conversion::respond(bytes).map_err(|error| Unreadable::Conversion(error.to_string()))?;
-            return Ok((body, if converted { "converted" } else { "error" }));
+        let (rule, to_the_end) = match &self.handle {
+            Handle::Admission(rule) => (rule, false),
+            Handle::AdmissionToTheEnd(rule) => (rule, true),
+            Handle::Conversion => {
+                let (body, converted) =
+                    berth_api::conversion::respond(bytes).map_err(|error| Unreadable::Conversion(error.to_string()))?;
+                return Ok((body, if converted { "converted" } else { "error" }));
+            }
         };
         let request = review::read(bytes)?;
-        let answer = if matches!(request.operation.as_str(), "CREATE" | "UPDATE") && !request.is_leaving() {
-            rule(&request, around)
-        } else {
-            Ok(Answer::Allow)
-        };
+        let is_asked = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
+        let answer =
+            if is_asked && (to_the_end || !request.is_leaving()) { rule(&request, around) } else { Ok(Answer::Allow) };
         let outcome = match &answer {
             Ok(Answer::Deny(_)) => "denied",
             Ok(_) => "allowed",

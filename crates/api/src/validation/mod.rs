@@ -55,9 +55,32 @@ pub fn summary(errors: &[FieldError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The errors that an object did not have before: what was stored under older rules may stay as it is.
+impl FieldError {
+    /// What it is about wherever it stands in its lists, and whatever else is allowed besides.
+    fn likeness(&self) -> (String, &str, &str) {
+        let mut field = String::with_capacity(self.field.len());
+        for (at, part) in self.field.split('[').enumerate() {
+            let index = part.split_once(']').filter(|(index, _)| index.bytes().all(|byte| byte.is_ascii_digit()));
+            if at > 0 {
+                field.push('[');
+            }
+            field.push_str(index.map_or(part, |(_, rest)| rest));
+        }
+        (field, &self.value, self.message.split_once(": ").map_or(self.message.as_str(), |(rule, _)| rule))
+    }
+}
+
+/// The errors that an object did not have before: what was stored under older rules may stay as it is, and may move in its list.
 pub fn newly_broken(errors: Vec<FieldError>, before: &[FieldError]) -> Vec<FieldError> {
-    errors.into_iter().filter(|error| !before.contains(error)).collect()
+    let mut known: Vec<_> = before.iter().map(FieldError::likeness).collect();
+    let mut is_new = |error: &FieldError| match known.iter().position(|known| *known == error.likeness()) {
+        Some(at) => {
+            known.swap_remove(at);
+            false
+        }
+        None => true,
+    };
+    errors.into_iter().filter(|error| is_new(error)).collect()
 }
 
 /// So many supported values are told.
@@ -73,4 +96,24 @@ fn supported<'a>(field: String, value: &str, allowed: impl IntoIterator<Item = &
         told.push(format!("and {more} more"));
     }
     FieldError::new(field, value, format!("supported values: {}", told.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_wrong_before_may_move_and_more_of_it_is_new() {
+        let error = |at: usize, value: &str, allowed: &str| {
+            FieldError::new(format!("spec.groups[{at}].on"), value, format!("supported values: {allowed}"))
+        };
+        let before = [error(0, "x", "\"a\"")];
+        assert_eq!(newly_broken(vec![error(1, "x", "\"a\", \"b\"")], &before), []);
+        let again = error(2, "x", "\"a\"");
+        assert_eq!(newly_broken(vec![error(1, "x", "\"a\""), again.clone()], &before), [again]);
+        let other = error(0, "y", "\"a\"");
+        assert_eq!(newly_broken(vec![other.clone()], &before), [other]);
+        let label = |key: &str| FieldError::new(format!("metadata.labels[{key}]"), "x", "is immutable");
+        assert_eq!(newly_broken(vec![label("a")], &[label("b")]), [label("a")]);
+    }
 }

@@ -143,17 +143,8 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     let mut errors = newly_broken(validate_pod(new), &validate_pod(old));
     let queues = (queue_name(before), queue_name(after));
     errors.extend(metadata_change_rules(before, after, queues, is_gated(new), default_queue));
-    if group_name(before).is_some() && group_name(before) != group_name(after) {
-        let value = group_name(after).unwrap_or_default();
-        errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), value, "is immutable"));
-    }
-    let managed = |metadata: &ObjectMeta| metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::MANAGED));
-    let phase = old.status.as_ref().and_then(|status| status.phase.as_deref());
-    if managed(before) && !managed(after) && !matches!(phase, Some("Succeeded" | "Failed")) {
-        // Without it the pod is not seen any more, and its quota neither used nor given back.
-        errors.push(FieldError::new(label_path(labels::MANAGED), "", "must stay until the pod has ended"));
-    }
-    if managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
+    errors.extend(identity_change_rules(old, new));
+    if is_managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
         let message = "a controller that is admitted with its pods cannot be added: the pod has a place of its own";
         errors.push(FieldError::new("metadata.ownerReferences", "", message));
     }
@@ -164,4 +155,44 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
         errors.push(FieldError::new(annotation_path(labels::RETRIABLE_IN_GROUP), value, message));
     }
     errors
+}
+
+/// What is wrong with the change of a pod that is being deleted: until it has ended it stays what its group and its queue count it for.
+/// Nothing else may hold it up.
+#[must_use]
+pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
+    if !is_managed(&old.metadata) || has_ended(old) {
+        return Vec::new();
+    }
+    let mut errors = identity_change_rules(old, new);
+    let queue = queue_name(&new.metadata);
+    if queue_name(&old.metadata) != queue {
+        let message = "must stay until the pod has ended";
+        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), queue.unwrap_or_default(), message));
+    }
+    errors
+}
+
+/// By what a pod is known must stay: its group always, and that it is managed until it has ended.
+fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
+    let (before, after) = (&old.metadata, &new.metadata);
+    let mut errors = Vec::new();
+    if group_name(before).is_some() && group_name(before) != group_name(after) {
+        let value = group_name(after).unwrap_or_default();
+        errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), value, "is immutable"));
+    }
+    if is_managed(before) && !is_managed(after) && !has_ended(old) {
+        // Without it the pod is not seen any more, and its quota neither used nor given back.
+        errors.push(FieldError::new(label_path(labels::MANAGED), "", "must stay until the pod has ended"));
+    }
+    errors
+}
+
+fn is_managed(metadata: &ObjectMeta) -> bool {
+    metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::MANAGED))
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }

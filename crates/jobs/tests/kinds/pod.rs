@@ -3,7 +3,9 @@
 use crate::case::{Case, Found, merged, pod_sets};
 use crate::read;
 use berth_jobs::Priority;
-use berth_jobs::pods::{Phase, PodState, pod_defaults, pod_workload, role_hash, validate_pod, validate_pod_update};
+use berth_jobs::pods::{
+    Phase, PodState, pod_defaults, pod_workload, role_hash, validate_leaving_pod, validate_pod, validate_pod_update,
+};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -27,6 +29,7 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
                 "finalizer": given.finalizer, "gate": given.gate}))
         }
         "errors" => Found::Errors(validate_pod(&pod)),
+        "leavingErrors" => Found::Errors(validate_leaving_pod(&pod, &read(&case.after()))),
         "changeErrors" => Found::Errors(validate_pod_update(&pod, &read(&case.after()), case.default_queue)),
         _ => return None,
     })

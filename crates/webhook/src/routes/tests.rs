@@ -88,6 +88,22 @@ fn a_change_of_queue_waits_for_suspension_and_deletion_waits_for_nothing() {
 }
 
 #[test]
+fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
+    let pod = |labels: Value| {
+        json!({"metadata": {"labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kueue.x-k8s.io/managed"]},
+            "spec": {"containers": [{"name": "c"}]}})
+    };
+    let own = || pod(json!({"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/managed": "true"}));
+    let change =
+        |new: Value| ask("/validate--v1-pod", json!({"operation": "UPDATE", "object": new, "oldObject": own()}));
+    let lost = change(pod(json!({"kueue.x-k8s.io/queue-name": "q"})));
+    assert_eq!(denied_fields(&lost), ["metadata.labels[kueue.x-k8s.io/managed]"]);
+    let mut released = own();
+    released["metadata"]["finalizers"] = json!([]);
+    assert_eq!(change(released)["allowed"], json!(true));
+}
+
+#[test]
 fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
     let path = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
     let queue = json!({"kueue.x-k8s.io/queue-name": "q"});
@@ -209,6 +225,24 @@ fn a_policy_of_concurrent_admission_stays_and_is_asked_about_where_it_counts() {
         let expected: &[&str] = if concurrent_admission { &["spec.queueingStrategy"] } else { &[] };
         assert_eq!(denied_fields(&ask(json!({"object": queue(moves(), "None")}))), expected);
     }
+}
+
+#[test]
+fn pods_given_back_of_an_elastic_workload_may_be_more_than_it_has_since_it_was_made_smaller() {
+    let workload = |elastic: &str, pods: i32, given_back: i32| {
+        json!({"metadata": {"name": "w", "annotations": {"kueue.x-k8s.io/elastic-job": elastic}},
+            "spec": {"podSets": [{"name": "main", "count": pods, "template": {"spec": {"containers": [{"name": "c"}]}}}]},
+            "status": {"reclaimablePods": [{"name": "main", "count": given_back}]}})
+    };
+    let smaller = |elastic: &str, given_back: i32| {
+        let (old, new) = (workload(elastic, 4, 3), workload(elastic, 2, given_back));
+        let change = json!({"operation": "UPDATE", "object": new, "oldObject": old});
+        denied_fields(&ask("/validate-kueue-x-k8s-io-v1beta2-workload", change))
+    };
+    let field = "status.reclaimablePods[main].count";
+    assert_eq!(smaller("true", 3), Vec::<String>::new());
+    assert_eq!(smaller("true", 4), [field]);
+    assert_eq!(smaller("false", 3), [field]);
 }
 
 #[test]
