@@ -94,8 +94,11 @@ fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
             "spec": {"containers": [{"name": "c"}]}})
     };
     let own = || pod(json!({"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/managed": "true"}));
-    let change =
-        |new: Value| ask("/validate--v1-pod", json!({"operation": "UPDATE", "object": new, "oldObject": own()}));
+    let facts = Facts { managed_namespace: true, pods: true, ..Facts::default() };
+    let change = |new: Value| {
+        let request = json!({"operation": "UPDATE", "object": new, "oldObject": own()});
+        ask_in("/validate--v1-pod", request, facts)
+    };
     let lost = change(pod(json!({"kueue.x-k8s.io/queue-name": "q"})));
     assert_eq!(denied_fields(&lost), ["metadata.labels[kueue.x-k8s.io/managed]"]);
     let mut released = own();
