@@ -27,11 +27,11 @@ const BODIES: usize = 64 * 1024 * 1024;
 /// How long a body may take to arrive, with the waiting for room.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What one connection may cost. Anybody who reaches the port may connect, and a review must get through all the same. API servers
-/// keep few connections, ask at once on a new one, and close it themselves after 90 idle seconds: our limit is twice that, so that
-/// it never meets a review of theirs on its way.
-const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(10), idle: Duration::from_secs(180) };
-/// How long a handshake or the head of a request may take.
-const HEAD: Duration = Duration::from_secs(5);
+/// keep few connections and close them themselves after 90 idle seconds, those that they opened and did not need among them: our limits are
+/// longer, so that they never meet a review of theirs on its way, which is not sent again.
+const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(120), idle: Duration::from_secs(180) };
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Pings on a silent HTTP/2 connection, and patience for the answer.
 const PING: Duration = Duration::from_secs(20);
 /// How long what is under way on a connection may take once it is to end.
@@ -233,7 +233,7 @@ async fn connection(
 ) {
     let since = Instant::now();
     let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = tokio::time::timeout(HEAD, acceptor.accept(stream)).await else {
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
         handler.meter.refused("handshake");
         return;
     };
@@ -243,7 +243,8 @@ async fn connection(
         async move { Ok::<_, Infallible>(handler.handle(request, &heard).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(64 * 1024);
+    // Such a limit would run between reviews, too: a slow head is cut with its connection, below.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -257,12 +257,18 @@ async fn what_is_under_way_is_answered_before_the_end() {
 async fn who_asks_nothing_is_let_go() {
     let running = start_within(Limits { first: Duration::from_millis(300), ..LIMITS });
     let silent = async { ends(&mut running.connect().await).await };
+    let slow = async {
+        let mut stream = running.connect().await;
+        let _ = stream.write_all(b"POST / HTTP/1.1\r\nHost: ").await;
+        let _ = stream.flush().await;
+        tokio::time::timeout(Duration::from_secs(8), ends(&mut stream)).await.is_ok()
+    };
     let pings = async {
         let stream = running.connect().await;
         tokio::time::timeout(Duration::from_secs(3), answers_pings(stream)).await.is_ok()
     };
-    assert_eq!(tokio::join!(silent, pings), (true, true));
-    assert_eq!(running.counted.refused.load(Ordering::Relaxed), 2);
+    assert_eq!(tokio::join!(silent, slow, pings), (true, true, true));
+    assert_eq!(running.counted.refused.load(Ordering::Relaxed), 3);
     running.end();
 }
 
@@ -271,7 +277,8 @@ async fn who_asks_is_kept_until_it_is_idle_for_long() {
     let running = start_within(Limits { first: Duration::from_secs(2), ..LIMITS });
     let mut stream = running.connect().await;
     assert!(asks(&mut stream).await);
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    // Longer than a handshake or the first review may take.
+    tokio::time::sleep(Duration::from_millis(5500)).await;
     assert!(asks(&mut stream).await, "it has asked in time");
     running.end();
     let running = start_within(Limits { first: Duration::from_secs(2), idle: Duration::from_millis(300), ..LIMITS });
