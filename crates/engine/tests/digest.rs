@@ -9,12 +9,10 @@ use std::process::{Child, Command, Stdio};
 
 use berth_engine::*;
 use extras::{with_extras, with_usage};
-use worlds::mixed;
+use worlds::{mixed, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
-/// As many as three processes get through in some 20 seconds on two cores; `BERTH_DIGEST_WORLDS` asks for another number.
-const WORLDS: u64 = 20_000;
 /// Set where this program is to print its digest and no more.
 const ASKED: &str = "BERTH_PRINT_DIGEST";
 const MARK: &str = "digest of the plans: ";
@@ -29,8 +27,7 @@ fn mix(digest: &mut u64, text: &str) {
 /// Of all that the first plans of these worlds say, and of one after it.
 fn digest() -> u64 {
     let mut digest = 0xcbf2_9ce4_8422_2325;
-    let worlds = std::env::var("BERTH_DIGEST_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(WORLDS);
-    for seed in 1..=worlds {
+    for seed in seeds() {
         let mut world = match seed % 4 {
             0 => with_usage(mixed(seed), seed).world(),
             1 => with_extras(mixed(seed), seed).world(),

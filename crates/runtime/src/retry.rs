@@ -3,23 +3,37 @@
 //! `kube`'s own back-off begins anew with every list that is only begun, so that one that keeps failing is asked for each second.
 
 use kube::runtime::watcher::Error;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Before the first new attempt.
 const FIRST: Duration = Duration::from_millis(800);
 /// The longest pause.
 const MOST: Duration = Duration::from_secs(30);
 
+/// A watch that has not failed for so long works, even if there was nothing to tell.
+const CALM: Duration = Duration::from_secs(90);
+
 /// Pauses that double until something has come again.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     failures: u32,
+    last: Option<Instant>,
 }
 
 impl Retry {
     /// The watch delivers.
     pub(crate) fn works(&mut self) {
         self.failures = 0;
+    }
+
+    /// A failure at that time; whether the watch worked before it. Objects of some kinds change once in weeks: that nothing came says nothing.
+    pub(crate) fn began(&mut self, now: Instant) -> bool {
+        let worked = self.last.is_none_or(|last| now.saturating_duration_since(last) > CALM);
+        if worked {
+            self.failures = 0;
+        }
+        self.last = Some(now);
+        worked
     }
 
     /// Pause after a failure, at least what the server asked for; `number` tells watches apart, so that they do not come together.
@@ -73,6 +87,13 @@ mod tests {
         retry.works();
         assert_eq!(retry.failed(2, &failure(503, 0)).as_millis(), 834);
         assert_eq!(retry.failed(0, &failure(429, 7)).as_secs(), 7, "the server knows better");
+        let start = Instant::now();
+        assert!(retry.began(start), "the first one");
+        assert_eq!(retry.failed(0, &failure(503, 0)).as_millis(), 800);
+        assert!(!retry.began(start + Duration::from_secs(60)), "it may have been silent for that long");
+        assert_eq!(retry.failed(0, &failure(503, 0)).as_millis(), 1_600);
+        assert!(retry.began(start + Duration::from_secs(160)));
+        assert_eq!(retry.failed(0, &failure(503, 0)).as_millis(), 800, "it was quiet, and worked");
         assert!(is_gone(&failure(404, 0)) && !is_gone(&failure(503, 0)));
         assert!(!is_gone(&Error::NoResourceVersion));
     }

@@ -27,7 +27,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
@@ -343,6 +343,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                     (follower.take(event), ends)
                 }
                 Some(Err(error)) => {
+                    follower.failing &= !retry.began(Instant::now());
                     follower.failed(&error);
                     if kind.needs.is_some() && is_gone(&error) {
                         // Its definition was deleted, and its objects with it: as at the start.

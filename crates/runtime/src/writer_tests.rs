@@ -197,8 +197,10 @@ async fn pods_without_a_node_are_found() {
     let path = "/api/v1/namespaces/ns/pods?labelSelector=batch.kubernetes.io%2Fcontroller-uid%3Du-1\
                 &fieldSelector=spec.nodeName%3D%2Cstatus.phase%3DPending&limit=20";
     assert_eq!(seen.lock().unwrap()[0].1, path);
-    let (_sender, finder) = writer(answering(403, "{}", Seen::default()), LEADING);
+    let (_sender, finder) = writer(answering(500, "{}", Seen::default()), LEADING);
     assert_eq!(finder.perform(&ask()).await, Outcome::Busy(1_000), "no answer is no stock-out");
+    let (_sender, finder) = writer(answering(403, "{}", Seen::default()), LEADING);
+    assert_eq!(finder.perform(&ask()).await, Outcome::Refused("{}".to_owned()));
 }
 
 #[tokio::test]
@@ -257,7 +259,7 @@ async fn only_pods_that_a_job_of_theirs_controls_are_left() {
     assert_eq!(uri, path);
     let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
     let asked = Request::ProbePods { pods: pods_of("l", "u"), most: 9 };
-    assert_eq!(refused.perform(&write(Kind::Workload, "ns", asked)).await, Outcome::Busy(1_000));
+    assert_eq!(refused.perform(&write(Kind::Workload, "ns", asked)).await, Outcome::Refused("{}".to_owned()));
 }
 
 #[tokio::test]
@@ -295,7 +297,7 @@ async fn nodes_are_counted_once_each_over_all_pages_and_for_own_pods_alone() {
     let ask = || write(Kind::TrainingJob, "ns", Request::CountNodes { pods: pods_of("l", "u") });
     assert_eq!(writer_of_it.perform(&ask()).await, Outcome::Nodes(2));
     let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
-    assert_eq!(refused.perform(&ask()).await, Outcome::Busy(1_000));
+    assert_eq!(refused.perform(&ask()).await, Outcome::Refused("{}".to_owned()));
 }
 
 /// What kube-apiserver 1.36 answers when metadata is asked for and there is none.

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use super::encoded;
+use crate::outcome::{Verb, outcome_of};
 
 /// So many pods are asked for at once, at least.
 const LEAST_PAGE: usize = 50;
@@ -93,12 +94,20 @@ async fn list<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|_| None)
 }
 
+/// What becomes of a question that was not answered: whoever may not ask is told so, and else it is asked again soon.
+pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> Outcome {
+    match error {
+        Some((code @ (400 | 403 | 405 | 422), body)) => outcome_of(Verb::Patch, code, None, &body),
+        _ => Outcome::Busy(1_000),
+    }
+}
+
 /// The pods on a node that have not ended; `Busy` when that cannot be read now.
 pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
     let fields = encoded(&format!("spec.nodeName={node},{NOT_ENDED}"));
     match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), METADATA).await {
         Ok(page) => Outcome::OnNode(page.items.into_iter().map(|pod| PodOnNode::of(pod.metadata)).collect()),
-        Err(_) => Outcome::Busy(1_000),
+        Err(error) => unread(error),
     }
 }
 
@@ -108,7 +117,10 @@ pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf)
     loop {
         let how = ("application/json", NOT_ENDED);
         let asked = page::<Placed>(client, (namespace, pods), how, (WHOLE_PAGE, from.as_deref())).await;
-        let Ok(page) = asked else { return Outcome::Busy(1_000) };
+        let page = match asked {
+            Ok(page) => page,
+            Err(error) => return unread(error),
+        };
         from = page.next();
         let own = page.items.into_iter().filter(|pod| pods.has(&pod.metadata));
         nodes.extend(own.filter_map(|pod| pod.spec.node_name));
@@ -125,7 +137,10 @@ pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most:
     let (mut found, mut from) = (0_usize, None::<String>);
     loop {
         let asked = page::<Meta>(client, (namespace, pods), (METADATA, NOT_ENDED), (limit, from.as_deref())).await;
-        let Ok(page) = asked else { return Outcome::Busy(1_000) };
+        let page = match asked {
+            Ok(page) => page,
+            Err(error) => return unread(error),
+        };
         found = found.saturating_add(page.items.iter().filter(|pod| pods.has(&pod.metadata)).count());
         from = page.next();
         match from {
@@ -133,5 +148,20 @@ pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most:
             Some(_) => {}
             None => return Outcome::Applied { resource_version: String::new() },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_ask_is_told_and_the_rest_is_asked_again() {
+        let forbidden = Some((403, br#"{"message": "pods is forbidden"}"#.to_vec()));
+        assert_eq!(unread(forbidden), Outcome::Refused("pods is forbidden".to_owned()));
+        for code in [401, 404, 410, 429, 500, 503] {
+            assert_eq!(unread(Some((code, Vec::new()))), Outcome::Busy(1_000), "{code}");
+        }
+        assert_eq!(unread(None), Outcome::Busy(1_000));
     }
 }

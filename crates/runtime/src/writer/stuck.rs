@@ -11,7 +11,7 @@ use kube::client::{Body, Client};
 use serde::de::DeserializeOwned;
 
 use super::encoded;
-use super::pods::page;
+use super::pods::{page, unread};
 
 /// So many pods without a node are looked at.
 const MOST_PODS: usize = 20;
@@ -25,8 +25,9 @@ pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Out
     let (mut own, mut from) = (Vec::new(), None::<String>);
     while own.len() < MOST_PODS {
         let how = ("application/json", "spec.nodeName=,status.phase=Pending");
-        let Ok(page) = page::<Pod>(client, (namespace, pods), how, (MOST_PODS, from.as_deref())).await else {
-            return Outcome::Busy(1_000);
+        let page = match page::<Pod>(client, (namespace, pods), how, (MOST_PODS, from.as_deref())).await {
+            Ok(page) => page,
+            Err(error) => return unread(error),
         };
         from = page.next();
         own.extend(page.items.into_iter().filter(|pod| pods.has(&pod.metadata)));
