@@ -45,13 +45,14 @@ pub(super) async fn open(
         Some(name) => Some(secret(client, namespace, name).await?),
         None => None,
     };
+    let own = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let connector = Connector::new(spec.ca_bundle.as_deref())?;
     let store: Result<Arc<dyn ObjectStore>, object_store::Error> = if spec.s3.is_some() {
-        s3(spec, secret.as_ref())?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+        s3(spec, secret.as_ref(), &own)?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
     } else if spec.gcs.is_some() {
         gcs(spec, secret.as_ref())?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
     } else {
-        azure(spec, secret.as_ref())?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+        azure(spec, secret.as_ref(), &own)?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
     };
     store.map_err(|error| error.to_string())
 }
@@ -61,7 +62,33 @@ fn retry() -> RetryConfig {
     RetryConfig { backoff: BackoffConfig::default(), max_retries: 2, retry_timeout }
 }
 
-fn s3(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<AmazonS3Builder, String> {
+/// Where AWS tells a pod who it is: roles of service accounts, and EKS Pod Identity.
+const AWS_IDENTITY: [&str; 7] = [
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+];
+/// Where Azure does: workload identity.
+const AZURE_IDENTITY: [&str; 4] =
+    ["AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_AUTHORITY_HOST", "AZURE_FEDERATED_TOKEN_FILE"];
+
+/// Variables of the environment.
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What the environment says of the pod's identity, and nothing else of it: it must not lead a store elsewhere.
+fn identity<K: FromStr>(names: &'static [&str], own: Environment<'_>) -> impl Iterator<Item = (K, String)> {
+    names.iter().filter_map(move |name| Some((name.to_ascii_lowercase().parse().ok()?, own(name)?)))
+}
+
+fn s3(
+    spec: &CheckpointStoreSpec,
+    secret: Option<&Credentials>,
+    own: Environment<'_>,
+) -> Result<AmazonS3Builder, String> {
     let wanted = spec.s3.clone().unwrap_or_default();
     let region = wanted.region.as_deref().unwrap_or(REGION);
     let mut builder = AmazonS3Builder::new().with_bucket_name(wanted.bucket).with_region(region).with_retry(retry());
@@ -69,7 +96,9 @@ fn s3(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Amazon
         let endpoint = endpoint("spec.s3.endpoint", text)?;
         builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
     }
-    let Some(secret) = secret else { return Ok(builder) };
+    let Some(secret) = secret else {
+        return Ok(identity(&AWS_IDENTITY, own).fold(builder, |builder, (key, value)| builder.with_config(key, value)));
+    };
     builder =
         builder.with_access_key_id(secret.get("accessKeyId")?).with_secret_access_key(secret.get("secretAccessKey")?);
     Ok(match secret.find("sessionToken")? {
@@ -91,7 +120,11 @@ fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Googl
     })
 }
 
-fn azure(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<MicrosoftAzureBuilder, String> {
+fn azure(
+    spec: &CheckpointStoreSpec,
+    secret: Option<&Credentials>,
+    own: Environment<'_>,
+) -> Result<MicrosoftAzureBuilder, String> {
     let wanted = spec.azure.clone().unwrap_or_default();
     let mut builder = MicrosoftAzureBuilder::new()
         .with_account(wanted.account)
@@ -105,7 +138,7 @@ fn azure(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Mic
     }
     Ok(match secret {
         Some(secret) => builder.with_access_key(secret.get("accountKey")?),
-        None => builder,
+        None => identity(&AZURE_IDENTITY, own).fold(builder, |builder, (key, value)| builder.with_config(key, value)),
     })
 }
 

@@ -90,9 +90,9 @@ fn an_endpoint_that_is_no_url_is_named_with_its_field() {
     ] {
         let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
         let error = match kind {
-            "s3" => s3(&spec, None).err(),
+            "s3" => s3(&spec, None, &|_| None).err(),
             "gcs" => gcs(&spec, None).err(),
-            _ => azure(&spec, None).err(),
+            _ => azure(&spec, None, &|_| None).err(),
         };
         assert!(error.unwrap().starts_with(&format!("spec.{kind}.endpoint \"https://minio:99999\"")), "{kind}");
     }
@@ -113,4 +113,33 @@ async fn a_secret_that_was_made_from_files_signs_requests() {
     let store = open(&client, Some("berth"), &spec).await.unwrap();
     let error = store.list(None).try_next().await.unwrap_err().to_string();
     assert!(error.contains("127.0.0.1"), "{error}");
+}
+
+#[test]
+fn without_a_secret_the_identity_of_the_pod_counts_and_nothing_else_of_its_environment() {
+    let own = |name: &str| {
+        let value = match name {
+            "AWS_ROLE_ARN" => "arn:aws:iam::1:role/berth",
+            "AWS_WEB_IDENTITY_TOKEN_FILE" | "AZURE_FEDERATED_TOKEN_FILE" => "/var/run/token",
+            "AZURE_CLIENT_ID" => "client",
+            _ => "elsewhere",
+        };
+        Some(value.to_owned())
+    };
+    let spec = |value: Value| serde_json::from_value::<CheckpointStoreSpec>(value).unwrap();
+    let of_s3 = spec(json!({"s3": {"bucket": "b", "endpoint": "https://s3.example.com"}}));
+    let found = s3(&of_s3, None, &own).unwrap();
+    let told = |key: &str| found.get_config_value(&key.parse().unwrap());
+    assert_eq!(told("aws_role_arn").as_deref(), Some("arn:aws:iam::1:role/berth"));
+    assert_eq!(told("aws_web_identity_token_file").as_deref(), Some("/var/run/token"));
+    assert_eq!(told("aws_endpoint").as_deref(), Some("https://s3.example.com"));
+    assert_eq!((told("aws_bucket").as_deref(), told("aws_access_key_id")), (Some("b"), None));
+    let keys = credentials(&[("accessKeyId", b"id"), ("secretAccessKey", b"key")]);
+    let with_keys = s3(&of_s3, Some(&keys), &own).unwrap();
+    assert_eq!(with_keys.get_config_value(&"aws_role_arn".parse().unwrap()), None);
+    let of_azure = spec(json!({"azure": {"account": "a", "container": "c"}}));
+    let found = azure(&of_azure, None, &own).unwrap();
+    let told = |key: &str| found.get_config_value(&key.parse().unwrap());
+    assert_eq!(told("azure_federated_token_file").as_deref(), Some("/var/run/token"));
+    assert_eq!((told("azure_client_id").as_deref(), told("account_name").as_deref()), (Some("client"), Some("a")));
 }
