@@ -37,7 +37,7 @@ const PANELS: &[Panel] = &[
         title: "Queue Length by Priority",
         sort: Sort::TimeSeries,
         unit: "short",
-        query: "sum by (queue, priority) (training_job_queue_length)",
+        query: "max by (queue, priority) (training_job_queue_length)",
         legend: "{{queue}} {{priority}}",
     },
     Panel {
