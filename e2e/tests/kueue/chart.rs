@@ -11,7 +11,7 @@ use berth_e2e::control_plane::{ControlPlane, Options, write_kubeconfig};
 use berth_e2e::helm::{self, Helm};
 use berth_e2e::jobset::{self, JOBSET};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, CRD, DEPLOYMENT, JOB, POD, WORKLOAD, text};
-use berth_e2e::manager::{self, Manager, ManagerOptions};
+use berth_e2e::manager::{Manager, ManagerOptions};
 use berth_e2e::manifest::{Job, merge};
 use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::process::Guarded;

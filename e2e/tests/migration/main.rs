@@ -17,7 +17,7 @@ use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{
     self, CLUSTER_QUEUE, CRD, DEPLOYMENT, FLAVOR, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD, condition, items, text,
 };
-use berth_e2e::manager::{self, Manager, ManagerOptions};
+use berth_e2e::manager::{Manager, ManagerOptions};
 use berth_e2e::manifest::{self, Job, group, quota};
 use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::observer::Observer;
