@@ -158,7 +158,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         qps: (qps > 0.0).then_some(qps),
         burst: f64::from(file.client_connection.burst.filter(|burst| *burst > 0).unwrap_or(500)),
         namespace,
-        webhook: Webhook::of(&file)?,
+        webhook: Webhook::of(&file, &gates)?,
         warnings,
     })
 }

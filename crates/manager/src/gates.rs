@@ -34,6 +34,12 @@ pub(crate) const ACTED_ON: [&str; 20] = [
 pub(crate) const ALWAYS_ON: [(&str, &str); 1] =
     [("PrioritizePreemptorWorkloads", "docs/decisions/no-eviction-loops.md")];
 
+/// The gate that reviews alone follow, and what it does not do therefore.
+pub(crate) const IN_REVIEWS: (&str, &str) = (
+    "ConcurrentAdmission",
+    "a ClusterQueue with a concurrentAdmissionPolicy is held to its rules, and takes nobody in",
+);
+
 fn is_always_on(name: &str) -> bool {
     ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
 }
@@ -84,8 +90,9 @@ impl Gates {
             .iter()
             .filter(|gate| !ACTED_ON.contains(&gate.name) && !is_always_on(gate.name))
             .filter(|gate| self.0.get(gate.name) != Some(&gate.on))
-            .map(|gate| {
-                format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name)
+            .map(|gate| match IN_REVIEWS {
+                (name, so) if name == gate.name => format!("feature gate `{name}` counts in reviews alone yet: {so}"),
+                _ => format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name),
             });
         let in_vain = ALWAYS_ON
             .iter()

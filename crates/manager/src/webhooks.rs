@@ -87,12 +87,7 @@ impl Webhooks {
             changed: Arc::clone(&changed),
             converted: berth_webhook::routes::CONVERTED.map(str::to_owned).to_vec(),
         };
-        let gates = Gates {
-            partial_admission: loaded.settings.engine.partial_admission,
-            priority_boost: loaded.settings.priority_boost,
-            concurrent_admission: loaded.settings.allowed_flavors,
-        };
-        let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, gates));
+        let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, gates(loaded)));
         let (stop, stopped) = watch::channel(false);
         let tls = served.tls().context("webhooks: TLS")?;
         let thread = berth_webhook::server::spawn(listener, tls, handler, stopped).context("webhooks")?;
@@ -131,6 +126,15 @@ impl Webhooks {
         while !self.thread.is_finished() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+}
+
+/// What reviews go by.
+fn gates(loaded: &Loaded) -> Gates {
+    Gates {
+        partial_admission: loaded.settings.engine.partial_admission,
+        priority_boost: loaded.settings.priority_boost,
+        concurrent_admission: loaded.webhook.concurrent_admission,
     }
 }
 
@@ -188,7 +192,22 @@ impl Meter for Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::{self, Given};
     use tokio::net::TcpStream;
+
+    #[test]
+    fn gates_of_the_file_decide_about_reviews() {
+        let read = |gates: &str| {
+            let header = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration";
+            let given = Given { home: "berth-system".into(), ..Given::default() };
+            super::gates(&configuration::load(&format!("{header}\nfeatureGates: {{{gates}}}\n"), &given).unwrap())
+        };
+        let plain = Gates { partial_admission: true, priority_boost: false, concurrent_admission: false };
+        assert_eq!(read(""), plain);
+        assert_eq!(read("PartialAdmission: false"), Gates { partial_admission: false, ..plain });
+        assert_eq!(read("PriorityBoost: true"), Gates { priority_boost: true, ..plain });
+        assert_eq!(read("ConcurrentAdmission: true"), Gates { concurrent_admission: true, ..plain });
+    }
 
     fn serving(delay: Duration) -> (Webhooks, u16) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

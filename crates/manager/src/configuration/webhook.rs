@@ -1,5 +1,6 @@
 //! What the file says about the admission server: `webhook` and `internalCertManagement`.
 
+use crate::gates::Gates;
 use crate::schema::{Configuration, InternalCertManagement};
 use std::path::Path;
 
@@ -15,11 +16,13 @@ pub(crate) struct Webhook {
     pub(crate) address: String,
     /// `webhook.certDir`, when `internalCertManagement.enable` is off.
     pub(crate) folder: Option<String>,
+    /// Gate `ConcurrentAdmission`: a ClusterQueue's policy of it has to follow Kueue's rules.
+    pub(crate) concurrent_admission: bool,
 }
 
 impl Webhook {
     /// What the file wants of it.
-    pub(super) fn of(file: &Configuration) -> Result<Self, String> {
+    pub(super) fn of(file: &Configuration, gates: &Gates) -> Result<Self, String> {
         let server = &file.webhook;
         // As in the controller runtime, no port is the usual one.
         let port = server.port.filter(|port| *port != 0).unwrap_or(9443);
@@ -30,7 +33,8 @@ impl Webhook {
         let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let given = server.cert_dir.clone().filter(|folder| !folder.is_empty());
         let folder = given.unwrap_or_else(|| "/tmp/k8s-webhook-server/serving-certs".to_owned());
-        Ok(Self { address, folder: is_external(&file.internal_cert_management).then_some(folder) })
+        let folder = is_external(&file.internal_cert_management).then_some(folder);
+        Ok(Self { address, folder, concurrent_admission: gates.on("ConcurrentAdmission") })
     }
 
     /// What to do about certificates that others should have put into the folder; `None` when they are there, or Berth makes its own.
@@ -82,7 +86,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("berth-certificates-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.display().to_string();
-        let webhook = Webhook { address: String::new(), folder: Some(path.clone()) };
+        let webhook = Webhook { address: String::new(), folder: Some(path.clone()), concurrent_admission: false };
         let missing = webhook.missing().unwrap();
         for part in ["no tls.crt and no tls.key", "extraVolumes", "extraVolumeMounts", &path] {
             assert!(missing.contains(part), "`{part}` not in `{missing}`");
