@@ -29,13 +29,16 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use webhooks::Webhooks;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// How long calls that block may take to end once everything else has.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// File with the namespace of the service account.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -73,7 +76,7 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
     // One thread for I/O beside control's own: with more of them, handing work over costs more than they save.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = berth_runtime::pace::moderate(&mut builder).enable_all().build().context("starting the runtime")?;
-    runtime.block_on(async {
+    completed(runtime, async {
         let config = client_config(flags).await?;
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -104,6 +107,13 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
         done?;
         Ok(())
     })
+}
+
+/// Runs to the end, and does not wait for calls that block: of a folder that hangs one would keep the process for ever.
+fn completed<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(PATIENCE);
+    done
 }
 
 /// Does without pages of two megabytes, which the allocator asks for: a heap of ten megabytes took twenty by them. First of all,
@@ -168,5 +178,29 @@ async fn client_config(flags: &ManagerFlags) -> anyhow::Result<kube::Config> {
                 .with_context(|| format!("using {}", path.display()))
         }
         None => kube::Config::infer().await.context("finding the API server"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_hangs_does_not_keep_the_process() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel();
+        let work = async {
+            tokio::task::spawn_blocking(move || {
+                let _ = begin.send(());
+                let _ = ended.recv_timeout(Duration::from_secs(60));
+            });
+            begun.recv().unwrap();
+            7
+        };
+        let before = Instant::now();
+        assert_eq!(completed(runtime, work), 7);
+        assert!(before.elapsed() < Duration::from_secs(30), "{:?}", before.elapsed());
+        drop(end);
     }
 }

@@ -62,6 +62,14 @@ impl Leadership {
         self.state().open(now, self.deadline)
     }
 
+    /// Waits for the end of a term. Never returns while the elector is gone and the term was not ended.
+    pub async fn over(&self, term: Term) {
+        let mut receiver = self.receiver.clone();
+        if receiver.wait_for(|state| state.term != Some(term)).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Waits for a change of term or of the lease's end. Never returns when the elector is gone.
     pub async fn changed(&mut self) {
         if self.receiver.changed().await.is_err() {

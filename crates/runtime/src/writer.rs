@@ -70,7 +70,7 @@ impl Writer {
             return Outcome::NotSent;
         }
         let deadline = self.leadership.deadline();
-        if let Some(outcome) = self.in_store(&write.request, deadline).await {
+        if let Some(outcome) = self.in_store(write, deadline).await {
             return outcome;
         }
         if let Some(outcome) = self.about_pods(write, deadline).await {
@@ -88,13 +88,17 @@ impl Writer {
     }
 
     /// What is asked of a store of checkpoints, `None` for everything else.
-    async fn in_store(&self, request: &Request, deadline: Duration) -> Option<Outcome> {
+    async fn in_store(&self, write: &Write, deadline: Duration) -> Option<Outcome> {
         let too_late = |_| Err("no answer in time".to_owned());
-        match request {
+        match &write.request {
             Request::ListCheckpoints { place } => {
-                // It changes nothing, so that it may outlast the lease.
-                let listed = tokio::time::timeout(LIST_DEADLINE, self.stores.list(place)).await;
-                Some(Outcome::Checkpoints(listed.unwrap_or_else(too_late)))
+                // It changes nothing, so that it may outlast the lease, but not the term: a hand-over waits for all that is under way.
+                tokio::select! {
+                    listed = tokio::time::timeout(LIST_DEADLINE, self.stores.list(place)) => {
+                        Some(Outcome::Checkpoints(listed.unwrap_or_else(too_late)))
+                    }
+                    () = self.leadership.over(write.term) => Some(Outcome::NotSent),
+                }
             }
             Request::DeleteCheckpoints { place, ids } => {
                 let deleted = tokio::time::timeout(deadline, self.stores.delete(place, ids)).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::leadership::State;
-use berth_control::write::{Kind, PodOnNode, PodsOf, Purpose, StuckPod, Term, WriteId};
+use berth_control::write::{CheckpointPlace, Kind, PodOnNode, PodsOf, Purpose, StuckPod, Term, WriteId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -310,4 +310,30 @@ async fn a_list_of_no_metadata_is_null_and_means_no_pods() {
     let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
     let probe = write(Kind::Workload, "ns", Request::ProbePods { pods: pods_of("l", "u"), most: 0 });
     assert!(matches!(prober.perform(&probe).await, Outcome::Applied { .. }));
+}
+
+#[tokio::test]
+async fn a_look_into_a_store_ends_with_the_term() {
+    // The Secret with its credentials never comes.
+    let seen = Seen::default();
+    let (sender, writer) = writer(answering(0, "", Arc::clone(&seen)), LEADING);
+    let stores = Stores::new(writer.client.clone(), Some("berth".to_owned()));
+    let writer = Writer { stores, ..writer };
+    let spec = json!({"s3": {"bucket": "b"}, "credentialsSecret": "s"});
+    let spec = Arc::new(serde_json::from_value(spec).unwrap());
+    let place = CheckpointPlace { store: "main".into(), spec, namespace: "ns".into(), job: "j".into() };
+    let ask = write(Kind::TrainingJob, "ns", Request::ListCheckpoints { place });
+    let resign = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(seen.lock().unwrap().len(), 1, "it is under way");
+        // A renewal is no end.
+        sender.send_replace(State { term: Some(Term(4)), until: Some(Instant::now() + Duration::from_secs(60)) });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        sender.send_replace(State::default());
+        Instant::now()
+    };
+    let both = async { tokio::join!(writer.perform(&ask), resign) };
+    let (outcome, resigned) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
+    assert_eq!(outcome, Outcome::NotSent);
+    assert!(resigned.elapsed() < Duration::from_secs(1));
 }
