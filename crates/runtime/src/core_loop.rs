@@ -49,6 +49,7 @@ pub struct Pulse {
     origin: Instant,
     beat: AtomicU64,
     synced: AtomicBool,
+    held: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -58,6 +59,7 @@ impl Default for Pulse {
             origin: Instant::now(),
             beat: AtomicU64::new(0),
             synced: AtomicBool::new(false),
+            held: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }
     }
@@ -76,10 +78,17 @@ impl Pulse {
         self.origin.elapsed().saturating_sub(Duration::from_millis(self.beat.load(Ordering::Relaxed)))
     }
 
-    /// True when every kind was listed and no shutdown has begun.
+    /// True when every kind was listed and no shutdown has begun. While the process is held back from leading the lists do not
+    /// count: they may need the conversion that its own webhook does, which nobody reaches before it is ready.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.synced.load(Ordering::Relaxed) && !self.stopping.load(Ordering::Relaxed)
+        let listed = self.synced.load(Ordering::Relaxed) || self.held.load(Ordering::Relaxed);
+        listed && !self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether something keeps this process from leading for now.
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Relaxed);
     }
 
     /// That of a loop that went round last so long ago.

@@ -36,9 +36,6 @@ pub enum Error {
     /// A server could not listen.
     #[error("{0}")]
     Listen(String),
-    /// Objects are stored in a version that we do not begin with.
-    #[error("{0}")]
-    Stored(String),
     /// A part ended that must not end; the log says why.
     #[error("{0} ended unexpectedly")]
     Ended(&'static str),
@@ -65,7 +62,8 @@ const QUERY_QUEUE: usize = 16;
 /// Patience beyond the write deadline when writes are drained.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs until `shutdown` is ready, then stops leading, drains the writes, closes the servers and releases the lease.
+/// Follows until every object is stored in the version that it reads, and takes part in the election from then on. Runs until
+/// `shutdown` is ready, then stops leading, drains the writes, closes the servers and releases the lease.
 /// `make` makes a brain; it is called once for the loop and once per comparison with a fresh list.
 ///
 /// # Errors
@@ -100,14 +98,6 @@ pub async fn run<B: Brain>(
     };
     let mut servers = serve(&options, &context).await?;
     let mut shutdown = std::pin::pin!(shutdown);
-    let refusals = tokio::select! {
-        () = &mut shutdown => return Ok(()),
-        refusals = stored::refusals(&clients.rpc, &pulse) => refusals,
-    };
-    if !refusals.is_empty() {
-        return Err(Error::Stored(refusals.join("; ")));
-    }
-
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
     for kind in Kind::JOBS.into_iter().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
         metrics.count("berth_writes_refused", &[("kind", kind.name())], 0);
@@ -149,22 +139,30 @@ pub async fn run<B: Brain>(
         tap,
         job_kinds: job_kinds.clone(),
     });
-    let (mut elector, keep) = match &options.election {
-        Some(election) => (Some(Elector::spawn(clients.rpc.clone(), election, identity, state)), None),
-        None => {
-            state.send_replace(State { term: Some(Term(1)), until: None });
-            (None, Some(state))
+    let mut settled = std::pin::pin!(stored::settled(&clients.rpc, &pulse, stored::AGAIN));
+    let mut candidate = Some((identity, state));
+    let (mut elector, mut keep) = (None, None);
+    let ended = loop {
+        tokio::select! {
+            () = &mut shutdown => {
+                tracing::info!("shutting down");
+                break None;
+            }
+            _ = &mut core => break Some("the control loop"),
+            _ = watching.join_next() => break Some("a watch"),
+            Some(_) = servers.join_next() => break Some("a server"),
+            () = elector_end(&mut elector) => break Some("the elector"),
+            () = &mut settled, if candidate.is_some() => {}
+        }
+        let Some((identity, state)) = candidate.take() else { continue };
+        match &options.election {
+            Some(election) => elector = Some(Elector::spawn(clients.rpc.clone(), election, identity, state)),
+            None => {
+                state.send_replace(State { term: Some(Term(1)), until: None });
+                keep = Some(state);
+            }
         }
     };
-
-    let mut ended = None;
-    tokio::select! {
-        () = &mut shutdown => tracing::info!("shutting down"),
-        _ = &mut core => ended = Some("the control loop"),
-        _ = watching.join_next() => ended = Some("a watch"),
-        Some(_) = servers.join_next() => ended = Some("a server"),
-        () = elector_end(&mut elector) => ended = Some("the elector"),
-    }
 
     // Order: no new decision, no new write, then what is under way, then the servers, the lease last.
     pulse.stop();
@@ -259,3 +257,7 @@ fn fresh<B: Brain>(
         .boxed()
     })
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

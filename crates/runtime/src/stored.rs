@@ -1,5 +1,6 @@
-//! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not begin:
-//! each read of such an object needs its conversion, and a CRD that drops the version one day would be refused.
+//! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not lead:
+//! each read of such an object needs its conversion, and a CRD that drops the version one day would be refused. It does not end
+//! either, since the conversion may be its own webhook, and without that nobody could store the objects anew.
 
 use crate::core_loop::Pulse;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -8,6 +9,7 @@ use kube::core::Request;
 use kube::{Client, Error, Resource};
 use serde::Deserialize;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Plural names of Kueue's kinds.
 const KINDS: [&str; 11] = [
@@ -27,6 +29,10 @@ const KINDS: [&str; 11] = [
 const OLD: &str = "v1beta1";
 /// Pause before asking again when nobody answered.
 const RETRY: Duration = Duration::from_secs(2);
+/// Pause before it is asked again whether the objects were stored anew.
+pub(crate) const AGAIN: Duration = Duration::from_secs(60);
+/// How often the same is said.
+const REMINDER: Duration = Duration::from_secs(600);
 
 /// What is read of a definition: its schemas, half a megabyte of it, are passed over.
 #[derive(Deserialize)]
@@ -41,22 +47,40 @@ struct Status {
     stored_versions: Vec<String>,
 }
 
-/// Asks about every kind, as long as it takes; one sentence per kind that forbids to begin.
-pub(crate) async fn refusals(client: &Client, pulse: &Pulse) -> Vec<String> {
+/// Waits until nothing is stored in the old version, and says what is and how it is stored anew. The pulse is held meanwhile.
+pub(crate) async fn settled(client: &Client, pulse: &Pulse, again: Duration) {
+    let mut said: Option<(Vec<String>, Instant)> = None;
+    loop {
+        let refusals = refusals(client).await;
+        pulse.hold(!refusals.is_empty());
+        if refusals.is_empty() {
+            if said.is_some() {
+                tracing::info!("every object is stored in one version now: Berth may lead");
+            }
+            return;
+        }
+        if said.as_ref().is_none_or(|(before, at)| *before != refusals || at.elapsed() >= REMINDER) {
+            tracing::error!("Berth does not lead, and only serves its webhooks: {}", refusals.join("; "));
+            said = Some((refusals, Instant::now()));
+        }
+        tokio::time::sleep(again).await;
+    }
+}
+
+/// Asks about every kind, as long as it takes; one sentence per kind that forbids to lead.
+async fn refusals(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
     for kind in KINDS {
         let name = format!("{kind}.kueue.x-k8s.io");
-        found.extend(ask(client, &name, pulse).await.and_then(|definition| refusal(&name, &definition)));
+        found.extend(ask(client, &name).await.and_then(|definition| refusal(&name, &definition)));
     }
     found
 }
 
 /// The definition; `None` when there is none, or it is not ours to read.
-async fn ask(client: &Client, name: &str, pulse: &Pulse) -> Option<Definition> {
+async fn ask(client: &Client, name: &str) -> Option<Definition> {
     let path = Request::new(CustomResourceDefinition::url_path(&(), None));
     loop {
-        // A server that does not answer is no fault of this process: a restart would not help.
-        pulse.beat();
         let Ok(request) = path.get(name, &GetParams::default()) else { return None };
         match client.request(request).await {
             Ok(found) => return Some(found),
@@ -71,14 +95,14 @@ async fn ask(client: &Client, name: &str, pulse: &Pulse) -> Option<Definition> {
     }
 }
 
-/// What a definition says against beginning.
+/// What a definition says against leading. The log quotes double quotes, so that the command has none.
 fn refusal(name: &str, definition: &Definition) -> Option<String> {
     let stored = &definition.status.stored_versions;
     stored.iter().any(|version| version == OLD).then(|| {
         format!(
             "CustomResourceDefinition {name}: status.storedVersions is [{}]; allowed is v1beta2 alone. Store every object anew \
              (kubectl get {name} -A -o json | kubectl replace -f -), then kubectl patch crd {name} --subresource=status \
-             --type=merge -p '{{\"status\":{{\"storedVersions\":[\"v1beta2\"]}}}}', and start Berth again",
+             --type=merge -p '{{status: {{storedVersions: [v1beta2]}}}}', which Berth sees within a minute",
             stored.join(", ")
         )
     })
@@ -87,7 +111,10 @@ fn refusal(name: &str, definition: &Definition) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::client::Body;
     use serde_json::{Value, json};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn only_the_old_version_is_refused() {
@@ -106,5 +133,25 @@ mod tests {
                 assert!(message.contains(part), "{message}");
             }
         }
+    }
+    #[tokio::test]
+    async fn it_is_waited_until_the_objects_are_stored_anew() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            // Workloads are stored anew after the second round.
+            let round = count.fetch_add(1, Ordering::Relaxed) / KINDS.len();
+            let old = round < 2 && request.uri().path().ends_with("/workloads.kueue.x-k8s.io");
+            let versions = if old { json!(["v1beta1", "v1beta2"]) } else { json!(["v1beta2"]) };
+            let body = json!({"status": {"storedVersions": versions}}).to_string();
+            async move { Ok::<_, kube::Error>(http::Response::new(Body::from(body.into_bytes()))) }
+        });
+        let (client, pulse) = (Client::new(service, "default"), Pulse::default());
+        let mut settled = Box::pin(settled(&client, &pulse, Duration::from_secs(1)));
+        assert!(tokio::time::timeout(Duration::from_millis(300), &mut settled).await.is_err());
+        assert!(pulse.ready(), "who may not lead serves webhooks all the same");
+        tokio::time::timeout(Duration::from_secs(10), settled).await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 3 * KINDS.len());
+        assert!(!pulse.ready(), "from here on everything has to be listed");
     }
 }

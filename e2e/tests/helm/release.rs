@@ -210,16 +210,27 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
     }
     let path = world.plane.kubeconfig().to_path_buf();
     let options = ManagerOptions { name: "refusing".to_owned(), ..ManagerOptions::default() };
-    let mut manager = Manager::launch(world.plane.folder(), &path, options).await?;
-    wait::until(STEP, "the manager ends", || {
-        let ended = manager.ended();
-        async move { Ok(Seen::when(ended.is_some_and(|code| code != 0), || format!("{ended:?}"))) }
+    let mut manager = Manager::start_with(world.plane.folder(), &path, options).await?;
+    let log = || std::fs::read_to_string(manager.log());
+    wait::until(STEP, "the manager says why it does not lead", || async {
+        let log = log()?;
+        Ok(Seen::when(log.contains(name) && log.contains("kubectl patch crd"), || log))
     })
     .await?;
-    let log = manager.log_tail(3);
-    ensure!(log.contains(name) && log.contains("kubectl patch crd"), "the manager does not say why: {log}");
-    // The way out that both name.
-    stored(json!(["v1beta2"])).await
+    wait::stays(Duration::from_secs(3), "it leaves the lease alone", || async {
+        let leader = manager::leader(&world.client).await?;
+        Ok(Seen::when(leader.is_empty(), || leader))
+    })
+    .await?;
+    // The way out that both name; it is looked for each minute.
+    stored(json!(["v1beta2"])).await?;
+    wait::until(Duration::from_secs(60) + STEP, "the manager leads", || async {
+        let leader = manager::leader(&world.client).await?;
+        Ok(Seen::when(!leader.is_empty(), || manager.log_tail(3)))
+    })
+    .await?;
+    manager.terminate(Duration::from_secs(10));
+    Ok(())
 }
 
 async fn story(world: &World) -> Result<()> {

@@ -1,0 +1,107 @@
+//! The whole runtime beside an API server that knows definitions alone.
+
+use super::*;
+use crate::Step;
+use crate::metrics::Gauges;
+use crate::options::Election;
+use axum::body::Body;
+use berth_control::event::Observation;
+use berth_control::write::{Outcome, WriteId};
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Decides nothing.
+struct Idle;
+
+impl Brain for Idle {
+    fn observe(&mut self, _: Observation, _: Timestamp) {}
+    fn lead(&mut self, _: Option<Term>) {}
+    fn outcome(&mut self, _: WriteId, _: Outcome, _: Timestamp) {}
+    fn step(&mut self, _: Timestamp) -> Step {
+        Step::default()
+    }
+    fn record(&mut self, _: &Metrics, _: Duration) {}
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+    fn recompute(&self) -> Value {
+        Value::Null
+    }
+}
+
+/// An API server with definitions whose objects are stored in these versions; notes what else it is asked for.
+async fn storing(versions: Value, asked: Arc<Mutex<Vec<String>>>) -> http::Uri {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let answer = move |request: http::Request<Body>| {
+        let path = request.uri().path().to_owned();
+        let definition = path.contains("/customresourcedefinitions/");
+        let body = if definition { json!({"status": {"storedVersions": versions}}) } else { json!({}) };
+        if !definition {
+            asked.lock().unwrap().push(path);
+        }
+        let code = if definition { http::StatusCode::OK } else { http::StatusCode::NOT_FOUND };
+        async move { (code, body.to_string()) }
+    };
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+    uri
+}
+
+async fn ready(port: u16) -> bool {
+    let Ok(mut stream) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else { return false };
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.starts_with("HTTP/1.1 200")
+}
+
+/// Runs for that long at most, or until the lease is asked for; whether it was, and whether the process was ready.
+async fn runs(versions: Value, most: Duration) -> (bool, bool) {
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let config = Config::new(storing(versions, Arc::clone(&asked)).await);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = Options {
+        election: Some(Election {
+            namespace: "n".into(),
+            name: "l".into(),
+            lease_duration: Duration::from_secs(3),
+            renew_deadline: Duration::from_secs(2),
+            retry_period: Duration::from_millis(100),
+        }),
+        metrics_address: None,
+        health_address: Some(format!("127.0.0.1:{port}")),
+        readiness_path: "readyz".into(),
+        liveness_path: "healthz".into(),
+        write_rate: None,
+        write_burst: 1.0,
+        event_rate: 1.0,
+        event_burst: 1.0,
+        writes_in_flight: 1,
+        namespace: None,
+        version: "0".into(),
+    };
+    let metrics = Arc::new(Metrics::new("test"));
+    let beside = Beside { metrics, tap: None, missing: None, job_kinds: BTreeSet::new() };
+    let (mut leased, mut was_ready) = (false, false);
+    let until = Instant::now() + most;
+    let shutdown = async {
+        while !leased && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            was_ready |= ready(port).await;
+            leased = asked.lock().unwrap().iter().any(|path| path.contains("/leases"));
+        }
+    };
+    run(config, options, || Idle, beside, shutdown).await.unwrap();
+    (leased, was_ready)
+}
+
+#[tokio::test]
+async fn who_may_not_lead_serves_and_leaves_the_lease_alone() {
+    let (leased, was_ready) = runs(json!(["v1beta1", "v1beta2"]), Duration::from_secs(2)).await;
+    assert!(!leased, "it would take the lease");
+    assert!(was_ready, "nobody reaches its webhooks");
+    let (leased, was_ready) = runs(json!(["v1beta2"]), Duration::from_secs(20)).await;
+    assert!(leased);
+    assert!(!was_ready, "nothing was listed");
+}
