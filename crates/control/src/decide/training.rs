@@ -24,7 +24,7 @@ use crate::deltas;
 use crate::elastic::grew;
 use crate::flight::Decision;
 use crate::policies::NamedClasses;
-use crate::status::{find, is_true, since};
+use crate::status::{find, find_true, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
 pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
@@ -208,25 +208,43 @@ impl<'a> Case<'a> {
         if let Some(decision) = self.follow(workload) {
             return decision;
         }
-        let Some(limit) = self.view.facts.max_wait_seconds.filter(|_| workload.active && !workload.reserved()) else {
-            return Decision::Done;
-        };
+        let Some(due) = self.wait_ends(workload).filter(|_| !workload.reserved()) else { return Decision::Done };
+        if due > self.now { Decision::Wait(due) } else { self.waited_too_long(workload) }
+    }
+
+    /// When its longest wait is over. It waits as long as not all of its pods are ready, quota or not: else a job that is released by one
+    /// tier after the other would begin to wait anew with each.
+    fn wait_ends(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let limit = self.view.facts.max_wait_seconds.filter(|_| workload.active)?;
         let conditions = &workload.status.conditions;
-        let returned = find(conditions, "Evicted").and_then(|_| since(conditions, "QuotaReserved", "False"));
-        let requeued = find(conditions, "Requeued");
-        if requeued.is_some_and(|condition| condition.status == "False" && condition.reason.starts_with("Deactivated"))
-        {
+        let left = if workload.reserved() {
+            find_true(conditions, "Evicted")
+        } else {
+            find(conditions, "Requeued").filter(|condition| condition.status == "False")
+        };
+        if left.is_some_and(|condition| condition.reason.starts_with("Deactivated")) {
             // Just resumed: it is not in its queue again yet.
-            return Decision::Done;
+            return None;
         }
+        let told = &self.view.status.conditions;
+        let ended = find(told, "Running").and_then(|running| match running.status.as_str() {
+            // That it runs no more is not told yet.
+            "True" => since(conditions, "Evicted", "True"),
+            _ => Some(running.last_transition_time.0),
+        });
         // Time for which it was suspended it did not wait.
-        let resumed = since(conditions, "Requeued", "True");
-        let begun = [returned, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
-        let due = after_seconds(begun, limit);
-        if due > self.now {
-            return Decision::Wait(due);
-        }
-        let message = format!("waited longer than spec.schedulingConfig.maxWaitTime, {limit}s, without being admitted");
+        let woken = find_true(conditions, "Requeued").filter(|condition| condition.reason == "Reactivated");
+        let woken = woken.map(|condition| condition.last_transition_time.0);
+        let resumed = since(told, "Suspended", "False");
+        let begun = [ended, woken, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
+        Some(after_seconds(begun, limit))
+    }
+
+    /// Its end after its longest wait.
+    fn waited_too_long(&self, workload: &WorkloadView) -> Decision {
+        let limit = self.view.facts.max_wait_seconds.unwrap_or_default();
+        let message =
+            format!("waited longer than spec.schedulingConfig.maxWaitTime, {limit}s, for all its pods to run");
         let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
             edit.finish(status::MAX_WAIT_TIME_EXCEEDED, &message);
         });

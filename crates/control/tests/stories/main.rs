@@ -50,6 +50,7 @@ mod training;
 mod training_figures;
 mod unsupported;
 mod usage;
+mod waits;
 
 use berth_control::write::Kind;
 use cluster::{Cluster, cluster_queue, flavor, local_queue};

@@ -36,6 +36,10 @@ impl Case<'_> {
         if let Some(told) = told().filter(|_| !silent) {
             return Decision::write(told);
         }
+        if self.wait_ends(workload).is_some_and(|due| due <= self.now) {
+            // Back in its queue it may be admitted again before anybody looks at the time.
+            return self.waited_too_long(workload);
+        }
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
             edit.release(returns_at_once(reason))
         }))

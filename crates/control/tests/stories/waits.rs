@@ -1,0 +1,109 @@
+//! How long jobs wait: when that ends, and what is counted of it.
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::tiers::ladder;
+use crate::training::{self, training};
+
+/// A TrainingJob that accepts three tiers and waits so long at most.
+fn patient(time: &str) -> Value {
+    let scheduling = json!({"maxWaitTime": time, "schedulingTimeout": "1h"});
+    training("a", json!({"capacityTiers": ["reserved", "on-demand", "spot"], "schedulingConfig": scheduling}))
+}
+
+fn assert_given_up(cluster: &Cluster, what: &str) {
+    assert_eq!(cluster.phase("a"), "Failed", "{what}: {:?}", cluster.writes);
+    assert_eq!(cluster.told("a", "Failed")["reason"], "MaxWaitTimeExceeded", "{what}");
+    assert!(!cluster.has_job("a-worker"), "{what}");
+}
+
+fn stop(cluster: &mut Cluster, policy: &str) {
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+}
+
+#[test]
+fn a_job_that_falls_from_tier_to_tier_waits_all_the_while() {
+    for restarts in [false, true] {
+        let what = format!("restarts: {restarts}");
+        let mut cluster = ladder("8");
+        cluster.without_nodes = vec!["reserved", "on-demand", "spot"];
+        cluster.put(Kind::TrainingJob, patient("25m"));
+        cluster.pass(22 * 60);
+        assert_eq!(cluster.phase("a"), "Pending", "{what}: it has fallen twice");
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(5 * 60);
+        assert_eq!(cluster.phase("a"), "Pending", "{what}: it may get its nodes yet");
+        cluster.pass(7 * 60);
+        assert_given_up(&cluster, &what);
+    }
+}
+
+#[test]
+fn a_gang_that_is_tried_again_and_again_waits_all_the_while() {
+    let mut cluster = ladder("2");
+    cluster.without_nodes = vec!["spot"];
+    let times = json!({"schedulingConfig": {"maxWaitTime": "5m", "schedulingTimeout": "30s"}});
+    cluster.put(Kind::TrainingJob, training("a", times));
+    cluster.pass(290);
+    assert_eq!((cluster.phase("a"), cluster.evictions_of("a", "SchedulingTimeout")), ("Queued", 3));
+    cluster.pass(15);
+    assert_given_up(&cluster, "after five minutes, three tries included");
+}
+
+#[test]
+fn the_wait_of_a_job_that_ran_begins_with_its_eviction() {
+    for restarts in [false, true] {
+        let mut cluster = training::cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"maxWaitTime": "10m"}})));
+        cluster.pass(3_600);
+        assert_eq!(cluster.phase("a"), "Running");
+        stop(&mut cluster, "HoldAndDrain");
+        cluster.pass(580);
+        if restarts {
+            cluster.restart();
+        }
+        assert_eq!(cluster.phase("a"), "Queued");
+        cluster.pass(30);
+        assert_given_up(&cluster, &format!("restarts: {restarts}"));
+    }
+}
+
+#[test]
+fn a_job_that_ran_falls_from_tier_to_tier_for_as_long_as_it_may_wait() {
+    let mut cluster = ladder("8");
+    cluster.put(Kind::TrainingJob, patient("15m"));
+    cluster.pass(3_600);
+    assert_eq!((cluster.tier_of("a"), cluster.phase("a")), ("reserved", "Running"));
+    cluster.without_nodes = vec!["reserved", "on-demand", "spot"];
+    cluster.pass(28 * 60);
+    // It was evicted after ten minutes, and is to be again after each ten.
+    assert_eq!(cluster.phase("a"), "Pending");
+    cluster.pass(4 * 60);
+    assert_given_up(&cluster, "twenty minutes after it ran last");
+}
+
+#[test]
+fn who_is_resumed_waits_anew() {
+    let mut cluster = ladder("2");
+    cluster.without_nodes = vec!["spot"];
+    let times = json!({"schedulingConfig": {"maxWaitTime": "2m", "schedulingTimeout": "100s"}});
+    cluster.put(Kind::TrainingJob, training("a", times));
+    cluster.pass(90);
+    let suspend = |cluster: &mut Cluster, suspend: bool| {
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
+    };
+    // Its pods take their time to go, and it is resumed before they have gone.
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
+    suspend(&mut cluster, true);
+    cluster.pass(60);
+    suspend(&mut cluster, false);
+    cluster.pass(5);
+    cluster.without_nodes.clear();
+    cluster.pods_left.clear();
+    cluster.pass(30);
+    assert_eq!(cluster.phase("a"), "Running", "{:?}", cluster.writes);
+}
