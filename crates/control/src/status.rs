@@ -207,6 +207,8 @@ impl Edit<'_> {
             // Whoever reactivates it gives it that time anew.
             self.status.accumulated_past_execution_time_seconds = None;
         }
+        // Where it was True all along its time would stay that of the eviction before, and the run since then would count as waiting.
+        self.remove("Requeued");
         self.set("Requeued", requeued, &reason, &message);
     }
 

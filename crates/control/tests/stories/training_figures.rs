@@ -25,7 +25,7 @@ fn prioritised(quota: &str) -> Cluster {
 }
 
 /// Everything counted and observed so far: name, labels as text, increments or milliseconds.
-fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
+pub fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
     found(&cluster.control.drain_measures(), name)
 }
 

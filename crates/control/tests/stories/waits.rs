@@ -3,9 +3,12 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, job};
+use crate::elastic::{other, with_priorities};
+use crate::one_queue;
 use crate::tiers::ladder;
 use crate::training::{self, training};
+use crate::training_figures::measured;
 
 /// A TrainingJob that accepts three tiers and waits so long at most.
 fn patient(time: &str) -> Value {
@@ -106,4 +109,29 @@ fn who_is_resumed_waits_anew() {
     cluster.pods_left.clear();
     cluster.pass(30);
     assert_eq!(cluster.phase("a"), "Running", "{:?}", cluster.writes);
+}
+
+#[test]
+fn time_for_which_a_job_ran_between_two_preemptions_is_no_waiting() {
+    let mut cluster = with_priorities(one_queue("1"));
+    cluster.edit(
+        Kind::ClusterQueue,
+        "",
+        "cq",
+        &json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}),
+    );
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    for (name, ran) in [("b", 100), ("c", 36_000)] {
+        cluster.pass(ran);
+        assert!(cluster.is("a", "Admitted"));
+        cluster.put(Kind::Job, other(name, "1", 100));
+        cluster.pass(5);
+        assert!(cluster.is(name, "Admitted") && !cluster.is("a", "QuotaReserved"));
+        let _ = measured(&mut cluster, "kueue_admission_wait_time_seconds");
+        cluster.complete(name);
+        cluster.pass(3);
+        assert!(cluster.is("a", "Admitted"));
+        let waited = measured(&mut cluster, "kueue_admission_wait_time_seconds");
+        assert_eq!(waited, [("cluster_queue=cq priority_class=".to_owned(), 5)], "{name}");
+    }
 }
