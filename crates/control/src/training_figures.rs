@@ -12,7 +12,7 @@ use crate::deltas;
 use crate::elastic::{REPLACED, grew};
 use crate::figures::{Gauges, shown};
 use crate::measure::{Labels, Measure};
-use crate::status::{find, is_true};
+use crate::status::{find, is_true, since};
 use crate::training_view::TrainingView;
 use crate::transitions::queued_since;
 use crate::view::{Name, WorkloadView};
@@ -186,7 +186,9 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
     if new.facts.scheduling_timeout_seconds.is_some() {
         let left = is(&old.status, "Admitted") && !is(&new.status, "Admitted") && !is(&old.status, "Running");
         let ended = new.is_over();
-        let result = if became("Running") {
+        // One that ran before may be told to run again by a single write.
+        let runs_since = |status: &TrainingJobStatus| since(&status.conditions, "Running", "True");
+        let result = if runs_since(&new.status) > runs_since(&old.status) {
             Some(("success", "false"))
         } else if became("SchedulingTimeout") {
             Some(("failure", "true"))

@@ -1,10 +1,16 @@
 //! Gangs on a ladder of tiers: each tier gives them a time of its own.
 
-use berth_control::write::Kind;
+use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
+use crate::cluster::Cluster;
 use crate::tiers::ladder;
 use crate::training::training;
+use crate::training_figures::measured;
+
+fn stop(cluster: &mut Cluster, policy: &str) {
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+}
 
 #[test]
 fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
@@ -42,4 +48,29 @@ fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
     let workload = cluster.workload_of_training("a").unwrap();
     let reasons = workload["status"]["schedulingStats"]["evictions"].as_array().unwrap().clone();
     assert!(reasons.iter().any(|entry| entry["reason"] == "CapacityReclaimed"), "{reasons:?}");
+}
+
+#[test]
+fn a_gang_that_runs_again_is_counted_although_nobody_was_told_that_it_did_not() {
+    let mut cluster = crate::training::cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "1m"}})));
+    cluster.pass(60);
+    let success = || vec![("result=success timeout=false".to_owned(), 1)];
+    assert_eq!(measured(&mut cluster, "training_gang_scheduling"), success());
+    let before = cluster.told("a", "Running")["lastTransitionTime"].clone();
+    for _ in 0..20 {
+        cluster.faults.push((Purpose::TrainingStatus, Outcome::Refused("no".into()), false));
+    }
+    stop(&mut cluster, "HoldAndDrain");
+    cluster.pass(5);
+    assert!(!cluster.has_job("a-worker"));
+    stop(&mut cluster, "None");
+    cluster.pass(5);
+    assert_eq!(cluster.told("a", "Running")["lastTransitionTime"], before);
+    cluster.faults.clear();
+    cluster.restart();
+    cluster.pass(30);
+    let running = cluster.told("a", "Running");
+    assert!(running["status"] == "True" && running["lastTransitionTime"] != before, "{running}");
+    assert_eq!(measured(&mut cluster, "training_gang_scheduling"), success());
 }
