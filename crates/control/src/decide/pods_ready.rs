@@ -10,6 +10,9 @@ use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::Purpose;
 
+/// Reason of the eviction of a workload whose pods were not ready in time.
+pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
+
 /// Looks after the pods of a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(settings) = control.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
@@ -43,7 +46,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     }
     let delay = backoff_seconds(settings.backoff_base_seconds, settings.backoff_max_seconds, count);
     let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
-    Decision::write(evict_for_seconds(workload, now, ("PodsReadyTimeout", cause), &message, (count, delay)))
+    Decision::write(evict_for_seconds(workload, now, (PODS_READY_TIMEOUT, cause), &message, (count, delay)))
 }
 
 /// So long after its admission a job whose pods have all succeeded is not told to have been ready: its end follows at once as a rule, and

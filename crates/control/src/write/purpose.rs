@@ -41,7 +41,7 @@ pub enum Purpose {
     Requeue,
     /// Set spec.active=false.
     Deactivate,
-    /// PodsReady condition.
+    /// PodsReady condition, and what is counted of the times without.
     SetPodsReady,
     /// Reclaimable pods.
     SetReclaimable,

@@ -3,8 +3,8 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::tiers::ladder;
+use crate::cluster::{Cluster, settings};
+use crate::tiers::{ladder, ladder_on};
 use crate::training::training;
 use crate::training_figures::measured;
 
@@ -73,4 +73,42 @@ fn a_gang_that_runs_again_is_counted_although_nobody_was_told_that_it_did_not() 
     let running = cluster.told("a", "Running");
     assert!(running["status"] == "True" && running["lastTransitionTime"] != before, "{running}");
     assert_eq!(measured(&mut cluster, "training_gang_scheduling"), success());
+}
+
+fn time_outs(cluster: &Cluster) -> Value {
+    cluster.standing("a")["status"]["requeueState"]["count"].clone()
+}
+
+#[test]
+fn the_time_outs_of_a_gang_are_forgotten_when_it_has_run() {
+    let mut cluster = ladder("2");
+    cluster.without_nodes = vec!["spot"];
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
+    cluster.pass(130);
+    assert_eq!((cluster.phase("a"), time_outs(&cluster)), ("Queued", json!(2)));
+    cluster.without_nodes.clear();
+    cluster.pass(130);
+    assert_eq!((cluster.phase("a"), time_outs(&cluster)), ("Running", Value::Null));
+    stop(&mut cluster, "HoldAndDrain");
+    cluster.pass(5);
+    cluster.without_nodes = vec!["spot"];
+    stop(&mut cluster, "None");
+    cluster.pass(40);
+    assert_eq!((cluster.phase("a"), time_outs(&cluster)), ("Queued", json!(1)));
+    let words = cluster.told("a", "SchedulingTimeout")["message"].clone();
+    assert!(words.as_str().unwrap().ends_with("tried again after 60s"), "{words}");
+}
+
+#[test]
+fn the_time_outs_of_pods_that_are_to_be_ready_stay_counted() {
+    let mut settings = settings();
+    settings.wait_for_pods_ready.as_mut().unwrap().timeout_ms = 20_000;
+    let mut cluster = ladder_on(Cluster::with(settings), "2");
+    cluster.without_nodes = vec!["spot"];
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
+    cluster.pass(25);
+    assert_eq!((cluster.evictions_of("a", "PodsReadyTimeout"), time_outs(&cluster)), (1, json!(1)));
+    cluster.without_nodes.clear();
+    cluster.pass(120);
+    assert_eq!((cluster.phase("a"), time_outs(&cluster)), ("Running", json!(1)), "as in Kueue");
 }

@@ -1,11 +1,14 @@
 //! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
 
+use std::collections::BTreeMap;
+
+use berth_api as api;
 use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, Saved, children};
 
 use super::{Case, status};
 use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
-use crate::decide::pods_ready;
+use crate::decide::pods_ready::{self, PODS_READY_TIMEOUT};
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
@@ -45,6 +48,9 @@ impl Case<'_> {
         let states = self.states();
         let ready = self.all_ready(&states) || (grew(workload) && self.is_up(workload, &states));
         if let Some(draft) = pods_ready::follow(self.control, workload, ready, self.now) {
+            return Decision::write(draft);
+        }
+        if let Some(draft) = self.forget_time_outs(workload, &states) {
             return Decision::write(draft);
         }
         let scaling = match self.scale(workload, &states) {
@@ -189,6 +195,20 @@ impl Case<'_> {
         let why = (status::SCHEDULING_TIMEOUT, "");
         // Its status tells that, with an event.
         Decision::write(evict_for_seconds(workload, self.now, why, &message, (count, delay)))
+    }
+
+    /// A gang that runs has no time-outs of its own in a row any more; those of `waitForPodsReady` stay counted over its life, as in Kueue.
+    fn forget_time_outs(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Draft> {
+        let count = workload.status.requeue_state.as_ref()?.count?;
+        let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
+        let others = stats.filter(|entry| entry.reason == PODS_READY_TIMEOUT).map(|entry| entry.count);
+        let left = others.fold(0, i32::saturating_add);
+        (left < count && self.is_up(workload, states)).then(|| {
+            status_write(workload, Purpose::SetPodsReady, self.now, |edit| {
+                let state = api::RequeueState { count: Some(left), requeue_at: None };
+                edit.status.requeue_state = (left > 0).then_some(state);
+            })
+        })
     }
 
     fn backoff_seconds(&self, count: i32) -> i64 {
