@@ -126,12 +126,14 @@ impl Case<'_> {
     fn again(&self, after: &str, words: &str, check: &Check) -> Decision {
         let config = self.control.view.provisioning.config(check).ok();
         let strategy = config.and_then(|config| config.retry_strategy.as_ref());
-        let Some(delay) = berth_jobs::retry_after(strategy, attempt_of(self.state)) else {
+        // Where tiers are tried one after the other, the ladder says when to come back, and never gives up: the next tier may be free now.
+        let rules = self.control.tier_rules(self.workload);
+        let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
+            && !rungs(self.control, self.workload).is_empty();
+        let delay = if climbs { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
+        let Some(delay) = delay else {
             return self.answer("Rejected", words, |_| {});
         };
-        // Where tiers are tried one after the other, the ladder says when to come back: the next tier may be free now.
-        let climbs = self.control.tier_rules(self.workload).is_some() && !rungs(self.control, self.workload).is_empty();
-        let delay = if climbs { 0 } else { delay };
         let message = format!("Retrying after {after}: {words}");
         self.answer("Retry", &message, |state| state.requeue_after_seconds = Some(delay))
     }

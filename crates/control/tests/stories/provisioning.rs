@@ -368,3 +368,50 @@ fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"));
 }
+
+/// A job on a ladder of two tiers, for each of which an autoscaler is asked.
+fn asked_on_a_ladder(tiers: Value) -> Cluster {
+    let mut cluster = crate::tiers::ladder("4");
+    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(tiers));
+    ask_autoscaler(&mut cluster);
+    configure(&mut cluster, spec(&json!({})));
+    let checks = json!({"admissionChecks": [{"name": CHECK}]});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
+    cluster.put(Kind::Job, job_with_parameter());
+    cluster.pass(5);
+    cluster
+}
+
+fn fail(cluster: &mut Cluster, attempt: u32) {
+    let asks = request(cluster, attempt);
+    say(cluster, &asks, &[("Failed", "True", "no machines")]);
+}
+
+#[test]
+fn on_a_ladder_no_attempt_is_the_last_one() {
+    let mut cluster = asked_on_a_ladder(json!({"backoff": {"initial": "1m", "max": "1m"}}));
+    for attempt in 1..=6 {
+        fail(&mut cluster, attempt);
+        cluster.pass(70);
+        assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(true), "attempt {attempt}");
+    }
+    let last = request(&cluster, 7);
+    say(&mut cluster, &last, &[("Provisioned", "True", "there")]);
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+}
+
+#[test]
+fn where_it_is_no_stock_out_the_attempts_are_those_of_the_check() {
+    let mut cluster = asked_on_a_ladder(json!({"stockOutOn": ["Unschedulable"]}));
+    for (attempt, delay) in [(1, 60), (2, 120)] {
+        fail(&mut cluster, attempt);
+        cluster.pass(delay - 5);
+        assert!(!cluster.is("a", "QuotaReserved"), "attempt {attempt}");
+        cluster.pass(15);
+        assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"), "attempt {attempt}");
+    }
+    fail(&mut cluster, 3);
+    cluster.pass(10);
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
+}
