@@ -96,7 +96,7 @@ impl Control {
             watch::STOCK_OUT | watch::RECLAIMED => true,
             "AdmissionCheck" | "DeactivatedDueToAdmissionCheck" => {
                 let signals = self.tier_rules(old).map(|rules| rules.signals);
-                signals.is_none_or(|signals| signals.provisioning_failed)
+                signals.is_some_and(|signals| signals.provisioning_failed)
                     && old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
             }
             _ => false,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::CapacityTier;
+use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use super::watch::{LEAVES_TIER, RECLAIMED, STOCK_OUT, seconds_since};
+use super::watch::{LEAVES_TIER, seconds_since};
 use crate::core::{Control, millis_between};
 use crate::elastic::{grew, runs_since};
 use crate::measure::{Measure, TierMove, TierStep};
@@ -13,9 +14,17 @@ use crate::status::{find, find_true, since};
 use crate::transitions::queued_since;
 use crate::view::WorkloadView;
 
+/// Reason of a departure that is none of the job: only workers that were added to it got no nodes.
+const GROWTH_STOCK_OUT: &str = "GrowthStockOut";
+
 /// Whether it was admitted between these two states: a growth is no second admission of its job.
 fn is_admitted_between(old: &WorkloadView, new: &WorkloadView) -> bool {
     new.is("Admitted") && !old.is("Admitted") && !grew(new)
+}
+
+/// Since when a workload has what it holds: before its job runs under it an autoscaler may be asked for it.
+fn held_since(workload: &WorkloadView) -> Option<Timestamp> {
+    runs_since(workload).or_else(|| since(&workload.status.conditions, "QuotaReserved", "True"))
 }
 
 impl Control {
@@ -23,8 +32,7 @@ impl Control {
     pub(crate) fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
         let evicted = find_true(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"));
         let what = if let Some(evicted) = evicted {
-            let held = runs_since(old).or_else(|| since(&old.status.conditions, "QuotaReserved", "True"));
-            let stayed = held.map_or(0, |held| seconds_since(held, now));
+            let stayed = held_since(old).map_or(0, |held| seconds_since(held, now));
             TierStep::Left { reason: evicted.reason.clone(), stayed }
         } else if is_admitted_between(old, new) {
             TierStep::Admitted { waited: seconds_since(queued_since(new), now) }
@@ -59,7 +67,9 @@ impl Control {
     pub(crate) fn tier_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
         let admitted = is_admitted_between(old, new);
         let evicted = find(&new.status.conditions, "Evicted").filter(|_| new.is("Evicted") && !old.is("Evicted"));
-        let left = evicted.map(|condition| condition.reason.as_str()).filter(|reason| LEAVES_TIER.contains(reason));
+        let lacked = self.stock_out_between(old, new);
+        let left = evicted.map(|condition| condition.reason.as_str());
+        let left = left.filter(|reason| LEAVES_TIER.contains(reason) || lacked.is_some());
         if !admitted && left.is_none() {
             return Vec::new();
         }
@@ -77,12 +87,28 @@ impl Control {
                 labels.push(("reason", reason.to_owned()));
                 measures.push(Measure::Count { name: "berth_tier_departures", labels, by: 1 });
             }
-            let lacked = evicted.filter(|condition| [STOCK_OUT, RECLAIMED].contains(&condition.reason.as_str()));
-            if let (Some(condition), Some(started)) = (lacked, runs_since(old)) {
-                let millis = millis_between(started, condition.last_transition_time.0);
+            if let (Some(at), Some(started)) = (lacked, held_since(old)) {
+                let millis = millis_between(started, at);
                 measures.push(Measure::Observe { name: "berth_tier_stock_out_seconds", labels: labels(), millis });
             }
         }
         measures
     }
+}
+
+/// The measures of workers that were added to a workload and got no nodes of a tier between these times.
+pub(super) fn growth_measures(
+    workload: &WorkloadView,
+    tier: Tier,
+    (since, now): (Timestamp, Timestamp),
+) -> [Measure; 2] {
+    let queue = workload.holds().unwrap_or_default();
+    let labels = || vec![("cluster_queue", queue.to_owned()), ("tier", tier.to_string())];
+    let mut left = labels();
+    left.push(("reason", GROWTH_STOCK_OUT.to_owned()));
+    let millis = millis_between(since, now);
+    [
+        Measure::Count { name: "berth_tier_departures", labels: left, by: 1 },
+        Measure::Observe { name: "berth_tier_stock_out_seconds", labels: labels(), millis },
+    ]
 }

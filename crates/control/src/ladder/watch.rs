@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use crate::core::{Control, after, after_seconds, key};
 use crate::decide::workload::evict;
 use crate::deltas::strip_capacity;
-use crate::elastic::Added;
 use crate::flight::{Decision, Draft};
-use crate::ladder::rules::TierRules;
+use crate::ladder::figures::growth_measures;
+use crate::ladder::rules::{Backoff, TierRules};
 use crate::ladder::{Answer, Lack, Pods};
 use crate::status::since;
-use crate::view::WorkloadView;
+use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey, Purpose, Request, StuckPod};
 
 /// Reason of the eviction of a workload whose capacity never turned up.
@@ -215,17 +215,23 @@ impl Control {
     /// nothing is evicted for it.
     pub(crate) fn note_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
+        let known = self.growth_without_nodes(&name).is_some();
         let Some(workload) = self.view.workloads.get(&name) else { return };
         self.ladder.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
-        let since = |added: Added| Some(added.since).filter(|_| added.keeps().is_some());
-        let Some(since) = self.added_to(workload).and_then(since) else { return };
-        let found = started(workload).and_then(|admitted| {
-            let look = Look::at(self, workload, admitted)?;
-            Some((look.stuck()?.0.clone(), look.rules.backoff))
-        });
-        if let Some((rung, backoff)) = found {
-            self.book_stock_out(rung, (since, now), backoff, now);
+        let Some((rung, since, backoff)) = self.growth_without_nodes(&name) else { return };
+        if let (false, Some(workload)) = (known, self.view.workloads.get(&name)) {
+            self.measures.extend(growth_measures(workload, rung.tier, (since, now)));
         }
+        self.book_stock_out(rung, (since, now), backoff, now);
+    }
+
+    /// What was given to workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods tells: since
+    /// when they lack them, and how long that is remembered.
+    fn growth_without_nodes(&self, name: &Name) -> Option<(Rung, Timestamp, Backoff)> {
+        let workload = self.view.workloads.get(name)?;
+        let added = self.added_to(workload).filter(|added| added.keeps().is_some())?;
+        let look = Look::at(self, workload, started(workload)?)?;
+        Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
     }
 }
 

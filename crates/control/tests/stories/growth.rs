@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, flavor, merge};
 use crate::elastic::{cluster, elastic, other, with_priorities};
 use crate::policies::with_tiers;
+use crate::training_figures::found;
 
 /// A job that runs with two workers, as four of six cpus are in use until `first` completes.
 fn held_small(mut cluster: Cluster, more: Value) -> Cluster {
@@ -85,6 +86,11 @@ fn a_growth_that_gets_no_nodes_is_taken_back() {
         cluster.pass_judged(20, "no nodes");
         assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
         assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+        let counted = cluster.control.drain_measures();
+        let left = ("cluster_queue=cq tier=spot reason=GrowthStockOut".to_owned(), 1);
+        assert_eq!(found(&counted, "berth_tier_departures"), [left]);
+        let lacked = ("cluster_queue=cq tier=spot".to_owned(), 20);
+        assert_eq!(found(&counted, "berth_tier_stock_out_seconds"), [lacked]);
         let told = cluster.notices.iter().rfind(|notice| notice.reason == "ScalingDown").unwrap();
         let words = "from 4 to 2 workers: flavor spot (spot capacity) had no nodes for all 4 pods within 20s: 0/9";
         assert!(told.message.starts_with(words), "{}", told.message);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::faults::with_every_fault;
+use crate::training_figures::found;
 
 const CHECK: &str = "asks";
 
@@ -390,12 +391,22 @@ fn fail(cluster: &mut Cluster, attempt: u32) {
 #[test]
 fn on_a_ladder_no_attempt_is_the_last_one() {
     let mut cluster = asked_on_a_ladder(json!({"backoff": {"initial": "1m", "max": "1m"}}));
+    let _ = cluster.control.drain_measures();
     for attempt in 1..=6 {
         fail(&mut cluster, attempt);
         cluster.pass(70);
         assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(true), "attempt {attempt}");
     }
     let last = request(&cluster, 7);
+    let all = cluster.control.drain_measures();
+    let row = |tier: &str, more: &str, value: i64| (format!("cluster_queue=cq tier={tier}{more}"), value);
+    let left = |tier: &str| row(tier, " reason=AdmissionCheck", 1);
+    let departures = found(&all, "berth_tier_departures");
+    assert_eq!(departures.len(), 6, "each is the end of a try: {departures:?}");
+    assert!(departures.contains(&left("reserved")) && departures.contains(&left("on-demand")), "{departures:?}");
+    let lacked = found(&all, "berth_tier_stock_out_seconds");
+    assert_eq!(lacked.len(), 6, "{lacked:?}");
+    assert!(lacked.contains(&row("reserved", "", 5)), "since the quota was reserved: {lacked:?}");
     say(&mut cluster, &last, &[("Provisioned", "True", "there")]);
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"));
@@ -414,4 +425,5 @@ fn where_it_is_no_stock_out_the_attempts_are_those_of_the_check() {
     fail(&mut cluster, 3);
     cluster.pass(10);
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
+    assert!(found(&cluster.control.drain_measures(), "berth_tier_departures").is_empty());
 }

@@ -30,7 +30,7 @@ pub fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
 }
 
 /// The same among these.
-fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
+pub fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
     let text = |labels: &Vec<(&'static str, String)>| {
         labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     };

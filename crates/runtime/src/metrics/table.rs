@@ -411,7 +411,7 @@ pub(super) const TABLE: &[Definition] = &[
         "berth_tier_stock_out_seconds",
         Shape::Waits(16),
         "cluster_queue tier",
-        "Admission to the end of patience where capacity did not turn up",
+        "Admission, or reservation where an autoscaler is asked, to the end of patience where capacity did not turn up",
     ),
     metric("berth_sweep_found", Shape::Counter, "", "Parked workloads that only the slow sweep woke; must stay 0"),
     metric("berth_victims_refused", Shape::Counter, "", "Victims that broke a rule when checked again; must stay 0"),
