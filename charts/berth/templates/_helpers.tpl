@@ -26,3 +26,12 @@ control-plane: controller-manager
 {{- if or (not $there) (eq $by .Release.Name) }}yes{{ end }}
 {{- end }}
 {{- end }}
+
+{{- /* Where a probe is served: the configuration file, the field of its health section, the default. What the manager refuses is left to it. */}}
+{{- define "berth.probePath" -}}
+{{- $file := index . 0 | fromYaml }}
+{{- $health := $file.health }}
+{{- $given := kindIs "map" $health | ternary $health dict }}
+{{- $name := dig (index . 1) "" $given | default (index . 2) }}
+{{- printf "/%s" (regexReplaceAll "^/+" (toString $name) "") | quote }}
+{{- end }}
