@@ -11,7 +11,6 @@ use rustc_hash::FxHasher;
 use crate::core::{Control, key, millis};
 use crate::deltas;
 use crate::elastic::admitted_before;
-use crate::measure::Measure;
 use crate::view::WorkloadView;
 use crate::write::Kind;
 
@@ -32,11 +31,6 @@ impl Control {
     #[must_use]
     pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.flights.next_retry(now)
-    }
-
-    /// The counters and durations since the last call.
-    pub fn drain_measures(&mut self) -> Vec<Measure> {
-        std::mem::take(&mut self.measures)
     }
 
     /// Whether a write may be decided now.

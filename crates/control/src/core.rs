@@ -10,6 +10,7 @@ use crate::checkpoints::Saving;
 use crate::children::Children;
 use crate::decide;
 use crate::elastic::Growth;
+use crate::figures::Gone;
 use crate::flight::{Decision, Draft, Flights};
 use crate::ladder::Ladder;
 use crate::measure::{Measure, TierMove};
@@ -47,6 +48,7 @@ pub struct Control {
     pub(crate) schedule: QueueSchedule,
     pub(crate) ration: Ration,
     pub(crate) measures: Vec<Measure>,
+    pub(crate) gone: Gone,
     /// Admissions the engine has booked and that are not acknowledged yet, by workload uid.
     pub(crate) planned: BTreeMap<String, engine::Admission>,
     /// Preemptions still to be written: victim uid to eviction.
@@ -101,6 +103,7 @@ impl Control {
             schedule: QueueSchedule::default(),
             ration: Ration::default(),
             measures: Vec::new(),
+            gone: Gone::default(),
             planned: BTreeMap::new(),
             evictions: BTreeMap::new(),
             refused_evictions: BTreeSet::new(),

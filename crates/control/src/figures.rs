@@ -1,6 +1,7 @@
 //! Gauges, computed from the books when somebody asks for them.
 
 mod cohorts;
+mod gone;
 mod unadmitted;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use crate::core::Control;
 use crate::decide::queues;
 use crate::measure::{Figures, Gauge, Labels};
 use crate::view::{Name, WorkloadView};
+
+pub(crate) use gone::Gone;
 
 /// An amount as Prometheus shows it: cpu in cores. Beyond 2^53 the last digits are lost, as in every client.
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]

@@ -62,8 +62,14 @@ impl Brain for Control {
     }
 
     fn record(&mut self, metrics: &Metrics, took: Duration) {
-        for measure in self.drain_measures() {
-            record(metrics, &measure, took);
+        let measures = self.drain_measures();
+        // A walk over all series is for all that went together.
+        for run in measures.chunk_by(|one, next| forgotten(one).is_some() && forgotten(next).is_some()) {
+            let gone: Vec<_> = run.iter().filter_map(forgotten).map(borrowed).collect();
+            if !gone.is_empty() {
+                metrics.forget(&gone);
+            }
+            run.iter().for_each(|measure| record(metrics, measure, took));
         }
     }
 
@@ -95,11 +101,15 @@ fn record(metrics: &Metrics, measure: &Measure, took: Duration) {
                 }
             }
         }
-        Measure::Forget { labels } => metrics.forget(&borrowed(labels)),
+        Measure::Forget { .. } => {}
         Measure::Observe { name, labels, millis } => {
             metrics.observe(name, &borrowed(labels), (*millis).max(0) as f64 / 1000.0);
         }
     }
+}
+
+fn forgotten(measure: &Measure) -> Option<&Labels> {
+    if let Measure::Forget { labels } = measure { Some(labels) } else { None }
 }
 
 fn borrowed(labels: &Labels) -> Vec<(&str, &str)> {

@@ -10,7 +10,7 @@ mod table;
 use exposition::Family;
 use labels::Labels;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::{DOUBLE, Definition, Shape, TABLE};
@@ -108,9 +108,16 @@ impl Metrics {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value);
     }
 
-    /// Removes every series that has all of these labels: called when a queue is deleted.
-    pub fn forget(&self, labels: &[(&str, &str)]) {
-        let is_meant = |series: &Labels| labels.iter().all(|(key, value)| series.has(key, value));
+    /// Removes every series that has all labels of one of these sets, in one walk however many queues have gone at once.
+    pub fn forget(&self, gone: &[Vec<(&str, &str)>]) {
+        let mut by_keys: BTreeMap<Vec<&str>, HashSet<Vec<&str>>> = BTreeMap::new();
+        for labels in gone {
+            let (keys, values) = labels.iter().copied().unzip();
+            by_keys.entry(keys).or_default().insert(values);
+        }
+        let is_meant = |series: &Labels| {
+            by_keys.iter().any(|(keys, gone)| series.values(keys).is_some_and(|values| gone.contains(&values)))
+        };
         self.lock().values_mut().for_each(|family| family.retain(|series, _| !is_meant(series)));
     }
 
@@ -257,8 +264,16 @@ mod tests {
         let metrics = Arc::new(Metrics::new("0"));
         metrics.count("kueue_admitted_workloads", &[("cluster_queue", "a")], 1);
         metrics.count("kueue_admitted_workloads", &[("cluster_queue", "b")], 1);
-        metrics.forget(&[("cluster_queue", "a")]);
+        metrics.observe("kueue_admission_wait_time_seconds", &[("cluster_queue", "a")], 1.0);
+        for (name, namespace) in [("l", "x"), ("l", "y"), ("m", "x")] {
+            metrics.count("kueue_local_queue_admitted_workloads", &[("name", name), ("namespace", namespace)], 1);
+        }
+        metrics.forget(&[]);
+        assert!(metrics.encode(Gauges::default()).contains("cluster_queue=\"a\""));
+        metrics.forget(&[vec![("cluster_queue", "a")], vec![("namespace", "x"), ("name", "l")]]);
         let text = metrics.encode(Gauges::default());
         assert!(!text.contains("cluster_queue=\"a\"") && text.contains("cluster_queue=\"b\""), "{text}");
+        let left: Vec<&str> = text.lines().filter(|line| line.starts_with("kueue_local_queue")).collect();
+        assert!(left.len() == 2 && left.iter().all(|line| !line.contains("name=\"l\",namespace=\"x\"")), "{text}");
     }
 }

@@ -16,6 +16,9 @@ use crate::write::Kind;
 impl Control {
     pub(super) fn put_cluster_queue(&mut self, name: &str, object: Option<Box<api::ClusterQueue>>, now: Timestamp) {
         let object_key = cluster_key(Kind::ClusterQueue, name);
+        let cohort = |queue: Option<&Box<api::ClusterQueue>>| queue.and_then(|queue| queue.spec.cohort_name.clone());
+        let (left, joined) = (cohort(self.view.cluster_queues.get(name)), cohort(object.as_ref()));
+        self.gone.cohorts.extend(left.filter(|left| joined.as_ref() != Some(left)));
         let known = self.view.cluster_queues.get_mut(name);
         match (known, object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
@@ -36,6 +39,7 @@ impl Control {
             (_, None) => {
                 self.engine(engine::Delta::RemoveClusterQueue(name.to_owned()));
                 self.view.cluster_queues.remove(name);
+                self.gone.cluster_queues.insert(name.to_owned());
                 self.view.claims.remove(name);
                 self.flights.vanished(&object_key);
             }
@@ -126,6 +130,7 @@ impl Control {
             (_, None) => {
                 self.engine(engine::Delta::RemoveLocalQueue(name.0.clone(), name.1.clone()));
                 self.view.local_queues.remove(name);
+                self.gone.local_queues.insert(name.clone());
             }
         }
         if !self.view.claims.is_empty() {
@@ -135,6 +140,9 @@ impl Control {
     }
 
     pub(super) fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>, now: Timestamp) {
+        let parent = |cohort: Option<&Box<api::Cohort>>| cohort.and_then(|cohort| cohort.spec.parent_name.clone());
+        let (left, joined) = (parent(self.view.cohorts.get(name)), parent(object.as_ref()));
+        self.gone.cohorts.extend(left.filter(|left| joined.as_ref() != Some(left)));
         match object {
             Some(object) => {
                 self.engine(engine::Delta::Cohort(deltas::cohort(&object)));
@@ -145,6 +153,7 @@ impl Control {
             None => {
                 self.engine(engine::Delta::RemoveCohort(name.to_owned()));
                 self.view.cohorts.remove(name);
+                self.gone.cohorts.insert(name.to_owned());
             }
         }
     }

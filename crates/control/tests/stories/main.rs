@@ -16,6 +16,7 @@ mod events;
 mod faults;
 mod fields;
 mod forged;
+mod forgotten;
 mod gangs;
 mod gates;
 mod grace;

@@ -32,9 +32,9 @@ impl Labels {
         self.0.split_terminator(PAIR_END).filter_map(|pair| pair.split_once(KEY_END))
     }
 
-    /// Whether this is one of them.
-    pub(super) fn has(&self, key: &str, value: &str) -> bool {
-        self.pairs().any(|pair| pair == (key, value))
+    /// The values of these keys, if it has all of them.
+    pub(super) fn values(&self, keys: &[&str]) -> Option<Vec<&str>> {
+        keys.iter().map(|wanted| self.pairs().find(|(key, _)| key == wanted).map(|(_, value)| value)).collect()
     }
 }
 
@@ -71,7 +71,8 @@ mod tests {
         let labels = Labels::of([("status", "active"), ("cluster_queue", "a")]);
         assert_eq!(labels, Labels::of([("cluster_queue", "a"), ("status", "active")]));
         assert_eq!(labels.pairs().collect::<Vec<_>>(), [("cluster_queue", "a"), ("status", "active")]);
-        assert!(labels.has("status", "active") && !labels.has("status", "") && !labels.has("cluster", "a"));
+        assert_eq!(labels.values(&["status", "cluster_queue"]), Some(vec!["active", "a"]));
+        assert_eq!((labels.values(&["status", "cluster"]), labels.values(&[])), (None, Some(Vec::new())));
     }
 
     #[test]
