@@ -8,6 +8,7 @@ mod deletion;
 mod job_controller;
 mod kubelet;
 mod objects;
+pub mod rights;
 
 use std::collections::BTreeMap;
 
@@ -250,6 +251,7 @@ impl Cluster {
         self.moves.extend(step.moves);
         for write in step.writes {
             self.writes.push((write.purpose, write.key.clone()));
+            rights::must_have(&write);
             if let Some(index) = self.loses.iter().position(|purpose| *purpose == write.purpose) {
                 self.loses.remove(index);
                 self.control.outcome(write.id, Outcome::Unknown("lost".into()), self.now);

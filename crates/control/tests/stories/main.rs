@@ -39,6 +39,7 @@ mod random;
 mod reasons;
 mod reclaim;
 mod requests;
+mod rights;
 mod rows;
 mod serving;
 mod sets;

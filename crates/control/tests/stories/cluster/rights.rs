@@ -1,0 +1,72 @@
+//! The chart's rights, which every write of every story needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use berth_control::write::{Kind, Request, Subresource, Write};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rule {
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+    verbs: Vec<String>,
+}
+
+/// Group, resource with its subresource, and verb.
+pub type Right = (String, String, String);
+
+/// What the manager may do with every object in the cluster.
+pub static GRANTED: LazyLock<BTreeSet<Right>> = LazyLock::new(|| {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/berth/files/rules.yaml");
+    let concerns: BTreeMap<String, Vec<Rule>> =
+        serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut rights = BTreeSet::new();
+    for rule in concerns.values().flatten().filter(|rule| rule.resource_names.is_empty()) {
+        for group in &rule.api_groups {
+            for resource in &rule.resources {
+                rights.extend(rule.verbs.iter().map(|verb| (group.clone(), resource.clone(), verb.clone())));
+            }
+        }
+    }
+    rights
+});
+
+/// The right to do that to objects of a kind.
+pub fn right(kind: Kind, subresource: Subresource, verb: &str) -> Right {
+    let (group, _, plural) = kind.resource();
+    let tail = if subresource == Subresource::Status { "/status" } else { "" };
+    (group.to_owned(), format!("{plural}{tail}"), verb.to_owned())
+}
+
+/// What the API server asks for.
+fn needed(write: &Write) -> Vec<Right> {
+    let own = |subresource, verb| right(write.key.kind, subresource, verb);
+    match &write.request {
+        Request::Create(_) => vec![own(Subresource::None, "create")],
+        // Nothing of that name may be there yet.
+        Request::Apply { subresource, .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
+            vec![own(*subresource, "patch"), own(*subresource, "create")]
+        }
+        Request::Apply { subresource, .. } | Request::Merge { subresource, .. } => vec![own(*subresource, "patch")],
+        Request::Delete { .. } => vec![own(Subresource::None, "delete")],
+        Request::AnnotatePods { .. } => ["list", "patch"].map(|verb| right(Kind::Pod, Subresource::None, verb)).into(),
+        Request::ProbePods { .. }
+        | Request::FindStuckPods { .. }
+        | Request::FindPodsOnNode
+        | Request::CountNodes { .. } => vec![right(Kind::Pod, Subresource::None, "list")],
+        Request::AskAutoscalers { .. } => vec![(String::new(), "events".to_owned(), "list".to_owned())],
+        Request::ListCheckpoints { .. } | Request::DeleteCheckpoints { .. } => Vec::new(),
+    }
+}
+
+/// Panics unless the chart grants what a write needs.
+pub fn must_have(write: &Write) {
+    for right in needed(write) {
+        assert!(GRANTED.contains(&right), "{:?} of {} needs {right:?}", write.purpose, write.key);
+    }
+}

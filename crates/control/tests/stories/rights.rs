@@ -1,0 +1,71 @@
+//! The chart grants what Berth writes, and nothing else. That it grants enough every other story shows (`cluster/rights.rs`).
+
+use std::collections::BTreeSet;
+
+use berth_control::write::{Kind, Subresource};
+
+use crate::cluster::rights::{GRANTED, Right, right};
+
+/// Who is written, where, and how; the purposes that do it.
+const WRITTEN: [(Kind, Subresource, &str, &str); 32] = [
+    (Kind::Workload, Subresource::None, "create", "CreateWorkload"),
+    (Kind::Workload, Subresource::None, "patch", "UpdateWorkload, AdoptWorkload, LowerCount, finalizers"),
+    (Kind::Workload, Subresource::None, "delete", "DeleteWorkload"),
+    (Kind::Workload, Subresource::Status, "patch", "ReserveQuota and most others"),
+    (Kind::ClusterQueue, Subresource::None, "patch", "AddFinalizer"),
+    (Kind::ClusterQueue, Subresource::Status, "patch", "QueueStatus"),
+    (Kind::LocalQueue, Subresource::Status, "patch", "QueueStatus"),
+    (Kind::Cohort, Subresource::Status, "patch", "QueueStatus"),
+    (Kind::ResourceFlavor, Subresource::None, "patch", "AddFinalizer"),
+    (Kind::AdmissionCheck, Subresource::None, "patch", "AddFinalizer"),
+    (Kind::AdmissionCheck, Subresource::Status, "patch", "ActivateCheck"),
+    (Kind::QueuePolicy, Subresource::Status, "patch", "QueueStatus"),
+    (Kind::TrainingJob, Subresource::None, "delete", "DeleteJob"),
+    (Kind::TrainingJob, Subresource::Status, "patch", "TrainingStatus"),
+    (Kind::Service, Subresource::None, "create", "PrepareTraining"),
+    (Kind::Service, Subresource::None, "patch", "PrepareTraining"),
+    (Kind::ConfigMap, Subresource::None, "create", "PrepareTraining"),
+    (Kind::ConfigMap, Subresource::None, "patch", "PrepareTraining"),
+    (Kind::Job, Subresource::None, "create", "StartTraining"),
+    (Kind::Job, Subresource::None, "patch", "StartJob, SuspendJob, RestoreTemplate, ScaleTraining"),
+    (Kind::Job, Subresource::None, "delete", "StopTraining, DeleteChild, DeleteJob"),
+    (Kind::Job, Subresource::Status, "patch", "ClearStartTime"),
+    (Kind::JobSet, Subresource::None, "patch", "StartJob, SuspendJob, RestoreTemplate"),
+    (Kind::JobSet, Subresource::None, "delete", "DeleteJob, DeleteChild"),
+    (Kind::Pod, Subresource::None, "patch", "StartJob, ReleasePod, NotifyPods"),
+    (Kind::Pod, Subresource::None, "delete", "DeletePod"),
+    (Kind::Pod, Subresource::Status, "patch", "CondemnPod"),
+    (Kind::ProvisioningRequest, Subresource::None, "create", "RequestCapacity"),
+    (Kind::ProvisioningRequest, Subresource::None, "delete", "WithdrawRequest"),
+    (Kind::PodTemplate, Subresource::None, "create", "PreparePodTemplate"),
+    (Kind::PodTemplate, Subresource::None, "patch", "PreparePodTemplate"),
+    (Kind::PodTemplate, Subresource::None, "delete", "WithdrawPodTemplate"),
+];
+
+#[test]
+fn no_verb_is_granted_that_no_write_uses() {
+    let used: BTreeSet<Right> = WRITTEN
+        .iter()
+        .map(|(kind, subresource, verb, _)| right(*kind, *subresource, verb))
+        // What is told of it.
+        .chain([("events.k8s.io".to_owned(), "events".to_owned(), "create".to_owned())])
+        .collect();
+    let writes = |(_, resource, verb): &&Right| {
+        !["get", "list", "watch"].contains(&verb.as_str()) && !resource.ends_with("/finalizers")
+    };
+    let granted: BTreeSet<Right> = GRANTED.iter().filter(writes).cloned().collect();
+    let idle: Vec<&Right> = granted.difference(&used).collect();
+    let missing: Vec<&Right> = used.difference(&granted).collect();
+    assert!(idle.is_empty() && missing.is_empty(), "granted for nothing: {idle:?}; missing: {missing:?}");
+}
+
+/// Whoever makes an object that blocks the deletion of its owner must be allowed to update the owner's finalizers, where the API server
+/// enforces that (OwnerReferencesPermissionEnforcement).
+#[test]
+fn owners_let_their_deletion_be_blocked() {
+    let owners = ["jobs", "jobsets", "pods", "provisioningrequests", "statefulsets", "trainingjobs", "workloads"];
+    let granted: BTreeSet<&str> =
+        GRANTED.iter().filter(|right| right.2 == "update").map(|right| right.1.as_str()).collect();
+    let wanted: Vec<String> = owners.iter().map(|owner| format!("{owner}/finalizers")).collect();
+    assert_eq!(granted.into_iter().collect::<Vec<_>>(), wanted);
+}
