@@ -52,6 +52,7 @@ mod training;
 mod training_figures;
 mod unsupported;
 mod usage;
+mod values;
 mod waits;
 
 use berth_control::write::Kind;

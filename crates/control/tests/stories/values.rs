@@ -1,0 +1,263 @@
+//! What the figures say, each in a story in which it is known.
+
+use std::collections::BTreeMap;
+
+use berth_control::measure::{Labels, Measure};
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::checks;
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+
+/// Label values in the order of their keys, with a space between.
+fn row(labels: &Labels) -> String {
+    let mut sorted = labels.clone();
+    sorted.sort_unstable();
+    sorted.into_iter().map(|(_, value)| value).filter(|value| !value.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The gauges of that name.
+fn gauges(cluster: &Cluster, name: &str) -> BTreeMap<String, f64> {
+    let all = cluster.control.figures().gauges.into_iter().filter(|gauge| gauge.name == name);
+    all.map(|gauge| (row(&gauge.labels), gauge.value)).collect()
+}
+
+fn are(cluster: &Cluster, name: &str, wanted: &[(&str, f64)]) {
+    let wanted: BTreeMap<String, f64> = wanted.iter().map(|(row, value)| ((*row).to_owned(), *value)).collect();
+    assert_eq!(gauges(cluster, name), wanted, "{name}");
+}
+
+/// Everything that happened since the last call, by name and labels: increments, and seconds.
+fn happened(cluster: &mut Cluster) -> BTreeMap<String, BTreeMap<String, Vec<u64>>> {
+    let mut all = BTreeMap::<String, BTreeMap<String, Vec<u64>>>::new();
+    for measure in cluster.control.drain_measures() {
+        let (name, labels, value) = match measure {
+            Measure::Count { name, labels, by } => (name, labels, by),
+            Measure::Observe { name, labels, millis } => (name, labels, u64::try_from(millis).unwrap() / 1_000),
+            Measure::Forget { labels } => panic!("nothing has gone: {labels:?}"),
+        };
+        all.entry(name.to_owned()).or_default().entry(row(&labels)).or_default().push(value);
+    }
+    all
+}
+
+fn class(name: &str, mut job: Value) -> Value {
+    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(name);
+    job
+}
+
+/// Queue `cq` of 4 cpus, of which one job has ended, one runs with 3, and one waits for 9; an `idle` one beside it in the cohort; and one
+/// that lacks its flavor.
+fn busy() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut queue = cluster_queue("cq", Some("all"), &[("default", "4")]);
+    let quota = &mut queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0];
+    quota["borrowingLimit"] = json!("2");
+    quota["lendingLimit"] = json!("1500m");
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::ClusterQueue, cluster_queue("idle", Some("all"), &[("default", "2")]));
+    cluster.put(Kind::ClusterQueue, cluster_queue("lacks", None, &[("nowhere", "1")]));
+    for (name, queue) in [("lq", "cq"), ("lost", "lacks")] {
+        cluster.put(Kind::LocalQueue, local_queue(name, queue));
+    }
+    cluster.put(Kind::Job, job("ended", "lq", "1", true));
+    cluster.settle();
+    cluster.complete("ended");
+    cluster.pass(3);
+    cluster.put(Kind::Job, job("runs", "lq", "3", true));
+    cluster.put(Kind::Job, job("waits", "lq", "9", true));
+    cluster.pass(3);
+    cluster
+}
+
+#[test]
+fn queues_are_counted() {
+    let cluster = busy();
+    are(
+        &cluster,
+        "kueue_pending_workloads",
+        &[
+            ("cq active", 0.0),
+            ("cq inadmissible", 1.0),
+            ("idle active", 0.0),
+            ("idle inadmissible", 0.0),
+            ("lacks active", 0.0),
+            ("lacks inadmissible", 0.0),
+        ],
+    );
+    for name in ["reserving_active", "admitted_active", "finished"] {
+        let name = format!("kueue_{name}_workloads");
+        are(&cluster, &name, &[("cq", 1.0), ("idle", 0.0), ("lacks", 0.0)]);
+        are(&cluster, &name.replace("kueue_", "kueue_local_queue_"), &[("lost team", 0.0), ("lq team", 1.0)]);
+    }
+    are(
+        &cluster,
+        "kueue_local_queue_pending_workloads",
+        &[
+            ("lost team active", 0.0),
+            ("lost team inadmissible", 0.0),
+            ("lq team active", 0.0),
+            ("lq team inadmissible", 1.0),
+        ],
+    );
+    are(&cluster, "kueue_admission_cycle_preemption_skips", &[("cq", 0.0), ("idle", 0.0), ("lacks", 0.0)]);
+    for name in ["berth_unacknowledged_admissions", "berth_victims_refused", "berth_sweep_found"] {
+        are(&cluster, name, &[("", 0.0)]);
+    }
+}
+
+#[test]
+fn one_status_of_a_queue_is_1() {
+    let cluster = busy();
+    let of = |name: &str, active: f64, pending: f64| {
+        [("active", active), ("pending", pending), ("terminating", 0.0)]
+            .map(|(text, value)| (format!("{name} {text}"), value))
+    };
+    let wanted = [of("cq", 1.0, 0.0), of("idle", 1.0, 0.0), of("lacks", 0.0, 1.0)].concat();
+    let wanted: Vec<(&str, f64)> = wanted.iter().map(|(row, value)| (row.as_str(), *value)).collect();
+    are(&cluster, "kueue_cluster_queue_status", &wanted);
+    are(
+        &cluster,
+        "kueue_local_queue_status",
+        &[
+            ("False lost team", 1.0),
+            ("True lost team", 0.0),
+            ("Unknown lost team", 0.0),
+            ("False lq team", 0.0),
+            ("True lq team", 1.0),
+            ("Unknown lq team", 0.0),
+        ],
+    );
+}
+
+#[test]
+fn amounts_are_in_cpus_and_limits_that_nobody_set_have_no_end() {
+    let cluster = busy();
+    let quotas = |cq: f64, idle: f64, lacks: f64| {
+        [("cq all default cpu", cq), ("idle all default cpu", idle), ("lacks nowhere cpu", lacks)]
+    };
+    let endless = f64::INFINITY;
+    are(&cluster, "kueue_cluster_queue_nominal_quota", &quotas(4.0, 2.0, 1.0));
+    are(&cluster, "kueue_cluster_queue_borrowing_limit", &quotas(2.0, endless, endless));
+    are(&cluster, "kueue_cluster_queue_lending_limit", &quotas(1.5, endless, endless));
+    are(&cluster, "kueue_cluster_queue_resource_pending", &[("cq cpu", 9.0)]);
+    for name in ["reservation", "usage"] {
+        let of_queue = gauges(&cluster, &format!("kueue_cluster_queue_resource_{name}"));
+        assert_eq!((of_queue["cq all default cpu"], of_queue["idle all default cpu"]), (3.0, 0.0), "{name}");
+        let of_local = gauges(&cluster, &format!("kueue_local_queue_resource_{name}"));
+        assert_eq!(of_local["default lq team cpu"], 3.0, "{name}");
+    }
+}
+
+#[test]
+fn what_is_reserved_is_in_use_once_it_is_admitted() {
+    let (mut cluster, name) = checks::checked();
+    let shown = |cluster: &Cluster| {
+        ["kueue_cluster_queue_resource_", "kueue_local_queue_resource_"].map(|family| {
+            ["reservation", "usage"].map(|what| gauges(cluster, &format!("{family}{what}")).into_values().sum::<f64>())
+        })
+    };
+    assert_eq!(shown(&cluster), [[1.0, 0.0], [1.0, 0.0]]);
+    are(&cluster, "kueue_reserving_active_workloads", &[("cq", 1.0)]);
+    are(&cluster, "kueue_admitted_active_workloads", &[("cq", 0.0)]);
+    cluster.pass(20);
+    checks::answer(&mut cluster, &name, "Ready");
+    cluster.pass(1);
+    assert_eq!(shown(&cluster), [[1.0, 1.0], [1.0, 1.0]]);
+    let happened = happened(&mut cluster);
+    // The first five seconds were over before the check answered.
+    for (metric, row) in [
+        ("kueue_admission_checks_wait_time_seconds", "cq"),
+        ("kueue_local_queue_admission_checks_wait_time_seconds", "lq team"),
+    ] {
+        assert_eq!(happened[metric][row], [25], "{metric}");
+    }
+    for (metric, row) in [
+        ("kueue_quota_reserved_wait_time_seconds", "cq"),
+        ("kueue_local_queue_quota_reserved_wait_time_seconds", "lq team"),
+    ] {
+        assert_eq!(happened[metric][row], [0], "{metric}");
+    }
+}
+
+#[test]
+fn waits_of_both_queues_begin_with_the_creation_and_end_with_the_pods() {
+    let mut cluster = crate::one_queue("1");
+    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.pass(2);
+    cluster.pods_stay_unready = true;
+    let _ = happened(&mut cluster);
+    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.pass(20);
+    cluster.complete("first");
+    cluster.pass(10);
+    assert!(cluster.is("second", "Admitted") && !cluster.is("second", "PodsReady"));
+    cluster.pods_stay_unready = false;
+    cluster.pass(1);
+    let seen = happened(&mut cluster);
+    for (metric, seconds) in
+        [("quota_reserved_wait", 20), ("admission_wait", 20), ("ready_wait", 30), ("admitted_until_ready_wait", 10)]
+    {
+        assert_eq!(seen[&format!("kueue_{metric}_time_seconds")]["cq"], [seconds], "{metric}");
+        assert_eq!(seen[&format!("kueue_local_queue_{metric}_time_seconds")]["lq team"], [seconds], "{metric}");
+    }
+    assert_eq!(seen["kueue_execution_time_seconds"]["cq"], [22], "of the first");
+    assert_eq!(seen["kueue_local_queue_execution_time_seconds"]["lq team"], [22]);
+    for metric in ["quota_reserved", "admitted", "finished"] {
+        assert_eq!(seen[&format!("kueue_{metric}_workloads")]["cq"], [1], "{metric}");
+        assert_eq!(seen[&format!("kueue_local_queue_{metric}_workloads")]["lq team"], [1], "{metric}");
+    }
+    let attempts = &seen["kueue_admission_attempts"];
+    assert!(
+        ["success", "inadmissible"].iter().all(|result| attempts[*result].iter().sum::<u64>() >= 1),
+        "{attempts:?}"
+    );
+}
+
+#[test]
+fn a_preemption_is_counted_for_who_preempts_and_as_an_eviction_for_who_goes() {
+    let mut cluster = crate::one_queue("1");
+    let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}, "cohortName": "all"}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
+    for (name, value) in [("low", 1), ("high", 10)] {
+        cluster.set_class(name, value);
+    }
+    cluster.put(Kind::Job, class("low", job("victim", "lq", "1", true)));
+    cluster.pass(15);
+    let admitted = happened(&mut cluster);
+    assert_eq!(admitted["kueue_cohort_subtree_admitted_workloads"]["all low"], [1]);
+    cluster.put(Kind::Job, class("high", job("urgent", "lq", "1", true)));
+    cluster.pass(5);
+    assert!(cluster.is("urgent", "Admitted"));
+    let seen = happened(&mut cluster);
+    assert_eq!(seen["kueue_preempted_workloads"]["cq InClusterQueue"], [1]);
+    assert_eq!(seen["kueue_evicted_workloads"]["cq low Preempted"], [1]);
+    assert_eq!(seen["kueue_evicted_workloads_once"]["cq low Preempted"], [1]);
+    assert_eq!(seen["kueue_local_queue_evicted_workloads"]["lq team low Preempted"], [1]);
+    assert_eq!(seen["kueue_pods_ready_to_evicted_time_seconds"]["cq Preempted"], [15]);
+    assert_eq!(seen["kueue_cohort_subtree_admitted_workloads"]["all high"], [1]);
+}
+
+#[test]
+fn a_write_that_is_refused_is_counted_by_its_kind() {
+    let mut cluster = crate::one_queue("1");
+    cluster.faults.push((Purpose::StartJob, Outcome::Refused("denied".into()), false));
+    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.pass(1);
+    assert_eq!(happened(&mut cluster)["berth_writes_refused"]["Job"], [1]);
+}
+
+#[test]
+fn patience_that_ends_in_a_tier_is_measured_there() {
+    let mut cluster = crate::tiers::ladder("1");
+    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(json!({"patience": {"reserved": "40s"}})));
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, crate::tiers::accepting("a", "reserved,on-demand"));
+    cluster.pass(60);
+    let seen = happened(&mut cluster);
+    assert_eq!(seen["berth_tier_departures"]["cq StockOut reserved"], [1]);
+    let waited = &seen["berth_tier_stock_out_seconds"]["cq reserved"];
+    assert!(waited.len() == 1 && (40..45).contains(&waited[0]), "{waited:?}");
+    assert_eq!(seen["berth_tier_admissions"]["cq on-demand"], [1]);
+}
