@@ -47,6 +47,25 @@ async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
     .await
 }
 
+/// Berth has told its webhooks which namespaces opted in: to apply the same again is a conflict, until that is said to be meant.
+async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
+    let configuration = MUTATING.get(client, "", NAMES[0]).await?.with_context(|| format!("no {}", NAMES[0]))?;
+    let mut webhooks = configuration["webhooks"].clone();
+    let opted_in = webhooks.as_array_mut().into_iter().flatten().filter(|w| text(w, "/name").contains("-opted-in"));
+    let chosen = json!([{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]);
+    let mut told = 0;
+    for webhook in opted_in {
+        webhook["namespaceSelector"] = json!({"matchExpressions": chosen});
+        told += 1;
+    }
+    ensure!(told > 0, "{configuration}");
+    MUTATING.patch(client, "", NAMES[0], &json!({"webhooks": webhooks})).await?;
+    let apply = ["apply", "--server-side", "-k", "charts/kustomize"];
+    let refused = plane.kubectl(&apply).await.err().map(|error| format!("{error:#}")).unwrap_or_default();
+    ensure!(refused.contains("--force-conflicts"), "an upgrade without it says {refused:?}");
+    plane.kubectl(&[&apply[..], &["--force-conflicts"]].concat()).await.map(drop)
+}
+
 /// What of the chart is for the Prometheus operator, told by its values.
 async fn monitors(plane: &ControlPlane) -> Result<Vec<Value>> {
     let path = plane.folder().join("monitored.json");
@@ -107,6 +126,7 @@ async fn plain_manifests_are_accepted() -> Result<()> {
     let outcome = async {
         nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand)]).await?;
         accepted(&plane, &client).await.context("charts/kustomize")?;
+        upgraded(&plane, &client).await.context("an upgrade of charts/kustomize")?;
         monitored(&plane, &client).await.context("for the Prometheus operator")
     }
     .await;
