@@ -46,9 +46,12 @@ unit: ## Unit tests, cases and golden files; no control plane
 	$(TEST) --doc
 	$(MAKE) --no-print-directory conformance
 
+CASES_OF_KUEUE := ../shared/conformance --known crates/testkit/known-differences.txt
 conformance: ## Kueue's decision cases, where they lie beside the repository
 	$(call say,decision cases)
-	$(call program,berth-testkit) conformance ../shared/conformance --known crates/testkit/known-differences.txt
+	$(call program,berth-testkit) conformance $(CASES_OF_KUEUE)
+	$(call say,the same with what Berth does differently on purpose)
+	$(BIN)/berth-testkit conformance $(CASES_OF_KUEUE) --as-shipped
 
 controlplane: ## Build the test control plane's binaries (5 minutes, once)
 	$(call say,control plane binaries)
