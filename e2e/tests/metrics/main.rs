@@ -276,7 +276,10 @@ async fn story(stage: &Stage) -> Result<()> {
     let done = done + 1;
     ensure!(value == json!(done.to_string()), "{done} were admitted in queue a, Prometheus says {value}");
     kinds::POD.delete(&s.client, &s.namespace, "alone").await?;
-    s.conclude().await
+    let names = [format!("=\"{}", s.name("")), format!("namespace={:?}", s.namespace)];
+    ensure!(values::naming(stage, &names).await?.len() > 100, "the story has hardly any series");
+    s.conclude().await?;
+    values::forgotten(stage, &names).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

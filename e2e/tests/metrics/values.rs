@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use berth_e2e::binaries::repository;
 use berth_e2e::kinds::{items, text};
 use berth_e2e::prometheus::Prometheus;
+use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::Value;
 
@@ -68,6 +69,22 @@ pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duratio
         ensure!(range.contains(&seconds), "waits for {tier} are {seconds} s in all, and not in {range:?}: {answer}");
     }
     Ok(())
+}
+
+/// What the manager shows that has one of these texts in its labels.
+pub(crate) async fn naming(stage: &Stage, names: &[String]) -> Result<Vec<String>> {
+    let text = stage.manager.metrics().await?;
+    let has_one = |line: &&str| names.iter().any(|name| line.contains(name.as_str()));
+    Ok(text.lines().filter(has_one).map(str::to_owned).collect())
+}
+
+/// The queues and cohorts that had these names were deleted, and took their series with them, whatever these counted.
+pub(crate) async fn forgotten(stage: &Stage, names: &[String]) -> Result<()> {
+    wait::until(STEP, "nothing is shown of what is deleted", || async {
+        let left = naming(stage, names).await?;
+        Ok(Seen::when(left.is_empty(), || left.join("\n")))
+    })
+    .await
 }
 
 /// Waits until a query has exactly these values, by the values of these labels.
