@@ -170,7 +170,9 @@ impl Case<'_> {
     fn over(&self, live: Option<&WorkloadView>) -> Decision {
         if let Some(workload) = live.filter(|workload| !workload.is("Finished")) {
             let evicted = workload.is("Evicted");
-            if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !evicted) {
+            // Until it is told to go, a pod of an evicted Workload fails by itself, and nothing comes in its place.
+            let stopped = evicted && (self.pod.condemned || self.pod.deleting());
+            if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !stopped) {
                 return self.finish(workload);
             }
             if evicted && workload.reserved() {

@@ -104,6 +104,28 @@ fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
 }
 
 #[test]
+fn a_pod_that_fails_by_itself_during_its_eviction_is_finished() {
+    // A stop that has reached it makes it fail, too, and then its Workload did not come to an end by itself.
+    for (told, finished) in [(false, true), (true, false)] {
+        let mut cluster = pod_queue("1");
+        cluster.put(Kind::Pod, pod("a", "1"));
+        cluster.settle();
+        let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        let late = if told { Purpose::DeletePod } else { Purpose::CondemnPod };
+        cluster.faults.push((late, Outcome::Busy(60_000), false));
+        cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+        cluster.settle();
+        assert!(cluster.workload_is(&name, "Evicted"), "{:?}", cluster.writes);
+        // Conditions stay, and with them whether it was told.
+        cluster.edit(Kind::Pod, "team", "a", &json!({"status": {"phase": "Failed"}}));
+        cluster.put(Kind::Pod, pod("b", "1"));
+        cluster.pass(120);
+        assert_eq!(cluster.workload_is(&name, "Finished"), finished, "told: {told}: {:?}", cluster.writes);
+        assert!(!gated(&cluster, "b"), "its quota is free: {:?}", cluster.writes);
+    }
+}
+
+#[test]
 fn a_pod_that_was_never_started_may_be_tried_again_after_an_eviction() {
     let mut cluster = pod_queue("1");
     cluster.faults.push((Purpose::StartJob, Outcome::Busy(60_000), false));
