@@ -97,9 +97,19 @@ pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Optio
     let other =
         || group.filter(|group| *group != name).map(|group| format!("must be that of the pod's group, {group}"));
     let wrong = subdomain(name).or_else(other)?;
-    // The annotation wins over the label.
-    let path = if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) };
-    Some(FieldError::new(path, name, wrong))
+    Some(FieldError::new(prebuilt_path(metadata), name, wrong))
+}
+
+/// Where the name of a Workload stands that was made beforehand: the annotation wins over the label.
+fn prebuilt_path(metadata: &ObjectMeta) -> String {
+    let key = labels::PREBUILT_WORKLOAD_NAME;
+    if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) }
+}
+
+/// Where the queue of an object stands that names one: the label wins over the annotation, which some kinds have.
+fn queue_path(metadata: &ObjectMeta) -> String {
+    let key = labels::QUEUE_NAME;
+    if label(metadata, key).is_some() { label_path(key) } else { annotation_path(key) }
 }
 
 /// What is wrong with an object of a kind that cannot be elastic and asks for it.
@@ -117,7 +127,7 @@ fn is_elastic(metadata: &ObjectMeta) -> bool {
 pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let queue = queue.and_then(|name| Some((name, subdomain(name)?)));
-    errors.extend(queue.map(|(name, wrong)| FieldError::new(label_path(labels::QUEUE_NAME), name, wrong)));
+    errors.extend(queue.map(|(name, wrong)| FieldError::new(queue_path(metadata), name, wrong)));
     if let Some(text) = label(metadata, labels::MAX_EXEC_TIME_SECONDS)
         && !text.parse::<i32>().is_ok_and(|seconds| seconds > 0)
     {
@@ -153,19 +163,21 @@ pub(crate) fn metadata_change_rules(
     default_queue: bool,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    // What is gone stood in the object as it was.
+    let with = |is: Option<&str>| if is.is_some() { after } else { before };
     if !suspended && was != is {
-        errors.push(running(labels::QUEUE_NAME, is));
+        errors.push(running(queue_path(with(is)), is));
     } else if default_queue && was.is_some() && is.is_none() {
         let message = "must not be removed in a namespace that has a LocalQueue called default";
-        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), was.unwrap_or_default(), message));
+        errors.push(FieldError::new(queue_path(before), was.unwrap_or_default(), message));
     }
-    for (key, read) in [
-        (labels::PREBUILT_WORKLOAD_NAME, prebuilt_workload_name as fn(&ObjectMeta) -> Option<&str>),
-        (labels::MAX_EXEC_TIME_SECONDS, |metadata| label(metadata, labels::MAX_EXEC_TIME_SECONDS)),
-    ] {
-        if !suspended && read(before) != read(after) {
-            errors.push(running(key, read(after)));
-        }
+    let prebuilt = prebuilt_workload_name(after);
+    if !suspended && prebuilt_workload_name(before) != prebuilt {
+        errors.push(running(prebuilt_path(with(prebuilt)), prebuilt));
+    }
+    let seconds = |metadata| label(metadata, labels::MAX_EXEC_TIME_SECONDS);
+    if !suspended && seconds(before) != seconds(after) {
+        errors.push(running(label_path(labels::MAX_EXEC_TIME_SECONDS), seconds(after)));
     }
     errors.extend(priority_class_change(before, after, suspended));
     if is_elastic(before) != is_elastic(after) {
@@ -183,13 +195,13 @@ pub(crate) fn priority_class_change(before: &ObjectMeta, after: &ObjectMeta, sus
             let message = "must not be removed; change it to another WorkloadPriorityClass";
             Some(FieldError::new(label_path(labels::PRIORITY_CLASS), was, message))
         }
-        (None, Some(class)) if !suspended => Some(running(labels::PRIORITY_CLASS, Some(class))),
+        (None, Some(class)) if !suspended => Some(running(label_path(labels::PRIORITY_CLASS), Some(class))),
         _ => None,
     }
 }
 
-fn running(key: &str, value: Option<&str>) -> FieldError {
-    FieldError::new(label_path(key), value.unwrap_or_default(), "is immutable while the job is not suspended")
+fn running(path: String, value: Option<&str>) -> FieldError {
+    FieldError::new(path, value.unwrap_or_default(), "is immutable while the job is not suspended")
 }
 
 /// Path of a label, as `kubectl` shows it.
