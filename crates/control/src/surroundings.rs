@@ -220,6 +220,12 @@ impl Surroundings {
         (self.listed == (true, true)).then(|| self.selector())
     }
 
+    /// Whether all namespaces were listed: before, it is a guess which of them are managed.
+    #[must_use]
+    pub const fn knows_namespaces(&self) -> bool {
+        self.listed.0
+    }
+
     fn selector(&self) -> Value {
         if self.without_queue_name {
             let terms = self.managed.0.iter().map(|term| {
@@ -317,7 +323,8 @@ mod tests {
         assert!(all.facts("x").without_queue_name);
         assert_eq!(all.opted_in(), None, "nothing is listed yet");
         let mut all = all;
-        assert!(all.observe(&Observation::Namespace(Change::Only(vec![]))));
+        assert!(!all.knows_namespaces() && all.observe(&Observation::Namespace(Change::Only(vec![]))));
+        assert!(all.knows_namespaces());
         assert!(all.opted_in().is_none() && all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
         assert!(all.opted_in().is_some() && !all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
     }

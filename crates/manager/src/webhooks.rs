@@ -108,10 +108,17 @@ impl Webhooks {
         })
     }
 
-    /// What keeps reviews from arriving.
+    /// What keeps reviews from arriving, or from being answered well: a pod of a namespace whose labels are not known would pass without
+    /// its gate. Namespaces are all that is waited for, since they need no conversion, which only who is ready can do.
     pub(crate) fn missing(&self) -> Missing {
-        let (served, thread) = (Arc::clone(&self.served), Arc::clone(&self.thread));
-        Arc::new(move || if thread.is_finished() { Some("the webhooks ended".to_owned()) } else { served.trouble() })
+        let (served, thread, known) = (Arc::clone(&self.served), Arc::clone(&self.thread), Arc::clone(&self.known));
+        Arc::new(move || {
+            if thread.is_finished() {
+                return Some("the webhooks ended".to_owned());
+            }
+            let listed = || known.0.read().unwrap_or_else(PoisonError::into_inner).knows_namespaces();
+            served.trouble().or_else(|| (!listed()).then(|| "namespaces are not listed yet".to_owned()))
+        })
     }
 
     /// Serves on until the delay since `asked` is over, answers what is under way and ends. When this process was `asked` to end
@@ -193,6 +200,7 @@ impl Meter for Figures {
 mod tests {
     use super::*;
     use crate::configuration::{self, Given};
+    use berth_control::event::{Change, Observation};
     use tokio::net::TcpStream;
 
     #[test]
@@ -226,6 +234,22 @@ mod tests {
 
     async fn accepts(port: u16) -> bool {
         TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_before_namespaces_are_known() {
+        let (webhooks, _) = serving(Duration::ZERO);
+        let (missing, tap) = (webhooks.missing(), webhooks.tap());
+        assert!(missing().is_some_and(|why| why.contains("certificate")));
+        webhooks.served.set_trouble(None);
+        assert_eq!(missing().as_deref(), Some("namespaces are not listed yet"));
+        let seen = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+        tap(&Observation::Namespace(Change::Apply(seen)));
+        assert!(missing().is_some(), "there may be more of them");
+        // Of LocalQueues nothing was listed: they may need the conversion that this replica is to do.
+        tap(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
+        assert_eq!(missing(), None);
+        webhooks.stop(None).await;
     }
 
     #[tokio::test]
