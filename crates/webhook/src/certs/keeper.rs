@@ -85,6 +85,15 @@ enum Error {
     Quarrel,
 }
 
+/// What a look has come to.
+#[derive(Default)]
+struct Told {
+    /// The bundles that the configurations hold now.
+    bundles: Vec<String>,
+    /// Nobody was told anything in vain.
+    whole: bool,
+}
+
 impl Keeper {
     /// Keeps until it is dropped.
     pub async fn run(self) {
@@ -104,10 +113,10 @@ impl Keeper {
         let mut namespaces = true;
         loop {
             let pause = match self.look(namespaces).await {
-                Ok(pause) => {
+                Ok((pause, whole)) => {
                     failing = false;
-                    namespaces = false;
-                    pause
+                    namespaces &= !whole;
+                    if whole { pause } else { pause.min(HURRY) }
                 }
                 Err(error) => {
                     if !failing {
@@ -138,8 +147,9 @@ impl Keeper {
         all
     }
 
-    /// One look at everything, and what follows from it; how long it may be until the next.
-    async fn look(&self, namespaces: bool) -> Result<Duration, Error> {
+    /// One look at everything, and what follows from it; how long it may be until the next, and whether all were told what there is to
+    /// tell.
+    async fn look(&self, namespaces: bool) -> Result<(Duration, bool), Error> {
         match &self.source {
             Source::Own { secret, policy } => {
                 for _ in 0..STEPS {
@@ -148,12 +158,12 @@ impl Keeper {
                     let now = Timestamp::now();
                     let served = stored.leaf.as_ref().is_some_and(|leaf| self.load(leaf).is_ok());
                     let bundle = stored.bundle();
-                    let told = if served { self.tell(Some(&bundle), namespaces).await? } else { Vec::new() };
-                    let all_told = told.iter().all(|known| *known == bundle);
+                    let told = if served { self.tell(Some(&bundle), namespaces).await? } else { Told::default() };
+                    let all_told = told.bundles.iter().all(|known| *known == bundle);
                     let step = rotate::next(&stored, all_told, policy, now);
                     let Some(new) = rotate::after(&stored, step, policy, now)? else {
-                        self.judge(&told);
-                        return Ok(pause(step, now, self.served.trouble().is_some()));
+                        self.judge(&told.bundles);
+                        return Ok((pause(step, now, self.served.trouble().is_some()), told.whole));
                     };
                     tracing::info!(?step, "certificates of the webhooks");
                     self.store(secret, found, &new).await?;
@@ -167,8 +177,8 @@ impl Keeper {
                 };
                 self.load(&Pair { certificate: read("tls.crt")?, key: read("tls.key")? })?;
                 let told = self.tell(None, namespaces).await?;
-                self.judge(&told);
-                Ok(PERIOD)
+                self.judge(&told.bundles);
+                Ok((PERIOD, told.whole))
             }
         }
     }
@@ -220,19 +230,19 @@ impl Keeper {
         }
     }
 
-    /// Makes every configuration that exists say what it must; the bundles that they hold now.
-    async fn tell(&self, bundle: Option<&str>, namespaces: bool) -> Result<Vec<String>, Error> {
+    /// Makes every configuration that exists say what it must.
+    async fn tell(&self, bundle: Option<&str>, namespaces: bool) -> Result<Told, Error> {
         let opted_in = if namespaces { self.surroundings.opted_in() } else { None };
         let wanted = Wanted { bundle, opted_in: opted_in.as_ref(), service: (&self.namespace, &self.service) };
-        let mut known = Vec::new();
+        let mut told = Told { bundles: Vec::new(), whole: true };
         for (resource, name) in configurations().into_iter().zip(CONFIGURATIONS) {
-            known.extend(self.amend(&resource, name, &wanted, configuration_patch).await?);
+            self.amend(&resource, name, &wanted, configuration_patch, &mut told).await?;
         }
         let definitions = definitions();
         for name in self.converted.iter().filter(|_| bundle.is_some()) {
-            known.extend(self.amend(&definitions, name, &wanted, conversion_patch).await?);
+            self.amend(&definitions, name, &wanted, conversion_patch, &mut told).await?;
         }
-        Ok(known)
+        Ok(told)
     }
 
     async fn amend(
@@ -241,17 +251,21 @@ impl Keeper {
         name: &str,
         wanted: &Wanted<'_>,
         patch: fn(&Value, &Wanted<'_>) -> Option<Value>,
-    ) -> Result<Vec<String>, Error> {
+        told: &mut Told,
+    ) -> Result<(), Error> {
         let path = Request::new(DynamicObject::url_path(resource, None));
         let failed = |what: &str, error| Error::Api(format!("{what} {} {name}", resource.kind), error);
         let read = path
             .get(name, &GetParams::default())
             .map_err(|error| failed("reading", kube::Error::BuildRequest(error)))?;
         let said = match self.client.request::<Said>(read).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
             said => said.map_err(|error| failed("reading", error))?.into_value(),
         };
-        let Some(body) = patch(&said, wanted) else { return Ok(bundles(&said, wanted)) };
+        let Some(body) = patch(&said, wanted) else {
+            told.bundles.extend(bundles(&said, wanted));
+            return Ok(());
+        };
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let write = path
             .patch(name, &params, &Patch::Merge(&body))
@@ -259,12 +273,16 @@ impl Keeper {
         match self.client.request::<Said>(write).await {
             Ok(object) => {
                 tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
-                Ok(bundles(&object.into_value(), wanted))
+                told.bundles.extend(bundles(&object.into_value(), wanted));
             }
-            // Somebody else was faster, perhaps the other replica.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(bundles(&said, wanted)),
-            Err(error) => Err(failed("patching", error)),
+            // Somebody else was faster, perhaps the other replica, and may have said less.
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                told.bundles.extend(bundles(&said, wanted));
+                told.whole = false;
+            }
+            Err(error) => return Err(failed("patching", error)),
         }
+        Ok(())
     }
 }
 
@@ -316,3 +334,6 @@ async fn follow(api: Api<DynamicObject>, name: String, changed: Arc<Notify>) {
         tokio::time::sleep(HURRY * 2).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The keeper against a small API server in memory.
+
+use super::*;
+use berth_jobs::Facts;
+use http::{Method, Response};
+use jiff::SignedDuration;
+use kube::client::Body;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// What is stored, by path, and the conflicts that are still to come.
+#[derive(Default)]
+struct Store {
+    objects: BTreeMap<String, Value>,
+    conflicts: u32,
+}
+
+impl Store {
+    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> Result<Value, u16> {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        match *method {
+            Method::GET => self.objects.get(path).cloned().ok_or(404),
+            Method::POST => {
+                let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap());
+                self.objects.insert(path, body.clone());
+                Ok(body)
+            }
+            _ if self.conflicts > 0 => {
+                self.conflicts -= 1;
+                Err(409)
+            }
+            _ => {
+                let stored = self.objects.get_mut(path).ok_or(404_u16)?;
+                stored.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+                Ok(stored.clone())
+            }
+        }
+    }
+}
+
+/// Serves it; watches hang, so that nobody is told that anything has changed.
+fn server(store: &Arc<Mutex<Store>>) -> Client {
+    let store = Arc::clone(store);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let store = Arc::clone(&store);
+        async move {
+            let (parts, body) = request.into_parts();
+            if parts.uri.query().unwrap_or_default().contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            let body = body.collect_bytes().await.unwrap();
+            let answer = store.lock().unwrap().answer(&parts.method, parts.uri.path(), &body);
+            let (code, body) = answer.map_or_else(
+                |code| {
+                    (code, json!({"kind": "Status", "status": "Failure", "message": "", "reason": "", "code": code}))
+                },
+                |object| (200, object),
+            );
+            let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            Ok::<_, kube::Error>(response.unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+struct Around;
+
+impl Surroundings for Around {
+    fn facts(&self, _: &str) -> Facts {
+        Facts::default()
+    }
+
+    fn governs(&self, _: &str, _: &str, _: (&str, &str)) -> bool {
+        false
+    }
+
+    fn opted_in(&self) -> Option<Value> {
+        Some(namespaces())
+    }
+}
+
+impl Meter for Around {
+    fn answered(&self, _: &'static str, _: &'static str, _: f64) {}
+
+    fn refused(&self, _: &'static str) {}
+
+    fn expires(&self, _: i64) {}
+}
+
+fn namespaces() -> Value {
+    json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]})
+}
+
+#[tokio::test]
+async fn a_conflict_does_not_take_a_namespace_back_out() {
+    let path =
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/berth-mutating-webhook-configuration";
+    let client = json!({"service": {"namespace": "ns", "name": "berth"}});
+    let configuration = json!({"metadata": {"resourceVersion": "7"}, "webhooks": [
+        {"name": "mjob-opted-in.berth.dev", "clientConfig": client, "namespaceSelector": {}}]});
+    let store =
+        Arc::new(Mutex::new(Store { objects: BTreeMap::from([(path.to_owned(), configuration)]), conflicts: 1 }));
+    let around = Arc::new(Around);
+    let keeper = Keeper {
+        client: server(&store),
+        namespace: "ns".to_owned(),
+        service: "berth".to_owned(),
+        source: Source::Own {
+            secret: "secret".to_owned(),
+            policy: Policy::new(vec!["berth.ns.svc".to_owned()], SignedDuration::from_secs(60)),
+        },
+        served: Arc::default(),
+        surroundings: Arc::clone(&around) as Arc<dyn Surroundings>,
+        meter: around,
+        changed: Arc::default(),
+        converted: Vec::new(),
+    };
+    let served = Arc::clone(&keeper.served);
+    let keeping = tokio::spawn(keeper.run());
+    let told = |store: &Store| {
+        let webhook = &store.objects[path]["webhooks"][0];
+        webhook["namespaceSelector"] == namespaces() && !webhook["clientConfig"]["caBundle"].is_null()
+    };
+    let waited = tokio::time::timeout(HURRY * 20, async {
+        while !told(&store.lock().unwrap()) || served.trouble().is_some() {
+            tokio::time::sleep(SETTLE).await;
+        }
+    });
+    let waited = waited.await;
+    let stored = store.lock().unwrap().objects[path].clone();
+    assert!(waited.is_ok() && store.lock().unwrap().conflicts == 0, "long before the next look of itself: {stored}");
+    keeping.abort();
+}
