@@ -65,7 +65,7 @@ impl Shapes {
         }
         let faults = api::validation::validate_pod_sets(pod_sets);
         let illegal = (around.strict && !faults.is_empty()).then(|| api::validation::summary(&faults));
-        let originals = pod_sets.iter().map(|set| TemplateParts::of(&set.template, set.effective_count())).collect();
+        let originals = pod_sets.iter().map(TemplateParts::of_pod_set).collect();
         let source: Arc<str> = source.into();
         let shape =
             Arc::new(compute(source.clone(), &reduced, Fixed { digests, constraints, originals, illegal }, around));

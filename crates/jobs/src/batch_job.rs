@@ -170,7 +170,9 @@ impl JobKind for BatchJob {
             if let Some(template) = merge_diff(&have.to_value(), &original.to_value()) {
                 spec.insert("template".to_owned(), template);
             }
-            resize(&mut spec, job, job_spec, original.count);
+            if accepts_fewer(job) || ran_in_part(job_spec, original) {
+                resize(&mut spec, job, job_spec, original.count);
+            }
         }
         (marker.is_some() || !spec.is_empty()).then(|| patch(job, marker, Value::Object(spec)))
     }
@@ -185,7 +187,9 @@ impl JobKind for BatchJob {
         if let Some(template) = merge_diff(&have.to_value(), &want.to_value()) {
             spec.insert("template".to_owned(), template);
         }
-        resize(&mut spec, job, job_spec, placement.count);
+        if accepts_fewer(job) {
+            resize(&mut spec, job, job_spec, placement.count);
+        }
         let marker = is_stopping(&job.metadata).then_some(Value::Null);
         Ok(patch(job, marker, Value::Object(spec)))
     }
@@ -197,15 +201,25 @@ fn pod_count(spec: &JobSpec) -> i32 {
     spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
 }
 
-/// Sets the parallelism of a job that accepts fewer pods, and its completions where they must follow.
+fn accepts_fewer(job: &Job) -> bool {
+    annotation(&job.metadata, labels::JOB_MIN_PARALLELISM).is_some()
+}
+
+/// Whether a job has as few pods as its Workload allowed. The annotation may have been lost meanwhile; of a job that never had it, any
+/// number is its user's.
+fn ran_in_part(spec: &JobSpec, original: &TemplateParts) -> bool {
+    original.min_count.is_some_and(|least| (least..original.count).contains(&pod_count(spec)))
+}
+
+/// Sets the parallelism, and the completions where they must follow.
 fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32) {
-    let partial = annotation(&job.metadata, labels::JOB_MIN_PARALLELISM).is_some();
-    if !partial || pod_count(spec) == count {
+    if pod_count(spec) == count {
         return;
     }
     patch.insert("parallelism".to_owned(), json!(count));
-    // Completions of a job that is not indexed can not change.
-    if completions_follow(&job.metadata) && is_indexed(spec) {
+    // Fewer completions than pods at once are those of a start; completions of a job that is not indexed can not change.
+    let followed = completions_follow(&job.metadata) || spec.completions.is_some_and(|completions| completions < count);
+    if followed && is_indexed(spec) {
         patch.insert("completions".to_owned(), json!(count));
     }
 }

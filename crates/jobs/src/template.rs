@@ -1,7 +1,7 @@
 //! The parts of a pod template that starting a job changes and stopping it restores.
 
 use crate::pod_set::BATCH_CONTROLLER_LABELS;
-use berth_api::labels;
+use berth_api::{PodSet, labels};
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -25,6 +25,8 @@ pub struct TemplateParts {
     pub scheduling_gates: Vec<String>,
     /// Pods.
     pub count: i32,
+    /// Least pods that were accepted when the Workload was made.
+    pub min_count: Option<i32>,
 }
 
 impl TemplateParts {
@@ -46,7 +48,14 @@ impl TemplateParts {
                 .map(|gates| gates.iter().map(|g| g.name.clone()).collect())
                 .unwrap_or_default(),
             count,
+            min_count: None,
         }
+    }
+
+    /// What a Workload's pod set says of them.
+    #[must_use]
+    pub fn of_pod_set(set: &PodSet) -> Self {
+        Self { min_count: set.min_count, ..Self::of(&set.template, set.effective_count()) }
     }
 
     /// Whether the template shows the marks that starting a job leaves on it.

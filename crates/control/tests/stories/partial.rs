@@ -94,6 +94,25 @@ fn completions_of_an_indexed_job_follow_where_it_says_so() {
 }
 
 #[test]
+fn a_job_that_takes_back_that_fewer_do_gets_its_number_back_all_the_same() {
+    for follows in [true, false] {
+        let mut cluster = one_queue("4");
+        let mut object = wide("a", "2");
+        object["spec"]["completionMode"] = json!("Indexed");
+        object["metadata"]["annotations"][FOLLOW] = json!(follows.to_string());
+        cluster.put(Kind::Job, object);
+        cluster.pass(5);
+        assert_eq!(stands(&cluster, "a"), (false, 4, if follows { 4 } else { 6 }));
+        cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"annotations": {LEAST: null, FOLLOW: null}}}));
+        cluster.pass(20);
+        assert_eq!(stands(&cluster, "a"), (true, 6, 6), "follows: {follows}: {:?}", cluster.writes);
+        let set = &cluster.workload_of("a").unwrap()["spec"]["podSets"][0];
+        assert_eq!((&set["count"], &set["minCount"]), (&json!(6), &Value::Null), "it waits for all");
+        assert!(!cluster.is("a", "QuotaReserved"));
+    }
+}
+
+#[test]
 fn with_the_gate_off_a_job_is_admitted_whole_or_not_at_all() {
     let mut settings = crate::cluster::settings();
     settings.engine.partial_admission = false;

@@ -56,7 +56,7 @@ fn original<K: JobKind>(case: &Case) -> Vec<TemplateParts> {
 
 fn parts<K: JobKind>(job: &K::Object) -> Vec<TemplateParts> {
     let sets = K::pod_sets(job).expect("pod sets");
-    sets.iter().map(|set| TemplateParts::of(&set.template, set.effective_count())).collect()
+    sets.iter().map(TemplateParts::of_pod_set).collect()
 }
 
 /// A start that fits is one patch of the state that was read, places the job, and a stop takes all of it back.
