@@ -59,13 +59,19 @@ impl Version {
 /// A sentence for the user, without the object's name, when the apiVersion is of another group or version, or the kind is
 /// none of the five. No content of an object is an error.
 pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), String> {
+    let mut left = placement::DOMAINS;
+    convert_within(object, to, &mut left)
+}
+
+/// The same, for one of several objects that together may write out so many domains.
+fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), String> {
     let from = version_of(object)?;
     let kind = text(object, "kind");
     let units = units(kind).ok_or_else(|| {
         format!("kind {kind:?} has no conversion: its versions are alike, or it is not of this group")
     })?;
     match (from, to) {
-        (Version::V1beta2, Version::V1beta1) => down(object, units),
+        (Version::V1beta2, Version::V1beta1) => down(object, units, left),
         (Version::V1beta1, Version::V1beta2) => up(object, units),
         (Version::V1beta1, Version::V1beta1) | (Version::V1beta2, Version::V1beta2) => return Ok(()),
     }
@@ -111,11 +117,11 @@ fn units(kind: &str) -> Option<&'static [Unit]> {
     })
 }
 
-fn down(object: &mut Fields, units: &[Unit]) {
+fn down(object: &mut Fields, units: &[Unit], left: &mut usize) {
     let mut carried = Fields::new();
     for unit in units {
         unit.each(object, &mut |key, parent| {
-            if let Some(lost) = unit.down(parent) {
+            if let Some(lost) = unit.down(parent, left) {
                 carried.insert(key, Value::Object(lost));
             }
         });

@@ -6,19 +6,29 @@ use super::Fields;
 
 /// Values that one list in a slice may have.
 const SLICE: usize = 100_000;
-/// Domains that are written out; an assignment that claims more cannot have been stored with different domains.
-const DOMAINS: usize = 100_000;
+/// Domains that are written out for one question: a slice says in a few bytes how many it has.
+pub(super) const DOMAINS: usize = 100_000;
 
-/// Whether `flat` keeps everything: the slices are in order, and not more than can be written out.
-pub(super) fn is_readable(assignment: &Value) -> bool {
-    assignment.as_object().is_none_or(|assignment| slices(assignment).is_some())
+/// Whether `flat` keeps everything: the slices are in order, and their domains not more than may be written out yet.
+pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
+    let Value::Object(assignment) = assignment else { return true };
+    let rest = slices(assignment)
+        .and_then(|slices| slices.iter().try_fold(*left, |left, slice| left.checked_sub(slice.length)));
+    *left = rest.unwrap_or(*left);
+    rest.is_some()
 }
 
-/// From v1beta2 to v1beta1; an unreadable assignment becomes one without domains.
+/// From v1beta2 to v1beta1, of an assignment that fits.
 pub(super) fn flat(assignment: &mut Fields) {
     let domains = slices(assignment).map(|slices| slices.iter().flat_map(Slice::domains).collect());
     assignment.remove("slices");
     assignment.insert("domains".to_owned(), Value::Array(domains.unwrap_or_default()));
+}
+
+/// From v1beta2 to v1beta1, of an assignment that does not: one without domains.
+pub(super) fn blank(assignment: &mut Fields) {
+    assignment.remove("slices");
+    assignment.insert("domains".to_owned(), Value::Array(Vec::new()));
 }
 
 /// From v1beta1 to v1beta2; a domain with another number of values than there are levels makes it one without slices.
@@ -125,13 +135,10 @@ impl Slice<'_> {
     }
 }
 
-/// The slices of an assignment; nothing when one is not in order, or there are too many domains.
+/// The slices of an assignment; nothing when one is not in order.
 fn slices(assignment: &Fields) -> Option<Vec<Slice<'_>>> {
     let levels = assignment.get("levels")?.as_array()?.len();
-    let slices: Vec<Slice<'_>> =
-        assignment.get("slices")?.as_array()?.iter().map(|slice| read_slice(slice, levels)).collect::<Option<_>>()?;
-    let domains = slices.iter().try_fold(0_usize, |sum, slice| sum.checked_add(slice.length))?;
-    (domains <= DOMAINS).then_some(slices)
+    assignment.get("slices")?.as_array()?.iter().map(|slice| read_slice(slice, levels)).collect()
 }
 
 fn read_slice(slice: &Value, levels: usize) -> Option<Slice<'_>> {

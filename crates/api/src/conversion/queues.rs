@@ -18,7 +18,7 @@ const DECAYED: Unit = Unit {
     down: nothing,
     up: nothing,
     decodes: decodes::<FairSharingStatus>,
-    lossless: None,
+    limited: None,
 };
 
 pub(super) const CLUSTER_QUEUE: &[Unit] = &[
@@ -28,7 +28,7 @@ pub(super) const CLUSTER_QUEUE: &[Unit] = &[
         down: |fields| renamed(fields, "cohortName", "cohort"),
         up: |fields| renamed(fields, "cohort", "cohortName"),
         decodes: decodes::<ClusterQueueSpec>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["spec"],
@@ -39,7 +39,7 @@ pub(super) const CLUSTER_QUEUE: &[Unit] = &[
         },
         up: checks_as_strategy,
         decodes: decodes::<ClusterQueueSpec>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["spec"],
@@ -47,7 +47,7 @@ pub(super) const CLUSTER_QUEUE: &[Unit] = &[
         down: unchanged,
         up: without_old_words,
         decodes: decodes::<ClusterQueueSpec>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["spec"],
@@ -55,7 +55,7 @@ pub(super) const CLUSTER_QUEUE: &[Unit] = &[
         down: nothing,
         up: nothing,
         decodes: decodes::<ClusterQueueSpec>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["status"],
@@ -63,7 +63,7 @@ pub(super) const CLUSTER_QUEUE: &[Unit] = &[
         down: nothing,
         up: nothing,
         decodes: decodes::<ClusterQueueStatus>,
-        lossless: None,
+        limited: None,
     },
     DECAYED,
 ];
@@ -77,7 +77,7 @@ pub(super) const LOCAL_QUEUE: &[Unit] = &[
         down: |fields| renamed(fields, "flavorsUsage", "flavorUsage"),
         up: |fields| renamed(fields, "flavorUsage", "flavorsUsage"),
         decodes: decodes::<LocalQueueStatus>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["status"],
@@ -85,7 +85,7 @@ pub(super) const LOCAL_QUEUE: &[Unit] = &[
         down: nothing,
         up: nothing,
         decodes: decodes::<LocalQueueStatus>,
-        lossless: None,
+        limited: None,
     },
 ];
 
@@ -95,7 +95,7 @@ pub(super) const MULTIKUEUE_CLUSTER: &[Unit] = &[Unit {
     down: source_as_fields,
     up: fields_as_source,
     decodes: decodes::<MultiKueueClusterSpec>,
-    lossless: None,
+    limited: None,
 }];
 
 /// A list of names wins over a strategy, as in Kueue; a strategy without a check is none.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Version, both, convert};
+use super::{Version, both, convert_within, placement};
 
 // Read by hand instead of with kube's type, whose flattened fields are buffered once more: this stands in the way of every write.
 #[derive(Deserialize)]
@@ -60,9 +60,10 @@ pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
 fn converted(desired: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, String> {
     let version =
         Version::of(desired).ok_or_else(|| format!("nothing can be converted to {desired:?}, only to {}", both()))?;
+    let mut left = placement::DOMAINS;
     for (index, object) in objects.iter_mut().enumerate() {
         let outcome = match object {
-            Value::Object(fields) => convert(fields, version),
+            Value::Object(fields) => convert_within(fields, version, &mut left),
             _ => Err("is not an object".to_owned()),
         };
         outcome.map_err(|problem| format!("{}: {problem}", name(object, index)))?;

@@ -249,6 +249,34 @@ fn unreadable_placements_are_carried_and_not_guessed() {
     );
 }
 
+#[test]
+fn the_domains_of_all_objects_of_a_review_are_limited_together() {
+    let workload = |count: u32| {
+        let slice =
+            json!({"domainCount": count, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}});
+        newer("Workload", assigned(json!({"levels": ["l"], "slices": [slice]})))
+    };
+    let stored = [60_000, 50_000, 40_000, 1].map(workload);
+    let review = json!({"request": {
+        "uid": "u", "desiredAPIVersion": Version::V1beta1.api_version(), "objects": stored}});
+    let (answer, converted) = respond(review.to_string().as_bytes()).unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let objects = answer["response"]["convertedObjects"].as_array().unwrap();
+    assert!(converted, "no content of an object is a reason to fail");
+    let domains = objects.iter().map(|object| {
+        let set = &object["status"]["admission"]["podSetAssignments"][0];
+        set["topologyAssignment"]["domains"].as_array().unwrap().len()
+    });
+    assert_eq!(domains.collect::<Vec<_>>(), [60_000, 0, 40_000, 0]);
+    for ((shown, stored), whole) in objects.iter().zip(&stored).zip([true, false, true, false]) {
+        assert_eq!(carried(shown).is_null(), whole);
+        // What was left out comes back, also where there would be room for it now.
+        assert!(!whole && to(Version::V1beta2, shown) == *stored || whole, "{stored}");
+    }
+    // Nobody who reads one object alone lacks anything.
+    assert!(stored.iter().all(|stored| carried(&to(Version::V1beta1, stored)).is_null()));
+}
+
 fn gated() -> Value {
     newer(
         "Workload",

@@ -20,8 +20,16 @@ pub(super) struct Unit {
     pub(super) up: fn(Fields) -> Fields,
     /// Whether fields of v1beta2 are what Berth could read; anybody who may write an object may write its annotations.
     pub(super) decodes: fn(&Fields) -> bool,
-    /// Whether `down` loses nothing of these fields of v1beta2; absent means: try it and compare.
-    pub(super) lossless: Option<fn(&Fields) -> bool>,
+    /// Where `down` is not to be tried in vain, as it may be too much.
+    pub(super) limited: Option<Limited>,
+}
+
+/// What may be too much to write out, and is then carried whole.
+pub(super) struct Limited {
+    /// Whether `down` loses nothing of these fields of v1beta2 and is within what is left, from which it takes its share.
+    pub(super) fits: fn(&Fields, &mut usize) -> bool,
+    /// What v1beta1 shows of them in its place.
+    pub(super) without: fn(Fields) -> Fields,
 }
 
 impl Unit {
@@ -31,16 +39,19 @@ impl Unit {
         walk(object, self.parent, String::new(), &mut |path, parent| visit(format!("{path}{first}"), parent));
     }
 
-    /// Rewrites the fields of `parent` for v1beta1; gives what they were when that loses something.
-    pub(super) fn down(&self, parent: &mut Fields) -> Option<Fields> {
+    /// Rewrites the fields of `parent` for v1beta1, within what is `left`; gives what they were when that loses something.
+    pub(super) fn down(&self, parent: &mut Fields, left: &mut usize) -> Option<Fields> {
         let newer = self.take(parent);
-        let faithful = self.lossless.map(|lossless| lossless(&newer));
-        if faithful == Some(true) {
-            parent.append(&mut (self.down)(newer));
-            return None;
+        if let Some(limited) = &self.limited {
+            if (limited.fits)(&newer, left) {
+                parent.append(&mut (self.down)(newer));
+                return None;
+            }
+            parent.append(&mut (limited.without)(newer.clone()));
+            return Some(newer);
         }
         let mut older = (self.down)(newer.clone());
-        let faithful = faithful.unwrap_or_else(|| (self.up)(older.clone()) == newer);
+        let faithful = (self.up)(older.clone()) == newer;
         parent.append(&mut older);
         (!faithful).then_some(newer)
     }
@@ -51,7 +62,9 @@ impl Unit {
         let mut newer = match carried {
             Some(Value::Object(mut carried)) => {
                 carried.retain(|name, _| self.fields.contains(&name.as_str()));
-                let unedited = settled((self.down)(carried.clone())) == settled(older.clone());
+                // What is limited is carried only where it was not written out, whatever is left now.
+                let shown = self.limited.as_ref().map_or(self.down, |limited| limited.without);
+                let unedited = settled(shown(carried.clone())) == settled(older.clone());
                 if unedited && (self.decodes)(&carried) { carried } else { (self.up)(older) }
             }
             _ => (self.up)(older),

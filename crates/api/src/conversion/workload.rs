@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::unit::{Unit, decodes, nothing, renamed};
+use super::unit::{Limited, Unit, decodes, nothing, renamed};
 use super::{Fields, placement};
 use crate::labels::{GROUP_KUEUE, GROUP_SCHEDULING};
 use crate::workload::{PodSet, WorkloadSpec};
@@ -25,7 +25,7 @@ pub(super) const UNITS: &[Unit] = &[
         down: class_as_name,
         up: class_as_reference,
         decodes: decodes::<WorkloadSpec>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["spec"],
@@ -33,7 +33,7 @@ pub(super) const UNITS: &[Unit] = &[
         down: nothing,
         up: nothing,
         decodes: decodes::<WorkloadSpec>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["spec", "podSets[]"],
@@ -41,7 +41,7 @@ pub(super) const UNITS: &[Unit] = &[
         down: without_constraints,
         up: without_constraints,
         decodes: decodes::<PodSet>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["status"],
@@ -49,7 +49,7 @@ pub(super) const UNITS: &[Unit] = &[
         down: |fields| renamed(fields, SPENT, SPENT_MISSPELT),
         up: |fields| renamed(fields, SPENT_MISSPELT, SPENT),
         decodes: decodes::<WorkloadStatus>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["status"],
@@ -57,7 +57,7 @@ pub(super) const UNITS: &[Unit] = &[
         down: nothing,
         up: nothing,
         decodes: decodes::<WorkloadStatus>,
-        lossless: None,
+        limited: None,
     },
     Unit {
         parent: &["status", "admission", "podSetAssignments[]"],
@@ -65,7 +65,12 @@ pub(super) const UNITS: &[Unit] = &[
         down: |fields| placed(fields, placement::flat),
         up: |fields| placed(fields, placement::sliced),
         decodes: decodes::<PodSetAssignment>,
-        lossless: Some(|fields| fields.get("topologyAssignment").is_none_or(placement::is_readable)),
+        limited: Some(Limited {
+            fits: |fields, left| {
+                fields.get("topologyAssignment").is_none_or(|assignment| placement::fits(assignment, left))
+            },
+            without: |fields| placed(fields, placement::blank),
+        }),
     },
 ];
 
