@@ -37,6 +37,9 @@ struct Stored {
     /// It runs; else it waits.
     #[serde(default)]
     runs: bool,
+    /// It ran, and goes: a StatefulSet to no replicas, all else is deleted. Its pods must take a while for that.
+    #[serde(default)]
+    leaves: bool,
     /// What is merged into the good one.
     with: Value,
 }
@@ -120,10 +123,11 @@ impl Case {
     }
 }
 
-/// Whether an object of that kind has been started.
+/// Whether an object of that kind has been started, and a pod runs.
 fn runs(kind: Kind, object: &Value) -> bool {
     match kind {
-        POD => items(object, "/spec/schedulingGates").is_empty(),
+        // One that no node has yet is gone as soon as it is deleted.
+        POD => items(object, "/spec/schedulingGates").is_empty() && text(object, "/status/phase") == "Running",
         DEPLOYMENT | STATEFUL_SET => object["status"]["readyReplicas"] == object["spec"]["replicas"],
         _ => object["spec"]["suspend"] == json!(false),
     }
@@ -139,6 +143,13 @@ async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
     }
     for (name, _) in table.stored.iter().filter(|(_, stored)| stored.runs) {
         s.object_is(kind, name, "started", |object| runs(kind, object)).await?;
+    }
+    for (name, _) in table.stored.iter().filter(|(_, stored)| stored.leaves) {
+        if kind == STATEFUL_SET {
+            kind.patch(&s.client, &s.namespace, name, &json!({"spec": {"replicas": 0}})).await?;
+        } else {
+            kind.delete(&s.client, &s.namespace, name).await?;
+        }
     }
     Ok(())
 }
@@ -169,7 +180,10 @@ pub(crate) async fn answered(stage: &Stage) -> Result<()> {
     let _controller = jobset::start(&stage.plane).await?;
     s.simple_queue("8", &json!({})).await?;
     s.apply(&manifest::cluster_queue(&s.name("closed"), &[], &json!({}))).await?;
-    s.apply(&manifest::local_queue(&s.namespace, "closed", &s.name("closed"))).await?;
+    // What waits is in one of these, and what names no queue is given the other.
+    for queue in ["closed", "default"] {
+        s.apply(&manifest::local_queue(&s.namespace, queue, &s.name("closed"))).await?;
+    }
     s.apply(&manifest::priority_class(&s.name("class"), 5)).await?;
     let (mut wrong, mut count) = (Vec::new(), [0, 0]);
     for (kind, webhook) in KINDS {

@@ -7,6 +7,7 @@ mod group;
 mod job;
 mod parent;
 mod pod;
+mod reviews;
 
 use berth_jobs::{BatchJob, JobSet};
 use case::{Case, File, Found};

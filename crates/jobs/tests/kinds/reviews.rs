@@ -1,0 +1,78 @@
+//! What the webhook refuses is asked of a real API server, too: each rule that a case meets has a row in `e2e/cases/reviews`.
+
+use crate::case::{Case, File, Found};
+use crate::{KINDS, sorted};
+use berth_api::validation::FieldError;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Folders of cases, and the tables of their kinds.
+const TABLES: [(&str, &str); 5] = [
+    ("job", "Job"),
+    ("jobset", "JobSet"),
+    ("pod", "Pod"),
+    ("deployment", "Deployment"),
+    ("statefulset", "StatefulSet"),
+];
+
+/// Rules that no API server comes to, by kind and field: its schema refuses the object first.
+const BEFORE: [(&str, &str); 1] = [("JobSet", "spec.replicatedJobs")];
+
+#[derive(Deserialize)]
+struct Table {
+    cases: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    refused: Option<Value>,
+    #[serde(default)]
+    field: String,
+    #[serde(default)]
+    says: String,
+}
+
+/// Without numbers: a case has others than the table.
+fn plain(text: &str) -> String {
+    let mut plain = text.replace(|letter: char| letter.is_ascii_digit(), "#");
+    while plain.contains("##") {
+        plain = plain.replace("##", "#");
+    }
+    plain
+}
+
+fn is_told(error: &FieldError, table: &Table) -> bool {
+    let rows = table.cases.iter().filter(|row| row.refused.is_some());
+    let (field, message) = (plain(&error.field), plain(&error.message));
+    rows.into_iter().any(|row| plain(&row.field) == field && message.contains(&plain(&row.says)))
+}
+
+#[test]
+fn every_rule_that_a_case_meets_is_asked_of_an_api_server() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut missing = BTreeSet::new();
+    for (folder, kind) in TABLES {
+        let path = root.join("../../e2e/cases/reviews").join(kind).with_extension("yaml");
+        let table: Table = serde_saphyr::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let (_, answer, _) = KINDS.iter().find(|(name, ..)| *name == folder).unwrap();
+        let files = sorted(&root.join("cases").join(folder));
+        let cases: Vec<Case> = files.iter().flat_map(|path| File::read(path).unwrap().cases()).collect();
+        let asked = cases.iter().flat_map(|case| case.expected.keys().map(move |key| (case, key)));
+        for error in asked.filter_map(|(case, key)| answer(case, key)).flat_map(errors) {
+            if !BEFORE.contains(&(kind, &error.field)) && !is_told(&error, &table) {
+                missing.insert(format!("{kind}: {}: {}", plain(&error.field), plain(&error.message)));
+            }
+        }
+    }
+    let missing: Vec<String> = missing.into_iter().collect();
+    assert!(missing.is_empty(), "{} rules have no row in e2e/cases/reviews:\n{}", missing.len(), missing.join("\n"));
+}
+
+fn errors(found: Found) -> Vec<FieldError> {
+    match found {
+        Found::Errors(errors) => errors,
+        Found::Whole(_) | Found::Part(_) | Found::Text(_) => Vec::new(),
+    }
+}
