@@ -7,11 +7,15 @@ use jiff::Timestamp;
 use super::workload::{has_finalizer, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
+use crate::status::since;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey, Purpose, Request};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
+/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: that none is
+/// there says nothing before.
+const PODS_COME_MS: i64 = 3_000;
 
 /// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
 /// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
@@ -60,6 +64,10 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     }
     let ran = workload.reserved() && workload.is("Admitted") && !workload.is("Finished");
     if ran && !control.pods_gone.contains(&workload.uid) {
+        let come = since(&workload.status.conditions, "Admitted", "True").map(|at| after(at, PODS_COME_MS));
+        if let Some(come) = come.filter(|come| *come > now) {
+            return Some(Decision::Wait(come));
+        }
         return Some(probe_pods(control, workload));
     }
     Some(Decision::write(remove_finalizer(workload)))
@@ -78,7 +86,7 @@ pub(crate) fn parts_of<'a>(
         Some(name) => {
             let roles = workload.shape.digests.iter();
             let child = |role: &str| {
-                let object = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, role)));
+                let object = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
                 Some((object, view.child_of(&name, uid, role)?))
             };
             roles.filter_map(|set| child(&set.name)).collect()
