@@ -154,9 +154,9 @@ impl<'de> Deserialize<'de> for Key<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_api::{ClusterQueue, Workload, WorkloadPriorityClass};
+    use crate::{ClusterQueue, Workload, WorkloadPriorityClass};
     use k8s_openapi::api::batch::v1::Job;
-    use kube::Resource;
+    use kube_core::Resource;
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};

@@ -34,6 +34,7 @@ pub mod conditions;
 pub mod conversion;
 pub mod jobset;
 pub mod labels;
+pub mod lean;
 pub mod node;
 pub mod v1beta1;
 pub mod validation;

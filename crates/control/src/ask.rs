@@ -139,7 +139,7 @@ impl Control {
         let replaces = self.replaced(workload);
         let mut pod_sets = workload.shape.pod_sets.clone();
         let overrides = self.overrides_selectors(workload);
-        let no_affinity = workload.whole().is_some_and(|whole| whole.kind == Kind::JobSet);
+        let no_affinity = workload.whole().is_some_and(|whole| !whole.kind.takes_affinity());
         for set in &mut pod_sets {
             set.no_affinity = no_affinity;
             if overrides {

@@ -28,7 +28,7 @@ impl Control {
     pub(crate) fn note_child(&mut self, object: &ObjectKey, job: &JobState) {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
         let owner = owner.filter(|owner| role_of_child(&owner.name, &object.name).is_some());
-        if let Some(owner) = owner.filter(|_| object.kind == Kind::Job) {
+        if let Some(owner) = owner.filter(|_| object.kind == Kind::JOB) {
             let seen = self.children.0.entry(owner.uid.to_string()).or_default();
             seen.jobs.entry(object.name.clone()).or_default().insert(job.uid.clone());
         }
@@ -42,7 +42,7 @@ impl Control {
         let Some(owner) = &workload.owner else { return };
         let jobs = std::mem::take(&mut self.children.0.entry(owner.uid.clone()).or_default().jobs);
         let there = |name: &String, uid: &String| {
-            let object = ObjectKey { kind: Kind::Job, namespace: workload.namespace.clone(), name: name.clone() };
+            let object = ObjectKey { kind: Kind::JOB, namespace: workload.namespace.clone(), name: name.clone() };
             self.view.jobs.get(&object).is_some_and(|job| job.uid == *uid)
         };
         let left = jobs.into_iter().map(|(name, mut uids)| {
@@ -80,7 +80,7 @@ impl Control {
     /// The pods of a workload's job.
     pub(crate) fn pods_of(&self, workload: &WorkloadView) -> PodsOf {
         let uid = workload.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
-        let kind = workload.whole().map_or(Kind::Job, |whole| whole.kind);
+        let kind = workload.whole().map_or(Kind::JOB, |whole| whole.kind);
         let jobs = match workload.training_job() {
             Some(name) => self.jobs_of(&name.1, &uid, workload),
             // A JobSet's Jobs come and go with its controller.
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn jobs_that_name_an_owner_without_workload_are_forgotten_with_it() {
         let mut control = Control::new(Settings::default());
-        let object = ObjectKey { kind: Kind::Job, namespace: "team".into(), name: "a-worker".into() };
+        let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a-worker".into() };
         let job = |uid: &str| {
             let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "a", "uid": "forged",
                 "controller": true});

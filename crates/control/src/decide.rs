@@ -35,7 +35,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
     }
     let name = (key.namespace.clone(), key.name.clone());
     match key.kind {
-        Kind::Job | Kind::JobSet => job::decide(control, key, now),
+        Kind::Job(_) => job::decide(control, key, now),
         Kind::Workload => workload::decide(control, &name, now),
         Kind::ClusterQueue => queues::finalizer(control, key),
         Kind::ResourceFlavor => match queues::finalizer(control, key) {

@@ -2,10 +2,11 @@
 
 use berth_api as api;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+
+pub use berth_jobs::{JobType, KINDS as JOB_TYPES, SharedJob};
 
 /// A change of one kind of object, as a watch tells it.
 #[derive(Clone, Debug)]
@@ -23,10 +24,8 @@ pub enum Change<T> {
 /// What the runtime tells control about the world.
 #[derive(Clone, Debug)]
 pub enum Observation {
-    /// batch/v1 Job.
-    Job(Change<Box<Job>>),
-    /// jobset.x-k8s.io/v1alpha2 JobSet.
-    JobSet(Change<Box<api::jobset::JobSet>>),
+    /// A job of a kind that can be suspended.
+    Job(JobType, Change<SharedJob>),
     /// Workload.
     Workload(Change<Box<api::Workload>>),
     /// ClusterQueue.

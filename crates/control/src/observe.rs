@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::{BatchJob, JobKind, JobSet, JobState};
+use berth_jobs::{JobState, SharedJob};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -21,8 +21,7 @@ impl Control {
     /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
-            Observation::Job(change) => self.observe_jobs::<BatchJob>(Kind::Job, change, now),
-            Observation::JobSet(change) => self.observe_jobs::<JobSet>(Kind::JobSet, change, now),
+            Observation::Job(kind, change) => self.observe_jobs(Kind::Job(kind), change, now),
             Observation::Workload(change) => self.observe_workloads(change, now),
             Observation::ClusterQueue(change) => {
                 let known = known(&change, self.view.cluster_queues.keys().cloned());
@@ -185,14 +184,11 @@ impl Control {
         }
     }
 
-    fn observe_jobs<K: JobKind>(&mut self, kind: Kind, change: Change<Box<K::Object>>, now: Timestamp)
-    where
-        Box<K::Object>: HasMeta,
-    {
+    fn observe_jobs(&mut self, kind: Kind, change: Change<SharedJob>, now: Timestamp) {
         let all = self.view.jobs.keys().filter(|key| key.kind == kind);
         let known = known(&change, all.map(|key| (key.namespace.clone(), key.name.clone())));
         self.each_namespaced(change, known, |me, name, object| match object {
-            Some(job) => me.put_job(key(kind, &name), now, |older| JobState::read::<K>(&job, older)),
+            Some(job) => me.put_job(key(kind, &name), now, |older| job.state(older)),
             None => me.drop_job(&key(kind, &name)),
         });
     }
@@ -446,6 +442,12 @@ pub(crate) trait HasMeta {
     fn meta(&self) -> &ObjectMeta;
 }
 
+impl HasMeta for SharedJob {
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+}
+
 macro_rules! has_meta {
     ($($kind:ty),* $(,)?) => {
         $(impl HasMeta for Box<$kind> {
@@ -458,13 +460,11 @@ macro_rules! has_meta {
 
 has_meta!(
     k8s_openapi::api::apps::v1::StatefulSet,
-    k8s_openapi::api::batch::v1::Job,
     api::berth::CheckpointStore,
     api::node::Node,
     k8s_openapi::api::core::v1::Pod,
     k8s_openapi::api::core::v1::PodTemplate,
     api::berth::TrainingJob,
-    api::jobset::JobSet,
     api::Workload,
     api::ClusterQueue,
     api::LocalQueue,

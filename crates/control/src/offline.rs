@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use berth_api::conversion;
 use berth_engine::model as engine;
+use berth_jobs::SharedJob;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -151,8 +152,6 @@ impl Offline {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("/kind");
         let written = match kind.as_str() {
-            "Job" => Kind::Job,
-            "JobSet" => Kind::JobSet,
             "Workload" => Kind::Workload,
             "ClusterQueue" => Kind::ClusterQueue,
             "LocalQueue" => Kind::LocalQueue,
@@ -160,7 +159,10 @@ impl Offline {
             "ResourceFlavor" => Kind::ResourceFlavor,
             "QueuePolicy" => Kind::QueuePolicy,
             "TrainingJob" => Kind::TrainingJob,
-            _ => return self.put_other(&kind, object),
+            _ => match Kind::of_job(&kind) {
+                Some(kind) => kind,
+                None => return self.put_other(&kind, object),
+            },
         };
         self.put_as(written, object)
     }
@@ -241,8 +243,10 @@ impl Offline {
             Ok(if gone { Change::Delete(object) } else { Change::Apply(object) })
         }
         let observation = match key.kind {
-            Kind::Job => Observation::Job(change(object, gone)?),
-            Kind::JobSet => Observation::JobSet(change(object, gone)?),
+            Kind::Job(kind) => {
+                let job = SharedJob::from(kind.read(object).map_err(|error| error.to_string())?);
+                Observation::Job(kind, if gone { Change::Delete(job) } else { Change::Apply(job) })
+            }
             Kind::Workload => Observation::Workload(change(object, gone)?),
             Kind::ClusterQueue => Observation::ClusterQueue(change(object, gone)?),
             Kind::LocalQueue => Observation::LocalQueue(change(object, gone)?),

@@ -79,7 +79,7 @@ impl Default for Settings {
     /// What holds where nothing is configured; `waitForPodsReady`, whose default depends on the file's version, is off.
     fn default() -> Self {
         Self {
-            job_kinds: Kind::JOBS.into_iter().collect(),
+            job_kinds: Kind::jobs().collect(),
             manage_jobs_without_queue_name: false,
             managed_namespaces: berth_engine::model::Selector::default(),
             label_keys_to_copy: BTreeSet::new(),

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn object() -> ObjectKey {
-        key(Kind::Job, &("team".to_owned(), "a".to_owned()))
+        key(Kind::JOB, &("team".to_owned(), "a".to_owned()))
     }
 
     #[test]

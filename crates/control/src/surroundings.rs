@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::LocalQueue;
 use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
-use berth_jobs::DEFAULT_NAME;
 use berth_jobs::training::{ROLES, role_names, role_of_child};
+use berth_jobs::{DEFAULT_NAME, JobType};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
@@ -33,8 +33,8 @@ pub struct Surroundings {
     default_priority_class: bool,
     /// Pods, Deployments and StatefulSets are managed.
     pods: [bool; 3],
-    /// Jobs and JobSets are not.
-    without: [bool; 2],
+    /// The kinds of job that are managed.
+    kinds: BTreeSet<Kind>,
     training: BTreeMap<Name, Training>,
     /// Namespaces and LocalQueues have been listed.
     listed: (bool, bool),
@@ -64,7 +64,7 @@ impl Surroundings {
             managed: settings.managed_namespaces.clone(),
             without_queue_name: settings.manage_jobs_without_queue_name,
             pods: [Kind::Pod, Kind::Deployment, Kind::StatefulSet].map(|kind| settings.job_kinds.contains(&kind)),
-            without: [Kind::Job, Kind::JobSet].map(|kind| !settings.job_kinds.contains(&kind)),
+            kinds: settings.job_kinds.clone(),
             ..Self::default()
         }
     }
@@ -187,14 +187,18 @@ impl Surroundings {
         }
     }
 
+    /// Whether jobs of that kind are managed.
+    #[must_use]
+    pub fn has_kind(&self, kind: JobType) -> bool {
+        self.kinds.contains(&Kind::Job(kind))
+    }
+
     /// What a job of that namespace meets there. Of a namespace that no watch has shown yet, the name is known.
     #[must_use]
     pub fn facts(&self, namespace: &str) -> berth_jobs::Facts {
         let [pods, deployments, stateful_sets] = self.pods;
-        let [without_jobs, without_job_sets] = self.without;
         berth_jobs::Facts {
-            without_jobs,
-            without_job_sets,
+            unmanaged_kind: false,
             pods,
             deployments,
             stateful_sets,

@@ -122,7 +122,7 @@ pub(crate) fn has_ended(status: &TrainingJobStatus) -> bool {
 impl View {
     /// The Job that runs a role of a TrainingJob with that uid, when it is there.
     pub(crate) fn child_of(&self, name: &Name, uid: &str, role: &str) -> Option<&JobState> {
-        let child = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, role)));
+        let child = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
         let ours = |job: &&JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
         self.jobs.get(&child).filter(ours)
     }
@@ -131,7 +131,7 @@ impl View {
     /// names it as its controller is a job like any other.
     pub(crate) fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
-        let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::Job)?;
+        let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::JOB)?;
         let view = self.training.get(&(object.namespace.clone(), owner.name.to_string()));
         let view = view.filter(|view| *view.uid == *owner.uid && !view.is_over())?;
         // What runs may have roles that its spec does not have any more.
@@ -142,7 +142,7 @@ impl View {
 
     /// The Jobs that run any role of a TrainingJob with that uid, also one that its spec does not have any more.
     pub(crate) fn children_of<'a>(&'a self, name: &Name, uid: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
-        let first = key(Kind::Job, &(name.0.clone(), child_job_name(&name.1, "")));
+        let first = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, "")));
         let prefix = first.clone();
         let below = move |key: &ObjectKey| {
             key.kind == prefix.kind && key.namespace == prefix.namespace && key.name.starts_with(&prefix.name)

@@ -375,7 +375,7 @@ impl View {
 
     /// The keys of all jobs of a namespace.
     pub(crate) fn jobs_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
-        Kind::JOBS.into_iter().flat_map(move |kind| {
+        Kind::jobs().flat_map(move |kind| {
             let first = ObjectKey { kind, namespace: namespace.to_owned(), name: String::new() };
             let rest = self.jobs.range(first..).map(|(key, _)| key);
             rest.take_while(move |key| key.kind == kind && key.namespace == namespace)

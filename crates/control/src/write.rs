@@ -6,7 +6,7 @@ mod purpose;
 
 use berth_api::labels;
 use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, POD_REPORTER, STATEFUL_SET_FRAMEWORK};
-use berth_jobs::{BatchJob, JobKind, JobSet};
+use berth_jobs::{BatchJob, JobKind, JobType, KINDS};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,10 +33,8 @@ pub struct Term(pub u64);
 /// Kinds that Berth writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// batch/v1 Job.
-    Job,
-    /// jobset.x-k8s.io/v1alpha2 JobSet.
-    JobSet,
+    /// A kind of job that can be suspended: its Workloads are ours to make.
+    Job(JobType),
     /// kueue.x-k8s.io Workload.
     Workload,
     /// kueue.x-k8s.io ClusterQueue.
@@ -76,31 +74,41 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kinds that are jobs: their Workloads are ours to make.
-    pub const JOBS: [Self; 2] = [Self::Job, Self::JobSet];
+    /// batch/v1 Job.
+    pub const JOB: Self = Self::Job(JobType::JOB);
+    /// jobset.x-k8s.io JobSet.
+    pub const JOB_SET: Self = Self::Job(JobType::JOB_SET);
+
+    /// The kinds of job that can be suspended.
+    pub fn jobs() -> impl Iterator<Item = Self> {
+        KINDS.into_iter().map(Self::Job)
+    }
 
     /// The kind that Kueue's configuration knows by that name of an integration.
     #[must_use]
     pub fn of_framework(name: &str) -> Option<Self> {
         match name {
-            BatchJob::FRAMEWORK => Some(Self::Job),
-            JobSet::FRAMEWORK => Some(Self::JobSet),
             POD_FRAMEWORK => Some(Self::Pod),
             DEPLOYMENT_FRAMEWORK => Some(Self::Deployment),
             STATEFUL_SET_FRAMEWORK => Some(Self::StatefulSet),
-            _ => None,
+            _ => KINDS.into_iter().find(|kind| kind.info().framework == name).map(Self::Job),
         }
     }
 
+    /// Whether it is admitted with all its pods.
+    pub(crate) const fn is_admitted_with_pods(self) -> bool {
+        self.is_job() || matches!(self, Self::TrainingJob)
+    }
+
     /// Whether it is one of them.
-    pub(crate) fn is_job(self) -> bool {
-        Self::JOBS.contains(&self)
+    pub(crate) const fn is_job(self) -> bool {
+        matches!(self, Self::Job(_))
     }
 
     /// The kind of job that an owner reference names.
     #[must_use]
     pub(crate) fn of_job(name: &str) -> Option<Self> {
-        Self::JOBS.into_iter().find(|kind| kind.name() == name)
+        Self::jobs().find(|kind| kind.name() == name)
     }
 
     /// The kind of what controls a Workload, or a Job that is part of it.
@@ -113,8 +121,7 @@ impl Kind {
     pub(crate) const fn has_uid(self) -> bool {
         matches!(
             self,
-            Self::Job
-                | Self::JobSet
+            Self::Job(_)
                 | Self::Workload
                 | Self::TrainingJob
                 | Self::Pod
@@ -130,13 +137,24 @@ impl Kind {
 
     /// A job of this kind is made of Jobs.
     pub(crate) const fn is_made_of_jobs(self) -> bool {
-        matches!(self, Self::JobSet | Self::TrainingJob)
+        match self {
+            Self::Job(kind) => kind.info().made_of_jobs,
+            _ => matches!(self, Self::TrainingJob),
+        }
+    }
+
+    /// See [`JobKind::TAKES_AFFINITY`]; what is made anew at a start takes whatever it is given.
+    pub(crate) const fn takes_affinity(self) -> bool {
+        match self {
+            Self::Job(kind) => kind.info().takes_affinity,
+            _ => true,
+        }
     }
 
     /// Label by which the pods of a job of this kind name its uid.
     pub(crate) const fn uid_label(self) -> &'static str {
         match self {
-            Self::JobSet => JobSet::UID_LABEL,
+            Self::Job(kind) => kind.info().uid_label,
             Self::TrainingJob => labels::TRAINING_JOB_UID,
             _ => BatchJob::UID_LABEL,
         }
@@ -146,8 +164,7 @@ impl Kind {
     #[must_use]
     pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Job => ("batch", "v1", "jobs"),
-            Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
+            Self::Job(kind) => (kind.info().group, kind.info().version, kind.info().plural),
             Self::Workload => ("kueue.x-k8s.io", "v1beta2", "workloads"),
             Self::ClusterQueue => ("kueue.x-k8s.io", "v1beta2", "clusterqueues"),
             Self::LocalQueue => ("kueue.x-k8s.io", "v1beta2", "localqueues"),
@@ -171,8 +188,7 @@ impl Kind {
     /// Reporter of events about a job of that kind.
     pub(crate) const fn reporter(self) -> &'static str {
         match self {
-            Self::Job => BatchJob::REPORTER,
-            Self::JobSet => JobSet::REPORTER,
+            Self::Job(kind) => kind.info().reporter,
             Self::TrainingJob => TRAINING_REPORTER,
             Self::Pod | Self::PodGroup => POD_REPORTER,
             _ => WORKLOADS,
@@ -183,8 +199,7 @@ impl Kind {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Job => "Job",
-            Self::JobSet => "JobSet",
+            Self::Job(kind) => kind.info().kind,
             Self::Workload => "Workload",
             Self::ClusterQueue => "ClusterQueue",
             Self::LocalQueue => "LocalQueue",

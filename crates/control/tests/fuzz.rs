@@ -319,7 +319,7 @@ fn settings(dice: &mut Dice) -> Settings {
         partial_admission: dice.one_in(2),
         ..Default::default()
     };
-    let more = dice.one_in(2).then_some([Kind::JobSet, Kind::Pod, Kind::StatefulSet, Kind::Deployment]);
+    let more = dice.one_in(2).then_some([Kind::JOB_SET, Kind::Pod, Kind::StatefulSet, Kind::Deployment]);
     let mut settings = Settings::default();
     settings.job_kinds.extend(more.into_iter().flatten());
     Settings {
@@ -366,10 +366,10 @@ fn round(seed: u64) -> (usize, usize) {
                     (Kind::ResourceFlavor, "spot"),
                     (Kind::Cohort, "left"),
                     (Kind::Workload, "w2"),
-                    (Kind::Job, "j1"),
-                    (Kind::Job, "t1-worker"),
+                    (Kind::JOB, "j1"),
+                    (Kind::JOB, "t1-worker"),
                     (Kind::TrainingJob, "t2"),
-                    (Kind::JobSet, "s1"),
+                    (Kind::JOB_SET, "s1"),
                     (Kind::Pod, "g1"),
                     (Kind::QueuePolicy, "p"),
                 ]);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, reason = "tests")]
 
 use berth_control::Control;
-use berth_control::event::{Change, Observation};
+use berth_control::event::{Change, JobType, Observation, SharedJob};
 use berth_control::offline::Offline;
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, ObjectKey};
@@ -15,6 +15,11 @@ type Stored = Vec<(ObjectKey, Value)>;
 fn list<T: DeserializeOwned>(stored: &[(ObjectKey, Value)], kind: Kind) -> Change<Box<T>> {
     let objects = stored.iter().filter(|(key, _)| key.kind == kind);
     Change::Reset(objects.map(|(_, object)| Box::new(serde_json::from_value(object.clone()).unwrap())).collect())
+}
+
+fn jobs(stored: &[(ObjectKey, Value)]) -> Change<SharedJob> {
+    let objects = stored.iter().filter(|(key, _)| key.kind == Kind::JOB);
+    Change::Reset(objects.map(|(_, object)| JobType::JOB.read(object).unwrap().into()).collect())
 }
 
 /// The digest of control that has seen nothing but lists of what is stored.
@@ -29,7 +34,7 @@ fn fresh(stored: &[(ObjectKey, Value)]) -> Value {
         Observation::ClusterQueue(list(stored, Kind::ClusterQueue)),
         Observation::LocalQueue(list(stored, Kind::LocalQueue)),
         Observation::Workload(list(stored, Kind::Workload)),
-        Observation::Job(list(stored, Kind::Job)),
+        Observation::Job(JobType::JOB, jobs(stored)),
     ] {
         control.observe(observation, now);
     }
@@ -72,7 +77,7 @@ fn lived() -> Offline {
     }
     cluster.run(8);
     let of = |cluster: &Offline, name: &str| {
-        let key = ObjectKey { kind: Kind::Job, namespace: "team".to_owned(), name: name.to_owned() };
+        let key = ObjectKey { kind: Kind::JOB, namespace: "team".to_owned(), name: name.to_owned() };
         cluster.objects()[&key].clone()
     };
     let mut over = of(&cluster, "finished");
@@ -131,7 +136,7 @@ fn what_was_missed_shows() {
     for (kind, name) in [("ClusterQueue", "a"), ("Cohort", "both"), ("LocalQueue", "team/a")] {
         assert_ne!(kept["objects"][kind][name], lost["objects"][kind][name], "{kind} {name}");
     }
-    let lost = fresh(&without(Kind::Job, "runs"));
+    let lost = fresh(&without(Kind::JOB, "runs"));
     assert_ne!(kept["objects"]["Job"], lost["objects"]["Job"]);
     let lost = fresh(&without(Kind::LocalQueue, "b"));
     assert_ne!(kept["objects"]["ClusterQueue"]["b"]["pending"], lost["objects"]["ClusterQueue"]["b"]["pending"]);

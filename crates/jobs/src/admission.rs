@@ -8,7 +8,6 @@ mod topology;
 pub(crate) use topology::{Place, topology_rules};
 
 use crate::batch_job::BatchJob;
-use crate::job_set::JobSet;
 use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class};
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use berth_api::{labels, parse_tiers};
@@ -36,18 +35,8 @@ pub struct Facts {
     pub deployments: bool,
     /// Pods of StatefulSets are managed.
     pub stateful_sets: bool,
-    /// Batch Jobs are not: the configuration does not name them.
-    pub without_jobs: bool,
-    /// Nor are JobSets.
-    pub without_job_sets: bool,
-}
-
-impl Facts {
-    /// Whether jobs of kind `K` are managed at all.
-    #[must_use]
-    pub fn has_kind<K: JobKind>(&self) -> bool {
-        !(self.without_jobs && K::KIND == BatchJob::KIND || self.without_job_sets && K::KIND == JobSet::KIND)
-    }
+    /// Jobs of that kind are not: the configuration does not name it.
+    pub unmanaged_kind: bool,
 }
 
 /// What a job gets at its creation.
@@ -65,7 +54,7 @@ pub struct Defaults {
 #[must_use]
 pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
     let metadata = K::metadata(job);
-    if facts.governed || !facts.managed_namespace || !facts.has_kind::<K>() {
+    if facts.governed || !facts.managed_namespace || facts.unmanaged_kind {
         return Defaults::default();
     }
     let named = K::queue_name(job).is_some();
@@ -92,7 +81,6 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
 
 /// What is wrong with the name of a Workload that was made beforehand: for a pod of a group, it is the group's.
 pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Option<FieldError> {
-    let key = labels::PREBUILT_WORKLOAD_NAME;
     let name = prebuilt_workload_name(metadata)?;
     let other =
         || group.filter(|group| *group != name).map(|group| format!("must be that of the pod's group, {group}"));

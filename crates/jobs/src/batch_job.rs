@@ -30,13 +30,21 @@ impl JobKind for BatchJob {
     type Object = Job;
     const FRAMEWORK: &'static str = "batch/job";
     const GROUP: &'static str = "batch";
+    const VERSION: &'static str = "v1";
     const API_VERSION: &'static str = "batch/v1";
+    const PLURAL: &'static str = "jobs";
     const KIND: &'static str = "Job";
     const REPORTER: &'static str = "batch/job-kueue-controller";
     const UID_LABEL: &'static str = "batch.kubernetes.io/controller-uid";
+    const WRITES_STATUS: bool = true;
+    const BUILT_IN: bool = true;
 
     fn metadata(job: &Job) -> &ObjectMeta {
         &job.metadata
+    }
+
+    fn metadata_mut(job: &mut Job) -> &mut ObjectMeta {
+        &mut job.metadata
     }
 
     fn has_suspend(job: &Job) -> bool {

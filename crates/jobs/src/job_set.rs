@@ -6,7 +6,7 @@
 //! stopped JobSet, and its controller makes them anew.
 
 use crate::admission::{Place, topology_rules};
-use crate::kind::{Finish, JobKind, annotation, is_stopping, label};
+use crate::kind::{Finish, JobKind, is_stopping};
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
@@ -56,18 +56,23 @@ impl JobKind for JobSet {
     type Object = Object;
     const FRAMEWORK: &'static str = "jobset.x-k8s.io/jobset";
     const GROUP: &'static str = jobset::GROUP;
+    const VERSION: &'static str = jobset::VERSION;
     const API_VERSION: &'static str = jobset::API_VERSION;
+    const PLURAL: &'static str = "jobsets";
     const KIND: &'static str = "JobSet";
     const REPORTER: &'static str = "jobset.x-k8s.io/jobset-kueue-controller";
     const UID_LABEL: &'static str = "jobset.sigs.k8s.io/jobset-uid";
+    /// AxLearn writes it there, where Kueue no longer reads it: an extension of ours.
+    const QUEUE_IN_ANNOTATION: bool = true;
+    const MADE_OF_JOBS: bool = true;
+    const TAKES_AFFINITY: bool = false;
 
     fn metadata(job: &Object) -> &ObjectMeta {
         &job.metadata
     }
 
-    /// AxLearn writes it as an annotation, which Kueue no longer reads: an extension of ours.
-    fn queue_name(job: &Object) -> Option<&str> {
-        label(&job.metadata, labels::QUEUE_NAME).or_else(|| annotation(&job.metadata, labels::QUEUE_NAME))
+    fn metadata_mut(job: &mut Object) -> &mut ObjectMeta {
+        &mut job.metadata
     }
 
     fn has_suspend(job: &Object) -> bool {

@@ -1,5 +1,6 @@
 //! What control must know of a job, whatever its kind, and what every kind keeps in its metadata.
 
+use crate::kinds::JobInfo;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
 use crate::training::RoleState;
@@ -9,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::fmt::Debug;
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,30 +21,21 @@ pub struct Finish {
     pub message: String,
 }
 
-/// What a kind is called, and how its pods name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobInfo {
-    /// `apiVersion` of owner references.
-    pub api_version: &'static str,
-    /// Kind.
-    pub kind: &'static str,
-    /// Who reports events about its jobs.
-    pub reporter: &'static str,
-    /// Label by which pods name the uid of their job.
-    pub uid_label: &'static str,
-}
-
 /// A kind of job. Implementations are unit structs that only read and build values. Patches are RFC 7386 merge patches of
-/// the whole object which carry `metadata.uid` and `metadata.resourceVersion`.
-pub trait JobKind: 'static {
+/// the whole object which carry `metadata.uid` and `metadata.resourceVersion`. [`crate::KINDS`] has them all.
+pub trait JobKind: Debug + Sized + 'static {
     /// The API type.
-    type Object: Serialize + DeserializeOwned;
+    type Object: Serialize + DeserializeOwned + Debug + Send + Sync;
     /// Name of the integration in Kueue's configuration.
     const FRAMEWORK: &'static str;
     /// API group.
     const GROUP: &'static str;
-    /// `apiVersion` of owner references.
+    /// The version that is read and written.
+    const VERSION: &'static str;
+    /// Both, as in owner references.
     const API_VERSION: &'static str;
+    /// Plural, as in the URL.
+    const PLURAL: &'static str;
     /// Kind.
     const KIND: &'static str;
 
@@ -50,19 +43,27 @@ pub trait JobKind: 'static {
     const REPORTER: &'static str;
     /// Label by which pods name the uid of their job.
     const UID_LABEL: &'static str;
+    /// Its queue may be named in an annotation too.
+    const QUEUE_IN_ANNOTATION: bool = false;
+    /// [`JobKind::unlock_patch`] has something to write to its status.
+    const WRITES_STATUS: bool = false;
+    /// Part of every cluster; else Berth does without it where its CRD is not installed.
+    const BUILT_IN: bool = false;
+    /// Its jobs are made of batch/v1 Jobs, which are admitted with them.
+    const MADE_OF_JOBS: bool = false;
+    /// While it is suspended, its templates can be given a node affinity.
+    const TAKES_AFFINITY: bool = true;
     /// The same for those who do not know the kind.
-    const INFO: &'static JobInfo = &JobInfo {
-        api_version: Self::API_VERSION,
-        kind: Self::KIND,
-        reporter: Self::REPORTER,
-        uid_label: Self::UID_LABEL,
-    };
+    const INFO: &'static JobInfo = &JobInfo::of::<Self>();
 
     /// Metadata of a job.
     fn metadata(job: &Self::Object) -> &ObjectMeta;
+    /// The same, to be changed.
+    fn metadata_mut(job: &mut Self::Object) -> &mut ObjectMeta;
     /// LocalQueue that governs the job.
     fn queue_name(job: &Self::Object) -> Option<&str> {
-        queue_name(Self::metadata(job))
+        let metadata = Self::metadata(job);
+        queue_name(metadata).or_else(|| annotation(metadata, labels::QUEUE_NAME).filter(|_| Self::QUEUE_IN_ANNOTATION))
     }
     /// Suspended, and its template is as the user wrote it. A job whose stop is under way is not.
     fn is_suspended(job: &Self::Object) -> bool {

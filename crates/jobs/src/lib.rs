@@ -16,6 +16,7 @@ mod constraints;
 mod equivalence;
 mod job_set;
 mod kind;
+mod kinds;
 mod limits;
 mod names;
 mod needs;
@@ -39,9 +40,10 @@ pub use constraints::placement_constraints;
 pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
 pub use job_set::JobSet;
 pub use kind::{
-    Finish, JobInfo, JobKind, controller, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
+    Finish, JobKind, controller, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
     workload_priority_class,
 };
+pub use kinds::{JobInfo, JobObject, JobType, KINDS, SharedJob};
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, workload_needs};

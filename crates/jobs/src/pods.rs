@@ -28,7 +28,9 @@ pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::kind::{annotation, controller, label};
-use berth_api::labels;
+use crate::kinds::JobType;
+use crate::training::KIND as TRAINING_JOB;
+use berth_api::{berth, labels};
 
 /// Name of the integration in Kueue's configuration.
 pub const POD_FRAMEWORK: &str = "pod";
@@ -54,7 +56,6 @@ pub fn group_name(metadata: &ObjectMeta) -> Option<&str> {
 pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some_and(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        let whole = (group, owner.kind.as_str());
-        matches!(whole, ("batch", "Job") | ("jobset.x-k8s.io", "JobSet") | ("berth.dev", "TrainingJob"))
+        JobType::named(group, &owner.kind).is_some() || (group, owner.kind.as_str()) == (berth::GROUP, TRAINING_JOB)
     })
 }

@@ -4,13 +4,15 @@
 use crate::build::{Priority, build_workload};
 use crate::equivalence::PodSetDigest;
 use crate::kind::{
-    Finish, JobInfo, JobKind, controller, is_stopping, label, max_execution_seconds, prebuilt_workload_name,
-    version_of, workload_priority_class,
+    Finish, JobKind, controller, is_stopping, label, max_execution_seconds, prebuilt_workload_name, version_of,
+    workload_priority_class,
 };
+use crate::kinds::{JobType, KINDS};
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
+use crate::training::KIND as TRAINING_JOB;
 use crate::training::RoleState;
-use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, Workload};
+use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, Workload, berth};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -20,8 +22,8 @@ use std::sync::Arc;
 /// What one state of a job says.
 #[derive(Clone, Debug)]
 pub struct JobState {
-    /// Names of its kind.
-    pub info: &'static JobInfo,
+    /// Its kind.
+    pub kind: JobType,
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`, 0 when it has none.
@@ -94,7 +96,7 @@ impl JobState {
     pub fn read<K: JobKind>(job: &K::Object, older: Option<&Self>) -> Self {
         let metadata = K::metadata(job);
         let mut state = Self {
-            info: K::INFO,
+            kind: JobType::of::<K>(),
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version_of(metadata),
             owner: owner_of(metadata).map(Box::new),
@@ -208,11 +210,10 @@ pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
 #[must_use]
 pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let ours = match kind {
-        "Job" => "batch",
-        "JobSet" => "jobset.x-k8s.io",
-        "TrainingJob" => "berth.dev",
-        _ => group,
+    let ours = match KINDS.into_iter().find(|known| known.info().kind == kind) {
+        Some(known) => known.info().group,
+        None if kind == TRAINING_JOB => berth::GROUP,
+        None => group,
     };
     if group == ours { kind.into() } else { format!("{kind}.{group}").into() }
 }

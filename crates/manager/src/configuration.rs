@@ -301,7 +301,7 @@ fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, String> 
 
 /// The kinds of job that are managed, all that there are where the file names none, and warnings.
 fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), String> {
-    let Some(named) = &file.integrations.frameworks else { return Ok((Kind::JOBS.into_iter().collect(), Vec::new())) };
+    let Some(named) = &file.integrations.frameworks else { return Ok((Kind::jobs().collect(), Vec::new())) };
     let mut kinds = BTreeSet::new();
     let mut warnings = Vec::new();
     for framework in named {

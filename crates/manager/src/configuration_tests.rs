@@ -214,14 +214,14 @@ fn what_has_no_effect_is_named() {
     assert!(loaded.warnings[0].contains("`controller`") && loaded.warnings[1].contains("`tls`"));
     let loaded = body("integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob\n").unwrap();
     assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains("ray.io/rayjob"));
-    assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::Job]);
+    assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::JOB]);
     let loaded = body("integrations: {frameworks: [deployment]}\n").unwrap();
     let kinds: Vec<Kind> = loaded.settings.job_kinds.into_iter().collect();
     assert_eq!(kinds, [Kind::Pod, Kind::Deployment], "it is admitted through its pods");
     assert!(!body("").unwrap().settings.job_kinds.contains(&Kind::Pod), "only where it is named");
     let loaded = body("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\n").unwrap();
-    assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::JobSet]);
-    assert_eq!(body("").unwrap().settings.job_kinds.len(), Kind::JOBS.len(), "all, where none is named");
+    assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::JOB_SET]);
+    assert_eq!(body("").unwrap().settings.job_kinds.len(), Kind::jobs().count(), "all, where none is named");
     let loaded = body("featureGates: {VisibilityOnDemand: false}\n").unwrap();
     assert!(loaded.warnings[0].contains("VisibilityOnDemand"), "{:?}", loaded.warnings);
 }

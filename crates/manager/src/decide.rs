@@ -21,9 +21,6 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Kinds that get a Workload here.
-const JOBS: [Kind; 3] = [Kind::Job, Kind::JobSet, Kind::TrainingJob];
-
 /// One workload and what came of it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -190,9 +187,9 @@ fn inactive(offline: &mut Offline) -> Vec<Inactive> {
     queues.into_iter().filter_map(of).collect()
 }
 
-/// The kind of job of that name.
+/// The kind of that name that gets a Workload here.
 fn job_kind(name: &str) -> Option<Kind> {
-    JOBS.into_iter().find(|kind| kind.name() == name)
+    Kind::jobs().chain([Kind::TrainingJob]).find(|kind| kind.name() == name)
 }
 
 /// Jobs of the manifests about which nothing was decided. What a TrainingJob is made of is told of with it.

@@ -5,7 +5,7 @@ use crate::duration::GoDuration;
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
 use berth_control::surroundings;
-use berth_jobs::Facts;
+use berth_jobs::{Facts, JobType};
 use berth_runtime::clients::Clients;
 use berth_runtime::metrics::Metrics;
 use berth_runtime::server::Missing;
@@ -165,6 +165,10 @@ fn names(service: &str, namespace: &str) -> Vec<String> {
 struct Known(RwLock<surroundings::Surroundings>);
 
 impl Surroundings for Known {
+    fn has_kind(&self, kind: JobType) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).has_kind(kind)
+    }
+
     fn facts(&self, namespace: &str) -> Facts {
         self.0.read().unwrap_or_else(PoisonError::into_inner).facts(namespace)
     }

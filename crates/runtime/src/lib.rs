@@ -19,7 +19,6 @@ pub mod elector;
 pub mod events;
 mod journal;
 pub mod leadership;
-pub mod lean;
 pub mod lease;
 pub mod load;
 pub mod metrics;

@@ -123,8 +123,8 @@ mod tests {
             let text =
                 r#"{"metadata": {"name": "bad", "uid": "u"}, "spec": "text", "value": "text", "status": "text"}"#;
             let raw: Raw = serde_json::from_str(text).unwrap();
-            assert!(crate::lean::decode::<K>(raw.text()).is_err());
-            assert_eq!(crate::lean::decode::<K>(raw.head().text()).unwrap().name_any(), "bad");
+            assert!(berth_api::lean::decode::<K>(raw.text()).is_err());
+            assert_eq!(berth_api::lean::decode::<K>(raw.head().text()).unwrap().name_any(), "bad");
         }
         check::<k8s_openapi::api::batch::v1::Job>();
         check::<berth_api::Workload>();

@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     fn rescued(object: &Value) -> Option<Box<api::Workload>> {
-        assert!(crate::lean::decode::<api::Workload>(&object.to_string()).is_err(), "it decodes: {object}");
+        assert!(berth_api::lean::decode::<api::Workload>(&object.to_string()).is_err(), "it decodes: {object}");
         workload(&object.to_string())
     }
 

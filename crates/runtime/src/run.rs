@@ -99,7 +99,7 @@ pub async fn run<B: Brain>(
     let mut servers = serve(&options, &context).await?;
     let mut shutdown = std::pin::pin!(shutdown);
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
-    for kind in Kind::JOBS.into_iter().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
+    for kind in Kind::jobs().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
         metrics.count("berth_writes_refused", &[("kind", kind.name())], 0);
     }
     let stores = Stores::new(clients.rpc.clone(), options.namespace.clone());

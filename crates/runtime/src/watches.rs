@@ -4,23 +4,22 @@
 //! their names, so that control sees what vanished meanwhile. A new *epoch* makes every watch start over with a quorum
 //! list: that is how a new leader gets a view not older than its claim.
 
-use crate::lean;
 use crate::metrics::Metrics;
 use crate::raw::Raw;
 use crate::rescue;
 use crate::retry::{Retry, is_gone};
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
-use berth_control::event::{Change, Observation};
+use berth_api::lean;
+use berth_control::event::{Change, JOB_TYPES, JobType, Observation, SharedJob};
 use berth_control::write as control;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, ObjectMeta};
 use kube::runtime::watcher as watch;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -32,7 +31,7 @@ use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
 /// Number of watched kinds.
-pub const KINDS: usize = 22;
+pub const KINDS: usize = 20 + JOB_TYPES.len();
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -52,13 +51,8 @@ pub struct Seen {
     pub listed: Option<(usize, u64)>,
 }
 
-type Wrap<K> = fn(Change<Box<K>>) -> Observation;
-
 /// Turns changes of texts into observations of one kind: all that differs between the watches.
-type Decode = fn(Change<Raw>) -> Result<Observation, Undecodable>;
-
-/// What is left of an object of a kind that does not decode.
-type Rescue<K> = fn(&str) -> Option<Box<K>>;
+type Decode = Arc<dyn Fn(Change<Raw>) -> Result<Observation, Undecodable> + Send + Sync>;
 
 /// An object that does not decode.
 struct Undecodable {
@@ -83,6 +77,28 @@ struct Kind {
 }
 
 impl Kind {
+    /// Jobs of that kind.
+    fn of_jobs(job: JobType) -> Self {
+        let info = job.info();
+        let resource = ApiResource {
+            group: info.group.to_owned(),
+            version: info.version.to_owned(),
+            api_version: info.api_version.to_owned(),
+            kind: info.kind.to_owned(),
+            plural: info.plural.to_owned(),
+        };
+        let wrap = move |change| Observation::Job(job, change);
+        let kind = Self {
+            resource,
+            decode: Arc::new(move |change| decode(change, |text| read_job(job, text), wrap, |_| None)),
+            needs: None,
+            tells: None,
+            integration: None,
+            selector: None,
+        };
+        if info.built_in { kind } else { kind.optional() }
+    }
+
     fn optional(self) -> Self {
         Self { needs: Some(self.resource.clone()), ..self }
     }
@@ -117,7 +133,7 @@ impl Kind {
 }
 
 /// The kinds, in the order of their numbers.
-fn kinds() -> [Kind; KINDS] {
+fn kinds() -> Vec<Kind> {
     macro_rules! kind {
         ($kind:ty, $wrap:path) => {
             kind!($kind, $wrap, |_| None)
@@ -125,7 +141,7 @@ fn kinds() -> [Kind; KINDS] {
         ($kind:ty, $wrap:path, $rescue:expr) => {
             Kind {
                 resource: ApiResource::erase::<$kind>(&()),
-                decode: |change| decode::<$kind>(change, $wrap, $rescue),
+                decode: Arc::new(|change| decode(change, read::<$kind>, $wrap, $rescue)),
                 needs: None,
                 tells: None,
                 integration: None,
@@ -134,7 +150,7 @@ fn kinds() -> [Kind; KINDS] {
         };
     }
     let managed = format!("{}=true", api::labels::MANAGED);
-    [
+    let mut kinds = vec![
         kind!(Namespace, Observation::Namespace),
         kind!(PriorityClass, Observation::PriorityClass),
         kind!(RuntimeClass, Observation::RuntimeClass),
@@ -145,12 +161,10 @@ fn kinds() -> [Kind; KINDS] {
         kind!(api::ClusterQueue, Observation::ClusterQueue),
         kind!(api::LocalQueue, Observation::LocalQueue),
         kind!(api::Workload, Observation::Workload, rescue::workload),
-        kind!(Job, Observation::Job),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
         kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
         kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional(),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional(),
-        kind!(api::jobset::JobSet, Observation::JobSet).optional(),
         kind!(Pod, Observation::Pod).of(control::Kind::Pod).labelled(&managed),
         kind!(StatefulSet, Observation::StatefulSet).of(control::Kind::StatefulSet).labelled(api::labels::QUEUE_NAME),
         kind!(api::ProvisioningRequestConfig, Observation::ProvisioningRequestConfig).optional(),
@@ -160,16 +174,19 @@ fn kinds() -> [Kind; KINDS] {
         kind!(PodTemplate, Observation::PodTemplate).made_for::<ProvisioningRequest>().labelled(managed),
         // Those that are not tainted as about to go are forgotten at once.
         kind!(api::node::Node, Observation::Node),
-    ]
+    ];
+    kinds.extend(JOB_TYPES.map(Kind::of_jobs));
+    kinds
 }
 
 /// Decodes a change; of a whole list, what does not decode and cannot be rescued is left out.
-fn decode<K: Resource + DeserializeOwned>(
+fn decode<T>(
     change: Change<Raw>,
-    wrap: Wrap<K>,
-    rescue: Rescue<K>,
+    read: impl Fn(&str) -> serde_json::Result<T>,
+    wrap: impl Fn(Change<T>) -> Observation,
+    rescue: impl Fn(&str) -> Option<T>,
 ) -> Result<Observation, Undecodable> {
-    let one = |raw: &Raw| lean::decode::<K>(raw.text()).map(slim).map_err(|error| error.to_string());
+    let one = |raw: &Raw| read(raw.text()).map_err(|error| error.to_string());
     Ok(wrap(match change {
         Change::Apply(raw) => Change::Apply(one(&raw).map_err(|error| Undecodable {
             error,
@@ -181,6 +198,18 @@ fn decode<K: Resource + DeserializeOwned>(
             Change::Reset(list.iter().filter_map(|raw| one(raw).ok().or_else(|| rescue(raw.text()))).collect())
         }
     }))
+}
+
+fn read<K: Resource + DeserializeOwned>(text: &str) -> serde_json::Result<Box<K>> {
+    let mut object = lean::decode::<K>(text)?;
+    slim(object.meta_mut());
+    Ok(object)
+}
+
+fn read_job(kind: JobType, text: &str) -> serde_json::Result<SharedJob> {
+    let mut job = kind.decode(text)?;
+    slim(job.metadata_mut());
+    Ok(job.into())
 }
 
 /// Somebody beside the loop who wants to know what the watches see; it must not wait for anything.
@@ -253,15 +282,13 @@ async fn list(client: &Client, kind: &Kind) -> kube::Result<Vec<Raw>> {
 }
 
 /// Drops the parts that are as heavy as the rest and that nothing reads.
-fn slim<K: Resource>(mut object: Box<K>) -> Box<K> {
-    let meta = object.meta_mut();
-    meta.managed_fields = None;
-    if let Some(annotations) = &mut meta.annotations {
+fn slim(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
         annotations.remove(LAST_APPLIED);
         // Ours to set: on an object that does decode it would keep its job from being stopped.
         annotations.remove(api::labels::UNREADABLE);
     }
-    object
 }
 
 /// Follows one kind until the loop is gone.
@@ -312,7 +339,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
         }
         let mut follower = Follower {
             plural: &resource.plural,
-            decode,
+            decode: Arc::clone(&decode),
             metrics: &context.metrics,
             listed: Vec::new(),
             failing: false,

@@ -5,6 +5,9 @@ use http::{Request, Response};
 use kube::client::Body;
 use std::sync::Mutex;
 
+/// Number of batch/v1 Jobs among the kinds.
+const NUMBER: usize = KINDS - JOB_TYPES.len();
+
 fn job(name: &str, parallelism: serde_json::Value) -> serde_json::Value {
     serde_json::json!({
         "metadata": {
@@ -51,15 +54,15 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
     loop {
         let seen = seen.recv().await.unwrap();
         match seen.observation {
-            Observation::Job(Change::Apply(job)) => {
-                assert!(seen.listed.is_none() && job.metadata.managed_fields.is_none());
-                let annotations = job.metadata.annotations.as_ref().unwrap();
+            Observation::Job(_, Change::Apply(job)) => {
+                assert!(seen.listed.is_none() && job.metadata().managed_fields.is_none());
+                let annotations = job.metadata().annotations.as_ref().unwrap();
                 assert_eq!(annotations.keys().collect::<Vec<_>>(), ["keep"]);
-                told.push(job.metadata.name.unwrap());
+                told.push(job.metadata().name.clone().unwrap());
             }
-            Observation::Job(Change::Only(names)) => {
+            Observation::Job(_, Change::Only(names)) => {
                 let (kind, epoch) = seen.listed.unwrap();
-                assert_eq!(kind, 10);
+                assert_eq!(kind, NUMBER);
                 // What does not decode is there all the same.
                 let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
                 assert_eq!(
@@ -74,7 +77,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
 }
 
 fn jobs() -> Kind {
-    kinds().into_iter().nth(10).unwrap()
+    kinds().into_iter().nth(NUMBER).unwrap()
 }
 
 #[tokio::test]
@@ -91,7 +94,7 @@ async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
         tap: None,
         job_kinds: BTreeSet::new(),
     };
-    let task = tokio::spawn(follow(context, 10, jobs()));
+    let task = tokio::spawn(follow(context, NUMBER, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
 
     *items.lock().unwrap() = vec![job("bad", "many".into()), job("two", 2.into())];
@@ -121,12 +124,12 @@ async fn a_bad_object_in_a_watch_does_not_stop_it() {
         tap: None,
         job_kinds: BTreeSet::new(),
     };
-    let task = tokio::spawn(follow(context, 10, jobs()));
+    let task = tokio::spawn(follow(context, NUMBER, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
     // The watch goes past the bad object and shows what comes after it.
     *event.lock().unwrap() = Some(serde_json::json!({"type": "MODIFIED", "object": job("two", 2.into())}));
     match tokio::time::timeout(std::time::Duration::from_secs(20), seen.recv()).await.unwrap().unwrap().observation {
-        Observation::Job(Change::Apply(job)) => assert_eq!(job.metadata.name.as_deref(), Some("two")),
+        Observation::Job(_, Change::Apply(job)) => assert_eq!(job.metadata().name.as_deref(), Some("two")),
         other => panic!("{other:?}"),
     }
     task.abort();
@@ -138,7 +141,7 @@ fn a_workload_that_does_not_decode_keeps_its_place() {
     let metrics = Arc::new(Metrics::new("test"));
     let mut follower = Follower {
         plural: "workloads",
-        decode: workloads.decode,
+        decode: Arc::clone(&workloads.decode),
         metrics: &metrics,
         listed: Vec::new(),
         failing: false,
@@ -167,4 +170,15 @@ fn a_workload_that_does_not_decode_keeps_its_place() {
     }
     let text = metrics.encode(crate::metrics::Gauges::default());
     assert!(text.contains("berth_undecodable_objects_total{resource=\"workloads\"} 1"), "{text}");
+}
+
+#[test]
+fn every_kind_has_a_number_and_is_watched_once() {
+    let kinds = kinds();
+    assert_eq!(kinds.len(), KINDS);
+    let names: BTreeSet<_> = kinds.iter().map(|kind| (&kind.resource.group, &kind.resource.plural)).collect();
+    assert_eq!(names.len(), KINDS);
+    assert_eq!(jobs().resource.plural, "jobs");
+    let needed = |plural: &str| kinds.iter().find(|kind| kind.resource.plural == plural).unwrap().needs.is_none();
+    assert!(needed("jobs") && !needed("jobsets"));
 }

@@ -118,7 +118,7 @@ async fn requests_have_the_right_form() {
     let apply = Request::Apply { manager: "kueue-admission", subresource: status, body: body.clone().into() };
     assert_eq!(writer.perform(&write(Kind::Workload, "ns", apply)).await, applied);
     let merge = Request::Merge { manager: "a/b", subresource: Subresource::None, body: body.clone().into() };
-    assert_eq!(writer.perform(&write(Kind::Job, "ns", merge)).await, applied);
+    assert_eq!(writer.perform(&write(Kind::JOB, "ns", merge)).await, applied);
     assert_eq!(writer.perform(&write(Kind::Workload, "ns", Request::Create(body.into()))).await, applied);
     let merge = Request::Merge { manager: "m", subresource: status, body: json!({}).into() };
     writer.perform(&write(Kind::ClusterQueue, "", merge)).await;

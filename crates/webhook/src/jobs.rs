@@ -4,59 +4,54 @@ use crate::review::{Answer, Request, Unreadable};
 use crate::routes::Around;
 use berth_api::labels;
 use berth_jobs::training::training_owner;
-use berth_jobs::{
-    BatchJob, DEFAULT_NAME, Defaults, Facts, JobKind, JobSet, controller, job_defaults, validate_job,
-    validate_job_update,
-};
+use berth_jobs::{DEFAULT_NAME, Defaults, Facts, JobType, controller};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Path of the field that suspends a job, the same in every kind.
 const SUSPEND: &str = "/spec/suspend";
 
 /// Fills in the queue and the class, and suspends what is managed.
-pub(crate) fn mutate<K>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable>
-where
-    K: JobKind<Object: DeserializeOwned>,
-{
+pub(crate) fn mutate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
     if request.operation != "CREATE" {
         return Ok(Answer::Allow);
     }
-    let job: K::Object = request.object()?;
+    let job = request.job(kind)?;
     // What a JobSet or a TrainingJob creates is admitted with it. Whatever else slips past here is found by control.
-    let metadata = K::metadata(&job);
+    let metadata = job.metadata();
     let name = metadata.name.as_deref().unwrap_or_default();
     let part =
         |owner: &OwnerReference| around.surroundings.governs(&request.namespace, name, (&owner.name, &owner.uid));
-    let governed = K::KIND == BatchJob::KIND && (is_of_job_set(metadata) || training_owner(metadata).is_some_and(part));
-    let defaults = job_defaults::<K>(&job, Facts { governed, ..around.surroundings.facts(&request.namespace) });
+    let governed = kind == JobType::JOB && (is_part(metadata) || training_owner(metadata).is_some_and(part));
+    let defaults = job.defaults(Facts { governed, ..facts(kind, request, around) });
     Ok(Answer::Change(operations(metadata, defaults)))
 }
 
 /// Refuses what cannot be meant, and changes that come too late.
-pub(crate) fn validate<K>(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable>
-where
-    K: JobKind<Object: DeserializeOwned>,
-{
-    let facts = around.surroundings.facts(&request.namespace);
-    if !facts.has_kind::<K>() {
+pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
+    let facts = facts(kind, request, around);
+    if facts.unmanaged_kind {
         return Ok(Answer::Allow);
     }
-    let job: K::Object = request.object()?;
-    let errors = match request.old_object::<K::Object>()? {
-        None => validate_job::<K>(&job),
-        Some(old) => validate_job_update::<K>(&old, &job, facts.default_queue),
+    let job = request.job(kind)?;
+    let errors = match request.old_job(kind)? {
+        None => job.errors(),
+        Some(old) => job.change_errors(&*old, facts.default_queue),
     };
     Ok(Answer::of(errors))
 }
 
-/// Whether a JobSet controls it. Its kind is enough, as in Kueue: which JobSets are managed is not known here, and control suspends a
-/// Job with a queue of its own whose JobSet is not.
-fn is_of_job_set(metadata: &ObjectMeta) -> bool {
+fn facts(kind: JobType, request: &Request, around: &Around<'_>) -> Facts {
+    let unmanaged_kind = !around.surroundings.has_kind(kind);
+    Facts { unmanaged_kind, ..around.surroundings.facts(&request.namespace) }
+}
+
+/// Whether a job that is made of Jobs controls it. Its kind is enough, as in Kueue: which JobSets are managed is not known here, and
+/// control suspends a Job with a queue of its own whose JobSet is not.
+fn is_part(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some_and(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        group == JobSet::GROUP && owner.kind == JobSet::KIND
+        JobType::named(group, &owner.kind).is_some_and(|kind| kind.info().made_of_jobs)
     })
 }
 

@@ -20,11 +20,13 @@ pub mod review;
 pub mod routes;
 pub mod server;
 
-use berth_jobs::Facts;
+use berth_jobs::{Facts, JobType};
 use serde_json::Value;
 
 /// What a review must know about the cluster; answered from memory, at once.
 pub trait Surroundings: Send + Sync + 'static {
+    /// Whether jobs of that kind are managed.
+    fn has_kind(&self, kind: JobType) -> bool;
     /// What a job of that namespace meets there.
     fn facts(&self, namespace: &str) -> Facts;
     /// Whether a Job to be created there under that name is part of the TrainingJob of that name and uid, and is admitted with it.

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_api::validation::FieldError;
+use berth_jobs::{JobObject, JobType};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -123,6 +124,23 @@ impl Request {
         decode("oldObject", self.old_object.as_deref()).map(Some)
     }
 
+    /// The new object, a job.
+    ///
+    /// # Errors
+    /// When there is none or it is none of that kind.
+    pub fn job(&self, kind: JobType) -> Result<Box<dyn JobObject>, Unreadable> {
+        read_as("object", self.object.as_deref(), |text| kind.decode(text))
+    }
+
+    /// The stored object, a job; `None` for a creation.
+    ///
+    /// # Errors
+    /// When it is none of that kind.
+    pub fn old_job(&self, kind: JobType) -> Result<Option<Box<dyn JobObject>>, Unreadable> {
+        let old = self.old_object.as_deref();
+        old.map(|old| read_as("oldObject", Some(old), |text| kind.decode(text))).transpose()
+    }
+
     /// Whether the object is on its way out: then nothing of ours may hold it up.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
@@ -142,8 +160,16 @@ impl Request {
 }
 
 fn decode<T: DeserializeOwned>(what: &'static str, raw: Option<&RawValue>) -> Result<T, Unreadable> {
+    read_as(what, raw, |text| serde_json::from_str(text))
+}
+
+fn read_as<T>(
+    what: &'static str,
+    raw: Option<&RawValue>,
+    read: impl Fn(&str) -> serde_json::Result<T>,
+) -> Result<T, Unreadable> {
     let raw = raw.ok_or_else(|| Unreadable::Object(what, "is missing".to_owned()))?;
-    serde_json::from_str(raw.get()).map_err(|error| Unreadable::Object(what, error.to_string()))
+    read(raw.get()).map_err(|error| Unreadable::Object(what, error.to_string()))
 }
 
 #[derive(Serialize)]

@@ -2,7 +2,9 @@
 
 use crate::review::{self, Answer, Request, Unreadable};
 use crate::{Surroundings, jobs, kinds, pods};
-use berth_jobs::{BatchJob, JobSet};
+use berth_jobs::{JobType, KINDS};
+use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// What a route is told beside the request.
 pub struct Around<'a> {
@@ -31,6 +33,10 @@ enum Handle {
     Admission(Rule),
     /// The same, and what changes of an object that is being deleted is asked about as well.
     AdmissionToTheEnd(Rule),
+    /// It is asked what a job gets at its creation.
+    Defaults(JobType),
+    /// It is asked whether a job may be stored.
+    Rules(JobType),
     /// It is asked how objects look in another version.
     Conversion,
 }
@@ -49,84 +55,80 @@ pub const CONVERT: &str = "/convert";
 /// One path.
 pub struct Route {
     /// Path of the request.
-    pub path: &'static str,
+    pub path: Cow<'static, str>,
     /// Short name, for figures.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     handle: Handle,
 }
 
-/// Every path. A new kind of job is two lines here.
-pub const ROUTES: &[Route] = &[
-    Route { path: "/mutate-batch-v1-job", name: "mutate-job", handle: Handle::Admission(jobs::mutate::<BatchJob>) },
+/// Every path but those of jobs that can be suspended.
+const OTHERS: [Route; 13] = [
     Route {
-        path: "/validate-batch-v1-job",
-        name: "validate-job",
-        handle: Handle::Admission(jobs::validate::<BatchJob>),
+        path: Cow::Borrowed("/mutate--v1-pod"),
+        name: Cow::Borrowed("mutate-pod"),
+        handle: Handle::Admission(pods::mutate_pod),
     },
     Route {
-        path: "/mutate-jobset-x-k8s-io-v1alpha2-jobset",
-        name: "mutate-jobset",
-        handle: Handle::Admission(jobs::mutate::<JobSet>),
+        path: Cow::Borrowed("/validate--v1-pod"),
+        name: Cow::Borrowed("validate-pod"),
+        handle: Handle::AdmissionToTheEnd(pods::validate_pod),
     },
     Route {
-        path: "/validate-jobset-x-k8s-io-v1alpha2-jobset",
-        name: "validate-jobset",
-        handle: Handle::Admission(jobs::validate::<JobSet>),
-    },
-    Route { path: "/mutate--v1-pod", name: "mutate-pod", handle: Handle::Admission(pods::mutate_pod) },
-    Route { path: "/validate--v1-pod", name: "validate-pod", handle: Handle::AdmissionToTheEnd(pods::validate_pod) },
-    Route {
-        path: "/mutate-apps-v1-deployment",
-        name: "mutate-deployment",
+        path: Cow::Borrowed("/mutate-apps-v1-deployment"),
+        name: Cow::Borrowed("mutate-deployment"),
         handle: Handle::Admission(pods::mutate_deployment),
     },
     Route {
-        path: "/validate-apps-v1-deployment",
-        name: "validate-deployment",
+        path: Cow::Borrowed("/validate-apps-v1-deployment"),
+        name: Cow::Borrowed("validate-deployment"),
         handle: Handle::Admission(pods::validate_deployment),
     },
     Route {
-        path: "/mutate-apps-v1-statefulset",
-        name: "mutate-statefulset",
+        path: Cow::Borrowed("/mutate-apps-v1-statefulset"),
+        name: Cow::Borrowed("mutate-statefulset"),
         handle: Handle::Admission(pods::mutate_stateful_set),
     },
     Route {
-        path: "/validate-apps-v1-statefulset",
-        name: "validate-statefulset",
+        path: Cow::Borrowed("/validate-apps-v1-statefulset"),
+        name: Cow::Borrowed("validate-statefulset"),
         handle: Handle::Admission(pods::validate_stateful_set),
     },
     Route {
-        path: "/mutate-kueue-x-k8s-io-v1beta2-workload",
-        name: "mutate-workload",
+        path: Cow::Borrowed("/mutate-kueue-x-k8s-io-v1beta2-workload"),
+        name: Cow::Borrowed("mutate-workload"),
         handle: Handle::Admission(|request, around| kinds::drop_min_counts(request, around.gates.partial_admission)),
     },
     Route {
-        path: "/validate-kueue-x-k8s-io-v1beta2-workload",
-        name: "validate-workload",
+        path: Cow::Borrowed("/validate-kueue-x-k8s-io-v1beta2-workload"),
+        name: Cow::Borrowed("validate-workload"),
         handle: Handle::Admission(|request, around| kinds::workload(request, around.gates.priority_boost)),
     },
     Route {
-        path: "/validate-kueue-x-k8s-io-v1beta2-clusterqueue",
-        name: "validate-clusterqueue",
+        path: Cow::Borrowed("/validate-kueue-x-k8s-io-v1beta2-clusterqueue"),
+        name: Cow::Borrowed("validate-clusterqueue"),
         handle: Handle::Admission(|request, around| kinds::cluster_queue(request, around.gates.concurrent_admission)),
     },
     Route {
-        path: "/validate-berth-dev-v1alpha1-trainingjob",
-        name: "validate-trainingjob",
+        path: Cow::Borrowed("/validate-berth-dev-v1alpha1-trainingjob"),
+        name: Cow::Borrowed("validate-trainingjob"),
         handle: Handle::Admission(|request, _| kinds::training_job(request)),
     },
     Route {
-        path: "/validate-kueue-x-k8s-io-v1beta2-cohort",
-        name: "validate-cohort",
+        path: Cow::Borrowed("/validate-kueue-x-k8s-io-v1beta2-cohort"),
+        name: Cow::Borrowed("validate-cohort"),
         handle: Handle::Admission(|request, _| kinds::cohort(request)),
     },
     Route {
-        path: "/validate-kueue-x-k8s-io-v1beta2-resourceflavor",
-        name: "validate-resourceflavor",
+        path: Cow::Borrowed("/validate-kueue-x-k8s-io-v1beta2-resourceflavor"),
+        name: Cow::Borrowed("validate-resourceflavor"),
         handle: Handle::Admission(|request, _| kinds::resource_flavor(request)),
     },
-    Route { path: CONVERT, name: "convert", handle: Handle::Conversion },
+    Route { path: Cow::Borrowed(CONVERT), name: Cow::Borrowed("convert"), handle: Handle::Conversion },
 ];
+
+/// Every path.
+pub static ROUTES: LazyLock<Vec<Route>> =
+    LazyLock::new(|| KINDS.into_iter().flat_map(Route::of_jobs).chain(OTHERS).collect());
 
 /// The route of a path.
 #[must_use]
@@ -135,24 +137,38 @@ pub fn route(path: &str) -> Option<&'static Route> {
 }
 
 impl Route {
+    /// What is asked about jobs of a kind.
+    fn of_jobs(kind: JobType) -> [Self; 2] {
+        let info = kind.info();
+        let (group, name) = (info.group.replace('.', "-"), info.kind.to_lowercase());
+        let route = |verb: &str, handle| Self {
+            path: format!("/{verb}-{group}-{}-{name}", info.version).into(),
+            name: format!("{verb}-{name}").into(),
+            handle,
+        };
+        [route("mutate", Handle::Defaults(kind)), route("validate", Handle::Rules(kind))]
+    }
+
     /// Answers a review: the body of the answer, and `allowed`, `denied`, `converted` or `error`.
     ///
     /// # Errors
     /// When the bytes are no review, so that there is nothing to answer to.
     pub fn answer(&self, bytes: &[u8], around: &Around<'_>) -> Result<(Vec<u8>, &'static str), Unreadable> {
-        let (rule, to_the_end) = match &self.handle {
-            Handle::Admission(rule) => (rule, false),
-            Handle::AdmissionToTheEnd(rule) => (rule, true),
-            Handle::Conversion => {
-                let (body, converted) =
-                    berth_api::conversion::respond(bytes).map_err(|error| Unreadable::Conversion(error.to_string()))?;
-                return Ok((body, if converted { "converted" } else { "error" }));
-            }
-        };
+        if matches!(self.handle, Handle::Conversion) {
+            let (body, converted) =
+                berth_api::conversion::respond(bytes).map_err(|error| Unreadable::Conversion(error.to_string()))?;
+            return Ok((body, if converted { "converted" } else { "error" }));
+        }
         let request = review::read(bytes)?;
         let is_asked = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
-        let answer =
-            if is_asked && (to_the_end || !request.is_leaving()) { rule(&request, around) } else { Ok(Answer::Allow) };
+        let to_the_end = matches!(self.handle, Handle::AdmissionToTheEnd(_));
+        let answer = match &self.handle {
+            _ if !is_asked || (!to_the_end && request.is_leaving()) => Ok(Answer::Allow),
+            Handle::Admission(rule) | Handle::AdmissionToTheEnd(rule) => rule(&request, around),
+            Handle::Defaults(kind) => jobs::mutate(*kind, &request, around),
+            Handle::Rules(kind) => jobs::validate(*kind, &request, around),
+            Handle::Conversion => Ok(Answer::Allow),
+        };
         let outcome = match &answer {
             Ok(Answer::Deny(_)) => "denied",
             Ok(_) => "allowed",

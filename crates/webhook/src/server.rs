@@ -106,7 +106,7 @@ impl Handler {
         let around = Around { surroundings: &*self.surroundings, gates: self.gates };
         let (answer, outcome) =
             route.answer(&bytes, &around).map_err(|error| (StatusCode::BAD_REQUEST, "malformed", error.to_string()))?;
-        self.meter.answered(route.name, outcome, begun.elapsed().as_secs_f64());
+        self.meter.answered(&route.name, outcome, begun.elapsed().as_secs_f64());
         Ok(answer)
     }
 

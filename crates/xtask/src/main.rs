@@ -8,6 +8,7 @@
 mod crd;
 mod dashboard;
 mod expand;
+mod job_kinds;
 mod kinds;
 mod likeness;
 mod pods;
@@ -28,7 +29,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write one CustomResourceDefinition per kind.
+    /// Write one CustomResourceDefinition per kind, and what the chart says of each kind of job.
     Crdgen {
         /// Folder to write to; `crds/` of the repository when absent.
         #[arg(long)]
@@ -56,14 +57,15 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Crdgen { out, check } => {
             let folder = out.unwrap_or_else(repository_crds);
-            let stale = stale_files(&folder)?;
+            let mut stale: Vec<(PathBuf, String)> =
+                stale_files(&folder)?.into_iter().map(|(name, text)| (folder.join(name), text)).collect();
+            stale.extend(job_kinds::stale()?);
             if check && !stale.is_empty() {
-                let names: Vec<&str> = stale.iter().map(|(name, _)| name.as_str()).collect();
+                let names: Vec<String> = stale.iter().map(|(path, _)| path.display().to_string()).collect();
                 bail!("stale, run `make crds`: {}", names.join(", "));
             }
-            for (name, text) in &stale {
-                let path = folder.join(name);
-                std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+            for (path, text) in &stale {
+                std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
             }
             println!("crdgen: {} kinds, {} files written", kinds::ALL.len(), stale.len());
             Ok(())

@@ -93,7 +93,7 @@ impl Case<'_> {
             event_type,
             reason: reason.to_owned(),
             message,
-            reporter: self.job.info.reporter,
+            reporter: self.job.kind.info().reporter,
         }
     }
 
@@ -137,7 +137,7 @@ impl Case<'_> {
         let body = json!({"metadata": {
             "labels": {"kueue.x-k8s.io/job-uid": self.job.uid},
             "ownerReferences": [{
-                "apiVersion": self.job.info.api_version, "kind": self.job.info.kind, "name": self.key.name, "uid": self.job.uid,
+                "apiVersion": self.job.kind.info().api_version, "kind": self.job.kind.info().kind, "name": self.key.name, "uid": self.job.uid,
                 "controller": true, "blockOwnerDeletion": true,
             }],
         }});

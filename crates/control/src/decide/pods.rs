@@ -30,9 +30,6 @@ use crate::status::{find_true, seconds};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
-/// Owners that are admitted with all their pods.
-const ADMITTED_WITH: [Kind; 3] = [Kind::Job, Kind::JobSet, Kind::TrainingJob];
-
 /// A pod with what is decided about it.
 #[derive(Clone, Copy)]
 struct Case<'a> {
@@ -128,7 +125,7 @@ impl Case<'_> {
         settings.job_kinds.contains(&Kind::Pod)
             && (self.pod.queue_name.is_some() || settings.manage_jobs_without_queue_name)
             && self.control.manages(&self.name.0)
-            && !whole.is_some_and(|kind| ADMITTED_WITH.contains(&kind))
+            && !whole.is_some_and(Kind::is_admitted_with_pods)
     }
 
     fn key(&self) -> ObjectKey {

@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
     }
 
     fn child_key(&self, role: &str) -> ObjectKey {
-        key(Kind::Job, &(self.name.0.clone(), child_job_name(&self.name.1, role)))
+        key(Kind::JOB, &(self.name.0.clone(), child_job_name(&self.name.1, role)))
     }
 
     /// The Job that runs a role, when it is there and this TrainingJob's.

@@ -114,7 +114,7 @@ impl Control {
             return Some((self.view.workloads.owned_by(&pod.uid).next().or_else(group)?, managed.role()));
         }
         let (job, uid) = pod.job.as_ref()?;
-        let object = ObjectKey { kind: Kind::Job, namespace: pod.namespace.clone(), name: job.clone() };
+        let object = ObjectKey { kind: Kind::JOB, namespace: pod.namespace.clone(), name: job.clone() };
         let job = self.view.jobs.get(&object).filter(|job| job.uid == *uid)?;
         // A Job is a workload itself, or part of one.
         let running = |owner: &str| self.view.workloads.owned_by(owner).find(|workload| workload.holds().is_some());

@@ -1,7 +1,7 @@
 //! A manifest as somebody wrote it: which of its fields cannot be read, and which the API server would drop.
 
-use berth_api::{self as api, berth, jobset, v1beta1};
-use k8s_openapi::api::batch::v1::Job;
+use berth_api::{self as api, berth, v1beta1};
+use berth_jobs::JobType;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -23,7 +23,7 @@ pub enum Manifest {
 }
 
 /// Reads an object as its kind, and gives back what its kind has of it.
-type Read = fn(&Value) -> Result<Value, String>;
+type Read<'a> = &'a dyn Fn(&Value) -> Result<Value, String>;
 
 /// Looks at a manifest by itself.
 ///
@@ -34,34 +34,32 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     let (version, kind) = (text("apiVersion"), text("kind"));
     let group = version.split_once('/').map_or("", |(group, _)| group);
     let is_older = version == v1beta1::API_VERSION;
-    let read: Read = match (group, kind) {
-        (api::GROUP, "ClusterQueue") if is_older => older::<v1beta1::ClusterQueueSpec>,
-        (api::GROUP, "Cohort") if is_older => older::<v1beta1::CohortSpec>,
-        (api::GROUP, "Workload") if is_older => older::<v1beta1::WorkloadSpec>,
-        (api::GROUP, "ClusterQueue") => whole::<api::ClusterQueue>,
-        (api::GROUP, "Cohort") => whole::<api::Cohort>,
-        (api::GROUP, "Workload") => whole::<api::Workload>,
-        (api::GROUP, "LocalQueue") => whole::<api::LocalQueue>,
-        (api::GROUP, "ResourceFlavor") => whole::<api::ResourceFlavor>,
-        (api::GROUP, "AdmissionCheck") => whole::<api::AdmissionCheck>,
-        (api::GROUP, "WorkloadPriorityClass") => whole::<api::WorkloadPriorityClass>,
-        (berth::GROUP, "QueuePolicy") => whole::<berth::QueuePolicy>,
-        (berth::GROUP, "CheckpointStore") => whole::<berth::CheckpointStore>,
-        (berth::GROUP, "TrainingJob") => whole::<berth::TrainingJob>,
-        (jobset::GROUP, "JobSet") => whole::<jobset::JobSet>,
-        ("batch", "Job") => whole::<Job>,
-        ("", "Namespace") => whole::<Namespace>,
-        ("", "LimitRange") => whole::<LimitRange>,
-        ("node.k8s.io", "RuntimeClass") => whole::<RuntimeClass>,
-        ("scheduling.k8s.io", "PriorityClass") => whole::<PriorityClass>,
+    let job = JobType::named(group, kind);
+    let read: Read<'_> = match (group, kind) {
+        _ if let Some(job) = job => &move |object: &Value| whole_job(job, object),
+        (api::GROUP, "ClusterQueue") if is_older => &older::<v1beta1::ClusterQueueSpec>,
+        (api::GROUP, "Cohort") if is_older => &older::<v1beta1::CohortSpec>,
+        (api::GROUP, "Workload") if is_older => &older::<v1beta1::WorkloadSpec>,
+        (api::GROUP, "ClusterQueue") => &whole::<api::ClusterQueue>,
+        (api::GROUP, "Cohort") => &whole::<api::Cohort>,
+        (api::GROUP, "Workload") => &whole::<api::Workload>,
+        (api::GROUP, "LocalQueue") => &whole::<api::LocalQueue>,
+        (api::GROUP, "ResourceFlavor") => &whole::<api::ResourceFlavor>,
+        (api::GROUP, "AdmissionCheck") => &whole::<api::AdmissionCheck>,
+        (api::GROUP, "WorkloadPriorityClass") => &whole::<api::WorkloadPriorityClass>,
+        (berth::GROUP, "QueuePolicy") => &whole::<berth::QueuePolicy>,
+        (berth::GROUP, "CheckpointStore") => &whole::<berth::CheckpointStore>,
+        (berth::GROUP, "TrainingJob") => &whole::<berth::TrainingJob>,
+        ("", "Namespace") => &whole::<Namespace>,
+        ("", "LimitRange") => &whole::<LimitRange>,
+        ("node.k8s.io", "RuntimeClass") => &whole::<RuntimeClass>,
+        ("scheduling.k8s.io", "PriorityClass") => &whole::<PriorityClass>,
         _ => return Ok(Manifest::Foreign),
     };
     let versions: &[&str] = match group {
         api::GROUP => &[api::API_VERSION, v1beta1::API_VERSION],
         berth::GROUP => &[berth::API_VERSION],
-        jobset::GROUP => &[jobset::API_VERSION],
-        // Kubernetes' own types look for themselves.
-        _ => &[],
+        _ => job.map_or(&[], |job| std::slice::from_ref(&job.info().api_version)),
     };
     if !versions.is_empty() && !versions.contains(&version) {
         return Err(format!("apiVersion: {version:?} is not read, {} is", versions.join(" or ")));
@@ -76,6 +74,10 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     unknown.retain(|path| path.split(['.', '[']).next() != Some("status"));
     unknown.sort_unstable();
     Ok(Manifest::Read { unknown })
+}
+
+fn whole_job(kind: JobType, object: &Value) -> Result<Value, String> {
+    kind.read(object).and_then(|job| job.value()).map_err(|error| error.to_string())
 }
 
 fn whole<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
@@ -100,7 +102,7 @@ fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, St
 
 /// Which part of an object that cannot be read is to blame: the innermost that is not readable although nothing stands beside
 /// it. `around` puts a part back into its place in an object.
-fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read, why: String) -> String {
+fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read<'_>, why: String) -> String {
     match part {
         Value::Object(fields) => {
             for (field, inner) in fields {

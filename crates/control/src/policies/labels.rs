@@ -198,7 +198,7 @@ impl Control {
     /// What is wrong with a JobSet whose selectors give way while a runner of AxLearn's bastion looks after it: that takes the tier from
     /// the selectors, and makes the JobSet anew when it is another than it should be. It leaves tier `disabled` alone.
     fn watched(&self, workload: &WorkloadView) -> Option<Said> {
-        let is_job_set = workload.owner.as_ref().is_some_and(|owner| owner.kind == Kind::JobSet.name());
+        let is_job_set = workload.owner.as_ref().is_some_and(|owner| owner.kind == Kind::JOB_SET.name());
         if !is_job_set || !self.overrides_selectors(workload) {
             return None;
         }

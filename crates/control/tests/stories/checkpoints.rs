@@ -313,14 +313,14 @@ fn other_jobs_are_given_time_where_a_policy_says_so() {
             job
         };
         let object = with("victim", "low", &cluster);
-        cluster.put(Kind::Job, object);
+        cluster.put(Kind::JOB, object);
         cluster.pass(5);
         let object = with("urgent", "high", &cluster);
-        cluster.put(Kind::Job, object);
+        cluster.put(Kind::JOB, object);
         cluster.pass(10);
         assert_eq!(cluster.job("victim")["spec"]["suspend"] != json!(true), waits, "policy {policy}");
         let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
-        cluster.edit(Kind::Job, "team", "victim", &saved);
+        cluster.edit(Kind::JOB, "team", "victim", &saved);
         cluster.pass(3);
         assert_eq!(cluster.job("victim")["spec"]["suspend"], json!(true));
         assert!(cluster.is("urgent", "Admitted"));

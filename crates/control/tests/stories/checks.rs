@@ -25,7 +25,7 @@ pub fn checked() -> (Cluster, String) {
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
     rely_on_budget(&mut cluster, &[("default", "1")], json!([]));
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
     assert!(cluster.is("a", "QuotaReserved") && !cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
     let workload = cluster.workload_of("a").unwrap();
@@ -66,14 +66,14 @@ fn told_of_checks(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
 #[test]
 fn a_job_that_waits_for_a_check_is_told_once_what_it_says() {
     let (mut cluster, name) = checked();
-    assert_eq!(told_of_checks(&cluster, Kind::Job, "a"), [""; 0], "it has not said anything");
+    assert_eq!(told_of_checks(&cluster, Kind::JOB, "a"), [""; 0], "it has not said anything");
     answer(&mut cluster, &name, "Pending");
     cluster.pass(60);
-    assert_eq!(told_of_checks(&cluster, Kind::Job, "a"), ["budget: said so"]);
+    assert_eq!(told_of_checks(&cluster, Kind::JOB, "a"), ["budget: said so"]);
     answer(&mut cluster, &name, "Ready");
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"));
-    assert_eq!(told_of_checks(&cluster, Kind::Job, "a").len(), 1);
+    assert_eq!(told_of_checks(&cluster, Kind::JOB, "a").len(), 1);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn pods_that_wait_for_a_check_are_told_what_it_says() {
 #[test]
 fn who_waits_lists_the_checks_that_whatever_it_gets_asks_for() {
     let (mut cluster, _) = checked();
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(5);
     let listed = |cluster: &Cluster, job: &str| -> Vec<(Value, Value)> {
         let checks = cluster.workload_of(job).unwrap()["status"]["admissionChecks"].as_array().cloned();
@@ -154,7 +154,7 @@ fn a_check_that_rejects_deactivates_the_workload() {
 #[test]
 fn a_waiting_workload_with_a_failed_check_is_not_tried_until_it_is_reset() {
     let (mut cluster, _) = checked();
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(5);
     let name = cluster.workload_of("b").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     for state in ["Retry", "Rejected"] {
@@ -200,7 +200,7 @@ fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
         cluster.control.observe(check, cluster.now);
         let checks = json!({"admissionChecks": [{"name": "budget"}]});
         cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
-        cluster.put(Kind::Job, crate::tiers::accepting("a", "reserved,on-demand"));
+        cluster.put(Kind::JOB, crate::tiers::accepting("a", "reserved,on-demand"));
         cluster.pass(5);
         assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
         let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
@@ -231,7 +231,7 @@ fn a_check_goes_with_the_last_queue_that_names_it() {
     let (mut cluster, _) = checked();
     let key = Cluster::key(Kind::AdmissionCheck, "", "budget");
     cluster.delete(&key);
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.delete(&Cluster::key(Kind::ClusterQueue, "", "cq"));
     cluster.pass(30);
     assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());

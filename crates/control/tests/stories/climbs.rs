@@ -14,7 +14,7 @@ fn second_on_demand(tiers: Value) -> Cluster {
     let mut cluster = ladder("1");
     cluster.put(Kind::QueuePolicy, with_tiers(tiers));
     for name in ["first", "second"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.settle();
     }
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
@@ -53,7 +53,7 @@ fn a_better_tier_that_is_taken_meanwhile_has_to_be_free_anew() {
     cluster.pass(700);
     cluster.complete("first");
     cluster.pass(40);
-    cluster.put(Kind::Job, job("brief", "lq", "1", true));
+    cluster.put(Kind::JOB, job("brief", "lq", "1", true));
     cluster.pass(10);
     assert_eq!(flavor_of(&cluster, "brief"), json!("reserved"));
     cluster.complete("brief");
@@ -71,7 +71,7 @@ fn nobody_climbs_to_a_flavor_whose_stock_out_is_not_forgotten() {
     let backoff = json!({"initial": "1m", "max": "1m", "decay": "10m"});
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.put(Kind::JOB, job("second", "lq", "1", true));
     cluster.pass(75);
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
     cluster.without_nodes.clear();
@@ -106,7 +106,7 @@ fn who_is_suspended_or_queued_again_begins_at_the_top() {
         let mut cluster = ladder("2");
         // Nobody climbs.
         cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
-        cluster.put(Kind::Job, job("first", "lq", "2", true));
+        cluster.put(Kind::JOB, job("first", "lq", "2", true));
         cluster.settle();
         cluster.put(Kind::TrainingJob, training("a", json!({})));
         cluster.pass(5);
@@ -130,7 +130,7 @@ fn the_next_one_climbs_when_the_one_before_has_arrived() {
     let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 9});
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb})));
     for name in ["first", "filler"] {
-        cluster.put(Kind::Job, job(name, "lq", "2", true));
+        cluster.put(Kind::JOB, job(name, "lq", "2", true));
     }
     cluster.pass(3);
     for name in ["a", "b"] {

@@ -181,7 +181,7 @@ impl Cluster {
         if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
             self.objects.remove(key);
             self.show(key, &object, true);
-            let owns = [Kind::Job, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
+            let owns = [Kind::JOB, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
             if owns.contains(&key.kind) || key.kind == Kind::ProvisioningRequest {
                 self.collect_garbage(&object["metadata"]["uid"].clone());
             }
@@ -199,8 +199,10 @@ impl Cluster {
             }};
         }
         let observation = match key.kind {
-            Kind::Job => observe!(Job),
-            Kind::JobSet => observe!(JobSet),
+            Kind::Job(kind) => {
+                let object = kind.read(object).unwrap().into();
+                Observation::Job(kind, if gone { Change::Delete(object) } else { Change::Apply(object) })
+            }
             Kind::Workload => observe!(Workload),
             Kind::ClusterQueue => observe!(ClusterQueue),
             Kind::LocalQueue => observe!(LocalQueue),
@@ -378,7 +380,7 @@ impl Cluster {
 
     /// All pods of a job succeed.
     pub fn complete(&mut self, name: &str) {
-        let key = Self::key(Kind::Job, "team", name);
+        let key = Self::key(Kind::JOB, "team", name);
         let mut job = self.objects[&key].clone();
         job["status"]["active"] = json!(0);
         job["status"]["ready"] = json!(0);
@@ -402,11 +404,11 @@ impl Cluster {
     }
 
     pub fn job(&self, name: &str) -> &Value {
-        &self.objects[&Self::key(Kind::Job, "team", name)]
+        &self.objects[&Self::key(Kind::JOB, "team", name)]
     }
 
     pub fn workload_of(&self, job: &str) -> Option<&Value> {
-        let uid = self.objects.get(&Self::key(Kind::Job, "team", job))?["metadata"]["uid"].clone();
+        let uid = self.objects.get(&Self::key(Kind::JOB, "team", job))?["metadata"]["uid"].clone();
         self.objects
             .iter()
             .filter(|(key, _)| key.kind == Kind::Workload)

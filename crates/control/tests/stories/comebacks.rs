@@ -22,7 +22,7 @@ fn reactivate(cluster: &mut Cluster) {
 #[test]
 fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, limited());
+    cluster.put(Kind::JOB, limited());
     cluster.pass(20);
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.pass(100);
@@ -49,7 +49,7 @@ fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
 #[test]
 fn who_is_reactivated_before_its_pods_have_ended_comes_back() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, limited());
+    cluster.put(Kind::JOB, limited());
     cluster.pass(5);
     cluster.controller_sleeps = true;
     cluster.pass(70);
@@ -66,13 +66,13 @@ fn who_is_reactivated_before_its_pods_have_ended_comes_back() {
 #[test]
 fn what_is_edited_after_an_eviction_counts_with_the_next_start() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.pass(10);
     assert!(cluster.is("a", "Evicted"));
     let zone = json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "z"}}}}});
-    cluster.edit(Kind::Job, "team", "a", &zone);
+    cluster.edit(Kind::JOB, "team", "a", &zone);
     cluster.pass(10);
     let asked = |cluster: &Cluster| cluster.workload_of("a").unwrap()["spec"]["podSets"][0].clone();
     assert_eq!(asked(&cluster)["template"]["spec"]["nodeSelector"], json!({"zone": "z"}), "{:?}", cluster.writes);

@@ -26,7 +26,7 @@ fn end_of(cluster: &Cluster, workload: &str) -> Value {
 fn a_workload_made_for_less_than_its_job_asks_ends_out_of_sync() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::Workload, made_before(&guest("1")["spec"]["template"]));
-    cluster.put(Kind::Job, guest("50"));
+    cluster.put(Kind::JOB, guest("50"));
     cluster.pass(10);
     assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
     let end = end_of(&cluster, "before");
@@ -39,12 +39,12 @@ fn a_workload_made_for_less_than_its_job_asks_ends_out_of_sync() {
 fn what_was_planned_for_a_workload_that_ends_is_given_back() {
     let mut cluster = one_queue("1");
     // The job is there first, and so decides first: it ends the Workload in the step after the one that plans its admission.
-    cluster.put(Kind::Job, guest("50"));
+    cluster.put(Kind::JOB, guest("50"));
     cluster.pass(1);
     cluster.put(Kind::Workload, made_before(&guest("1")["spec"]["template"]));
     cluster.pass(10);
     assert_eq!(end_of(&cluster, "before")["reason"], json!("OutOfSync"), "{:?}", cluster.writes);
-    cluster.put(Kind::Job, job("next", "lq", "1", true));
+    cluster.put(Kind::JOB, job("next", "lq", "1", true));
     cluster.pass(5);
     assert!(cluster.is("next", "Admitted"), "its quota is free: {:?}", cluster.writes);
 }
@@ -60,14 +60,14 @@ fn a_job_that_outgrows_the_workload_made_for_it_is_stopped_first() {
     filled["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
     template["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
     cluster.put(Kind::Workload, made_before(&template));
-    cluster.put(Kind::Job, filled);
+    cluster.put(Kind::JOB, filled);
     cluster.pass(10);
     assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
-    cluster.edit(Kind::Job, "team", "guest", &json!({"spec": {"parallelism": 5}}));
+    cluster.edit(Kind::JOB, "team", "guest", &json!({"spec": {"parallelism": 5}}));
     cluster.pass(20);
     assert_eq!(cluster.job("guest")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
     assert_eq!(end_of(&cluster, "before")["reason"], json!("OutOfSync"));
-    cluster.put(Kind::Job, job("next", "lq", "1", true));
+    cluster.put(Kind::JOB, job("next", "lq", "1", true));
     cluster.pass(5);
     assert!(cluster.is("next", "Admitted"), "its quota is free");
 }
@@ -82,8 +82,8 @@ fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
     cluster.set_class("low", 10);
     let mut named = job("named", "lq", "1", true);
     named["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("low");
-    cluster.put(Kind::Job, named);
-    cluster.put(Kind::Job, job("plain", "lq", "1", true));
+    cluster.put(Kind::JOB, named);
+    cluster.put(Kind::JOB, job("plain", "lq", "1", true));
     cluster.pass(5);
     for job in ["named", "plain"] {
         let workload = cluster.workload_of(job).unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
@@ -106,7 +106,7 @@ fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
 #[test]
 fn a_workload_with_quota_and_no_class_never_gets_one() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
     let before = cluster.count(Purpose::UpdateWorkload);
     // A default class turns up, and then the job is given a class of its own.
@@ -115,7 +115,7 @@ fn a_workload_with_quota_and_no_class_never_gets_one() {
     cluster.control.observe(default, cluster.now);
     cluster.set_class("low", 10);
     let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "low"}}});
-    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.edit(Kind::JOB, "team", "a", &label);
     cluster.pass(5);
     assert_eq!(cluster.count(Purpose::UpdateWorkload), before, "the API server would refuse that");
     assert!(cluster.is("a", "Admitted"));
@@ -128,12 +128,12 @@ fn who_waits_takes_the_class_that_its_job_takes() {
         cluster.set_class(name, value);
     }
     for name in ["holds", "waits"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.pass(3);
     }
     for (class, value) in [("low", 10), ("high", 100)] {
         let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": class}}});
-        cluster.edit(Kind::Job, "team", "waits", &label);
+        cluster.edit(Kind::JOB, "team", "waits", &label);
         cluster.pass(3);
         let spec = cluster.workload_of("waits").unwrap()["spec"].clone();
         assert_eq!((&spec["priority"], &spec["priorityClassRef"]["name"]), (&json!(value), &json!(class)));
@@ -221,10 +221,10 @@ fn too_deep(cluster: &Cluster) -> Vec<&str> {
 #[test]
 fn the_highest_job_decides_for_all_below_it() {
     let mut cluster = one_queue("20");
-    cluster.put(Kind::Job, job("j0", "lq", "1", true));
+    cluster.put(Kind::JOB, job("j0", "lq", "1", true));
     for depth in 1..=11 {
         let owned = owned(&cluster, &format!("j{depth}"), &format!("j{}", depth - 1));
-        cluster.put(Kind::Job, owned);
+        cluster.put(Kind::JOB, owned);
     }
     cluster.pass(5);
     assert!(cluster.is("j0", "Admitted"));
@@ -237,11 +237,11 @@ fn the_highest_job_decides_for_all_below_it() {
 #[test]
 fn jobs_that_own_each_other_are_told_so() {
     let mut cluster = one_queue("20");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     let b = owned(&cluster, "b", "a");
-    cluster.put(Kind::Job, b);
+    cluster.put(Kind::JOB, b);
     let a = owned(&cluster, "a", "b");
-    cluster.edit(Kind::Job, "team", "a", &json!({"metadata": a["metadata"]}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": a["metadata"]}));
     cluster.pass(5);
     assert!(cluster.workload_of("b").is_none());
     assert_eq!(too_deep(&cluster), ["a", "b"]);
@@ -254,11 +254,11 @@ fn a_preemption_names_the_priorities_of_both_sides() {
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
     cluster.set_class("high", 100);
-    cluster.put(Kind::Job, job("low", "lq", "1", true));
+    cluster.put(Kind::JOB, job("low", "lq", "1", true));
     cluster.pass(3);
     let mut urgent = job("urgent", "lq", "1", true);
     urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    cluster.put(Kind::Job, urgent);
+    cluster.put(Kind::JOB, urgent);
     cluster.pass(5);
     let both = "; preemptor effective priority: 100 (base: 100, boost: 0); preemptee effective priority: 0 (base: 0, boost: 0)";
     let told = |reason: &str| {

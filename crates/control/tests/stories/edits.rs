@@ -22,7 +22,7 @@ fn wants(cpu: &str) -> Value {
 }
 
 fn job_key(name: &str) -> berth_control::write::ObjectKey {
-    Cluster::key(Kind::Job, "team", name)
+    Cluster::key(Kind::JOB, "team", name)
 }
 
 /// A TFJob of one worker and one ps with one cpu each.
@@ -61,7 +61,7 @@ fn an_edit_between_quota_and_start_does_not_bypass_the_queue() {
     // Somebody else has the name: the start waits.
     let mut other = crate::cluster::job("a-worker", "lq", "1", false);
     other["metadata"].as_object_mut().unwrap().remove("labels");
-    cluster.put(Kind::Job, other);
+    cluster.put(Kind::JOB, other);
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
     cluster.edit(Kind::TrainingJob, "team", "a", &wants("4"));

@@ -55,7 +55,7 @@ pub fn with_priorities(mut cluster: Cluster) -> Cluster {
 impl Cluster {
     /// Workers for which the Job of a TrainingJob makes pods; 0 without one.
     pub fn workers(&self, name: &str) -> i64 {
-        let key = Self::key(Kind::Job, "team", &format!("{name}-worker"));
+        let key = Self::key(Kind::JOB, "team", &format!("{name}-worker"));
         self.objects.get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
     }
 
@@ -93,7 +93,7 @@ impl Cluster {
         assert!(total <= 6, "{what}: {total} cpus reserved of 6");
         let trainings = self.objects.keys().filter(|key| key.kind == Kind::TrainingJob);
         for name in trainings.map(|key| key.name.clone()) {
-            let ended = self.objects.get(&Self::key(Kind::Job, "team", &format!("{name}-worker")));
+            let ended = self.objects.get(&Self::key(Kind::JOB, "team", &format!("{name}-worker")));
             if ended.is_some_and(|job| is(job, "Complete")) {
                 continue;
             }
@@ -133,7 +133,7 @@ fn reserved(object: &Value) -> i64 {
 #[test]
 fn it_grows_into_what_is_idle_step_by_step() {
     let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
     cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpCooldown": "20s"})));
     cluster.pass_judged(30, "quota is in use");
@@ -170,7 +170,7 @@ fn it_gives_up_workers_and_takes_them_back() {
     cluster.put(Kind::TrainingJob, elastic("a", json!({})));
     cluster.pass(3);
     assert_eq!(cluster.workers("a"), 4);
-    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(5, "a newcomer");
     assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.condition("urgent", "QuotaReserved"));
@@ -197,7 +197,7 @@ fn it_saves_before_it_gives_up_workers() {
         let mut cluster = with_priorities(cluster());
         cluster.put(Kind::TrainingJob, saving("a"));
         cluster.pass(3);
-        cluster.put(Kind::Job, other("urgent", "4", 100));
+        cluster.put(Kind::JOB, other("urgent", "4", 100));
         cluster.pass_judged(there, "asked");
         assert_eq!(cluster.workers("a"), 4, "{:?}", cluster.writes);
         let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
@@ -239,7 +239,7 @@ fn who_has_just_saved_or_lacks_pods_is_not_asked() {
             crate::checkpoints::save(&mut cluster, "a", 700);
             cluster.pass(50);
         }
-        cluster.put(Kind::Job, other("urgent", "4", 100));
+        cluster.put(Kind::JOB, other("urgent", "4", 100));
         cluster.pass_judged(5, "not asked");
         assert_eq!((cluster.workers("a"), cluster.told_pods.len()), (2, 0), "{:?}", cluster.writes);
     }
@@ -278,7 +278,7 @@ fn pods_that_can_never_be_asked_delay_nothing_for_long() {
     for _ in 0..200 {
         cluster.faults.push((Purpose::AskToSave, Outcome::Busy(1_000), false));
     }
-    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(40, "busy all the time");
     assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
     assert!(cluster.is("urgent", "Admitted"));
@@ -289,7 +289,7 @@ fn another_leader_asks_again_and_workers_go_in_the_end() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, saving("a"));
     cluster.pass(3);
-    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(20, "asked");
     cluster.restart();
     cluster = with_priorities(cluster);
@@ -305,7 +305,7 @@ fn with_too_little_to_spare_it_goes_whole_and_comes_back() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, elastic("a", json!({})));
     cluster.pass(3);
-    cluster.put(Kind::Job, other("urgent", "5", 100));
+    cluster.put(Kind::JOB, other("urgent", "5", 100));
     cluster.pass_judged(10, "evicted");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (0, "Queued"));
     cluster.complete("urgent");
@@ -319,7 +319,7 @@ fn pods_go_first_and_quota_follows() {
     cluster.put(Kind::TrainingJob, elastic("a", json!({})));
     cluster.pass(3);
     cluster.keep_pods_of(Kind::TrainingJob, "a");
-    cluster.put(Kind::Job, other("urgent", "4", 100));
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(10, "pods are left");
     assert_eq!(cluster.workers("a"), 2);
     assert_eq!(cluster.slices("a")[0].1, 4, "their quota is in use");
@@ -350,7 +350,7 @@ fn lowered_bounds_are_followed_by_steps() {
 #[test]
 fn added_workers_that_never_come_are_given_up() {
     let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
     let mut job = elastic("a", json!({"scaleUpStep": 2, "scaleUpCooldown": "20s"}));
     job["spec"]["schedulingConfig"]["schedulingTimeout"] = json!("15s");
@@ -368,13 +368,13 @@ fn added_workers_that_never_come_are_given_up() {
 #[test]
 fn who_waits_goes_first() {
     let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
     let mut job = elastic("a", json!({}));
     job["spec"]["schedulingConfig"]["priority"] = json!("p1");
     cluster.put(Kind::TrainingJob, job);
     cluster.pass(3);
-    cluster.put(Kind::Job, other("waits", "3", 1));
+    cluster.put(Kind::JOB, other("waits", "3", 1));
     cluster.pass(2);
     cluster.complete("first");
     cluster.pass_judged(60, "somebody waited");
@@ -414,7 +414,7 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
     ];
     for (fault, what) in every_fault(&purposes) {
         let mut cluster = with_priorities(cluster());
-        cluster.put(Kind::Job, other("first", "4", 1));
+        cluster.put(Kind::JOB, other("first", "4", 1));
         cluster.pass(3);
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass_judged(3, &what);
@@ -424,7 +424,7 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
         cluster.pass_judged(90, &what);
         assert_eq!(cluster.workers("a"), 4, "{what}: {:?}", cluster.writes);
         cluster.faults.push(fault.clone());
-        cluster.put(Kind::Job, other("urgent", "4", 100));
+        cluster.put(Kind::JOB, other("urgent", "4", 100));
         cluster.pass_judged(60, &what);
         assert_eq!(cluster.workers("a"), 2, "{what}: {:?}", cluster.writes);
         assert!(cluster.is("urgent", "Admitted"), "{what}: {:?}", cluster.writes);
@@ -442,7 +442,7 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
 fn another_leader_at_any_moment_changes_nothing() {
     for moment in 1..40 {
         let mut cluster = with_priorities(cluster());
-        cluster.put(Kind::Job, other("first", "4", 1));
+        cluster.put(Kind::JOB, other("first", "4", 1));
         cluster.pass(3);
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass(3);
@@ -472,7 +472,7 @@ fn without_partial_admission_it_is_whole_and_says_so() {
     let mut settings = crate::cluster::settings();
     settings.engine.partial_admission = false;
     let mut cluster = with_priorities(queue_on(Cluster::with(settings)));
-    cluster.put(Kind::Job, other("stands", "3", 1));
+    cluster.put(Kind::JOB, other("stands", "3", 1));
     cluster.settle();
     cluster.put(Kind::TrainingJob, elastic("t", json!({})));
     cluster.pass(60);

@@ -10,22 +10,22 @@ use crate::{one_queue, pod_queue};
 /// An event: kind of its object, type, reason.
 type Told = (Kind, EventType, &'static str);
 
-const CREATED: Told = (Kind::Job, EventType::Normal, "CreatedWorkload");
+const CREATED: Told = (Kind::JOB, EventType::Normal, "CreatedWorkload");
 const WAITS: Told = (Kind::Workload, EventType::Warning, "WaitingForQuota");
-const UPDATED: Told = (Kind::Job, EventType::Normal, "UpdatedWorkload");
+const UPDATED: Told = (Kind::JOB, EventType::Normal, "UpdatedWorkload");
 const RESERVED: Told = (Kind::Workload, EventType::Normal, "QuotaReserved");
 const ADMITTED: Told = (Kind::Workload, EventType::Normal, "Admitted");
-const STARTED: Told = (Kind::Job, EventType::Normal, "Started");
-const STOPPED: Told = (Kind::Job, EventType::Normal, "Stopped");
-const DELETED: Told = (Kind::Job, EventType::Normal, "DeletedWorkload");
-const FINISHED: Told = (Kind::Job, EventType::Normal, "FinishedWorkload");
+const STARTED: Told = (Kind::JOB, EventType::Normal, "Started");
+const STOPPED: Told = (Kind::JOB, EventType::Normal, "Stopped");
+const DELETED: Told = (Kind::JOB, EventType::Normal, "DeletedWorkload");
+const FINISHED: Told = (Kind::JOB, EventType::Normal, "FinishedWorkload");
 
 /// What was said since then about jobs, pods and Workloads, each once, in the order in which it was said first.
 fn told_since(cluster: &Cluster, start: usize) -> Vec<(Kind, EventType, &str)> {
     let mut all: Vec<(Kind, EventType, &str)> = Vec::new();
     for notice in &cluster.notices[start..] {
         let one = (notice.key.kind, notice.event_type, notice.reason.as_str());
-        if [Kind::Job, Kind::Pod, Kind::Workload].contains(&one.0) && !all.contains(&one) {
+        if [Kind::JOB, Kind::Pod, Kind::Workload].contains(&one.0) && !all.contains(&one) {
             all.push(one);
         }
     }
@@ -40,13 +40,13 @@ fn texts<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a str> {
 #[test]
 fn a_job_says_what_kueue_says_from_its_creation_to_its_end() {
     let mut cluster = one_queue("2");
-    cluster.put(Kind::Job, job("holder", "lq", "2", true));
+    cluster.put(Kind::JOB, job("holder", "lq", "2", true));
     cluster.settle();
     let start = cluster.notices.len();
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
     let containers = job("a", "lq", "2", true)["spec"]["template"]["spec"]["containers"].clone();
-    cluster.edit(Kind::Job, "team", "a", &json!({"spec": {"template": {"spec": {"containers": containers}}}}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"template": {"spec": {"containers": containers}}}}));
     cluster.pass(5);
     assert_eq!(told_since(&cluster, start), [CREATED, WAITS, UPDATED]);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
@@ -64,10 +64,10 @@ fn a_job_says_what_kueue_says_from_its_creation_to_its_end() {
 #[test]
 fn a_running_job_that_is_edited_says_that_its_workload_goes() {
     let mut cluster = one_queue("2");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-    cluster.edit(Kind::Job, "team", "a", &json!({"spec": {"parallelism": 2, "completions": 2}}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 2, "completions": 2}}));
     cluster.pass(20);
     assert_eq!(told_since(&cluster, 0), [CREATED, RESERVED, ADMITTED, STARTED, STOPPED, DELETED]);
     assert_eq!(texts(&cluster, "DeletedWorkload"), [format!("Deleted not matching Workload: team/{name}")]);
@@ -78,7 +78,7 @@ fn a_job_that_runs_too_long_is_told_of_at_its_workload() {
     let mut cluster = one_queue("1");
     let mut limited = job("a", "lq", "1", true);
     limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("10");
-    cluster.put(Kind::Job, limited);
+    cluster.put(Kind::JOB, limited);
     cluster.pass(30);
     let exceeded = (Kind::Workload, EventType::Warning, "MaximumExecutionTimeExceeded");
     let evicted = "EvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded";
@@ -94,17 +94,17 @@ fn a_workload_that_follows_its_job_to_another_class_or_through_a_gate_says_so() 
     for (class, value) in [("low", 1), ("high", 9)] {
         cluster.set_class(class, value);
     }
-    cluster.put(Kind::Job, job("holder", "lq", "1", true));
+    cluster.put(Kind::JOB, job("holder", "lq", "1", true));
     let mut object = job("a", "lq", "1", true);
     object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("low");
     object["metadata"]["annotations"] = json!({GATES: "example.com/a,example.com/b"});
-    cluster.put(Kind::Job, object);
+    cluster.put(Kind::JOB, object);
     cluster.pass(5);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     let high = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "high"}}});
-    cluster.edit(Kind::Job, "team", "a", &high);
+    cluster.edit(Kind::JOB, "team", "a", &high);
     cluster.pass(5);
-    cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"annotations": {GATES: "example.com/b"}}}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"annotations": {GATES: "example.com/b"}}}));
     cluster.pass(5);
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["priority"], json!(9));
     let class = format!("Updated workload priority class: team/{name}");

@@ -49,8 +49,8 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
         || one_queue("1"),
         &purposes,
         |mut cluster, what| {
-            cluster.put(Kind::Job, job("a", "lq", "1", false));
-            cluster.put(Kind::Job, job("b", "lq", "1", false));
+            cluster.put(Kind::JOB, job("a", "lq", "1", false));
+            cluster.put(Kind::JOB, job("b", "lq", "1", false));
             let mut finished = Vec::new();
             for _ in 0..2 {
                 cluster.pass(120);
@@ -77,10 +77,10 @@ fn a_conflict_without_a_cause_stops_nothing() {
         let mut cluster = one_queue("1");
         cluster.conflicts_lie = true;
         cluster.faults.extend([(purpose, Outcome::Conflict, false), (purpose, Outcome::Conflict, false)]);
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(5);
         // While it is in doubt whether the first has the quota, nobody else gets it.
-        cluster.put(Kind::Job, job("b", "lq", "1", true));
+        cluster.put(Kind::JOB, job("b", "lq", "1", true));
         cluster.pass(60);
         assert!(cluster.is("a", "Admitted") && !cluster.is("b", "Admitted"), "{purpose:?}: {:?}", cluster.writes);
         assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{purpose:?}");
@@ -93,7 +93,7 @@ fn a_conflict_without_a_cause_stops_nothing() {
 #[test]
 fn a_workload_that_is_deleted_by_hand_comes_again() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let first = cluster.workload_of("a").unwrap()["metadata"].clone();
     cluster.delete(&Cluster::key(Kind::Workload, "team", first["name"].as_str().unwrap()));
@@ -115,7 +115,7 @@ fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
     // Its reservation is on its way when the job arrives.
     let under_way = cluster.control.step(cluster.now);
     assert!(under_way.writes.iter().any(|write| write.purpose == Purpose::ReserveQuota));
-    cluster.put(Kind::Job, guest);
+    cluster.put(Kind::JOB, guest);
     let blocked = cluster.control.step(cluster.now);
     assert!(blocked.writes.iter().all(|write| write.purpose != Purpose::AdoptWorkload));
     cluster.take(blocked);
@@ -130,7 +130,7 @@ fn a_job_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
     let mut guest = job("guest", "lq", "1", true);
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
     let template = guest["spec"]["template"].clone();
-    cluster.put(Kind::Job, guest);
+    cluster.put(Kind::JOB, guest);
     cluster.pass(30);
     cluster.put(Kind::Workload, made_before(&template));
     cluster.settle();
@@ -179,8 +179,8 @@ fn a_pod_that_asks_for_more_than_its_prebuilt_workload_does_not_start() {
 #[test]
 fn a_new_leader_finds_everything_as_it_is() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(10);
     let writes = cluster.writes.len();
     cluster.control.lead(None);
@@ -194,7 +194,7 @@ fn a_new_leader_finds_everything_as_it_is() {
 fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() {
     use berth_control::event::{Change, Observation};
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let stored = cluster.workload_of("a").unwrap().clone();
     // What the runtime makes of it: no pod sets, and a mark. The new leader has never seen it whole.
@@ -206,7 +206,7 @@ fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() 
     let change = Change::Apply(serde_json::from_value(rest).unwrap());
     cluster.control.observe(Observation::Workload(change), cluster.now);
     let before = cluster.writes.len();
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(30);
     assert!(!cluster.is("b", "QuotaReserved"), "{:?}", cluster.workload_of("b"));
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "its job goes on");
@@ -219,7 +219,7 @@ fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() 
     cluster.control.observe(Observation::Workload(change), cluster.now);
     cluster.pass(5);
     assert_eq!(cluster.workload_of("a"), Some(&stored), "nothing happened to it");
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(30);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.workload_of("b"));
 }
@@ -237,10 +237,10 @@ fn name_of(object: &serde_json::Value) -> String {
 fn lost_start() -> Cluster {
     let mut cluster = one_queue("1");
     cluster.loses.push(Purpose::StartJob);
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     assert!(cluster.is("a", "Admitted") && cluster.lost.len() == 1, "{:?}", cluster.writes);
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     let workload = name_of(cluster.workload_of("a").unwrap());
     deactivate(&mut cluster, &workload);
     cluster
@@ -261,7 +261,7 @@ fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
     assert_eq!(cluster.count(Purpose::WithdrawStart), 1);
 
     // Where no answer was lost, nothing is withdrawn.
-    cluster.put(Kind::Job, job("c", "lq", "1", true));
+    cluster.put(Kind::JOB, job("c", "lq", "1", true));
     let workload = name_of(cluster.workload_of("b").unwrap());
     deactivate(&mut cluster, &workload);
     cluster.pass(5);
@@ -300,11 +300,11 @@ fn what_withdraws_a_start_may_fail_or_be_lost_too() {
 fn a_new_leader_withdraws_starts_that_the_one_before_may_have_sent() {
     let mut cluster = one_queue("1");
     cluster.loses.push(Purpose::StartJob);
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let workload = name_of(cluster.workload_of("a").unwrap());
     cluster.restart();
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     deactivate(&mut cluster, &workload);
     cluster.pass(5);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
@@ -322,12 +322,12 @@ fn a_new_leader_withdraws_starts_that_the_one_before_may_have_sent() {
 fn a_workload_that_is_deleted_keeps_its_quota_until_its_start_is_withdrawn() {
     let mut cluster = one_queue("1");
     cluster.loses.push(Purpose::StartJob);
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let mut high = job("b", "lq", "1", true);
     high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
     cluster.set_class("high", 10);
-    cluster.put(Kind::Job, high);
+    cluster.put(Kind::JOB, high);
     let workload = name_of(cluster.workload_of("a").unwrap());
     cluster.delete(&Cluster::key(Kind::Workload, "team", &workload));
     cluster.pass(10);
@@ -402,12 +402,12 @@ fn what_a_lost_reservation_would_take_stays_booked_until_it_is_closed() {
         cluster.settle();
         cluster.loses.push(Purpose::ReserveQuota);
         cluster.faults.push((Purpose::ReserveQuota, refusal.clone(), false));
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.settle();
         let mut high = job("b", "lq", "1", true);
         high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
         cluster.set_class("high", 10);
-        cluster.put(Kind::Job, high);
+        cluster.put(Kind::JOB, high);
         cluster.pass(1);
         assert!(!cluster.is("b", "QuotaReserved"), "{refusal:?}: {:?}", cluster.writes);
         assert_eq!(cluster.lost.len(), 1, "{refusal:?}");

@@ -63,10 +63,10 @@ fn a_queue_says_whether_it_would_rather_borrow_or_preempt() {
         }
         queue(&mut cluster, "own", "all", &[("first", "1"), ("second", "0")], &more);
         queue(&mut cluster, "pool", "all", &[("second", "1")], &json!({}));
-        cluster.put(Kind::Job, of_class("before", "own", "1", "low"));
+        cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
         cluster.settle();
         assert_eq!(flavor_of(&cluster, "before"), "first");
-        cluster.put(Kind::Job, of_class("urgent", "own", "1", "high"));
+        cluster.put(Kind::JOB, of_class("urgent", "own", "1", "high"));
         cluster.pass(30);
         assert!(cluster.is("urgent", "Admitted"), "{preference:?}: {:?}", cluster.writes);
         assert_eq!(flavor_of(&cluster, "urgent"), flavor, "{preference:?}");
@@ -83,10 +83,10 @@ fn who_borrows_evicts_only_up_to_a_priority_threshold() {
         queue(&mut cluster, "pool", "all", &[("first", "2")], &json!({}));
         queue(&mut cluster, "asks", "all", &[("first", "0")], &threshold);
         queue(&mut cluster, "holds", "all", &[("first", "0")], &json!({}));
-        cluster.put(Kind::Job, of_class("holder", "holds", "2", class));
+        cluster.put(Kind::JOB, of_class("holder", "holds", "2", class));
         cluster.settle();
         assert!(cluster.is("holder", "Admitted"));
-        cluster.put(Kind::Job, of_class("urgent", "asks", "1", "high"));
+        cluster.put(Kind::JOB, of_class("urgent", "asks", "1", "high"));
         cluster.pass(30);
         assert_eq!(cluster.is("urgent", "Admitted"), evicted, "{class}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::Evict) == 1, evicted, "{class}: {:?}", cluster.writes);
@@ -109,7 +109,7 @@ fn a_cohort_shows_its_share_by_its_weight() {
         };
         cluster.pass(10);
         assert_eq!(shown(&cluster, Kind::Cohort, "team"), json!(0));
-        cluster.put(Kind::Job, job("borrower", "guest", "2", true));
+        cluster.put(Kind::JOB, job("borrower", "guest", "2", true));
         cluster.pass(10);
         assert!(cluster.is("borrower", "Admitted"));
         // It borrows two of the four that its parent has to lend.
@@ -128,8 +128,8 @@ fn counts(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> [i64; 3
 #[test]
 fn queues_count_who_waits_who_has_quota_and_who_is_admitted() {
     let (mut cluster, workload) = checked();
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
-    cluster.put(Kind::Job, job("c", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("c", "lq", "1", true));
     cluster.pass(10);
     let both = |cluster: &Cluster| {
         [counts(cluster, Kind::ClusterQueue, "", "cq"), counts(cluster, Kind::LocalQueue, "team", "lq")]
@@ -177,9 +177,9 @@ fn an_eviction_is_over_with_the_next_reservation() {
     let mut cluster = furnished(one_queue("1"));
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
-    cluster.put(Kind::Job, of_class("victim", "lq", "1", "low"));
+    cluster.put(Kind::JOB, of_class("victim", "lq", "1", "low"));
     cluster.settle();
-    cluster.put(Kind::Job, of_class("urgent", "lq", "1", "high"));
+    cluster.put(Kind::JOB, of_class("urgent", "lq", "1", "high"));
     cluster.pass(30);
     let of_victim =
         |cluster: &Cluster, kind: &str| told(&cluster.workload_of("victim").unwrap()["status"]["conditions"], kind);
@@ -238,7 +238,7 @@ fn figures_of_quota_are_there_where_they_are_asked_for() {
         settings.queue_resource_metrics = on;
         let mut cluster = furnished(Cluster::with(settings));
         queue(&mut cluster, "own", "all", &[("first", "1")], &json!({}));
-        cluster.put(Kind::Job, job("runs", "own", "1", true));
+        cluster.put(Kind::JOB, job("runs", "own", "1", true));
         cluster.pass(5);
         let gauges = cluster.control.figures().gauges;
         for name in ["nominal_quota", "resource_reservation", "resource_usage"] {

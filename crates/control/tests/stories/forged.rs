@@ -23,7 +23,7 @@ fn a_job_that_only_says_it_is_part_of_a_training_job_is_queued_as_any_other() {
         cluster.pass(3);
         assert_eq!(cluster.phase("a"), "Running");
         let job = forged(&cluster, name, "a");
-        cluster.put(Kind::Job, job);
+        cluster.put(Kind::JOB, job);
         cluster.pass(3);
         assert_eq!(cluster.job(name)["spec"]["suspend"], true, "{name}: {:?}", cluster.writes);
         assert!(!cluster.is(name, "Admitted"), "{name}: the quota is in use");
@@ -45,14 +45,14 @@ fn after_its_end_nothing_is_part_of_a_training_job() {
     cluster.complete("a-worker");
     cluster.pass(3);
     assert_eq!(cluster.phase("a"), "Succeeded");
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a-worker"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
     let job = forged(&cluster, "a-worker", "a");
-    cluster.put(Kind::Job, job.clone());
+    cluster.put(Kind::JOB, job.clone());
     cluster.settle();
     assert!(!cluster.has_job("a-worker"), "its Workload stands for nothing that may run");
     let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
     cluster.delete(&Cluster::key(Kind::Workload, "team", workload.as_str().unwrap()));
-    cluster.put(Kind::Job, job);
+    cluster.put(Kind::JOB, job);
     cluster.settle();
     assert!(cluster.is("a-worker", "QuotaReserved"), "{:?}", cluster.writes);
 }
@@ -65,7 +65,7 @@ fn a_forged_part_that_never_goes_holds_nobody_up() {
         cluster.pass(3);
         let mut job = forged(&cluster, "a-more", "a");
         job["metadata"]["finalizers"] = json!(["example.com/never"]);
-        cluster.put(Kind::Job, job);
+        cluster.put(Kind::JOB, job);
         cluster.pass(3);
         let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
         if deleted {
@@ -87,7 +87,7 @@ fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
         cluster.put(Kind::TrainingJob, training("a", json!({})));
         cluster.pass(3);
         let finalizers = json!({"metadata": {"finalizers": ["example.com/never"]}});
-        cluster.edit(Kind::Job, "team", "a-worker", &finalizers);
+        cluster.edit(Kind::JOB, "team", "a-worker", &finalizers);
         let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
         if end == "deleted" {
             cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
@@ -115,7 +115,7 @@ fn a_job_that_has_ended_keeps_its_quota_while_pods_of_a_kept_part_run() {
     cluster.put(Kind::TrainingJob, training("a", more));
     cluster.pass(3);
     assert_eq!(cluster.phase("a"), "Running");
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/never"]}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/never"]}}));
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.complete("a-chief");
     cluster.pass(10);
@@ -135,7 +135,7 @@ fn a_job_starts_anew_when_what_is_left_of_it_has_gone() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(3);
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/late"]}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/late"]}}));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
     cluster.pass(10);
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
@@ -145,7 +145,7 @@ fn a_job_starts_anew_when_what_is_left_of_it_has_gone() {
     assert_eq!(waits["message"], json!("waits for Job team/a-worker of its last run, which is being deleted"));
     assert_eq!(waits["status"], json!("False"));
     let old = cluster.job("a-worker")["metadata"]["uid"].clone();
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": null}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": null}}));
     cluster.pass(20);
     assert_ne!(cluster.job("a-worker")["metadata"]["uid"], old, "{:?}", cluster.writes);
     assert_eq!(cluster.phase("a"), "Running");
@@ -218,7 +218,7 @@ fn a_shrinking_job_gets_its_quota_back_whoever_labels_pods() {
     for _ in 0..5 {
         labelled(&mut cluster, "a", Some(("Job", "somebody-elses")));
     }
-    cluster.put(Kind::Job, crate::elastic::other("urgent", "4", 100));
+    cluster.put(Kind::JOB, crate::elastic::other("urgent", "4", 100));
     cluster.pass_judged(10, "a newcomer");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));

@@ -36,7 +36,7 @@ fn two_queues() -> Cluster {
         cluster.put(Kind::ClusterQueue, cluster_queue(name, Some("all"), &[("default", "4")]));
         cluster.put(Kind::LocalQueue, local_queue(name, name));
     }
-    cluster.put(Kind::Job, job("first", "a", "1", true));
+    cluster.put(Kind::JOB, job("first", "a", "1", true));
     cluster.settle();
     let (forgotten, counted) = drained(&mut cluster);
     assert!(forgotten.is_empty(), "{forgotten:?}");
@@ -78,7 +78,7 @@ fn a_local_queue_is_forgotten_and_what_ends_later_does_not_bring_it_back() {
     let (_, counted) = drained(&mut cluster);
     assert!(has(&counted, "cluster_queue=a") && !has(&counted, "name=a"), "{counted:?}");
     cluster.put(Kind::LocalQueue, local_queue("a", "a"));
-    cluster.put(Kind::Job, job("second", "a", "1", true));
+    cluster.put(Kind::JOB, job("second", "a", "1", true));
     cluster.settle();
     let (forgotten, counted) = drained(&mut cluster);
     assert!(forgotten.is_empty() && has(&counted, "name=a"), "{forgotten:?} {counted:?}");
@@ -117,7 +117,7 @@ fn what_a_list_lacks_is_forgotten_by_whoever_does_not_lead() {
 #[test]
 fn what_was_counted_in_the_same_breath_is_forgotten_too() {
     let mut cluster = two_queues();
-    cluster.put(Kind::Job, job("second", "b", "1", true));
+    cluster.put(Kind::JOB, job("second", "b", "1", true));
     cluster.settle();
     for (kind, name) in
         [(Kind::LocalQueue, "b"), (Kind::ClusterQueue, "b"), (Kind::LocalQueue, "a"), (Kind::ClusterQueue, "a")]

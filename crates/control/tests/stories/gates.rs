@@ -30,19 +30,19 @@ fn told(cluster: &Cluster, reason: &str) -> Vec<(EventType, String)> {
 #[test]
 fn a_gated_job_is_tried_when_nobody_holds_it_any_more() {
     let mut cluster = one_queue("2");
-    cluster.put(Kind::Job, gated(job("held", "lq", "1", true), "a.io/one,b.io/two"));
-    cluster.put(Kind::Job, job("free", "lq", "1", true));
+    cluster.put(Kind::JOB, gated(job("held", "lq", "1", true), "a.io/one,b.io/two"));
+    cluster.put(Kind::JOB, job("free", "lq", "1", true));
     cluster.settle();
     assert!(cluster.is("free", "Admitted"), "it stands in nobody's way");
     assert_eq!(says(&cluster, "held"), ("AdmissionGated".into(), "Admission is gated by: a.io/one,b.io/two".into()));
     let event = "Workload admission is gated by: a.io/one,b.io/two".to_owned();
     assert_eq!(told(&cluster, "AdmissionGated"), [(EventType::Normal, event)]);
     let annotated = |names: Value| json!({"metadata": {"annotations": {GATES: names}}});
-    cluster.edit(Kind::Job, "team", "held", &annotated(json!("b.io/two")));
+    cluster.edit(Kind::JOB, "team", "held", &annotated(json!("b.io/two")));
     cluster.settle();
     assert_eq!(cluster.workload_of("held").unwrap()["metadata"]["annotations"][GATES], json!("b.io/two"));
     assert_eq!(says(&cluster, "held").1, "Admission is gated by: b.io/two");
-    cluster.edit(Kind::Job, "team", "held", &annotated(Value::Null));
+    cluster.edit(Kind::JOB, "team", "held", &annotated(Value::Null));
     cluster.settle();
     assert!(cluster.is("held", "Admitted"), "{}", cluster.workload_of("held").unwrap());
     let event = "Admission gate cleared, workload is now admissible".to_owned();
@@ -55,11 +55,11 @@ fn a_gated_job_is_tried_when_nobody_holds_it_any_more() {
 #[test]
 fn what_is_let_go_without_quota_waits_like_all_others() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, gated(job("held", "lq", "1", true), "a.io/one"));
+    cluster.put(Kind::JOB, gated(job("held", "lq", "1", true), "a.io/one"));
     cluster.settle();
-    cluster.edit(Kind::Job, "team", "held", &json!({"metadata": {"annotations": {GATES: ""}}}));
+    cluster.edit(Kind::JOB, "team", "held", &json!({"metadata": {"annotations": {GATES: ""}}}));
     cluster.settle();
     assert_eq!(told(&cluster, "AdmissionGateCleared").len(), 1);
     cluster.pass(120);
@@ -75,7 +75,7 @@ fn gates_hold_nobody_where_the_feature_is_off() {
     let mut settings = settings();
     settings.admission_gates = false;
     let mut cluster = with_queue(Cluster::with(settings), "1");
-    cluster.put(Kind::Job, gated(job("a", "lq", "1", true), "a.io/one"));
+    cluster.put(Kind::JOB, gated(job("a", "lq", "1", true), "a.io/one"));
     cluster.settle();
     assert!(cluster.is("a", "Admitted"));
 }
@@ -90,7 +90,7 @@ fn a_workload_made_beforehand_keeps_the_gates_of_its_own() {
     cluster.put(Kind::Workload, workload);
     let mut made = job("a", "lq", "1", true);
     made["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
-    cluster.put(Kind::Job, made);
+    cluster.put(Kind::JOB, made);
     cluster.settle();
     assert_eq!(says(&cluster, "a").0, "AdmissionGated");
     cluster.edit(Kind::Workload, "team", "before", &json!({"metadata": {"annotations": {GATES: null}}}));
@@ -128,17 +128,17 @@ fn unadmitted(cluster: &Cluster, metric: &str) -> Vec<(String, f64)> {
 #[test]
 fn those_who_wait_are_counted_by_what_they_wait_for() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, gated(job("held", "lq", "1", true), "a.io/one"));
-    cluster.put(Kind::Job, job("large", "lq", "2", true));
+    cluster.put(Kind::JOB, gated(job("held", "lq", "1", true), "a.io/one"));
+    cluster.put(Kind::JOB, job("large", "lq", "2", true));
     cluster.pass(5);
     let queue = |cause: &str| format!("cluster_queue=cq,reason=NoReservation,underlying_cause={cause}");
     let expected = [(queue("AdmissionGated"), 1.0), (queue("ExceedsMaxQuota"), 1.0)];
     assert_eq!(unadmitted(&cluster, "kueue_unadmitted_workloads"), expected);
     let expected = expected.map(|(labels, count)| (format!("name=lq,namespace=team,{labels}"), count));
     assert_eq!(unadmitted(&cluster, "kueue_local_queue_unadmitted_workloads"), expected);
-    cluster.edit(Kind::Job, "team", "held", &json!({"metadata": {"annotations": {GATES: null}}}));
+    cluster.edit(Kind::JOB, "team", "held", &json!({"metadata": {"annotations": {GATES: null}}}));
     cluster.complete("runs");
     cluster.pass(5);
     assert_eq!(unadmitted(&cluster, "kueue_unadmitted_workloads"), [(queue("ExceedsMaxQuota"), 1.0)]);
@@ -159,13 +159,13 @@ fn observed(cluster: &mut Cluster, metric: &str) -> Vec<(String, i64)> {
 fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
     let metric = "kueue_workload_creation_latency_seconds";
     let mut cluster = crate::pod_queue("9");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(1500)).unwrap();
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Job".to_owned(), 1500)]);
     // It came running: that it was suspended first is a change, and no part of the time.
-    cluster.put(Kind::Job, job("b", "lq", "1", false));
-    cluster.edit(Kind::Job, "team", "b", &json!({"metadata": {"generation": 2}}));
+    cluster.put(Kind::JOB, job("b", "lq", "1", false));
+    cluster.edit(Kind::JOB, "team", "b", &json!({"metadata": {"generation": 2}}));
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), []);
     cluster.put(Kind::Pod, crate::pods::pod("p", "1"));
@@ -200,7 +200,7 @@ fn a_closed_preemption_gate_is_listed_and_keeps_from_preempting_until_it_opens()
     let mut cluster = with_queue(Cluster::with(Settings { preemption_gates: true, ..settings() }), "1");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
-    cluster.put(Kind::Job, job("low", "lq", "1", true));
+    cluster.put(Kind::JOB, job("low", "lq", "1", true));
     cluster.pass(3);
     let mut urgent = job("urgent", "lq", "1", true);
     let mut workload = made_before(&urgent["spec"]["template"]);
@@ -208,7 +208,7 @@ fn a_closed_preemption_gate_is_listed_and_keeps_from_preempting_until_it_opens()
     workload["spec"]["preemptionGates"] = json!([{"name": "example.com/gate"}]);
     cluster.put(Kind::Workload, workload);
     urgent["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
-    cluster.put(Kind::Job, urgent);
+    cluster.put(Kind::JOB, urgent);
     cluster.pass(600);
     assert!(cluster.is("low", "Admitted"), "nobody is preempted for who is gated");
     assert_eq!(blocked(&cluster), ("True PreemptionGated".to_owned(), "Closed".to_owned()));

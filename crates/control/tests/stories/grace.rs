@@ -118,11 +118,11 @@ fn jobs_of_other_kinds_are_asked_again_too() {
         job
     };
     let now = cluster.now.to_string();
-    cluster.put(Kind::Job, with("victim", "low", now));
+    cluster.put(Kind::JOB, with("victim", "low", now));
     cluster.pass(5);
     cluster.faults.push((Purpose::NotifyPods, Outcome::Conflict, false));
     let now = cluster.now.to_string();
-    cluster.put(Kind::Job, with("urgent", "high", now));
+    cluster.put(Kind::JOB, with("urgent", "high", now));
     cluster.pass(10);
     assert_eq!((cluster.count(Purpose::NotifyPods), cluster.told_pods.len()), (2, 1), "{:?}", cluster.writes);
     assert_ne!(cluster.job("victim")["spec"]["suspend"], json!(true));

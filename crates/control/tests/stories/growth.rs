@@ -10,7 +10,7 @@ use crate::training_figures::found;
 
 /// A job that runs with two workers, as four of six cpus are in use until `first` completes.
 fn held_small(mut cluster: Cluster, more: Value) -> Cluster {
-    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
     let mut job = elastic("a", json!({"scaleUpStep": 2}));
     merge(&mut job["spec"], &more);
@@ -33,7 +33,7 @@ fn a_worker_that_fails_long_after_a_growth_is_not_given_up() {
     let scalings = cluster.count(Purpose::ScaleTraining);
     cluster.nodes = Some(3);
     let uid = cluster.job("a-worker")["metadata"]["uid"].clone();
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 3}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"ready": 3}}));
     cluster.pass_judged(120, "a worker has failed");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
     assert_eq!((cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::Evict)), (scalings, 0));
@@ -123,7 +123,7 @@ fn with_too_few_left_a_growth_without_nodes_leaves_the_tier_whole() {
     let mut cluster = on_spot(json!({}));
     cluster.nodes = Some(1);
     cluster.complete("first");
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 2}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"ready": 2}}));
     cluster.pass_judged(60, "no nodes, not even for those before");
     assert!(cluster.count(Purpose::Evict) > 0, "{:?}", cluster.writes);
 }
@@ -135,7 +135,7 @@ fn who_lost_a_node_after_a_growth_was_up_leaves_its_tier_as_ever() {
     cluster.pass_judged(40, "grown");
     assert_eq!(cluster.workers("a"), 4);
     cluster.nodes = Some(3);
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 3}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"ready": 3}}));
     cluster.pass_judged(30, "a node was taken back");
     assert_eq!(cluster.count(Purpose::Evict), 1);
     assert!(cluster.notices.iter().any(|notice| notice.reason == "EvictedDueToCapacityReclaimed"));

@@ -45,7 +45,7 @@ fn begun_small(climb: Value) -> Cluster {
     for (name, cpus, tier) in [("holder", "4", "reserved"), ("beside", "2", "on-demand")] {
         let mut stays = job(name, "lq", cpus, true);
         stays["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": tier});
-        cluster.put(Kind::Job, stays);
+        cluster.put(Kind::JOB, stays);
         cluster.settle();
     }
     cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
@@ -108,7 +108,7 @@ fn who_grows_is_protected_no_longer_than_before() {
         let bounds = json!({"protectedRunningTime": "1m"});
         let policy = json!({"metadata": {"name": "p"}, "spec": {"clusterQueues": ["cq"], "preemption": bounds}});
         cluster.put(Kind::QueuePolicy, policy);
-        cluster.put(Kind::Job, other("first", "4", 1));
+        cluster.put(Kind::JOB, other("first", "4", 1));
         cluster.pass(3);
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass_judged(20, "small");
@@ -119,7 +119,7 @@ fn who_grows_is_protected_no_longer_than_before() {
             cluster.restart();
             cluster = with_priorities(cluster);
         }
-        cluster.put(Kind::Job, other("urgent", "5", 100));
+        cluster.put(Kind::JOB, other("urgent", "5", 100));
         cluster.pass_judged(12, "protected");
         assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
         cluster.pass_judged(10, "its time is over");
@@ -131,13 +131,13 @@ fn who_grows_is_protected_no_longer_than_before() {
 fn who_grew_is_before_those_who_came_after_it() {
     let mut cluster = with_priorities(cluster());
     for (name, cpus) in [("first", "3"), ("filler", "1")] {
-        cluster.put(Kind::Job, job(name, "lq", cpus, true));
+        cluster.put(Kind::JOB, job(name, "lq", cpus, true));
     }
     cluster.pass(3);
     cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
     cluster.pass_judged(3, "two");
     cluster.complete("filler");
-    cluster.put(Kind::Job, job("later", "lq", "1", true));
+    cluster.put(Kind::JOB, job("later", "lq", "1", true));
     cluster.pass_judged(3, "later");
     assert!(cluster.workers("a") == 2 && cluster.is("later", "Admitted"));
     cluster.complete("first");
@@ -159,7 +159,7 @@ fn who_grew_is_before_those_who_came_after_it() {
 #[test]
 fn a_growth_gives_no_more_time_to_run() {
     let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
     let mut job = elastic("a", json!({"scaleUpStep": 2}));
     job["metadata"]["labels"] = json!({"kueue.x-k8s.io/max-exec-time-seconds": "60"});

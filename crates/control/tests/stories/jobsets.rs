@@ -17,7 +17,7 @@ fn slices() -> Value {
 }
 
 fn jobset(cluster: &Cluster) -> &Value {
-    &cluster.objects[&Cluster::key(Kind::JobSet, "team", "a")]
+    &cluster.objects[&Cluster::key(Kind::JOB_SET, "team", "a")]
 }
 
 fn workload(cluster: &Cluster) -> Value {
@@ -58,7 +58,7 @@ fn part(cluster: &mut Cluster, name: &str) {
     let of = &owner["spec"]["replicatedJobs"][0]["template"]["spec"];
     let spec = json!({"parallelism": 2, "suspend": owner["spec"]["suspend"], "template": of["template"]});
     cluster.put(
-        Kind::Job,
+        Kind::JOB,
         json!({"metadata": {"namespace": "team", "name": name, "ownerReferences": [{"apiVersion":
             "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": owner["metadata"]["uid"],
             "controller": true}]}, "spec": spec}),
@@ -69,7 +69,7 @@ fn part(cluster: &mut Cluster, name: &str) {
 fn stopped(cluster: &mut Cluster) {
     let condition = json!([{"type": "Suspended", "status": "True", "reason": "SuspendedJobs", "message": "jobset is suspended",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": condition}}));
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": condition}}));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
     for (key, object) in all.objects {
         cluster.put(key.kind, object);
     }
-    cluster.put(Kind::JobSet, slices());
+    cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "admitted, but its controller has not stopped it yet");
     assert!(is(&cluster, "Admitted"));
@@ -115,17 +115,17 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
 #[test]
 fn a_job_of_a_jobset_without_admission_does_not_run() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::JobSet, slices());
+    cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
     stopped(&mut cluster);
     child(&mut cluster);
     cluster.settle();
     assert!(!is(&cluster, "Admitted"));
-    cluster.edit(Kind::Job, "team", "a-job-0", &json!({"spec": {"suspend": false}}));
+    cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"spec": {"suspend": false}}));
     cluster.settle();
     assert_eq!(cluster.job("a-job-0")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
     let told = cluster.notices.iter().find(|notice| notice.reason == "Suspended").expect("told");
-    assert_eq!(told.key, Cluster::key(Kind::Job, "team", "a-job-0"));
+    assert_eq!(told.key, Cluster::key(Kind::JOB, "team", "a-job-0"));
     assert_eq!(told.message, "Kueue managed child job suspended");
 }
 
@@ -133,18 +133,18 @@ fn a_job_of_a_jobset_without_admission_does_not_run() {
 fn a_jobset_is_suspended_before_its_jobs() {
     let mut cluster = one_queue("1");
     // Both run before Berth sees them, and the queue has no room.
-    cluster.put(Kind::JobSet, slices());
+    cluster.put(Kind::JOB_SET, slices());
     child(&mut cluster);
     let stops = |cluster: &Cluster| {
         let stops = cluster.writes.iter().filter(|(purpose, _)| *purpose == Purpose::SuspendJob);
         stops.map(|(_, key)| key.kind).collect::<Vec<Kind>>()
     };
     cluster.pass(3);
-    assert_eq!(stops(&cluster), [Kind::JobSet], "its controller would start its Job again: {:?}", cluster.writes);
+    assert_eq!(stops(&cluster), [Kind::JOB_SET], "its controller would start its Job again: {:?}", cluster.writes);
     cluster.pass(4);
     assert_eq!(
         stops(&cluster),
-        [Kind::JobSet, Kind::Job],
+        [Kind::JOB_SET, Kind::JOB],
         "without its controller it would go on: {:?}",
         cluster.writes
     );
@@ -157,19 +157,19 @@ fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
     for counted in [true, false] {
         let mut cluster = one_queue("4");
         cluster.controller_sleeps = !counted;
-        cluster.put(Kind::JobSet, slices());
+        cluster.put(Kind::JOB_SET, slices());
         part(&mut cluster, "a-job-0");
         part(&mut cluster, "a-job-1");
         cluster.pass(2);
         assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
         assert_eq!(cluster.job("a-job-1")["status"]["active"] == json!(2), counted);
-        let stopped_by_berth = cluster.writes.iter().any(|(_, key)| key.kind == Kind::Job);
+        let stopped_by_berth = cluster.writes.iter().any(|(_, key)| key.kind == Kind::JOB);
         assert!(!stopped_by_berth, "that is for its controller: {:?}", cluster.writes);
         cluster.controller_sleeps = true;
         // Its controller has stopped the one it knew.
         let stopped_job = json!({"spec": {"suspend": true}, "status": {"active": 0,
             "conditions": [{"type": "Suspended", "status": "True"}]}});
-        cluster.edit(Kind::Job, "team", "a-job-0", &stopped_job);
+        cluster.edit(Kind::JOB, "team", "a-job-0", &stopped_job);
         stopped(&mut cluster);
         cluster.pass(10);
         assert!(is(&cluster, "Admitted"));
@@ -185,7 +185,7 @@ fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
 #[test]
 fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
     let mut cluster = one_queue("4");
-    cluster.put(Kind::JobSet, slices());
+    cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
     stopped(&mut cluster);
     cluster.pass(4);
@@ -194,13 +194,13 @@ fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
     part(&mut cluster, "a-job-1");
     cluster.pass(2);
     let over = json!({"status": {"active": 0, "conditions": [{"type": "Failed", "status": "True"}]}});
-    cluster.edit(Kind::Job, "team", "a-job-0", &over);
+    cluster.edit(Kind::JOB, "team", "a-job-0", &over);
     let failed = json!([{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": failed}}));
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": failed}}));
     cluster.pass(10);
     assert!(!is(&cluster, "Finished"), "a-job-1 runs: {:?}", cluster.writes);
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a-job-1"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-job-1"));
     cluster.pass(2);
     assert!(is(&cluster, "Finished"), "{:?}", cluster.writes);
     assert_eq!(condition(&cluster, "Finished")["reason"], json!("Failed"));
@@ -211,7 +211,7 @@ fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
 fn the_quota_of_a_jobset_that_never_started_waits_for_the_pods_of_before() {
     let mut cluster = one_queue("4");
     cluster.controller_sleeps = true;
-    cluster.put(Kind::JobSet, slices());
+    cluster.put(Kind::JOB_SET, slices());
     part(&mut cluster, "a-job-0");
     cluster.pass(2);
     assert!(is(&cluster, "Admitted"));
@@ -230,7 +230,7 @@ fn a_jobset_starts_when_its_jobs_were_seen() {
         let mut cluster = one_queue("4");
         let mut suspended = slices();
         suspended["spec"]["suspend"] = json!(true);
-        cluster.put(Kind::JobSet, suspended);
+        cluster.put(Kind::JOB_SET, suspended);
         stopped(&mut cluster);
         part(&mut cluster, "a-job-0");
         cluster.settle();
@@ -249,7 +249,7 @@ fn a_jobset_starts_when_its_jobs_were_seen() {
 
 /// What its Jobs are at the moment: the selectors of each.
 fn selectors(cluster: &Cluster) -> Vec<Value> {
-    let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Job);
+    let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::JOB);
     jobs.map(|(_, job)| job["spec"]["template"]["spec"]["nodeSelector"].clone()).collect()
 }
 
@@ -269,7 +269,7 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
         let pods = &mut pinned["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
         pods["spec"]["nodeSelector"] = json!({"cloud.google.com/gke-spot": "true", "accelerator": "v5e"});
         let written = pods["spec"]["nodeSelector"].clone();
-        cluster.put(Kind::JobSet, pinned);
+        cluster.put(Kind::JOB_SET, pinned);
         child(&mut cluster);
         for round in 1..=2 {
             let what = format!("{what}, start {round}");
@@ -296,7 +296,7 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
             assert_eq!(pods["spec"]["nodeSelector"], written, "{what}");
             // Its controller makes them again at once, of the user's template; and then its Workload may go on.
             child(&mut cluster);
-            cluster.edit(Kind::JobSet, "team", "a", &json!({"status": {"conditions": []}}));
+            cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": []}}));
             set_active(&mut cluster, true);
         }
     });
@@ -307,7 +307,7 @@ fn a_flavor_that_takes_affinity_is_passed_over() {
     // A suspended JobSet takes no affinity, which is how Berth keeps pods off nodes.
     let mut cluster = one_queue("4");
     cluster.edit(Kind::ResourceFlavor, "", "default", &forbidding("cloud.google.com/gke-spot"));
-    cluster.put(Kind::JobSet, slices());
+    cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
     stopped(&mut cluster);
     cluster.settle();
@@ -330,7 +330,7 @@ fn a_flavor_that_takes_affinity_is_passed_over() {
 #[test]
 fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
     let mut cluster = one_queue("4");
-    cluster.put(Kind::JobSet, slices());
+    cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
     assert!(is(&cluster, "Admitted"), "its controller has not stopped it yet");
     cluster.edit(Kind::ResourceFlavor, "", "default", &forbidding("cloud.google.com/gke-spot"));
@@ -340,7 +340,7 @@ fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
     assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("FailedToStart")));
     assert!(finished["message"].as_str().unwrap().contains("JobSet"), "{finished}");
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
-    cluster.put(Kind::Job, crate::cluster::job("next", "lq", "4", true));
+    cluster.put(Kind::JOB, crate::cluster::job("next", "lq", "4", true));
     cluster.settle();
     assert!(cluster.is("next", "Admitted"), "its quota is free");
 }
@@ -351,7 +351,7 @@ fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
     cluster.loses.push(Purpose::StartJob);
     let mut suspended = slices();
     suspended["spec"]["suspend"] = json!(true);
-    cluster.put(Kind::JobSet, suspended);
+    cluster.put(Kind::JOB_SET, suspended);
     stopped(&mut cluster);
     cluster.pass(4);
     assert!(is(&cluster, "Admitted") && cluster.lost.len() == 1, "{:?}", cluster.writes);

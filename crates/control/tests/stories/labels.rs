@@ -38,15 +38,15 @@ fn tier_0_takes_the_reservation_and_all_else_spot() {
         (job("silent", "lq", "1", true), "spot"),
     ] {
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
-        cluster.put(Kind::Job, job);
+        cluster.put(Kind::JOB, job);
         cluster.settle();
         assert_eq!(flavor_of(&cluster, &name), json!(flavor), "{name}");
     }
     // What a job says itself comes first.
     let mut own = tier_0("own");
     own["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "on-demand"});
-    cluster.put(Kind::Job, own);
-    cluster.put(Kind::Job, tier_0("late"));
+    cluster.put(Kind::JOB, own);
+    cluster.put(Kind::JOB, tier_0("late"));
     cluster.pass(60);
     assert_eq!(flavor_of(&cluster, "own"), json!("on-demand"));
     assert!(!cluster.is("late", "QuotaReserved"), "the reservation is full, and it is not sent to spot");
@@ -66,12 +66,12 @@ fn pods_that_select_a_kind_of_capacity_are_pinned_whatever_their_label_says() {
         job["spec"]["template"]["spec"]["nodeSelector"] = json!({"cloud.google.com/gke-spot": "true"});
         job
     };
-    cluster.put(Kind::Job, pinned("kept"));
+    cluster.put(Kind::JOB, pinned("kept"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "kept"), json!("spot"));
     let more = json!({"spec": {"capacityTiers": {"selectors": "Override"}}});
     cluster.edit(Kind::QueuePolicy, "", "p", &more);
-    cluster.put(Kind::Job, pinned("moved"));
+    cluster.put(Kind::JOB, pinned("moved"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "moved"), json!("reserved"), "without its selector it says nothing but its label");
 }
@@ -85,15 +85,15 @@ fn a_reservation_that_is_not_there_is_not_waited_for() {
     };
     cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&[("spot", "1"), ("on-demand", "1")]));
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
-    cluster.put(Kind::Job, tier_0("a"));
+    cluster.put(Kind::JOB, tier_0("a"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
-    cluster.put(Kind::Job, tier_0("b"));
+    cluster.put(Kind::JOB, tier_0("b"));
     cluster.settle();
     assert!(!cluster.is("b", "QuotaReserved"), "spot is full, and on demand is not for it");
     // Who waits is told of a reservation that comes, and of one that goes.
     cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&[("spot", "1"), ("on-demand", "1"), ("reserved", "1")]));
-    cluster.put(Kind::Job, tier_0("c"));
+    cluster.put(Kind::JOB, tier_0("c"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("reserved"));
     assert!(!cluster.is("c", "QuotaReserved"));
@@ -110,11 +110,11 @@ fn who_waits_follows_its_queue_to_a_policy() {
     let selector = json!({"matchLabels": {"team": "a"}});
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueueSelector": selector})));
     for name in ["spot", "on-demand", "reserved"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.settle();
         assert_eq!(flavor_of(&cluster, name), json!(name), "the queue's order: no policy governs it yet");
     }
-    cluster.put(Kind::Job, tier_0("late"));
+    cluster.put(Kind::JOB, tier_0("late"));
     cluster.settle();
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"metadata": {"labels": {"team": "a"}}}));
     cluster.complete("spot");
@@ -130,7 +130,7 @@ fn a_label_counts_in_a_local_queue_that_comes_late() {
     let mut cluster = ladder("1");
     cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
-    cluster.put(Kind::Job, tier_0("a"));
+    cluster.put(Kind::JOB, tier_0("a"));
     cluster.settle();
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
     cluster.settle();
@@ -180,14 +180,14 @@ fn a_label_of_the_pods_says_the_class() {
         (labelled("missing", "job-priority", "3"), Value::Null, 0),
     ] {
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
-        cluster.put(Kind::Job, job);
+        cluster.put(Kind::JOB, job);
         cluster.settle();
         assert_eq!(priority(&cluster, &name), (class, json!(value)), "{name}");
     }
     cluster.pass(120);
     assert!(cluster.is("unknown", "Admitted"), "a label that says nothing stops nobody");
     let [unknown] = told(&cluster, "PriorityLabelUnknown")[..] else { panic!("told once") };
-    assert_eq!(unknown.key, Cluster::key(Kind::Job, "team", "unknown"));
+    assert_eq!(unknown.key, Cluster::key(Kind::JOB, "team", "unknown"));
     assert_eq!(
         unknown.message,
         "label job-priority: \"7\" has no class in spec.priorityFromLabel.classes of QueuePolicy p, which has 1, 3, 5; \
@@ -206,7 +206,7 @@ fn a_label_goes_before_a_class_that_does_not_exist() {
     let mut cluster = by_label("1");
     let mut job = labelled("a", "job-priority", "1");
     job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("nowhere");
-    cluster.put(Kind::Job, job);
+    cluster.put(Kind::JOB, job);
     cluster.settle();
     assert_eq!(priority(&cluster, "a"), (json!("very-high"), json!(100)));
     assert!(told(&cluster, "WorkloadPriorityClassNotFound").is_empty());
@@ -219,11 +219,11 @@ fn waiting_jobs_follow_the_policy() {
     let pods = json!({"metadata": {"name": "of-pods"}, "value": 3});
     let class = Observation::PriorityClass(Change::Apply(serde_json::from_value(pods).unwrap()));
     cluster.control.observe(class, cluster.now);
-    cluster.put(Kind::Job, labelled("runs", "job-priority", "5"));
+    cluster.put(Kind::JOB, labelled("runs", "job-priority", "5"));
     cluster.settle();
     let mut waits = labelled("waits", "job-priority", "1");
     waits["spec"]["template"]["spec"]["priorityClassName"] = json!("of-pods");
-    cluster.put(Kind::Job, waits);
+    cluster.put(Kind::JOB, waits);
     cluster.settle();
     assert_eq!(priority(&cluster, "waits"), (json!("of-pods"), json!(3)));
     cluster.put(Kind::QueuePolicy, classes());
@@ -274,9 +274,9 @@ fn a_job_that_a_runner_may_delete_is_told_of_once() {
         let mut cluster = ladder("4");
         cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": selectors})));
         let case = format!("{selectors} {own} {pods}");
-        cluster.put(Kind::JobSet, slices(own, pods));
+        cluster.put(Kind::JOB_SET, slices(own, pods));
         cluster.pass(20);
-        let writes = |cluster: &Cluster| cluster.writes.iter().filter(|(_, key)| key.kind == Kind::JobSet).count();
+        let writes = |cluster: &Cluster| cluster.writes.iter().filter(|(_, key)| key.kind == Kind::JOB_SET).count();
         let before = writes(&cluster);
         // Touched again and again, it is neither told nor written again.
         cluster.set_class("any", 1);
@@ -285,7 +285,7 @@ fn a_job_that_a_runner_may_delete_is_told_of_once() {
         assert_eq!(found.len(), usize::from(label.is_some()), "{case}: {found:?}");
         assert_eq!(writes(&cluster), before, "{case}");
         let Some(label) = label else { continue };
-        assert_eq!(found[0].key, Cluster::key(Kind::JobSet, "team", "a"));
+        assert_eq!(found[0].key, Cluster::key(Kind::JOB_SET, "team", "a"));
         let expected = format!("label {label}: a bastion runner that looks after this JobSet may delete it");
         assert!(found[0].message.starts_with(&expected), "{case}: {}", found[0].message);
         assert!(found[0].message.contains("launch it with BASTION_TIER=disabled"), "{}", found[0].message);
@@ -296,7 +296,7 @@ fn a_job_that_a_runner_may_delete_is_told_of_once() {
 fn whoever_comes_under_an_overriding_policy_is_told_then() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
-    cluster.put(Kind::JobSet, slices(json!({}), json!({"bastion-tier": "spot", "job-priority": "9"})));
+    cluster.put(Kind::JOB_SET, slices(json!({}), json!({"bastion-tier": "spot", "job-priority": "9"})));
     cluster.pass(20);
     assert!(told(&cluster, "BastionRunner").is_empty());
     let classes = json!([{"value": "1", "workloadPriorityClass": "very-high"}]);

@@ -10,7 +10,7 @@ use crate::one_queue;
 #[test]
 fn a_job_is_admitted_runs_and_gives_its_quota_back() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
     let spec = &cluster.job("a")["spec"];
@@ -25,14 +25,15 @@ fn a_job_is_admitted_runs_and_gives_its_quota_back() {
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("0"), "{status}");
     assert_eq!(status["pendingWorkloads"], json!(0));
-    let about_the_job = cluster.writes.iter().filter(|(_, key)| matches!(key.kind, Kind::Job | Kind::Workload)).count();
+    let about_the_job =
+        cluster.writes.iter().filter(|(_, key)| matches!(key.kind, Kind::Job(_) | Kind::Workload)).count();
     assert!(about_the_job <= 6, "{:?}", cluster.writes);
 }
 
 #[test]
 fn what_is_over_is_left_alone_whatever_is_forgotten_of_it() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     cluster.complete("a");
     cluster.settle();
@@ -47,18 +48,18 @@ fn what_is_over_is_left_alone_whatever_is_forgotten_of_it() {
     let before = cluster.writes.len();
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     let label = json!({"metadata": {"labels": {"seen": "again"}}});
-    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.edit(Kind::JOB, "team", "a", &label);
     cluster.edit(Kind::Workload, "team", &name, &label);
-    cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"labels": {"seen": "twice"}}}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"labels": {"seen": "twice"}}}));
     cluster.pass(10);
     assert_eq!(cluster.writes.len(), before, "{:?}", cluster.writes);
     assert_eq!(counted(&mut cluster, "kueue_admitted_workloads"), 0);
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
-    cluster.edit(Kind::Job, "team", "a", &label);
+    cluster.edit(Kind::JOB, "team", "a", &label);
     cluster.pass(10);
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
     assert!(cluster.workload_of("a").is_none());
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
     assert!(cluster.is("b", "Admitted"));
 }
@@ -66,7 +67,7 @@ fn what_is_over_is_left_alone_whatever_is_forgotten_of_it() {
 #[test]
 fn a_job_that_comes_running_is_suspended_first() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "2", false));
+    cluster.put(Kind::JOB, job("a", "lq", "2", false));
     cluster.settle();
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
     let reserved = cluster.condition("a", "QuotaReserved").unwrap();
@@ -83,9 +84,9 @@ fn a_job_that_comes_running_is_suspended_first() {
 #[test]
 fn the_second_waits_until_the_first_is_over() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
     assert!(!cluster.is("b", "QuotaReserved"));
     assert_eq!(cluster.condition("b", "QuotaReserved").unwrap()["reason"], json!("WaitingForQuota"));
@@ -97,10 +98,10 @@ fn the_second_waits_until_the_first_is_over() {
 #[test]
 fn a_running_job_resumed_by_hand_without_quota_is_suspended_again() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
-    cluster.edit(Kind::Job, "team", "b", &json!({"spec": {"suspend": false}}));
+    cluster.edit(Kind::JOB, "team", "b", &json!({"spec": {"suspend": false}}));
     cluster.settle();
     assert_eq!(cluster.job("b")["spec"]["suspend"], json!(true));
     assert!(!cluster.is("b", "Admitted"));
@@ -109,7 +110,7 @@ fn a_running_job_resumed_by_hand_without_quota_is_suspended_again() {
 #[test]
 fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let before = job("a", "lq", "1", true)["spec"]["template"].clone();
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
@@ -122,7 +123,7 @@ fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
     assert!(template["spec"]["nodeSelector"].as_object().is_none_or(serde_json::Map::is_empty), "{template}");
     assert!(template["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty), "{template}");
     assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("Deactivated"));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
     assert!(cluster.is("b", "Admitted"));
     cluster.complete("b");
@@ -135,26 +136,44 @@ fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
 #[test]
 fn a_deleted_job_frees_its_quota_in_each_phase() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
-    cluster.settle();
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
+    cluster.pass(5);
     assert!(cluster.is("b", "Admitted"));
     assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
-    cluster.delete(&Cluster::key(Kind::Job, "team", "b"));
-    cluster.settle();
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "b"));
+    cluster.pass(5);
     assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 0);
+}
+
+#[test]
+fn pods_may_still_come_when_a_job_is_deleted_right_after_its_start() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
+    cluster.settle();
+    let uid = cluster.job("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
+    cluster.settle();
+    assert!(!cluster.is("b", "QuotaReserved"), "the Job controller has not seen yet that a is gone");
+    cluster.pods_left.push(uid);
+    cluster.pass(30);
+    assert!(!cluster.is("b", "QuotaReserved"), "the pod that it made holds the quota");
+    cluster.pods_left.clear();
+    cluster.pass(2);
+    assert!(cluster.is("b", "Admitted"));
 }
 
 #[test]
 fn a_deleted_jobs_quota_is_in_use_until_its_pods_are_gone() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
-    cluster.keep_pods_of(Kind::Job, "a");
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.keep_pods_of(Kind::JOB, "a");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(30);
     assert!(!cluster.is("b", "QuotaReserved"), "the pods of a still hold the quota");
     cluster.pods_left.clear();
@@ -174,7 +193,7 @@ fn a_changed_limit_range_is_asked_of_those_who_wait() {
     cluster.control.observe(range("3"), cluster.now);
     let mut object = job("a", "lq", "1", true);
     object["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
-    cluster.put(Kind::Job, object);
+    cluster.put(Kind::JOB, object);
     cluster.settle();
     assert_eq!(cluster.condition("a", "QuotaReserved").unwrap()["reason"], json!("ExceedsMaxQuota"));
     cluster.control.observe(range("2"), cluster.now);
@@ -210,7 +229,7 @@ fn counted(cluster: &mut Cluster, name: &str) -> Vec<(String, u64)> {
 fn reservations_admissions_evictions_and_ends_are_counted_once() {
     let run = |name: &str| {
         let mut cluster = one_queue("1");
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.settle();
         let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
         cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
@@ -243,8 +262,8 @@ fn admission_waits_for_the_pods_of_those_before() {
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "9")]));
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
     cluster.pods_stay_unready = true;
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted") && !cluster.is("b", "QuotaReserved"));
     let reserved = cluster.condition("b", "QuotaReserved").unwrap();
@@ -265,8 +284,8 @@ fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays()
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
     let mut limited = job("limited", "lq", "1", true);
     limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("10");
-    cluster.put(Kind::Job, limited);
-    cluster.put(Kind::Job, job("by-user", "lq", "1", true));
+    cluster.put(Kind::JOB, limited);
+    cluster.put(Kind::JOB, job("by-user", "lq", "1", true));
     cluster.settle();
     let name = cluster.workload_of("by-user").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
@@ -279,11 +298,11 @@ fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays()
         cluster.workload_of("limited")
     );
     cluster.pass(90);
-    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "limited")));
-    assert!(cluster.objects.contains_key(&Cluster::key(Kind::Job, "team", "by-user")));
+    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "limited")));
+    assert!(cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "by-user")));
     let told: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "Deleted").collect();
     let about = told.iter().map(|notice| (&notice.key, notice.reporter, &*notice.message)).collect::<Vec<_>>();
-    let job = Cluster::key(Kind::Job, "team", "limited");
+    let job = Cluster::key(Kind::JOB, "team", "limited");
     let words = "Deleted job: deactivation retention period expired";
     assert_eq!(about, [(&job, "batch/job-kueue-controller", words)]);
 }
@@ -292,7 +311,7 @@ fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays()
 fn only_who_holds_quota_is_told_to_be_evicted() {
     let mut cluster = one_queue("1");
     for name in ["holds", "waits"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.pass(3);
     }
     for name in ["waits", "holds"] {
@@ -312,7 +331,7 @@ fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
     let mut cluster = one_queue("1");
     let mut object = job("a", "lq", "1", true);
     object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    cluster.put(Kind::Job, object);
+    cluster.put(Kind::JOB, object);
     cluster.pass(20);
     let told = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound").count();
     assert_eq!((told, cluster.workload_of("a").is_none()), (1, true));
@@ -330,7 +349,7 @@ fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
 fn a_flood_of_jobs_waits_in_the_view() {
     let mut cluster = one_queue("1");
     for number in 0..200 {
-        cluster.put(Kind::Job, job(&format!("job-{number:03}"), "lq", "1", true));
+        cluster.put(Kind::JOB, job(&format!("job-{number:03}"), "lq", "1", true));
     }
     let creations = |cluster: &mut Cluster| -> Vec<WriteId> {
         let step = cluster.control.step(cluster.now);
@@ -357,7 +376,7 @@ fn a_flood_of_jobs_waits_in_the_view() {
 #[test]
 fn a_waiting_workload_shows_what_it_asks_for() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "3", true));
+    cluster.put(Kind::JOB, job("a", "lq", "3", true));
     cluster.settle();
     let requests = |cluster: &Cluster| cluster.workload_of("a").unwrap()["status"]["resourceRequests"].clone();
     assert_eq!(requests(&cluster), json!([{"name": "main", "resources": {"cpu": "3"}}]));
@@ -371,18 +390,18 @@ fn a_waiting_workload_shows_what_it_asks_for() {
 #[test]
 fn a_workload_that_its_job_left_behind_is_finished() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     // `kubectl delete --cascade=orphan`.
     cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"ownerReferences": null}}));
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(10);
     let left = &cluster.objects[&Cluster::key(Kind::Workload, "team", &name)];
     let conditions = left["status"]["conditions"].as_array().unwrap();
     let finished = conditions.iter().find(|condition| condition["type"] == json!("Finished")).unwrap();
     assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("OwnerNotFound")));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
     assert!(cluster.is("b", "Admitted"), "its quota is free");
 }
@@ -394,7 +413,7 @@ fn pods_that_fail_have_a_time_to_recover() {
     wait.timeout_ms = 600_000;
     wait.recovery_timeout_ms = Some(60_000);
     let mut cluster = crate::with_queue(Cluster::with(settings), "1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let shown = |cluster: &Cluster| {
         let condition = cluster.condition("a", "PodsReady").unwrap();
@@ -404,13 +423,13 @@ fn pods_that_fail_have_a_time_to_recover() {
     assert_eq!(shown(&cluster), is("True", "Started"));
     let lose = |cluster: &mut Cluster| {
         cluster.pods_stay_unready = true;
-        cluster.edit(Kind::Job, "team", "a", &json!({"status": {"ready": 0}}));
+        cluster.edit(Kind::JOB, "team", "a", &json!({"status": {"ready": 0}}));
     };
     lose(&mut cluster);
     cluster.pass(50);
     assert_eq!(shown(&cluster), is("False", "WaitForRecovery"));
     cluster.pods_stay_unready = false;
-    cluster.edit(Kind::Job, "team", "a", &json!({"status": {"ready": 1}}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"status": {"ready": 1}}));
     cluster.pass(5);
     assert_eq!(shown(&cluster), is("True", "Recovered"));
     lose(&mut cluster);
@@ -431,12 +450,12 @@ fn a_boost_counts_as_priority_where_the_gate_is_on() {
         settings.priority_boost = gate;
         let mut cluster = crate::with_queue(Cluster::with(settings), "1");
         cluster.set_class("base", base);
-        cluster.put(Kind::Job, job("holder", "lq", "1", true));
+        cluster.put(Kind::JOB, job("holder", "lq", "1", true));
         cluster.settle();
         for name in ["a", "b"] {
             let mut waits = job(name, "lq", "1", true);
             waits["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("base");
-            cluster.put(Kind::Job, waits);
+            cluster.put(Kind::JOB, waits);
             cluster.pass(2);
         }
         let name = cluster.workload_of("b").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();

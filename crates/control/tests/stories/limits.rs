@@ -80,7 +80,7 @@ fn a_growth_stops_at_the_limit() {
 #[test]
 fn who_may_not_even_have_its_fewest_pods_is_kept_out() {
     let mut cluster = allowing(settings(), 1);
-    cluster.put(Kind::Job, wide());
+    cluster.put(Kind::JOB, wide());
     cluster.pass(5);
     let told = cluster.condition("wide", "QuotaReserved").unwrap();
     let words = "QueuePolicy p: spec.admission.maxGPUsPerJob is 1, and the workload asks for 2 at least";
@@ -104,7 +104,7 @@ fn with_the_gate_off_all_pods_count() {
     let mut settings = settings();
     settings.engine.partial_admission = false;
     let mut cluster = allowing(settings, 4);
-    cluster.put(Kind::Job, wide());
+    cluster.put(Kind::JOB, wide());
     cluster.pass(5);
     let told = cluster.condition("wide", "QuotaReserved").unwrap();
     let words = "QueuePolicy p: spec.admission.maxGPUsPerJob is 4, and the workload asks for 6";

@@ -23,7 +23,7 @@ fn reserved(cluster: &Cluster) -> Value {
 /// The next job gets the only cpu, and who comes after it is told why it waits.
 fn the_queue_goes_on(cluster: &mut Cluster) {
     for name in ["next", "later"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.pass(5);
     }
     assert!(cluster.is("next", "Admitted"), "{:?}", cluster.writes);
@@ -50,16 +50,16 @@ fn whose_owner_is_not_there_takes_nobodys_quota() {
 #[test]
 fn whose_owner_is_of_a_kind_that_is_not_managed_is_told_so() {
     let mut settings = settings();
-    settings.job_kinds = [Kind::Job].into_iter().collect();
+    settings.job_kinds = [Kind::JOB].into_iter().collect();
     for (api_version, kind) in [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("v1", "Pod")] {
         let mut cluster = crate::with_queue(Cluster::with(settings.clone()), "1");
         if kind == "JobSet" {
             // JobSets are seen all the same.
             cluster.put(
-                Kind::JobSet,
+                Kind::JOB_SET,
                 json!({"metadata": {"namespace": "team", "name": "owner"}, "spec": {"suspend": true}}),
             );
-            let uid = cluster.objects[&Cluster::key(Kind::JobSet, "team", "owner")]["metadata"]["uid"].clone();
+            let uid = cluster.objects[&Cluster::key(Kind::JOB_SET, "team", "owner")]["metadata"]["uid"].clone();
             cluster.put(Kind::Workload, owned_by(api_version, kind, uid.as_str().unwrap()));
             cluster.pass(5);
             assert_eq!(reserved(&cluster)["reason"], json!("Misconfigured"), "{:?}", cluster.writes);
@@ -91,13 +91,13 @@ fn whose_owner_is_of_a_foreign_kind_is_admitted_for_whoever_made_it() {
 #[test]
 fn a_job_that_is_going_gets_no_quota_any_more() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
     let mut going = job("going", "lq", "1", true);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
-    cluster.put(Kind::Job, going);
+    cluster.put(Kind::JOB, going);
     cluster.pass(5);
-    cluster.edit(Kind::Job, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    cluster.edit(Kind::JOB, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     cluster.complete("first");
     cluster.pass(5);
     assert!(!cluster.is("going", "QuotaReserved"), "{:?}", cluster.writes);
@@ -110,7 +110,7 @@ fn a_job_that_goes_while_nobody_knows_whether_it_was_given_quota_keeps_none() {
     let mut going = job("going", "lq", "1", true);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
     cluster.loses.push(Purpose::ReserveQuota);
-    cluster.put(Kind::Job, going);
+    cluster.put(Kind::JOB, going);
     for _ in 0..5 {
         if cluster.lost.is_empty() {
             let step = cluster.control.step(cluster.now);
@@ -118,7 +118,7 @@ fn a_job_that_goes_while_nobody_knows_whether_it_was_given_quota_keeps_none() {
         }
     }
     assert_eq!(cluster.lost.len(), 1, "{:?}", cluster.writes);
-    cluster.edit(Kind::Job, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    cluster.edit(Kind::JOB, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     cluster.pass(60);
     the_queue_goes_on(&mut cluster);
     // What was lost is refused when it arrives: nobody is given quota twice.
@@ -129,9 +129,9 @@ fn a_job_that_goes_while_nobody_knows_whether_it_was_given_quota_keeps_none() {
 fn kept(cluster: &mut Cluster, name: &str) {
     let mut going = job(name, "lq", "1", true);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
-    cluster.put(Kind::Job, going);
+    cluster.put(Kind::JOB, going);
     cluster.pass(5);
-    cluster.delete(&Cluster::key(Kind::Job, "team", name));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", name));
 }
 
 /// Sees to it that a job of higher priority takes the only cpu from the one that is going, whose pods end by themselves or not.
@@ -145,11 +145,11 @@ fn is_driven_out(pods_stay: bool) {
     cluster.pass(60);
     assert_eq!(cluster.job("going")["status"]["active"], 1, "nobody else wants it");
     if pods_stay {
-        cluster.keep_pods_of(Kind::Job, "going");
+        cluster.keep_pods_of(Kind::JOB, "going");
     }
     let mut urgent = job("urgent", "lq", "1", true);
     urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    cluster.put(Kind::Job, urgent);
+    cluster.put(Kind::JOB, urgent);
     cluster.pass(60);
     assert_eq!(cluster.is("urgent", "Admitted"), !pods_stay, "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::DeleteChild), 1, "its pods go before it: {:?}", cluster.writes);
@@ -172,10 +172,10 @@ fn a_job_that_is_kept_by_a_finalizer_and_does_not_run_gives_its_quota_back() {
     let mut going = job("going", "lq", "1", true);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
     cluster.faults.extend((0..20).map(|_| (Purpose::StartJob, Outcome::Busy(500), false)));
-    cluster.put(Kind::Job, going);
+    cluster.put(Kind::JOB, going);
     cluster.pass(2);
     assert!(cluster.is("going", "Admitted") && cluster.job("going")["spec"]["suspend"] == true, "{:?}", cluster.writes);
-    cluster.delete(&Cluster::key(Kind::Job, "team", "going"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "going"));
     cluster.controller_sleeps = false;
     cluster.faults.clear();
     cluster.pass(60);
@@ -188,14 +188,14 @@ fn a_job_that_moves_in_the_step_that_would_admit_it_takes_the_quota_of_its_new_q
     let mut cluster = one_queue("1");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
     cluster.put(Kind::LocalQueue, local_queue("there", "other"));
-    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, job("moves", "lq", "1", true));
+    cluster.put(Kind::JOB, job("moves", "lq", "1", true));
     cluster.pass(5);
     // Both are seen before the next decision.
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "2")]));
     let moved = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "there"}}});
-    cluster.edit(Kind::Job, "team", "moves", &moved);
+    cluster.edit(Kind::JOB, "team", "moves", &moved);
     cluster.pass(5);
     let given = &cluster.workload_of("moves").unwrap()["status"]["admission"]["clusterQueue"];
     assert_eq!(given, &json!("other"), "{:?}", cluster.writes);

@@ -45,11 +45,11 @@ fn reserved(cluster: &Cluster) -> Value {
 #[test]
 fn a_job_gets_fewer_pods_and_its_number_back() {
     let mut cluster = one_queue("4");
-    cluster.put(Kind::Job, job("holder", "lq", "1", true));
+    cluster.put(Kind::JOB, job("holder", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, wide("picky", "4"));
+    cluster.put(Kind::JOB, wide("picky", "4"));
     cluster.pass(2);
-    cluster.put(Kind::Job, wide("a", "2"));
+    cluster.put(Kind::JOB, wide("a", "2"));
     cluster.pass(5);
     assert!(!cluster.is("picky", "QuotaReserved"), "three are fewer than four");
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["podSets"][0]["minCount"], json!(2));
@@ -85,7 +85,7 @@ fn completions_of_an_indexed_job_follow_where_it_says_so() {
         let mut object = wide("a", "2");
         object["spec"]["completionMode"] = json!("Indexed");
         object["metadata"]["annotations"][FOLLOW] = json!(follows.to_string());
-        cluster.put(Kind::Job, object);
+        cluster.put(Kind::JOB, object);
         cluster.pass(5);
         assert_eq!(stands(&cluster, "a"), (false, 4, if follows { 4 } else { 6 }));
         activate(&mut cluster, "a", false);
@@ -100,10 +100,10 @@ fn a_job_that_takes_back_that_fewer_do_gets_its_number_back_all_the_same() {
         let mut object = wide("a", "2");
         object["spec"]["completionMode"] = json!("Indexed");
         object["metadata"]["annotations"][FOLLOW] = json!(follows.to_string());
-        cluster.put(Kind::Job, object);
+        cluster.put(Kind::JOB, object);
         cluster.pass(5);
         assert_eq!(stands(&cluster, "a"), (false, 4, if follows { 4 } else { 6 }));
-        cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"annotations": {LEAST: null, FOLLOW: null}}}));
+        cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"annotations": {LEAST: null, FOLLOW: null}}}));
         cluster.pass(20);
         assert_eq!(stands(&cluster, "a"), (true, 6, 6), "follows: {follows}: {:?}", cluster.writes);
         let set = &cluster.workload_of("a").unwrap()["spec"]["podSets"][0];
@@ -117,7 +117,7 @@ fn with_the_gate_off_a_job_is_admitted_whole_or_not_at_all() {
     let mut settings = crate::cluster::settings();
     settings.engine.partial_admission = false;
     let mut cluster = crate::with_queue(Cluster::with(settings), "4");
-    cluster.put(Kind::Job, wide("a", "2"));
+    cluster.put(Kind::JOB, wide("a", "2"));
     cluster.pass(5);
     assert!(!cluster.is("a", "QuotaReserved"));
     assert_eq!(stands(&cluster, "a"), (true, 6, 6));

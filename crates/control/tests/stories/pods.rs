@@ -155,7 +155,7 @@ fn whoever_deletes_a_workload_deletes_its_pod() {
 fn pods_that_others_answer_for_are_left_alone() {
     // Those of a Job, and all of them where pods are not managed.
     let mut cluster = pod_queue("4");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let mut child = pod("a-0", "1");
     child["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a",

@@ -27,7 +27,7 @@ fn jobs_that_say_nothing_go_down_the_policys_ladder() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"backoff": {"initial": "10m"}})));
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(59);
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
     cluster.pass(10);
@@ -43,7 +43,7 @@ fn jobs_that_say_nothing_go_down_the_policys_ladder() {
     assert_eq!(backoff["requests"], json!({"cpu": "1"}));
     // Taken away, the queue's own order holds again.
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("spot"));
 }
@@ -53,11 +53,11 @@ fn stock_outs_survive_a_restart() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(80);
     assert!(status(&cluster, "p")["backoffs"][0]["until"].is_string(), "{}", status(&cluster, "p"));
     cluster.restart();
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
 }
@@ -66,7 +66,7 @@ fn stock_outs_survive_a_restart() {
 fn a_restart_begins_patience_anew() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3600);
     cluster.without_nodes = vec!["reserved"];
     cluster.pass(30);
@@ -120,14 +120,14 @@ fn limits_keep_out_and_name_themselves() {
             "QueuePolicy p: spec.admission.priorityRange.min is -5, and the workload's priority is -6",
         ),
     ] {
-        cluster.put(Kind::Job, with(name, gpus, class));
+        cluster.put(Kind::JOB, with(name, gpus, class));
         cluster.settle();
         let told = cluster.condition(name, "QuotaReserved").unwrap();
         assert_eq!((&told["reason"], &told["message"]), (&json!("AdmissionLimit"), &json!(expected)));
     }
-    cluster.put(Kind::Job, with("one", "2", None));
+    cluster.put(Kind::JOB, with("one", "2", None));
     cluster.settle();
-    cluster.put(Kind::Job, with("two", "2", None));
+    cluster.put(Kind::JOB, with("two", "2", None));
     cluster.settle();
     assert!(cluster.is("one", "Admitted"));
     let told = cluster.condition("two", "QuotaReserved").unwrap();
@@ -149,7 +149,7 @@ fn a_queue_that_two_policies_claim_follows_neither() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.put(Kind::QueuePolicy, policy("q", json!({"clusterQueueSelector": {}, "admission": {"maxJobs": 0}})));
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(6);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
     for (name, other) in [("p", "q"), ("q", "p")] {
@@ -161,7 +161,7 @@ fn a_queue_that_two_policies_claim_follows_neither() {
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "q"));
     cluster.pass(6);
     assert_eq!(status(&cluster, "p")["conditions"][0]["status"], json!("True"));
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("reserved"));
 }
@@ -202,9 +202,9 @@ fn a_running_job_climbs_back_when_it_has_saved_its_work() {
     // It is asked for no other checkpoint than the one that lets it climb.
     policy["spec"]["preemption"] = json!({"gracePeriod": "1m"});
     cluster.put(Kind::QueuePolicy, policy);
-    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.put(Kind::JOB, job("second", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
     cluster.pass(700);
@@ -212,7 +212,7 @@ fn a_running_job_climbs_back_when_it_has_saved_its_work() {
     cluster.pass(300);
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"), "it has saved nothing");
     let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
-    cluster.edit(Kind::Job, "team", "second", &saved);
+    cluster.edit(Kind::JOB, "team", "second", &saved);
     cluster.pass(6);
     assert_eq!(flavor_of(&cluster, "second"), json!("reserved"));
     let told = cluster.condition("second", "Evicted").unwrap();
@@ -233,7 +233,7 @@ fn who_climbs_comes_to_rest_whatever_the_capacity_does() {
         cluster.without_nodes =
             [reserved.then_some("reserved"), demand.then_some("on-demand")].into_iter().flatten().collect();
         for name in ["a", "b", "c", "d", "e"] {
-            cluster.put(Kind::Job, job(name, "lq", "1", true));
+            cluster.put(Kind::JOB, job(name, "lq", "1", true));
             cluster.pass(7);
         }
         cluster.pass(6 * 3600);
@@ -261,7 +261,7 @@ fn borrowing_is_bounded_by_the_smaller_limit() {
     cluster.put(Kind::LocalQueue, local_queue("lq", "mine"));
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["mine"], "borrowingRatioPercent": 50})));
     for (name, cpu) in [("six", "6"), ("one", "1")] {
-        cluster.put(Kind::Job, job(name, "lq", cpu, true));
+        cluster.put(Kind::JOB, job(name, "lq", cpu, true));
         cluster.settle();
     }
     assert!(cluster.is("six", "Admitted") && !cluster.is("one", "Admitted"));
@@ -282,12 +282,12 @@ fn who_has_waited_long_enough_goes_first() {
         job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
         job
     };
-    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, job("old", "lq", "1", true));
+    cluster.put(Kind::JOB, job("old", "lq", "1", true));
     cluster.pass(3_600);
-    cluster.put(Kind::Job, high("a"));
-    cluster.put(Kind::Job, high("b"));
+    cluster.put(Kind::JOB, high("a"));
+    cluster.put(Kind::JOB, high("b"));
     cluster.complete("runs");
     cluster.pass(10);
     assert!(cluster.is("a", "Admitted") && !cluster.is("old", "Admitted"), "without a bonus priority decides");
@@ -308,13 +308,13 @@ fn a_queue_holds_no_more_than_its_share_of_a_tier() {
     let tiers = json!({"default": ["reserved", "spot"], "maxSharePercent": {"reserved": 50}});
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "capacityTiers": tiers})));
     for name in ["a", "b"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.settle();
     }
     assert_eq!((flavor_of(&cluster, "a"), flavor_of(&cluster, "b")), (json!("reserved"), json!("spot")));
     let more = json!({"spec": {"capacityTiers": {"maxSharePercent": {"reserved": 100}}}});
     cluster.edit(Kind::QueuePolicy, "", "p", &more);
-    cluster.put(Kind::Job, job("c", "lq", "1", true));
+    cluster.put(Kind::JOB, job("c", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
 }
@@ -335,13 +335,13 @@ fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_select
         job
     };
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": "Respect"})));
-    cluster.put(Kind::Job, pinned("kept"));
+    cluster.put(Kind::JOB, pinned("kept"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "kept"), json!("spot"));
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": "Override", "patience": {"reserved": "1m"}})));
     cluster.edit(Kind::QueuePolicy, "", "p", &json!({"metadata": {"generation": 2}}));
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, pinned("moved"));
+    cluster.put(Kind::JOB, pinned("moved"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "moved"), json!("reserved"));
     let template = cluster.job("moved")["spec"]["template"].clone();
@@ -383,12 +383,12 @@ fn a_policy_bounds_how_many_are_evicted_and_how_much() {
         cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "preemption": forbids})));
         cluster.set_class("far", 10);
         for (index, cpu) in running.iter().enumerate() {
-            cluster.put(Kind::Job, job(&format!("low-{index}"), "lq", cpu, true));
+            cluster.put(Kind::JOB, job(&format!("low-{index}"), "lq", cpu, true));
         }
         cluster.settle();
         let mut high = job("high", "lq", asks, true);
         high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("far");
-        cluster.put(Kind::Job, high);
+        cluster.put(Kind::JOB, high);
         cluster.pass(60);
         let all_run = (0..running.len()).all(|index| cluster.is(&format!("low-{index}"), "Admitted"));
         assert!(all_run && !cluster.is("high", "Admitted"), "{forbids}");
@@ -411,10 +411,10 @@ fn a_policy_bounds_preemption() {
         job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(name);
         job
     };
-    cluster.put(Kind::Job, job("low", "lq", "1", true));
+    cluster.put(Kind::JOB, job("low", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Job, with("near"));
-    cluster.put(Kind::Job, with("far"));
+    cluster.put(Kind::JOB, with("near"));
+    cluster.put(Kind::JOB, with("far"));
     cluster.pass(58);
     assert!(cluster.is("low", "Admitted"), "it began a short while ago");
     cluster.pass(5);

@@ -30,7 +30,7 @@ fn a_selector_that_was_stored_before_the_schema_refused_it_selects_nothing() {
         let mut cluster = ladder("4");
         let spec = json!({"clusterQueueSelector": selector, "admission": {"maxJobs": 0}});
         cluster.put(Kind::QueuePolicy, policy("p", spec));
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(6);
         let condition = &status(&cluster)["conditions"][0];
         assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("InvalidSelector")));
@@ -51,7 +51,7 @@ fn of_the_bounds_of_a_back_off_the_one_that_is_not_said_gives_way() {
         let mut cluster = ladder("4");
         cluster.put(Kind::QueuePolicy, with_tiers(json!({"backoff": backoff})));
         cluster.without_nodes = vec!["reserved"];
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(80);
         let shown = &status(&cluster)["backoffs"][0];
         let at = |field: &str| shown[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second();

@@ -42,7 +42,7 @@ fn job_with_parameter() -> Value {
 fn asked(more: &Value) -> Cluster {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, more);
-    cluster.put(Kind::Job, job_with_parameter());
+    cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(5);
     cluster
 }
@@ -212,7 +212,7 @@ fn a_check_is_active_with_its_configuration_only() {
     let condition = |cluster: &Cluster| {
         cluster.objects[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0].clone()
     };
-    cluster.put(Kind::Job, job_with_parameter());
+    cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(2);
     let first = request(&cluster, 1);
     cluster.control.observe(gone, cluster.now);
@@ -257,7 +257,7 @@ fn without_the_gate_a_request_outlives_its_reservation() {
     settings.cleanup_provisioning_requests = false;
     let mut cluster = Cluster::with(settings);
     set_up(&mut cluster, &json!({}));
-    cluster.put(Kind::Job, job_with_parameter());
+    cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(5);
     let first = request(&cluster, 1);
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
@@ -276,7 +276,7 @@ fn a_template_of_an_earlier_reservation_is_made_again() {
     // The template is made, and the request is not, until the quota is gone.
     let refused = (Purpose::RequestCapacity, Outcome::Busy(600_000), false);
     cluster.faults.push(refused);
-    cluster.put(Kind::Job, job_with_parameter());
+    cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(5);
     assert!(all(&cluster, Kind::ProvisioningRequest).is_empty());
     let first = all(&cluster, Kind::PodTemplate)[0]["metadata"]["uid"].clone();
@@ -306,7 +306,7 @@ fn every_write_may_fail_or_be_lost_and_the_capacity_is_asked_for_once() {
     ];
     with_every_fault(Cluster::new, &purposes, |mut cluster, what| {
         set_up(&mut cluster, &json!({}));
-        cluster.put(Kind::Job, job_with_parameter());
+        cluster.put(Kind::JOB, job_with_parameter());
         cluster.pass(70);
         let first = request(&cluster, 1);
         say(&mut cluster, &first, &[("Failed", "True", "no machines")]);
@@ -355,7 +355,7 @@ fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
     configure(&mut cluster, spec(&json!({"retryStrategy": {"backoffBaseSeconds": 1800}})));
     let checks = json!({"admissionChecks": [{"name": CHECK}]});
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
-    cluster.put(Kind::Job, crate::tiers::accepting("a", "reserved,on-demand"));
+    cluster.put(Kind::JOB, crate::tiers::accepting("a", "reserved,on-demand"));
     cluster.pass(5);
     assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
     let first = request(&cluster, 1);
@@ -378,7 +378,7 @@ fn asked_on_a_ladder(tiers: Value) -> Cluster {
     configure(&mut cluster, spec(&json!({})));
     let checks = json!({"admissionChecks": [{"name": CHECK}]});
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
-    cluster.put(Kind::Job, job_with_parameter());
+    cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(5);
     cluster
 }

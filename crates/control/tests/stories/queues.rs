@@ -10,7 +10,7 @@ use crate::one_queue;
 #[test]
 fn hold_and_drain_evicts_and_a_restart_brings_the_job_back() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.settle();
@@ -26,7 +26,7 @@ fn hold_and_drain_evicts_and_a_restart_brings_the_job_back() {
 #[test]
 fn a_queue_may_come_after_its_jobs_and_a_flavor_after_the_queue() {
     let mut cluster = Cluster::new();
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     assert!(cluster.workload_of("a").is_some());
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
@@ -49,7 +49,7 @@ fn jobs_spill_from_tier_to_tier() {
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("reserved", "1"), ("spot", "1")]));
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
     for name in ["a", "b", "c"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
     }
     cluster.settle();
     let mut tiers: Vec<String> = ["a", "b", "c"]
@@ -79,7 +79,7 @@ fn what_today_is_refused_is_told_and_not_admitted() {
         }
         let spec = json!({"queueName": "lq", "active": true, "podSets": [set]});
         cluster.put(Kind::Workload, json!({"metadata": {"namespace": "team", "name": "bad"}, "spec": spec}));
-        cluster.put(Kind::Job, job("good", "lq", "1", true));
+        cluster.put(Kind::JOB, job("good", "lq", "1", true));
         cluster.pass(10);
         assert!(cluster.is("good", "Admitted"), "the other one goes on");
         let bad = &cluster.objects[&Cluster::key(Kind::Workload, "team", "bad")]["status"]["conditions"];
@@ -99,7 +99,7 @@ fn a_queue_that_says_something_unknown_admits_nothing() {
         let mut cluster = one_queue("5");
         let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
         cluster.edit(kind, namespace, name, &json!({"spec": spec}));
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(10);
         assert!(!cluster.is("a", "QuotaReserved"), "{spec}");
         let queue = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"]["conditions"][0];
@@ -123,8 +123,8 @@ fn stored_objects_that_rules_refuse_stop_nobody_else() {
     twice["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = json!("-3");
     cluster.put(Kind::ClusterQueue, twice);
     cluster.put(Kind::LocalQueue, local_queue("lost", "twice"));
-    cluster.put(Kind::Job, job("stuck", "lost", "1", true));
-    cluster.put(Kind::Job, job("fine", "lq", "1", true));
+    cluster.put(Kind::JOB, job("stuck", "lost", "1", true));
+    cluster.put(Kind::JOB, job("fine", "lq", "1", true));
     cluster.pass(10);
     assert!(cluster.is("fine", "Admitted") && !cluster.is("stuck", "QuotaReserved"));
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "twice")]["status"];
@@ -161,7 +161,7 @@ fn an_illegal_queue_stays_inactive_when_its_check_changes() {
 #[test]
 fn a_parked_workload_is_looked_at_again_when_its_eviction_or_requeueing_changes() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "2", true));
+    cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(5);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     let revision = |cluster: &Cluster| cluster.control.told("team", &name).unwrap().revision;
@@ -191,7 +191,7 @@ fn a_reservation_without_a_count_is_for_all_pods_of_the_spec() {
     let mut wide = job("a", "lq", "1", true);
     wide["spec"]["parallelism"] = json!(3);
     wide["spec"]["completions"] = json!(3);
-    cluster.put(Kind::Job, wide);
+    cluster.put(Kind::JOB, wide);
     cluster.pass(5);
     let workload = cluster.workload_of("a").unwrap();
     let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
@@ -214,13 +214,13 @@ fn a_node_affinity_that_nobody_understands_matches_no_flavor() {
             json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
         wish
     };
-    cluster.put(Kind::Job, wish("Sometimes"));
+    cluster.put(Kind::JOB, wish("Sometimes"));
     cluster.pass(5);
     let reserved = cluster.condition("a", "QuotaReserved").unwrap();
     assert_eq!((&reserved["status"], &reserved["reason"]), (&json!("False"), &json!("NoMatchingFlavor")), "{reserved}");
-    cluster.delete(&Cluster::key(Kind::Job, "team", "a"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(5);
-    cluster.put(Kind::Job, wish("In"));
+    cluster.put(Kind::JOB, wish("In"));
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
 }
@@ -247,7 +247,7 @@ fn conditions_of_others_outlive_what_is_written_of_a_queue() {
     cluster.pass(3);
     // Figures say nothing about conditions.
     add_unseen_condition(&mut cluster);
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3);
     let object = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")];
     assert_eq!(object["status"]["reservingWorkloads"], json!(1), "{object}");

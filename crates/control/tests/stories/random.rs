@@ -47,7 +47,7 @@ fn is_training(name: &str) -> bool {
 /// Since the beginning of its life: how often it left its tier downwards, climbed, and was preempted. Of two slices of a job the one that
 /// takes the other's place knows both.
 fn turns(cluster: &Cluster, name: &str) -> [i64; 3] {
-    let kind = if is_training(name) { Kind::TrainingJob } else { Kind::Job };
+    let kind = if is_training(name) { Kind::TrainingJob } else { Kind::JOB };
     let uid = &cluster.objects[&Cluster::key(kind, "team", name)]["metadata"]["uid"];
     let owned = cluster
         .objects
@@ -74,7 +74,7 @@ fn tier_of(cluster: &Cluster, name: &str) -> Option<String> {
 
 /// It tells of a checkpoint.
 fn save(cluster: &mut Cluster, name: &str) {
-    let kind = if is_training(name) { Kind::TrainingJob } else { Kind::Job };
+    let kind = if is_training(name) { Kind::TrainingJob } else { Kind::JOB };
     let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
     cluster.edit(kind, "team", name, &saved);
 }
@@ -84,7 +84,7 @@ fn take_node(cluster: &mut Cluster, name: &str, node: &str) {
     let (job, pod_set) =
         if is_training(name) { (format!("{name}-worker"), "worker") } else { (name.to_owned(), "main") };
     let Some(uid) =
-        cluster.objects.get(&Cluster::key(Kind::Job, "team", &job)).map(|job| job["metadata"]["uid"].clone())
+        cluster.objects.get(&Cluster::key(Kind::JOB, "team", &job)).map(|job| job["metadata"]["uid"].clone())
     else {
         return;
     };
@@ -131,7 +131,7 @@ fn on_a_ladder(dice: &mut Dice) -> Cluster {
         } else {
             let mut job = job(name, "lq", "1", true);
             job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
-            cluster.put(Kind::Job, job);
+            cluster.put(Kind::JOB, job);
         }
     }
     cluster
@@ -222,12 +222,12 @@ fn elastic_workers_stay_within_their_bounds_and_their_quota() {
             match dice.below(8) {
                 0 | 1 => {
                     let (name, cpus) = (format!("o{event}"), (1 + dice.below(3)).to_string());
-                    cluster.put(Kind::Job, other(&name, &cpus, if dice.below(2) == 0 { 1 } else { 100 }));
+                    cluster.put(Kind::JOB, other(&name, &cpus, if dice.below(2) == 0 { 1 } else { 100 }));
                     others.push(name);
                 }
                 2 | 3 if !others.is_empty() => {
                     let name = others.remove(dice.below(others.len()));
-                    cluster.delete(&Cluster::key(Kind::Job, "team", &name));
+                    cluster.delete(&Cluster::key(Kind::JOB, "team", &name));
                 }
                 4 => cluster.nodes = (dice.below(2) == 0).then(|| dice.seconds(2, 6)),
                 5 if event > 5 && !cluster.objects.contains_key(&Cluster::key(Kind::TrainingJob, "team", "b")) => {

@@ -31,10 +31,10 @@ fn runs_there(cluster: &mut Cluster, kind: Kind, name: &str, pod_set: &str) {
 /// A job in the spot tier with a pod on node `n`.
 fn on_spot(job: Value) -> Cluster {
     let mut cluster = ladder("4");
-    cluster.put(Kind::Job, job);
+    cluster.put(Kind::JOB, job);
     cluster.pass(60);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
-    runs_there(&mut cluster, Kind::Job, "a", "main");
+    runs_there(&mut cluster, Kind::JOB, "a", "main");
     cluster
 }
 
@@ -47,7 +47,7 @@ fn a_job_leaves_a_node_before_it_is_gone() {
     let message = eviction(&cluster, "a").1;
     let expected = format!("flavor spot (spot capacity) takes node n back: it has the taint {ENDING}");
     assert!(message.contains(&expected), "{message}");
-    cluster.put(Kind::Job, accepting("b", "spot,on-demand"));
+    cluster.put(Kind::JOB, accepting("b", "spot,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "it counts against the tier");
     // Its kubelet goes on reporting.
@@ -63,11 +63,11 @@ fn a_job_leaves_a_node_before_it_is_gone() {
 #[test]
 fn who_lost_a_node_goes_before_those_who_came_later() {
     let mut cluster = ladder("1");
-    cluster.put(Kind::Job, accepting("a", "spot"));
+    cluster.put(Kind::JOB, accepting("a", "spot"));
     cluster.pass(1000);
-    cluster.put(Kind::Job, accepting("b", "spot"));
+    cluster.put(Kind::JOB, accepting("b", "spot"));
     cluster.pass(10);
-    runs_there(&mut cluster, Kind::Job, "a", "main");
+    runs_there(&mut cluster, Kind::JOB, "a", "main");
     cluster.put(Kind::Node, node(ENDING));
     cluster.pass(10);
     assert_eq!(eviction(&cluster, "a").0, "CapacityReclaimed");
@@ -96,9 +96,9 @@ fn only_spot_nodes_whose_end_is_announced_count() {
         assert_eq!(flavor_of(&cluster, "a") == json!("on-demand"), leaves, "{what}");
     }
     let mut cluster = ladder("4");
-    cluster.put(Kind::Job, accepting("a", "on-demand,spot"));
+    cluster.put(Kind::JOB, accepting("a", "on-demand,spot"));
     cluster.pass(60);
-    runs_there(&mut cluster, Kind::Job, "a", "main");
+    runs_there(&mut cluster, Kind::JOB, "a", "main");
     cluster.put(Kind::Node, node(ENDING));
     cluster.pass(30);
     assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"), "maintenance of a node that comes back");
@@ -109,9 +109,9 @@ fn a_policy_may_leave_such_nodes_alone() {
     for (on, flavor) in [(json!(["NodeReclaimed"]), "on-demand"), (json!(["Unschedulable", "ScaleUpFailed"]), "spot")] {
         let mut cluster = ladder("4");
         cluster.put(Kind::QueuePolicy, with_tiers(json!({"default": ["spot", "on-demand"], "stockOutOn": on})));
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(60);
-        runs_there(&mut cluster, Kind::Job, "a", "main");
+        runs_there(&mut cluster, Kind::JOB, "a", "main");
         cluster.put(Kind::Node, node(ENDING));
         cluster.pass(30);
         assert_eq!(flavor_of(&cluster, "a"), json!(flavor), "{on}");
@@ -164,7 +164,7 @@ fn a_training_leaves_whole() {
     cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["spot", "on-demand"]})));
     cluster.pass(60);
     assert_eq!(cluster.training("a")["status"]["capacityTier"], "spot");
-    runs_there(&mut cluster, Kind::Job, "a-worker", "worker");
+    runs_there(&mut cluster, Kind::JOB, "a-worker", "worker");
     cluster.put(Kind::Node, node(ENDING));
     cluster.pass(60);
     let status = &cluster.training("a")["status"];
@@ -205,8 +205,8 @@ fn a_job_that_has_grown_leaves_with_its_node_too() {
     let accepts = json!({"spec": {"capacityTiers": ["spot"]}});
     let mut grown = crate::elastic::elastic("a", json!({"scaleUpStep": 2}));
     crate::cluster::merge(&mut grown, &accepts);
-    cluster.put(Kind::Job, accepting("first", "spot"));
-    cluster.put(Kind::Job, accepting("second", "spot"));
+    cluster.put(Kind::JOB, accepting("first", "spot"));
+    cluster.put(Kind::JOB, accepting("second", "spot"));
     cluster.pass(3);
     cluster.put(Kind::TrainingJob, grown);
     cluster.pass(5);
@@ -215,7 +215,7 @@ fn a_job_that_has_grown_leaves_with_its_node_too() {
     cluster.complete("second");
     cluster.pass(40);
     assert_eq!((cluster.tier_of("a"), cluster.workers("a")), ("spot", 4), "{:?}", cluster.writes);
-    runs_there(&mut cluster, Kind::Job, "a-worker", "worker");
+    runs_there(&mut cluster, Kind::JOB, "a-worker", "worker");
     cluster.put(Kind::Node, node(ENDING));
     cluster.pass(20);
     assert_eq!(cluster.evictions_of("a", "CapacityReclaimed"), 1, "{:?}", cluster.writes);

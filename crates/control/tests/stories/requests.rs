@@ -46,7 +46,7 @@ fn sidecars_and_the_overhead_of_a_runtime_class_are_charged() {
         ("step-after", json!([side, step]), "2750m"),
         ("step-before", json!([step, side]), "2250m"),
     ] {
-        cluster.put(Kind::Job, sandboxed(name, init));
+        cluster.put(Kind::JOB, sandboxed(name, init));
         cluster.pass(2);
         assert_eq!(charged(&cluster, name), json!(cpu), "{name}");
     }
@@ -56,7 +56,7 @@ fn sidecars_and_the_overhead_of_a_runtime_class_are_charged() {
 fn a_job_waits_while_its_runtime_class_costs_too_much() {
     let mut cluster = one_queue("2");
     set_overhead(&mut cluster, "1500m");
-    cluster.put(Kind::Job, sandboxed("a", json!([])));
+    cluster.put(Kind::JOB, sandboxed("a", json!([])));
     cluster.settle();
     assert_eq!(cluster.condition("a", "QuotaReserved").unwrap()["reason"], json!("ExceedsMaxQuota"));
     set_overhead(&mut cluster, "1");

@@ -60,7 +60,7 @@ fn lend(cluster: &mut Cluster) {
     let reclaims = json!({"preemption": {"reclaimWithinCohort": "Any"}});
     member(cluster, "owner", &[("first", "2")], &reclaims);
     member(cluster, "guest", &[("first", "0")], &json!({}));
-    cluster.put(Kind::Job, job("borrower", "guest", "2", true));
+    cluster.put(Kind::JOB, job("borrower", "guest", "2", true));
     cluster.settle();
     assert!(cluster.is("borrower", "Admitted"));
 }
@@ -71,7 +71,7 @@ fn who_waits_for_a_victim_says_so_and_the_victim_says_for_what() {
     lend(&mut cluster);
     // It is slow to stop.
     cluster.controller_sleeps = true;
-    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.put(Kind::JOB, job("mine", "owner", "2", true));
     cluster.pass(5);
     let waits = cluster.condition("mine", "QuotaReserved").unwrap();
     assert_eq!(waits["status"], "False", "{waits}");
@@ -93,10 +93,10 @@ fn a_share_that_is_taken_back_has_a_reason_of_its_own() {
     }
     let names = ["a", "b", "c", "d"];
     for name in names {
-        cluster.put(Kind::Job, job(name, "large", "1", true));
+        cluster.put(Kind::JOB, job(name, "large", "1", true));
     }
     cluster.settle();
-    cluster.put(Kind::Job, job("other", "small", "1", true));
+    cluster.put(Kind::JOB, job("other", "small", "1", true));
     cluster.pass(30);
     assert!(cluster.is("other", "Admitted"), "{:?}", cluster.writes);
     let told: Vec<Value> = names.into_iter().filter_map(|name| cluster.condition(name, "Preempted")).collect();
@@ -111,7 +111,7 @@ fn what_is_missing_for_an_admission_is_said() {
     let (mut cluster, name) = checked();
     assert_eq!(reason(&cluster, "a", "Admitted"), "UnsatisfiedAdmissionChecks");
     assert_eq!(reason(&cluster, "a", "PodsReady"), "WaitForStart");
-    cluster.put(Kind::Job, job("b", "lq", "1", true));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(5);
     assert_eq!(reason(&cluster, "b", "Admitted"), "NoReservation");
     answer(&mut cluster, &name, "Ready");
@@ -131,10 +131,10 @@ fn a_queue_that_is_deleted_takes_nobody_in_and_goes_with_its_last_workload() {
     let queue = Cluster::key(Kind::ClusterQueue, "", "cq");
     let local = Cluster::key(Kind::LocalQueue, "team", "lq");
     let inactive = |reason: &str| (json!("False"), json!(reason));
-    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.settle();
     cluster.delete(&queue);
-    cluster.put(Kind::Job, job("late", "lq", "1", true));
+    cluster.put(Kind::JOB, job("late", "lq", "1", true));
     cluster.pass(10);
     assert_eq!(active(&cluster, &queue), inactive("Terminating"));
     assert_eq!(active(&cluster, &local), inactive("ClusterQueueIsInactive"));
@@ -150,7 +150,7 @@ fn a_queue_that_is_deleted_takes_nobody_in_and_goes_with_its_last_workload() {
 #[test]
 fn who_comes_back_says_what_had_kept_it_away() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     for policy in ["HoldAndDrain", "None"] {
         cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
@@ -169,7 +169,7 @@ fn who_comes_back_says_what_had_kept_it_away() {
 fn what_is_deactivated_while_it_waits_says_so() {
     let mut cluster = one_queue("1");
     for name in ["holds", "waits"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.pass(3);
     }
     let name = workload_named(&cluster, "waits");
@@ -200,7 +200,7 @@ fn who_is_to_be_deactivated_is_told_why_before_it_is() {
     let mut cluster = one_queue("1");
     let mut limited = job("a", "lq", "1", true);
     limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("10");
-    cluster.put(Kind::Job, limited);
+    cluster.put(Kind::JOB, limited);
     cluster.settle();
     later(&mut cluster);
     assert_eq!(on_the_way(&mut cluster, "a", "DeactivationTarget"), ["MaximumExecutionTimeExceeded"]);
@@ -215,7 +215,7 @@ fn who_is_to_be_deactivated_is_told_why_before_it_is() {
     wait.backoff_limit_count = Some(0);
     let mut cluster = with_queue(Cluster::with(settings), "1");
     cluster.pods_stay_unready = true;
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     later(&mut cluster);
     assert_eq!(on_the_way(&mut cluster, "a", "DeactivationTarget"), ["RequeuingLimitExceeded"]);
@@ -224,7 +224,7 @@ fn who_is_to_be_deactivated_is_told_why_before_it_is() {
 #[test]
 fn a_finalizer_is_taken_from_the_state_that_was_read() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let name = workload_named(&cluster, "a");
     cluster.complete("a");
@@ -252,12 +252,12 @@ fn a_job_goes_like_any_other_when_what_owned_it_is_gone() {
     let mut orphan = job("orphan", "lq", "1", true);
     orphan["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "uid-of-gone", "controller": true}]);
-    cluster.put(Kind::Job, orphan);
+    cluster.put(Kind::JOB, orphan);
     cluster.settle();
-    cluster.put(Kind::Job, job("next", "lq", "1", true));
+    cluster.put(Kind::JOB, job("next", "lq", "1", true));
     cluster.settle();
     assert!(beats(&cluster, "orphan", "next"), "{:?}", cluster.writes);
-    cluster.delete(&Cluster::key(Kind::Job, "team", "orphan"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "orphan"));
     cluster.settle();
     assert!(cluster.is("next", "Admitted"), "{:?}", cluster.writes);
 }
@@ -269,7 +269,7 @@ fn the_first_flavor_that_fits_is_taken_where_flavors_are_not_fungible() {
         member(&mut cluster, "pool", &[("first", "1")], &json!({}));
         let more = json!({"flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}});
         member(&mut cluster, "own", &[("first", "0"), ("second", "1")], &more);
-        cluster.put(Kind::Job, job("a", "own", "1", true));
+        cluster.put(Kind::JOB, job("a", "own", "1", true));
         cluster.settle();
         assert_eq!(flavor_of(&cluster, "a"), expected, "{on}");
     }
@@ -284,11 +284,11 @@ fn who_lost_its_round_goes_on_with_the_next_flavor_where_progress_is_kept() {
         let more = json!({"preemption": {"withinClusterQueue": "LowerPriority"},
             "flavorFungibility": {"whenCanPreempt": "MayStopSearch"}});
         member(&mut cluster, "own", &[("first", "1"), ("second", "0")], &more);
-        cluster.put(Kind::Job, of_class("below", "own", "low"));
+        cluster.put(Kind::JOB, of_class("below", "own", "low"));
         cluster.settle();
         // Both ask for what is free of the first flavor. From there on, the loser either tries the second, or finds whom to preempt.
-        cluster.put(Kind::Job, of_class("winner", "rival", "high"));
-        cluster.put(Kind::Job, of_class("loser", "own", "middle"));
+        cluster.put(Kind::JOB, of_class("winner", "rival", "high"));
+        cluster.put(Kind::JOB, of_class("loser", "own", "middle"));
         cluster.pass(30);
         assert_eq!(flavor_of(&cluster, "winner"), "first", "{on}");
         assert_eq!(flavor_of(&cluster, "loser"), expected, "{on}");
@@ -303,10 +303,10 @@ fn priority_orders_the_heads_of_a_cohort_where_the_gate_is_on() {
         for (name, quota) in [("pool", "1"), ("one", "0"), ("two", "0")] {
             member(&mut cluster, name, &[("first", quota)], &json!({}));
         }
-        cluster.put(Kind::Job, job("holder", "pool", "1", true));
+        cluster.put(Kind::JOB, job("holder", "pool", "1", true));
         cluster.settle();
         for (name, queue, class) in [("older", "one", "low"), ("urgent", "two", "high")] {
-            cluster.put(Kind::Job, of_class(name, queue, class));
+            cluster.put(Kind::JOB, of_class(name, queue, class));
             cluster.pass(2);
         }
         cluster.complete("holder");
@@ -328,12 +328,12 @@ fn who_does_not_borrow_goes_before_a_smaller_share_where_the_gate_is_on() {
         }
         let mut borrower = job("borrower", "large", "1", true);
         borrower["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = json!({"memory": "8Gi"});
-        cluster.put(Kind::Job, borrower);
+        cluster.put(Kind::JOB, borrower);
         cluster.settle();
         assert!(cluster.is("borrower", "Admitted"), "{:?}", cluster.writes);
         // One asks for all the cpu, which is its own, and has borrowed most of the memory; one borrows a little cpu.
-        cluster.put(Kind::Job, job("entitled", "large", "10", true));
-        cluster.put(Kind::Job, job("modest", "small", "1", true));
+        cluster.put(Kind::JOB, job("entitled", "large", "10", true));
+        cluster.put(Kind::JOB, job("modest", "small", "1", true));
         cluster.pass(5);
         let (winner, loser) = if on { ("entitled", "modest") } else { ("modest", "entitled") };
         assert!(beats(&cluster, winner, loser), "{on}: {:?}", cluster.writes);
@@ -345,7 +345,7 @@ fn within_its_quota_a_queue_takes_back_without_regard_to_shares_where_the_gate_i
     for (on, expected) in [(true, "InCohortReclamation"), (false, "InCohortFairSharing")] {
         let mut cluster = gated("FairSharingPreemptWithinNominal", on, true);
         lend(&mut cluster);
-        cluster.put(Kind::Job, job("mine", "owner", "2", true));
+        cluster.put(Kind::JOB, job("mine", "owner", "2", true));
         cluster.pass(30);
         assert!(beats(&cluster, "mine", "borrower"), "{on}: {:?}", cluster.writes);
         assert_eq!(reason(&cluster, "borrower", "Preempted"), expected);
@@ -361,7 +361,7 @@ fn what_no_queue_declares_counts_for_nothing_where_that_is_asked_for() {
         let mut licensed = job("a", "lq", "1", true);
         licensed["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["example.com/license"] =
             json!("1");
-        cluster.put(Kind::Job, licensed);
+        cluster.put(Kind::JOB, licensed);
         cluster.pass(5);
         let expected = if ignored { "QuotaReserved" } else { "NoMatchingFlavor" };
         assert_eq!(reason(&cluster, "a", "QuotaReserved"), expected);
@@ -376,12 +376,12 @@ fn what_pods_leave_that_have_ended_is_free_where_the_gate_is_on() {
         let mut cluster = with_queue(Cluster::with(settings), "2");
         let mut wide = job("wide", "lq", "1", true);
         merge(&mut wide, &json!({"spec": {"parallelism": 2, "completions": 2}}));
-        cluster.put(Kind::Job, wide);
+        cluster.put(Kind::JOB, wide);
         cluster.settle();
-        cluster.put(Kind::Job, job("next", "lq", "1", true));
+        cluster.put(Kind::JOB, job("next", "lq", "1", true));
         cluster.pass(5);
         assert!(beats(&cluster, "wide", "next"), "{:?}", cluster.writes);
-        cluster.edit(Kind::Job, "team", "wide", &json!({"status": {"active": 1, "ready": 1, "succeeded": 1}}));
+        cluster.edit(Kind::JOB, "team", "wide", &json!({"status": {"active": 1, "ready": 1, "succeeded": 1}}));
         cluster.pass(10);
         assert_eq!(cluster.is("next", "Admitted"), on, "{:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::SetReclaimable) > 0, on, "{:?}", cluster.writes);
@@ -399,7 +399,7 @@ fn figures_of_local_queues_cohorts_and_those_who_wait_can_be_left_out() {
         let mut cluster = Cluster::with(settings);
         cluster.put(Kind::ResourceFlavor, flavor("first", json!({})));
         member(&mut cluster, "own", &[("first", "1")], &json!({}));
-        cluster.put(Kind::Job, job("too-large", "own", "2", true));
+        cluster.put(Kind::JOB, job("too-large", "own", "2", true));
         cluster.pass(5);
         let gauges = cluster.control.figures().gauges;
         for name in ["kueue_local_queue_", "kueue_cohort_", "kueue_cluster_queue_info", "kueue_unadmitted_workloads"] {
@@ -416,7 +416,7 @@ fn figures_of_local_queues_cohorts_and_those_who_wait_can_be_left_out() {
 fn the_quota_of_what_is_deactivated_is_free_when_its_pods_are_gone() {
     let mut cluster = one_queue("1");
     for name in ["holds", "waits"] {
-        cluster.put(Kind::Job, job(name, "lq", "1", true));
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.pass(3);
     }
     cluster.controller_sleeps = true;
@@ -440,13 +440,13 @@ fn nobody_is_preempted_while_admission_waits_for_pods() {
     }
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
-    cluster.put(Kind::Job, of_class("ready", "lq", "low"));
+    cluster.put(Kind::JOB, of_class("ready", "lq", "low"));
     cluster.settle();
     cluster.pods_stay_unready = true;
-    cluster.put(Kind::Job, of_class("slow", "lq", "low"));
+    cluster.put(Kind::JOB, of_class("slow", "lq", "low"));
     cluster.settle();
     assert!(cluster.is("ready", "PodsReady") && cluster.is("slow", "Admitted") && !cluster.is("slow", "PodsReady"));
-    cluster.put(Kind::Job, of_class("urgent", "lq", "high"));
+    cluster.put(Kind::JOB, of_class("urgent", "lq", "high"));
     cluster.pass(20);
     assert_eq!(reason(&cluster, "urgent", "QuotaReserved"), "WaitingForPodsReady");
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
@@ -460,10 +460,10 @@ fn a_job_that_ends_as_soon_as_it_is_ready_is_told_its_end_alone() {
     for ends in [true, false] {
         let mut cluster = with_queue(Cluster::with(settings()), "1");
         cluster.pods_stay_unready = true;
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.settle();
         assert!(cluster.is("a", "Admitted"));
-        cluster.edit(Kind::Job, "team", "a", &json!({"status": {"uncountedTerminatedPods": {"succeeded": ["p"]}}}));
+        cluster.edit(Kind::JOB, "team", "a", &json!({"status": {"uncountedTerminatedPods": {"succeeded": ["p"]}}}));
         cluster.pass(3);
         assert_eq!(cluster.count(Purpose::SetPodsReady), 0, "its end is expected");
         if ends {

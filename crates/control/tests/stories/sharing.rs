@@ -17,7 +17,7 @@ fn lent_out() -> Cluster {
     cluster.put(Kind::ClusterQueue, cluster_queue("guest", Some("all"), &[("default", "0")]));
     cluster.put(Kind::LocalQueue, local_queue("owner", "owner"));
     cluster.put(Kind::LocalQueue, local_queue("guest", "guest"));
-    cluster.put(Kind::Job, job("borrower", "guest", "2", true));
+    cluster.put(Kind::JOB, job("borrower", "guest", "2", true));
     cluster.settle();
     assert!(cluster.is("borrower", "Admitted"));
     cluster
@@ -26,11 +26,11 @@ fn lent_out() -> Cluster {
 #[test]
 fn a_victim_is_evicted_once_and_comes_back() {
     let mut cluster = lent_out();
-    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.put(Kind::JOB, job("mine", "owner", "2", true));
     cluster.pass(30);
     assert!(cluster.is("mine", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
     let evictions = cluster.count(Purpose::Evict);
-    cluster.delete(&Cluster::key(Kind::Job, "team", "mine"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "mine"));
     cluster.pass(60);
     assert!(cluster.is("borrower", "Admitted"), "{}", cluster.workload_of("borrower").unwrap());
     assert_eq!((evictions, cluster.count(Purpose::Evict)), (1, 1));
@@ -42,13 +42,13 @@ fn the_quota_of_a_job_stopped_right_after_its_start_waits_for_the_job_controller
     // The controller has made pods and has not said so yet.
     cluster.controller_sleeps = true;
     cluster.edit(
-        Kind::Job,
+        Kind::JOB,
         "team",
         "borrower",
         &json!({"status": {"startTime": null, "active": null, "ready": null, "conditions": [{"type": "Suspended", "status": "True"}]}}),
     );
-    cluster.keep_pods_of(Kind::Job, "borrower");
-    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.keep_pods_of(Kind::JOB, "borrower");
+    cluster.put(Kind::JOB, job("mine", "owner", "2", true));
     cluster.pass(20);
     assert!(cluster.is("borrower", "Evicted"));
     assert_eq!(cluster.job("borrower")["spec"]["suspend"], json!(true));
@@ -68,13 +68,13 @@ fn the_quota_of_a_job_stopped_right_after_its_start_waits_for_the_job_controller
 fn a_victim_stays_when_its_preemptor_goes_before_it_was_told() {
     let mut cluster = lent_out();
     cluster.faults.push((Purpose::Evict, Outcome::Busy(20_000), false));
-    cluster.put(Kind::Job, job("mine", "owner", "2", true));
+    cluster.put(Kind::JOB, job("mine", "owner", "2", true));
     cluster.pass(5);
-    cluster.delete(&Cluster::key(Kind::Job, "team", "mine"));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "mine"));
     cluster.pass(60);
     assert!(cluster.is("borrower", "Admitted") && !cluster.is("borrower", "Evicted"));
     // The next one finds it as a victim like any other.
-    cluster.put(Kind::Job, job("again", "owner", "2", true));
+    cluster.put(Kind::JOB, job("again", "owner", "2", true));
     cluster.pass(30);
     assert!(cluster.is("again", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
 }
@@ -95,8 +95,8 @@ fn a_cohort_counts_what_is_below_it() {
     cluster.put(Kind::ClusterQueue, cluster_queue("high", Some("root"), &[("default", "3")]));
     cluster.put(Kind::LocalQueue, local_queue("deep", "deep"));
     cluster.put(Kind::LocalQueue, local_queue("high", "high"));
-    cluster.put(Kind::Job, job("one", "deep", "2", true));
-    cluster.put(Kind::Job, job("two", "high", "1", true));
+    cluster.put(Kind::JOB, job("one", "deep", "2", true));
+    cluster.put(Kind::JOB, job("two", "high", "1", true));
     cluster.settle();
     let gauges = cluster.control.figures().gauges;
     let value = |name: &str, cohort: &str| {
@@ -138,13 +138,13 @@ fn who_waits_for_victims_in_a_flavor_that_the_queue_loses_gets_nothing_for_nothi
             job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
             job
         };
-        cluster.put(Kind::Job, of_class("above", "high"));
+        cluster.put(Kind::JOB, of_class("above", "high"));
         cluster.settle();
-        cluster.put(Kind::Job, of_class("victim", "low"));
+        cluster.put(Kind::JOB, of_class("victim", "low"));
         cluster.settle();
         // Its victim is slow to stop, and meanwhile a flavor is taken out of the queue.
         cluster.controller_sleeps = true;
-        cluster.put(Kind::Job, of_class("waits", "middle"));
+        cluster.put(Kind::JOB, of_class("waits", "middle"));
         cluster.pass(5);
         assert!(cluster.is("victim", "Evicted") && !cluster.is("waits", "QuotaReserved"));
         cluster.put(Kind::ClusterQueue, queue(&[(kept, "1")]));
@@ -162,7 +162,7 @@ fn a_status_that_could_not_be_written_is_written_later() {
     for fault in [Outcome::Busy(100), Outcome::Unknown("lost".into()), Outcome::Refused("no".into())] {
         let mut cluster = lent_out();
         cluster.pass(10);
-        cluster.delete(&Cluster::key(Kind::Job, "team", "borrower"));
+        cluster.delete(&Cluster::key(Kind::JOB, "team", "borrower"));
         // Both queues', and as often again.
         for _ in 0..4 {
             cluster.faults.push((Purpose::QueueStatus, fault.clone(), false));
@@ -206,7 +206,7 @@ fn shares_are_rounded_in_the_status_and_not_in_the_metrics() {
     cluster.pass(10);
     assert_eq!(shares(&cluster), [(0.0, json!(0)), (0.0, json!(0))]);
     // One of three that are lent.
-    cluster.put(Kind::Job, job("borrower", "guest", "1", true));
+    cluster.put(Kind::JOB, job("borrower", "guest", "1", true));
     cluster.pass(10);
     assert!(cluster.is("borrower", "Admitted"));
     assert_eq!(shares(&cluster), [(1000.0 / 3.0, json!(334)), (1000.0 / 3.0, json!(334))]);

@@ -68,14 +68,14 @@ fn a_pod_of_a_role_that_its_group_was_not_admitted_with_is_told_what_to_do() {
 #[test]
 fn a_job_that_names_the_workload_of_another_does_not_run() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].clone();
     let mut thief = job("b", "lq", "1", true);
     thief["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = workload;
-    cluster.put(Kind::Job, thief);
+    cluster.put(Kind::JOB, thief);
     cluster.settle();
-    cluster.edit(Kind::Job, "team", "b", &json!({"spec": {"suspend": false}}));
+    cluster.edit(Kind::JOB, "team", "b", &json!({"spec": {"suspend": false}}));
     cluster.settle();
     assert_eq!(cluster.job("b")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
     assert!(cluster.is("a", "Admitted"));

@@ -39,10 +39,10 @@ pub fn flavor_of(cluster: &Cluster, job: &str) -> Value {
 fn a_job_gets_the_first_tier_that_it_accepts() {
     let mut cluster = ladder("1");
     for (name, tiers) in [("a", "reserved,on-demand"), ("b", "reserved,on-demand"), ("c", "reserved,on-demand")] {
-        cluster.put(Kind::Job, accepting(name, tiers));
+        cluster.put(Kind::JOB, accepting(name, tiers));
         cluster.settle();
     }
-    cluster.put(Kind::Job, job("d", "lq", "1", true));
+    cluster.put(Kind::JOB, job("d", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
@@ -60,12 +60,12 @@ fn a_job_gets_the_first_tier_that_it_accepts() {
 #[test]
 fn a_waiting_job_may_change_what_it_accepts() {
     let mut cluster = ladder("1");
-    cluster.put(Kind::Job, accepting("a", "reserved"));
+    cluster.put(Kind::JOB, accepting("a", "reserved"));
     cluster.settle();
-    cluster.put(Kind::Job, accepting("b", "reserved"));
+    cluster.put(Kind::JOB, accepting("b", "reserved"));
     cluster.settle();
     assert!(!cluster.is("b", "Admitted"));
-    cluster.edit(Kind::Job, "team", "b", &json!({"metadata": {"annotations": {(TIERS): "spot"}}}));
+    cluster.edit(Kind::JOB, "team", "b", &json!({"metadata": {"annotations": {(TIERS): "spot"}}}));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("spot"));
 }
@@ -73,13 +73,13 @@ fn a_waiting_job_may_change_what_it_accepts() {
 #[test]
 fn what_is_no_tier_is_named_and_not_admitted() {
     let mut cluster = ladder("1");
-    cluster.put(Kind::Job, accepting("a", "reserved,preemptible"));
+    cluster.put(Kind::JOB, accepting("a", "reserved,preemptible"));
     cluster.settle();
     let told = cluster.condition("a", "QuotaReserved").unwrap();
     assert_eq!(told["reason"], json!("Misconfigured"));
     let expected = "annotation berth.dev/capacity-tiers: \"preemptible\" is no capacity tier; allowed are reserved, on-demand and spot";
     assert_eq!(told["message"], json!(expected));
-    cluster.edit(Kind::Job, "team", "a", &json!({"metadata": {"annotations": {(TIERS): "reserved"}}}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"annotations": {(TIERS): "reserved"}}}));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
 }
@@ -89,7 +89,7 @@ fn a_flavor_of_an_unknown_tier_takes_nobody_and_says_so() {
     let mut cluster = ladder("1");
     let labels = json!({"metadata": {"labels": {"berth.dev/capacity-tier": "gold"}}});
     cluster.edit(Kind::ResourceFlavor, "", "spot", &labels);
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
     let wrong = "label berth.dev/capacity-tier: \"gold\" is no capacity tier; allowed are reserved, on-demand and spot";
@@ -107,7 +107,7 @@ pub fn eviction(cluster: &Cluster, job: &str) -> (String, String) {
 fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, accepting("a", "reserved,on-demand"));
+    cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
     cluster.pass(599);
@@ -121,10 +121,10 @@ fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
         ),
         "{message}"
     );
-    cluster.put(Kind::Job, accepting("b", "reserved,on-demand"));
+    cluster.put(Kind::JOB, accepting("b", "reserved,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "the next job is spared");
-    cluster.put(Kind::Job, accepting("c", "reserved"));
+    cluster.put(Kind::JOB, accepting("c", "reserved"));
     cluster.settle();
     let told = cluster.condition("c", "QuotaReserved").unwrap();
     assert_eq!(told["reason"], json!("OutOfStock"));
@@ -151,17 +151,17 @@ fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
         job
     };
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, picky("a"));
+    cluster.put(Kind::JOB, picky("a"));
     cluster.pass(640);
     assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
     cluster.without_nodes = vec![];
-    cluster.put(Kind::Job, accepting("b", "reserved,on-demand"));
+    cluster.put(Kind::JOB, accepting("b", "reserved,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("reserved"), "a job that any node will do for is not held up");
     // Not even after a restart, which reads what the policy's status shows.
     cluster.restart();
-    cluster.put(Kind::Job, accepting("c", "reserved,on-demand"));
-    cluster.put(Kind::Job, picky("d"));
+    cluster.put(Kind::JOB, accepting("c", "reserved,on-demand"));
+    cluster.put(Kind::JOB, picky("d"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
     assert_eq!(flavor_of(&cluster, "d"), json!("on-demand"), "one that asks for the same is spared");
@@ -171,7 +171,7 @@ fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
 fn an_autoscaler_that_gets_no_nodes_ends_the_patience() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, accepting("a", "reserved,on-demand"));
+    cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
     cluster.pass(100);
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"), "nobody has said anything");
     cluster.refused_nodes = Some("Node scale up failed: out of resources".into());
@@ -179,7 +179,7 @@ fn an_autoscaler_that_gets_no_nodes_ends_the_patience() {
     assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
     let message = eviction(&cluster, "a").1;
     assert!(message.ends_with("s: Node scale up failed: out of resources"), "{message}");
-    cluster.put(Kind::Job, accepting("b", "reserved,on-demand"));
+    cluster.put(Kind::JOB, accepting("b", "reserved,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "the next job is spared");
 }
@@ -193,7 +193,7 @@ fn what_counts_as_a_stock_out_is_in_the_policy() {
         cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
         cluster.without_nodes = vec!["reserved"];
         cluster.refused_nodes = words;
-        cluster.put(Kind::Job, job("a", "lq", "1", true));
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(seconds);
         flavor_of(&cluster, "a").as_str().unwrap().to_owned()
     };
@@ -215,7 +215,7 @@ fn what_counts_as_a_stock_out_is_in_the_policy() {
 fn the_only_tier_is_tried_again_later_and_later() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, accepting("a", "reserved"));
+    cluster.put(Kind::JOB, accepting("a", "reserved"));
     cluster.pass(6 * 3600);
     let evictions = cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"].clone();
     // Ten minutes each, then 5, 10, 20, 40, 80 and 120 minutes of back-off.
@@ -226,7 +226,7 @@ fn the_only_tier_is_tried_again_later_and_later() {
 fn pods_that_wait_for_something_else_are_left_alone() {
     let mut cluster = ladder("4");
     cluster.pods_stay_unready = true;
-    cluster.put(Kind::Job, accepting("a", "reserved,on-demand"));
+    cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
     cluster.pass(3600);
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
     assert!(!cluster.is("a", "Evicted"));
@@ -236,7 +236,7 @@ fn pods_that_wait_for_something_else_are_left_alone() {
 fn jobs_that_say_nothing_of_tiers_are_never_asked_about() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["spot"];
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3600);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
     assert_eq!(cluster.count(berth_control::write::Purpose::FindStuckPods), 0);
@@ -245,9 +245,9 @@ fn jobs_that_say_nothing_of_tiers_are_never_asked_about() {
 #[test]
 fn who_lost_its_nodes_goes_before_those_who_came_later() {
     let mut cluster = ladder("1");
-    cluster.put(Kind::Job, accepting("a", "spot"));
+    cluster.put(Kind::JOB, accepting("a", "spot"));
     cluster.pass(1000);
-    cluster.put(Kind::Job, accepting("b", "spot"));
+    cluster.put(Kind::JOB, accepting("b", "spot"));
     cluster.pass(10);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
     cluster.without_nodes = vec!["spot"];
@@ -262,7 +262,7 @@ fn who_lost_its_nodes_goes_before_those_who_came_later() {
 #[test]
 fn nodes_taken_back_count_against_their_tier() {
     let mut cluster = ladder("4");
-    cluster.put(Kind::Job, accepting("a", "spot,on-demand"));
+    cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
     cluster.pass(1000);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
     cluster.without_nodes = vec!["spot"];
@@ -274,7 +274,7 @@ fn nodes_taken_back_count_against_their_tier() {
         cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"][0]["reason"],
         json!("CapacityReclaimed")
     );
-    cluster.put(Kind::Job, accepting("b", "spot,on-demand"));
+    cluster.put(Kind::JOB, accepting("b", "spot,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"));
 }
@@ -285,12 +285,12 @@ fn what_ran_for_hours_tells_nothing_of_a_stock_out_before() {
     let backoff = json!({"initial": "1m", "max": "8h", "decay": "10m"});
     let policy = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1m"}, "backoff": backoff});
     cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
-    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.pass(100);
     assert_eq!(flavor_of(&cluster, "runs"), json!("reserved"));
     cluster.keep_nodes = vec!["runs"];
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, job("late", "lq", "1", true));
+    cluster.put(Kind::JOB, job("late", "lq", "1", true));
     cluster.pass(100);
     assert_eq!(flavor_of(&cluster, "late"), json!("on-demand"));
     let failures = |cluster: &Cluster| {

@@ -57,7 +57,7 @@ impl Cluster {
     }
 
     pub fn has_job(&self, name: &str) -> bool {
-        self.objects.contains_key(&key(Kind::Job, name))
+        self.objects.contains_key(&key(Kind::JOB, name))
     }
 }
 
@@ -151,7 +151,7 @@ fn a_pod_that_fails_later_is_no_time_out() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
     cluster.pass(5);
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 1, "failed": 1}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"ready": 1, "failed": 1}}));
     cluster.pods_stay_unready = true;
     cluster.pass(60);
     assert_eq!(cluster.phase("a"), "Running");
@@ -258,12 +258,12 @@ fn a_job_of_somebody_else_under_a_childs_name_is_told_and_left_alone() {
     let mut cluster = cluster("2");
     let mut other = crate::cluster::job("a-worker", "lq", "1", false);
     other["metadata"].as_object_mut().unwrap().remove("labels");
-    cluster.put(Kind::Job, other);
+    cluster.put(Kind::JOB, other);
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
     assert_eq!(cluster.told("a", "Running")["reason"], "NameTaken");
     assert!(cluster.has_job("a-worker"));
-    cluster.delete(&key(Kind::Job, "a-worker"));
+    cluster.delete(&key(Kind::JOB, "a-worker"));
     cluster.pass(15);
     assert_eq!(cluster.phase("a"), "Running");
 }
@@ -278,7 +278,7 @@ fn an_unknown_outcome_creates_nothing_twice() {
             cluster.put(Kind::TrainingJob, training("a", json!({})));
             cluster.pass(10);
             assert_eq!(cluster.phase("a"), "Running", "{purpose:?} {happened}");
-            let jobs = cluster.objects.keys().filter(|key| key.kind == Kind::Job).count();
+            let jobs = cluster.objects.keys().filter(|key| key.kind == Kind::JOB).count();
             assert_eq!(jobs, 1);
         }
     }
@@ -295,7 +295,7 @@ fn its_nodes_are_counted_once_for_the_same_pods() {
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (Value::Null, 0), "nobody knows where they are");
     cluster.pods_stay_unready = false;
     let running = |pods: i64, failed: i64| json!({"status": {"ready": pods, "active": pods, "failed": failed}});
-    cluster.edit(Kind::Job, "team", "a-worker", &running(4, 0));
+    cluster.edit(Kind::JOB, "team", "a-worker", &running(4, 0));
     cluster.pass(30);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(2), 1), "two on each");
     cluster.restart();
@@ -303,12 +303,12 @@ fn its_nodes_are_counted_once_for_the_same_pods() {
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(2), 1), "the status remembers");
     // One fails and is made again elsewhere.
     cluster.pods_stay_unready = true;
-    cluster.edit(Kind::Job, "team", "a-worker", &running(3, 1));
+    cluster.edit(Kind::JOB, "team", "a-worker", &running(3, 1));
     cluster.pass(10);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (Value::Null, 1), "not known until it is ready");
     cluster.pods_per_node = 1;
     cluster.faults.push((Purpose::CountNodes, Outcome::Busy(1_000), false));
-    cluster.edit(Kind::Job, "team", "a-worker", &running(4, 1));
+    cluster.edit(Kind::JOB, "team", "a-worker", &running(4, 1));
     cluster.pass(10);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(4), 3), "and asked again when busy");
     // The next run may be elsewhere, although it looks the same.
@@ -331,7 +331,7 @@ fn a_status_is_no_write_per_pod() {
     cluster.pass(5);
     let before = cluster.count(Purpose::TrainingStatus);
     for ready in 1..=100 {
-        cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": ready}}));
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"ready": ready}}));
         cluster.settle();
     }
     cluster.pass(6);
@@ -353,7 +353,7 @@ fn its_jobs_are_not_queued_by_themselves() {
     let mut liar = crate::cluster::job("liar", "lq", "1", false);
     liar["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
         "name": "a", "uid": "another", "controller": true}]);
-    cluster.put(Kind::Job, liar);
+    cluster.put(Kind::JOB, liar);
     cluster.pass(3);
     assert_eq!(cluster.job("liar")["spec"]["suspend"], json!(true));
 }
@@ -366,7 +366,7 @@ fn deleted_it_leaves_nothing_behind() {
     cluster.delete(&key(Kind::TrainingJob, "a"));
     cluster.pass(5);
     let left: Vec<&ObjectKey> =
-        cluster.objects.keys().filter(|key| matches!(key.kind, Kind::Job | Kind::Workload)).collect();
+        cluster.objects.keys().filter(|key| matches!(key.kind, Kind::Job(_) | Kind::Workload)).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 

@@ -144,7 +144,7 @@ fn a_growth_is_neither_a_scheduling_nor_a_beginning() {
     let mut spot = flavor("spot", json!({"cloud": "spot"}));
     spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
     cluster.put(Kind::ResourceFlavor, spot);
-    cluster.put(Kind::Job, other("first", "4", 1));
+    cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
     let job = json!({"scaleUpStep": 2});
     cluster.put(Kind::TrainingJob, elastic("a", job));

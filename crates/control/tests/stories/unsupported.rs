@@ -30,7 +30,7 @@ fn names(field: &str) -> (String, String) {
 
 /// Job `held` waits because of `field`, for however long and whoever leads; one that comes after it is admitted.
 fn held_alone(cluster: &mut Cluster, field: &str) {
-    cluster.put(Kind::Job, job("free", "lq", "1", true));
+    cluster.put(Kind::JOB, job("free", "lq", "1", true));
     cluster.pass(5);
     for _ in 0..2 {
         assert_eq!(told(cluster.workload_of("held").expect(field)), names(field));
@@ -58,10 +58,10 @@ fn a_job_that_asks_for_a_place_in_a_topology_waits_until_it_asks_no_more() {
     ] {
         let annotations = |value: Value| json!({"annotations": {(annotation): value}});
         let mut cluster = one_queue("2");
-        cluster.put(Kind::Job, with_template(&json!({"metadata": annotations(json!(level))})));
+        cluster.put(Kind::JOB, with_template(&json!({"metadata": annotations(json!(level))})));
         held_alone(&mut cluster, TOPOLOGY);
         let without = json!({"spec": {"template": {"metadata": annotations(Value::Null)}}});
-        cluster.edit(Kind::Job, "team", "held", &without);
+        cluster.edit(Kind::JOB, "team", "held", &without);
         cluster.pass(5);
         assert!(cluster.is("held", "Admitted"), "{annotation}: {:?}", cluster.workload_of("held"));
     }
@@ -78,11 +78,11 @@ fn a_job_that_claims_devices_waits_until_it_is_made_without() {
         (json!({"initContainers": container("i")}), INIT_CLAIMS),
     ] {
         let mut cluster = one_queue("2");
-        cluster.put(Kind::Job, with_template(&json!({ "spec": more })));
+        cluster.put(Kind::JOB, with_template(&json!({ "spec": more })));
         held_alone(&mut cluster, field);
-        cluster.delete(&Cluster::key(Kind::Job, "team", "held"));
+        cluster.delete(&Cluster::key(Kind::JOB, "team", "held"));
         cluster.pass(5);
-        cluster.put(Kind::Job, job("held", "lq", "1", true));
+        cluster.put(Kind::JOB, job("held", "lq", "1", true));
         cluster.pass(5);
         assert!(cluster.is("held", "Admitted"), "{:?}", cluster.workload_of("held"));
     }
@@ -91,13 +91,13 @@ fn a_job_that_claims_devices_waits_until_it_is_made_without() {
 #[test]
 fn a_job_that_another_controller_runs_waits_until_it_is_made_for_ours() {
     for (kind, usual) in
-        [(Kind::Job, "kubernetes.io/job-controller"), (Kind::JobSet, "jobset.sigs.k8s.io/jobset-controller")]
+        [(Kind::JOB, "kubernetes.io/job-controller"), (Kind::JOB_SET, "jobset.sigs.k8s.io/jobset-controller")]
     {
         for manager in ["kueue.x-k8s.io/multikueue", "example.com/their-controller"] {
             let managed_by = |manager: &str| {
                 let mut held = job("held", "lq", "1", true);
                 held["spec"]["managedBy"] = json!(manager);
-                if kind == Kind::JobSet {
+                if kind == Kind::JOB_SET {
                     let template = held["spec"]["template"].take();
                     held["spec"] = json!({"suspend": true, "managedBy": manager,
                         "replicatedJobs": [{"name": "job", "template": {"spec": {"template": template}}}]});
@@ -115,7 +115,7 @@ fn a_job_that_another_controller_runs_waits_until_it_is_made_for_ours() {
             };
             cluster.put(kind, managed_by(manager));
             cluster.pass(5);
-            cluster.put(Kind::Job, job("free", "lq", "1", true));
+            cluster.put(Kind::JOB, job("free", "lq", "1", true));
             cluster.pass(600);
             assert_eq!(told(&workload(&cluster)), names(&format!("spec.managedBy: {manager:?}")));
             assert_eq!(cluster.objects[&key]["spec"]["suspend"], json!(true), "{kind:?}");
@@ -137,7 +137,7 @@ fn a_pod_that_claims_devices_waits() {
     pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "one"}]);
     cluster.put(Kind::Pod, pod);
     held_pod(&mut cluster);
-    cluster.put(Kind::Job, job("free", "lq", "1", true));
+    cluster.put(Kind::JOB, job("free", "lq", "1", true));
     cluster.pass(600);
     assert!(cluster.is("free", "Admitted"));
     held_pod(&mut cluster);
@@ -168,7 +168,7 @@ fn a_workload_made_beforehand_waits_until_the_field_is_gone() {
         cluster.put(Kind::Workload, workload);
         let mut held = job("held", "lq", "1", true);
         held["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
-        cluster.put(Kind::Job, held);
+        cluster.put(Kind::JOB, held);
         held_alone(&mut cluster, field);
         cluster.edit(Kind::Workload, "team", "before", &without);
         cluster.pass(5);
@@ -187,13 +187,13 @@ fn stops_nobody(settings: Settings) {
     let mut cluster = with_queue(Cluster::with(settings), "2");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
     cluster.put(Kind::LocalQueue, local_queue("other", "other"));
-    cluster.put(Kind::Job, job("runs", "lq", "1", true));
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.pass(5);
     let policy = |policy: Value| json!({"spec": {"concurrentAdmissionPolicy": policy}});
     let mode = json!({"migration": {"mode": "TryPreferredFlavors"}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &policy(mode));
-    cluster.put(Kind::Job, job("waits", "lq", "1", true));
-    cluster.put(Kind::Job, job("elsewhere", "other", "1", true));
+    cluster.put(Kind::JOB, job("waits", "lq", "1", true));
+    cluster.put(Kind::JOB, job("elsewhere", "other", "1", true));
     cluster.pass(600);
     let active = |cluster: &Cluster| {
         let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];

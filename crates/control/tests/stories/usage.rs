@@ -35,8 +35,8 @@ fn shown(cluster: &Cluster, queue: &str) -> Value {
 #[test]
 fn who_used_less_goes_first_and_the_status_says_what_was_used() {
     let mut cluster = two_tenants();
-    cluster.put(Kind::Job, job("first", "busy", "2", true));
-    cluster.put(Kind::Job, job("second", "calm", "2", true));
+    cluster.put(Kind::JOB, job("first", "busy", "2", true));
+    cluster.put(Kind::JOB, job("second", "calm", "2", true));
     cluster.settle();
     assert!(cluster.is("second", "Admitted") && !cluster.is("first", "QuotaReserved"));
     // A half-life later half of the 4 is left, and half of the 2 that are held all the time counts as used, beside half of what was
@@ -72,8 +72,8 @@ fn a_new_leader_goes_on_from_the_status() {
     cluster.edit(Kind::LocalQueue, "team", "busy", &json!({"status": used("1", "2026-11-21T12:00:00Z")}));
     cluster.edit(Kind::LocalQueue, "team", "calm", &json!({"status": used("3", "2026-11-21T12:00:00Z")}));
     cluster.control.lead(Some(Term(2)));
-    cluster.put(Kind::Job, job("first", "calm", "2", true));
-    cluster.put(Kind::Job, job("second", "busy", "2", true));
+    cluster.put(Kind::JOB, job("first", "calm", "2", true));
+    cluster.put(Kind::JOB, job("second", "busy", "2", true));
     cluster.settle();
     assert!(cluster.is("second", "Admitted") && !cluster.is("first", "QuotaReserved"));
 }
@@ -82,8 +82,8 @@ fn a_new_leader_goes_on_from_the_status() {
 fn a_queue_without_the_scope_keeps_its_order() {
     let mut cluster = two_tenants();
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "2")]));
-    cluster.put(Kind::Job, job("first", "busy", "2", true));
-    cluster.put(Kind::Job, job("second", "calm", "2", true));
+    cluster.put(Kind::JOB, job("first", "busy", "2", true));
+    cluster.put(Kind::JOB, job("second", "calm", "2", true));
     cluster.settle();
     assert!(cluster.is("first", "Admitted") && !cluster.is("second", "QuotaReserved"));
 }

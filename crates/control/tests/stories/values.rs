@@ -61,12 +61,12 @@ fn busy() -> Cluster {
     for (name, queue) in [("lq", "cq"), ("lost", "lacks")] {
         cluster.put(Kind::LocalQueue, local_queue(name, queue));
     }
-    cluster.put(Kind::Job, job("ended", "lq", "1", true));
+    cluster.put(Kind::JOB, job("ended", "lq", "1", true));
     cluster.settle();
     cluster.complete("ended");
     cluster.pass(3);
-    cluster.put(Kind::Job, job("runs", "lq", "3", true));
-    cluster.put(Kind::Job, job("waits", "lq", "9", true));
+    cluster.put(Kind::JOB, job("runs", "lq", "3", true));
+    cluster.put(Kind::JOB, job("waits", "lq", "9", true));
     cluster.pass(3);
     cluster
 }
@@ -184,11 +184,11 @@ fn what_is_reserved_is_in_use_once_it_is_admitted() {
 #[test]
 fn waits_of_both_queues_begin_with_the_creation_and_end_with_the_pods() {
     let mut cluster = crate::one_queue("1");
-    cluster.put(Kind::Job, job("first", "lq", "1", true));
+    cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.pass(2);
     cluster.pods_stay_unready = true;
     let _ = happened(&mut cluster);
-    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.put(Kind::JOB, job("second", "lq", "1", true));
     cluster.pass(20);
     cluster.complete("first");
     cluster.pass(10);
@@ -223,11 +223,11 @@ fn a_preemption_is_counted_for_who_preempts_and_as_an_eviction_for_who_goes() {
     for (name, value) in [("low", 1), ("high", 10)] {
         cluster.set_class(name, value);
     }
-    cluster.put(Kind::Job, class("low", job("victim", "lq", "1", true)));
+    cluster.put(Kind::JOB, class("low", job("victim", "lq", "1", true)));
     cluster.pass(15);
     let admitted = happened(&mut cluster);
     assert_eq!(admitted["kueue_cohort_subtree_admitted_workloads"]["all low"], [1]);
-    cluster.put(Kind::Job, class("high", job("urgent", "lq", "1", true)));
+    cluster.put(Kind::JOB, class("high", job("urgent", "lq", "1", true)));
     cluster.pass(5);
     assert!(cluster.is("urgent", "Admitted"));
     let seen = happened(&mut cluster);
@@ -243,7 +243,7 @@ fn a_preemption_is_counted_for_who_preempts_and_as_an_eviction_for_who_goes() {
 fn a_write_that_is_refused_is_counted_by_its_kind() {
     let mut cluster = crate::one_queue("1");
     cluster.faults.push((Purpose::StartJob, Outcome::Refused("denied".into()), false));
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(1);
     assert_eq!(happened(&mut cluster)["berth_writes_refused"]["Job"], [1]);
 }
@@ -253,7 +253,7 @@ fn patience_that_ends_in_a_tier_is_measured_there() {
     let mut cluster = crate::tiers::ladder("1");
     cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(json!({"patience": {"reserved": "40s"}})));
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, crate::tiers::accepting("a", "reserved,on-demand"));
+    cluster.put(Kind::JOB, crate::tiers::accepting("a", "reserved,on-demand"));
     cluster.pass(60);
     let seen = happened(&mut cluster);
     assert_eq!(seen["berth_tier_departures"]["cq StockOut reserved"], [1]);

@@ -120,11 +120,11 @@ fn time_for_which_a_job_ran_between_two_preemptions_is_no_waiting() {
         "cq",
         &json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}),
     );
-    cluster.put(Kind::Job, job("a", "lq", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
     for (name, ran) in [("b", 100), ("c", 36_000)] {
         cluster.pass(ran);
         assert!(cluster.is("a", "Admitted"));
-        cluster.put(Kind::Job, other(name, "1", 100));
+        cluster.put(Kind::JOB, other(name, "1", 100));
         cluster.pass(5);
         assert!(cluster.is(name, "Admitted") && !cluster.is("a", "QuotaReserved"));
         let _ = measured(&mut cluster, "kueue_admission_wait_time_seconds");

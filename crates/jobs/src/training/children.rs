@@ -20,7 +20,7 @@ use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
 
-const KIND: &str = "TrainingJob";
+pub(crate) const KIND: &str = "TrainingJob";
 /// Restarts of the pod of one place, where none are given.
 const BACKOFF_LIMIT: i32 = 3;
 

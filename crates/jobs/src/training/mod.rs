@@ -15,6 +15,7 @@ mod saved;
 mod states;
 mod workload;
 
+pub(crate) use children::KIND;
 pub use children::{Child, ChildKind, RunError, child_job_name, children, role_of_child, training_owner};
 pub use elastic::{Elastic, Past, Scale};
 pub use facts::{TrainingFacts, training_facts};

@@ -128,8 +128,7 @@ impl Case {
                 "pods" => &mut facts.pods,
                 "deployments" => &mut facts.deployments,
                 "statefulSets" => &mut facts.stateful_sets,
-                "withoutJobs" => &mut facts.without_jobs,
-                "withoutJobSets" => &mut facts.without_job_sets,
+                "unmanagedKind" => &mut facts.unmanaged_kind,
                 other => panic!("{:?}: no fact is called {other}", self.name),
             };
             *known = true;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, anyhow, bail};
 use berth_control::offline::{self, examine};
+use berth_control::write::Kind;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// What files of a folder end in that are manifests, as for kubectl.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
-/// Kinds that decisions depend on and that have a namespace.
-const NAMESPACED: [&str; 6] = ["Job", "JobSet", "LimitRange", "LocalQueue", "TrainingJob", "Workload"];
+/// Kinds beside jobs that decisions depend on and that have a namespace.
+const NAMESPACED: [&str; 4] = ["LimitRange", "LocalQueue", "TrainingJob", "Workload"];
 /// The label that every namespace has.
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
@@ -174,7 +175,7 @@ fn placed(mut object: Value, taken: &mut BTreeSet<String>) -> Value {
     {
         labels.insert(NAME_LABEL.to_owned(), json!(name));
     }
-    if NAMESPACED.contains(&kind.as_str()) {
+    if NAMESPACED.contains(&kind.as_str()) || Kind::jobs().any(|job| job.name() == kind) {
         metadata.entry("namespace").or_insert_with(|| json!("default"));
     }
     if name.is_empty() && !beginning.is_empty() {

@@ -5,6 +5,11 @@ use serde_json::{Value, json};
 struct World(Facts);
 
 impl Surroundings for World {
+    /// It is always the Jobs that are left out.
+    fn has_kind(&self, kind: JobType) -> bool {
+        !self.0.unmanaged_kind || kind != JobType::JOB
+    }
+
     fn facts(&self, _: &str) -> Facts {
         self.0
     }
@@ -141,10 +146,11 @@ fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
 #[test]
 fn kinds_that_the_configuration_does_not_name_are_left_alone() {
     let managed = Facts { managed_namespace: true, ..Facts::default() };
+    let without = Facts { unmanaged_kind: true, ..managed };
     for (path, facts, suspended) in [
         ("/mutate-batch-v1-job", managed, true),
-        ("/mutate-batch-v1-job", Facts { without_jobs: true, ..managed }, false),
-        ("/mutate-batch-v1-job", Facts { without_job_sets: true, ..managed }, true),
+        ("/mutate-batch-v1-job", without, false),
+        ("/mutate-jobset-x-k8s-io-v1alpha2-jobset", without, true),
     ] {
         let answer = ask_in(path, json!({"object": job("q", false)}), facts);
         assert_eq!(answer.get("patch").is_some(), suspended, "{facts:?}");
@@ -328,7 +334,7 @@ fn nothing_that_a_body_holds_makes_a_route_panic() {
                 }
             }
         }
-        for route in ROUTES {
+        for route in ROUTES.iter() {
             if let Ok((answer, _)) = route.answer(&bytes, &around) {
                 serde_json::from_slice::<Value>(&answer).unwrap();
             }

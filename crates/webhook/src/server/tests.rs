@@ -1,7 +1,7 @@
 use super::*;
 use crate::certs::issue::{authority, leaf};
 use crate::certs::served::Served;
-use berth_jobs::Facts;
+use berth_jobs::{Facts, JobType};
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -15,6 +15,10 @@ use tokio_rustls::client::TlsStream;
 struct Nothing;
 
 impl Surroundings for Nothing {
+    fn has_kind(&self, _: JobType) -> bool {
+        true
+    }
+
     fn facts(&self, _: &str) -> Facts {
         Facts { managed_namespace: true, ..Facts::default() }
     }

@@ -29,7 +29,7 @@ impl Case<'_> {
         if let Some(decision) = next.or_else(|| self.remains(workload)) {
             return decision;
         }
-        let message = format!("{} is being deleted", self.job.info.kind);
+        let message = format!("{} is being deleted", self.job.kind.info().kind);
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
             if evicted { edit.release(false) } else { edit.take_back("PendingEvaluation", &message) }
         }))
@@ -49,7 +49,7 @@ impl Case<'_> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
         }
-        if self.key.kind != Kind::Job || !self.job.active || self.control.rid_of_pods.contains(&self.job.uid) {
+        if self.key.kind != Kind::JOB || !self.job.active || self.control.rid_of_pods.contains(&self.job.uid) {
             return None;
         }
         Some(Decision::write(Draft {

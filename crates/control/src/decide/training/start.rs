@@ -93,7 +93,7 @@ impl Case<'_> {
             let object = match child.kind {
                 ChildKind::Service => key(Kind::Service, &name),
                 ChildKind::ConfigMap => key(Kind::ConfigMap, &name),
-                ChildKind::Job => key(Kind::Job, &name),
+                ChildKind::Job => key(Kind::JOB, &name),
             };
             let there = match child.kind {
                 ChildKind::Service | ChildKind::ConfigMap => prepared.is_some_and(|known| known.contains(&object)),

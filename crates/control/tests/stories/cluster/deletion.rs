@@ -35,7 +35,7 @@ impl Cluster {
             self.store(key, object.clone());
             let left =
                 object["metadata"]["uid"].as_str().is_some_and(|uid| self.pods_left.iter().any(|left| left == uid));
-            if key.kind == Kind::Job && !left && object["status"]["active"].is_number() {
+            if key.kind == Kind::JOB && !left && object["status"]["active"].is_number() {
                 object["status"]["active"] = json!(0);
                 object["status"]["ready"] = json!(0);
             }

@@ -16,7 +16,7 @@ impl Cluster {
         if self.controller_sleeps {
             return false;
         }
-        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Job).cloned().collect();
+        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::JOB).cloned().collect();
         let mut moved = false;
         for key in keys {
             let old = self.objects[&key].clone();

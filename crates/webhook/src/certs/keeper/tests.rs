@@ -67,6 +67,10 @@ fn server(store: &Arc<Mutex<Store>>) -> Client {
 struct Around;
 
 impl Surroundings for Around {
+    fn has_kind(&self, _: berth_jobs::JobType) -> bool {
+        true
+    }
+
     fn facts(&self, _: &str) -> Facts {
         Facts::default()
     }

@@ -1,0 +1,267 @@
+//! The kinds of job that can be suspended, and their objects for whoever knows none of these kinds.
+
+use crate::admission::{Defaults, Facts, job_defaults, validate_job, validate_job_update};
+use crate::batch_job::BatchJob;
+use crate::job_set::JobSet;
+use crate::kind::JobKind;
+use crate::state::JobState;
+use berth_api::lean;
+use berth_api::validation::FieldError;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::Value;
+use std::any::Any;
+use std::cmp::Ordering;
+use std::fmt::{self, Debug};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Every kind of job that can be suspended. A new one is its file, its name in `lib.rs` and here, and its cases.
+pub const KINDS: [JobType; 2] = [JobType::of::<BatchJob>(), JobType::of::<JobSet>()];
+
+/// What a kind is called, how its pods name it, and how its objects are read.
+#[derive(Debug)]
+pub struct JobInfo {
+    /// Name of the integration in Kueue's configuration.
+    pub framework: &'static str,
+    /// API group.
+    pub group: &'static str,
+    /// The version that is read and written.
+    pub version: &'static str,
+    /// `apiVersion` of owner references.
+    pub api_version: &'static str,
+    /// Plural, as in the URL.
+    pub plural: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Who reports events about its jobs.
+    pub reporter: &'static str,
+    /// Label by which pods name the uid of their job.
+    pub uid_label: &'static str,
+    /// See [`JobKind::QUEUE_IN_ANNOTATION`].
+    pub queue_in_annotation: bool,
+    /// See [`JobKind::WRITES_STATUS`].
+    pub writes_status: bool,
+    /// See [`JobKind::BUILT_IN`].
+    pub built_in: bool,
+    /// See [`JobKind::MADE_OF_JOBS`].
+    pub made_of_jobs: bool,
+    /// See [`JobKind::TAKES_AFFINITY`].
+    pub takes_affinity: bool,
+    pub(crate) decode: fn(&str) -> serde_json::Result<Box<dyn JobObject>>,
+    pub(crate) read: fn(&Value) -> serde_json::Result<Box<dyn JobObject>>,
+}
+
+impl JobInfo {
+    /// What a kind says of itself.
+    pub(crate) const fn of<K: JobKind>() -> Self {
+        Self {
+            framework: K::FRAMEWORK,
+            group: K::GROUP,
+            version: K::VERSION,
+            api_version: K::API_VERSION,
+            plural: K::PLURAL,
+            kind: K::KIND,
+            reporter: K::REPORTER,
+            uid_label: K::UID_LABEL,
+            queue_in_annotation: K::QUEUE_IN_ANNOTATION,
+            writes_status: K::WRITES_STATUS,
+            built_in: K::BUILT_IN,
+            made_of_jobs: K::MADE_OF_JOBS,
+            takes_affinity: K::TAKES_AFFINITY,
+            decode: |text| Ok(Box::new(Object::<K>(*lean::decode(text)?))),
+            read: |value| Ok(Box::new(Object::<K>(K::Object::deserialize(value)?))),
+        }
+    }
+}
+
+/// A kind of job that can be suspended. Kinds are compared and ordered by their names and groups.
+#[derive(Clone, Copy)]
+pub struct JobType(&'static JobInfo);
+
+impl JobType {
+    /// batch/v1 Job.
+    pub const JOB: Self = Self::of::<BatchJob>();
+    /// jobset.x-k8s.io JobSet.
+    pub const JOB_SET: Self = Self::of::<JobSet>();
+
+    /// The kind `K`.
+    #[must_use]
+    pub const fn of<K: JobKind>() -> Self {
+        Self(K::INFO)
+    }
+
+    /// What it is called, and how its objects are read.
+    #[must_use]
+    pub const fn info(self) -> &'static JobInfo {
+        self.0
+    }
+
+    /// The kind of that name in that group.
+    #[must_use]
+    pub fn named(group: &str, kind: &str) -> Option<Self> {
+        KINDS.into_iter().find(|one| one.0.kind == kind && one.0.group == group)
+    }
+
+    /// Reads a job as a watch or a review shows it, without `metadata.managedFields`.
+    ///
+    /// # Errors
+    /// When it is no object of this kind.
+    pub fn decode(self, text: &str) -> serde_json::Result<Box<dyn JobObject>> {
+        (self.0.decode)(text)
+    }
+
+    /// Reads a job.
+    ///
+    /// # Errors
+    /// When it is no object of this kind.
+    pub fn read(self, value: &Value) -> serde_json::Result<Box<dyn JobObject>> {
+        (self.0.read)(value)
+    }
+
+    fn name(self) -> (&'static str, &'static str) {
+        (self.0.kind, self.0.group)
+    }
+}
+
+impl PartialEq for JobType {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0) || self.name() == other.name()
+    }
+}
+
+impl Eq for JobType {}
+
+impl PartialOrd for JobType {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for JobType {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if std::ptr::eq(self.0, other.0) { Ordering::Equal } else { self.name().cmp(&other.name()) }
+    }
+}
+
+impl Hash for JobType {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.kind.hash(state);
+    }
+}
+
+impl Debug for JobType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.kind)
+    }
+}
+
+/// A job of any kind, as it is stored: what [`JobKind`] says of the one kind that it is.
+pub trait JobObject: Debug + Send + Sync + Any {
+    /// Metadata.
+    fn metadata(&self) -> &ObjectMeta;
+    /// The same, to be changed.
+    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+    /// [`JobState::read`].
+    fn state(&self, older: Option<&JobState>) -> JobState;
+    /// [`job_defaults`].
+    fn defaults(&self, facts: Facts) -> Defaults;
+    /// [`validate_job`].
+    fn errors(&self) -> Vec<FieldError>;
+    /// [`validate_job_update`], after an older state of it; of another kind that counts as none.
+    fn change_errors(&self, old: &dyn JobObject, default_queue: bool) -> Vec<FieldError>;
+    /// The object itself.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    fn value(&self) -> serde_json::Result<Value>;
+}
+
+/// A shared object, as observations carry it.
+pub type SharedJob = Arc<dyn JobObject>;
+
+#[derive(Debug)]
+struct Object<K: JobKind>(K::Object);
+
+impl<K: JobKind> JobObject for Object<K> {
+    fn metadata(&self) -> &ObjectMeta {
+        K::metadata(&self.0)
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        K::metadata_mut(&mut self.0)
+    }
+
+    fn state(&self, older: Option<&JobState>) -> JobState {
+        JobState::read::<K>(&self.0, older)
+    }
+
+    fn defaults(&self, facts: Facts) -> Defaults {
+        job_defaults::<K>(&self.0, facts)
+    }
+
+    fn errors(&self) -> Vec<FieldError> {
+        validate_job::<K>(&self.0)
+    }
+
+    fn change_errors(&self, old: &dyn JobObject, default_queue: bool) -> Vec<FieldError> {
+        match (old as &dyn Any).downcast_ref::<Self>() {
+            Some(old) => validate_job_update::<K>(&old.0, &self.0, default_queue),
+            None => self.errors(),
+        }
+    }
+
+    fn value(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn kinds_have_names_of_their_own() {
+        for kind in KINDS {
+            let info = kind.info();
+            assert_eq!(info.api_version, format!("{}/{}", info.group, info.version));
+            assert_eq!(JobType::named(info.group, info.kind), Some(kind));
+            assert_eq!(JobType::named("other.io", info.kind), None);
+        }
+        let names: [fn(&JobInfo) -> &'static str; 4] =
+            [|info| info.framework, |info| info.kind, |info| info.plural, |info| info.reporter];
+        for name in names {
+            let all: BTreeSet<&str> = KINDS.into_iter().map(|kind| name(kind.info())).collect();
+            assert_eq!(all.len(), KINDS.len(), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn objects_of_a_kind_are_read_without_knowing_it() {
+        for kind in KINDS {
+            let text = json!({"metadata": {"name": "a", "uid": "u", "managedFields": [{"manager": "m"}]}, "spec": {"suspend": true}});
+            let mut object = kind.decode(&text.to_string()).unwrap();
+            assert!(object.metadata().managed_fields.is_none());
+            assert!(kind.read(&text).unwrap().metadata().managed_fields.is_some());
+            object.metadata_mut().name = Some("b".to_owned());
+            assert_eq!(object.value().unwrap()["metadata"]["name"], json!("b"));
+            let state = object.state(None);
+            assert!(state.suspended && state.kind == kind && state.uid == "u");
+            assert!(kind.decode("[]").is_err() && kind.read(&json!({"metadata": 1})).is_err());
+        }
+    }
+
+    #[test]
+    fn a_change_is_one_of_the_same_kind() {
+        let [job, job_set] = KINDS.map(|kind| {
+            kind.read(&json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {"suspend": false}}))
+                .unwrap()
+        });
+        let moved = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "r"}}, "spec": {"suspend": false}});
+        let moved = JobType::JOB.read(&moved).unwrap();
+        assert!(!moved.change_errors(&*job, false).is_empty());
+        assert!(moved.change_errors(&*job_set, false).is_empty());
+    }
+}
