@@ -139,7 +139,10 @@ impl StockBook {
         let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
             return false;
         };
+        // Its memory is as long as before, and begins now: until then nobody would climb to what was seen to be there.
+        let memory = entry.forgotten.duration_since(entry.until);
         entry.until = now;
+        entry.forgotten = now.checked_add(memory).unwrap_or(entry.forgotten);
         true
     }
 }

@@ -85,6 +85,25 @@ fn nobody_climbs_to_a_flavor_whose_stock_out_is_not_forgotten() {
     climbs_between(&mut cluster, (left - 1, 13), "its back-off ended ten minutes ago");
 }
 
+#[test]
+fn who_has_found_a_flavor_there_shortens_its_memory() {
+    let mut cluster = ladder("2");
+    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
+    let backoff = json!({"initial": "2h", "max": "2h", "decay": "10m"});
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.pass(30);
+    cluster.put(Kind::Job, job("later", "lq", "1", true));
+    cluster.pass(35);
+    assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
+    assert_eq!(flavor_of(&cluster, "later"), json!("reserved"), "its own patience is not over");
+    cluster.without_nodes.clear();
+    cluster.pass(5);
+    cluster.complete("later");
+    climbs_between(&mut cluster, (590, 23), "the flavor was there ten minutes ago");
+}
+
 /// A way to stop `a`, and to let it go on.
 type Pause = (&'static str, fn(&mut Cluster), fn(&mut Cluster));
 
