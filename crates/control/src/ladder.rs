@@ -156,6 +156,7 @@ impl Control {
         let (backoff, signals) = (rules.backoff, rules.signals);
         let conditions = &workload.status.conditions;
         let started = since(conditions, "Admitted", "True").or_else(|| since(conditions, "QuotaReserved", "True"));
+        let late = started.map(|started| watch::late(self, workload, (started, at))).unwrap_or_default();
         let answer = self.ladder.answers.remove(&workload.uid);
         let reclaimed = self.ladder.reclaims.take(&workload.uid);
         // What ran had its capacity until it lost it.
@@ -166,9 +167,15 @@ impl Control {
             if let Some(reclaimed) = &reclaimed {
                 return reclaimed.concerns(rung);
             }
+            let stuck = answer.as_ref().map(|answer| answer.stuck.as_slice());
+            let refused =
+                signals.scale_up_failed && stuck.is_some_and(|stuck| stuck.iter().any(|pod| pod.refused.is_some()));
+            if !refused && !late.is_empty() {
+                // With the others there was still patience.
+                return late.contains(&rung.pod_set);
+            }
             // Who has not asked itself cannot tell which pod set it was.
-            let Some(Answer { stuck, .. }) = &answer else { return true };
-            let refused = signals.scale_up_failed && stuck.iter().any(|pod| pod.refused.is_some());
+            let Some(stuck) = stuck else { return true };
             stuck.iter().any(|pod| pod.pod_set == rung.pod_set && (pod.refused.is_some() || !refused))
         });
         for rung in concerned.collect::<Vec<_>>() {

@@ -1,7 +1,7 @@
 //! Whether the capacity of pods that are managed themselves turns up: what the scheduler says of them is at hand, what autoscalers say
 //! is asked for. Pods that leave a tier are deleted; what their owner makes in their place meets the flavor as out of stock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
@@ -37,17 +37,9 @@ pub(super) fn decide(
     if !(signals.unschedulable || signals.scale_up_failed) || is_up(control, workload) {
         return Decision::Done;
     }
-    // One of each role: what fails for one of equal pods fails for all.
-    let mut stuck: BTreeMap<&str, Stuck<'_>> = BTreeMap::new();
-    for pod in pods_of(control, workload) {
-        let Some(words) = pod.unschedulable.as_deref().filter(|_| pod.runs() && !pod.bound) else { continue };
-        let Some(rung) = rungs.iter().find(|rung| rung.pod_set == pod.role()) else { continue };
-        let since = Timestamp::from_second(pod.created).unwrap_or(admitted).max(admitted);
-        if stuck.get(pod.role()).is_none_or(|known| since < known.since) {
-            stuck.insert(pod.role(), Stuck { pod, since, words, rung });
-        }
-    }
-    if let Some(late) = stuck.values().find(|one| signals.unschedulable && after(one.since, patience) <= now) {
+    let stuck = stuck_of(control, workload, &rungs, admitted);
+    let due = |one: &Stuck<'_>| after(one.since, rules.patience_ms(one.rung.tier));
+    if let Some(late) = stuck.values().find(|one| signals.unschedulable && due(one) <= now) {
         return leave(workload, late, late.words, now);
     }
     let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= admitted);
@@ -58,13 +50,14 @@ pub(super) fn decide(
     if let Some((one, words)) = refused {
         return leave(workload, one, words, now);
     }
-    let first = stuck.values().map(|one| one.since).min();
-    let due = first.map(|since| after(since, patience)).filter(|due| signals.unschedulable && *due > now);
+    let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
     // Without a stuck pod it is an image, a volume, a slow start: no lack of capacity, and a pod that gets stuck brings us back.
     let pause = next_look(now, patience).max(after(admitted, patience));
-    let ask = first
-        .filter(|_| signals.scale_up_failed)
-        .map(|since| next_question(last.map_or(since, |answer| answer.at.max(since)), patience));
+    let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
+        let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
+        next_question(asked, rules.patience_ms(one.rung.tier))
+    });
+    let ask = ask.min();
     if ask.is_some_and(|at| at <= now) {
         let known = |(role, one): (&&str, &Stuck<'_>)| {
             let pod = StuckPod { pod_set: (*role).to_owned(), message: one.words.to_owned(), refused: None };
@@ -79,6 +72,40 @@ pub(super) fn decide(
         });
     }
     Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
+}
+
+/// Pods that no node takes, one of each role: what fails for one of equal pods fails for all.
+fn stuck_of<'a>(
+    control: &'a Control,
+    workload: &WorkloadView,
+    rungs: &'a [Rung],
+    admitted: Timestamp,
+) -> BTreeMap<&'a str, Stuck<'a>> {
+    let mut stuck: BTreeMap<&str, Stuck<'_>> = BTreeMap::new();
+    for pod in pods_of(control, workload) {
+        let Some(words) = pod.unschedulable.as_deref().filter(|_| pod.runs() && !pod.bound) else { continue };
+        let Some(rung) = rungs.iter().find(|rung| rung.pod_set == pod.role()) else { continue };
+        let since = Timestamp::from_second(pod.created).unwrap_or(admitted).max(admitted);
+        if stuck.get(pod.role()).is_none_or(|known| since < known.since) {
+            stuck.insert(pod.role(), Stuck { pod, since, words, rung });
+        }
+    }
+    stuck
+}
+
+/// The roles of a workload, admitted at that time and evicted at the other, with whose tiers there was no more patience.
+pub(super) fn late(
+    control: &Control,
+    workload: &WorkloadView,
+    (admitted, evicted): (Timestamp, Timestamp),
+) -> BTreeSet<String> {
+    let Some(rules) = control.tier_rules(workload).filter(|rules| rules.signals.unschedulable) else {
+        return BTreeSet::new();
+    };
+    let rungs = rungs(control, workload);
+    let stuck = stuck_of(control, workload, &rungs, admitted);
+    let late = stuck.values().filter(|one| after(one.since, rules.patience_ms(one.rung.tier)) <= evicted);
+    late.map(|one| one.rung.pod_set.clone()).collect()
 }
 
 fn leave(workload: &WorkloadView, stuck: &Stuck<'_>, words: &str, now: Timestamp) -> Decision {

@@ -137,9 +137,7 @@ struct Look<'a> {
     lack: Option<Lack>,
     rungs: Vec<Rung>,
     rules: &'a TierRules,
-    patience: i64,
     since: Timestamp,
-    due: Timestamp,
     last: Option<&'a Answer>,
 }
 
@@ -149,22 +147,69 @@ impl<'a> Look<'a> {
         let rules = control.tier_rules(workload)?;
         let lack = lacking(control, workload)?;
         let rungs = rungs(control, workload);
-        let patience = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min()?;
+        if rungs.is_empty() {
+            return None;
+        }
         let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
         let since = control.added_to(workload).map_or(since, |added| added.since.max(since));
         let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
-        Some(Self { lack, rungs, rules, patience, since, due: after(since, patience), last })
+        Some(Self { lack, rungs, rules, since, last })
+    }
+
+    /// When the patience with the tier of what was given is over.
+    fn due(&self, rung: &Rung) -> Timestamp {
+        after(self.since, self.rules.patience_ms(rung.tier))
+    }
+
+    /// Whether a pod of what was given has lacked a node for longer than there is patience with its tier.
+    fn is_late(&self, rung: &Rung) -> bool {
+        self.rules.signals.unschedulable && self.last.is_some_and(|answer| answer.at >= self.due(rung))
+    }
+
+    /// Pods that get no node, and what their pod sets were given.
+    fn nowhere(&self) -> impl Iterator<Item = (&Rung, &'a StuckPod)> {
+        let place = |pod: &StuckPod| self.rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
+        self.last.into_iter().flat_map(|answer| &answer.stuck).filter_map(move |pod| Some((place(pod)?, pod)))
     }
 
     /// The first pod that is known to get no node, and what its pod set was given.
     fn stuck(&self) -> Option<(&Rung, &'a StuckPod)> {
-        let (signals, answer) = (self.rules.signals, self.last?);
-        let counts = |pod: &&StuckPod| {
-            signals.scale_up_failed && pod.refused.is_some() || signals.unschedulable && answer.at >= self.due
-        };
-        let place = |pod: &StuckPod| self.rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
-        answer.stuck.iter().filter(counts).find_map(|pod| Some((place(pod)?, pod)))
+        let fails = self.rules.signals.scale_up_failed;
+        self.nowhere().find(|(rung, pod)| (fails && pod.refused.is_some()) || self.is_late(rung))
     }
+
+    /// When its pods are asked about next.
+    fn next(&self) -> Option<Timestamp> {
+        let asked = self.last.map(|answer| answer.at);
+        let next = |rung: &Rung| {
+            let (due, patience) = (self.due(rung), self.rules.patience_ms(rung.tier));
+            match asked {
+                // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the
+                // job controller makes before it replaces a pod.
+                Some(at) if at >= due => next_look(at, patience),
+                // An autoscaler may say sooner that nothing comes.
+                _ if self.rules.signals.scale_up_failed => {
+                    due.min(next_question(asked.unwrap_or(self.since), patience))
+                }
+                _ => due,
+            }
+        };
+        self.rungs.iter().map(next).min()
+    }
+}
+
+/// The pod sets of a workload, admitted at that time and evicted at the other, with whose tiers there was no more patience.
+pub(super) fn late(
+    control: &Control,
+    workload: &WorkloadView,
+    (admitted, evicted): (Timestamp, Timestamp),
+) -> BTreeSet<String> {
+    if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
+        return super::pods::late(control, workload, (admitted, evicted));
+    }
+    let look = Look::at(control, workload, admitted);
+    let late = look.iter().flat_map(|look| look.nowhere().filter(|(rung, _)| look.is_late(rung)));
+    late.map(|(rung, _)| rung.pod_set.clone()).collect()
 }
 
 /// Looks after a workload that was admitted at that time.
@@ -179,17 +224,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     // Where nothing is lacking, the job's next change brings us back.
     let Some(look) = Look::at(control, workload, admitted) else { return Decision::Done };
     let Some((rung, pod)) = look.stuck() else {
-        let next = match look.last {
-            // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the job
-            // controller makes before it replaces a pod.
-            Some(answer) if answer.at >= look.due => next_look(answer.at, look.patience),
-            // An autoscaler may say sooner that nothing comes.
-            _ if rules.signals.scale_up_failed => {
-                look.due.min(next_question(look.last.map_or(look.since, |answer| answer.at), look.patience))
-            }
-            _ => look.due,
-        };
-        if next > now {
+        if let Some(next) = look.next().filter(|next| *next > now) {
             return Decision::Wait(next);
         }
         return find_stuck(control, workload);

@@ -29,6 +29,7 @@ mod life;
 mod limits;
 mod owners;
 mod partial;
+mod patience;
 mod planning;
 mod pods;
 mod policies;

@@ -1,0 +1,84 @@
+//! Patience is with a tier: pods of one workload in two tiers are waited for by the patience of each.
+
+use std::collections::BTreeSet;
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, cluster_queue};
+use crate::groups::member;
+use crate::policies::with_tiers;
+use crate::tiers::{ladder, ladder_on};
+use crate::training::training;
+
+/// Ten minutes for the reservation, one for spot.
+fn policy() -> Value {
+    let patience = json!({"reserved": "10m", "spot": "1m"});
+    with_tiers(json!({"default": ["reserved", "spot"], "patience": patience}))
+}
+
+/// Flavors that the policy shows to be out of stock.
+fn out_of_stock(cluster: &Cluster) -> BTreeSet<String> {
+    let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"];
+    let backoffs = shown.as_array().into_iter().flatten();
+    backoffs.map(|backoff| backoff["flavor"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A chief in the reservation, and two workers on spot.
+fn chief_and_workers(without: &[&'static str]) -> Cluster {
+    let mut cluster = ladder("2");
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("spot", "2"), ("reserved", "1")]));
+    cluster.put(Kind::QueuePolicy, policy());
+    cluster.without_nodes = without.to_vec();
+    let chief = json!([{"name": "chief", "replicaResources": {"cpu": "1"}}]);
+    let more = json!({"jobType": "TFJob", "roles": chief, "schedulingConfig": {"schedulingTimeout": "2h"}});
+    cluster.put(Kind::TrainingJob, training("a", more));
+    cluster.settle();
+    let tier = |job: &str| cluster.job(job)["spec"]["template"]["spec"]["nodeSelector"]["tier"].clone();
+    assert_eq!((tier("a-chief"), tier("a-worker")), (json!("reserved"), json!("spot")));
+    cluster
+}
+
+/// The same as a group of two pods.
+fn lead_and_worker(without: &[&'static str]) -> Cluster {
+    let mut settings = crate::cluster::settings();
+    settings.job_kinds.insert(Kind::Pod);
+    let mut cluster = ladder_on(Cluster::with(settings), "2");
+    cluster.put(Kind::QueuePolicy, policy());
+    cluster.without_nodes = without.to_vec();
+    cluster.put(Kind::Pod, member("lead", "1", 2, &[("role-hash", "aaaaaaaa")]));
+    cluster.put(Kind::Pod, member("work", "2", 2, &[("role-hash", "bbbbbbbb")]));
+    cluster.settle();
+    let tier = |pod: &str| cluster.pod(pod).unwrap()["spec"]["nodeSelector"]["tier"].clone();
+    assert_eq!((tier("lead"), tier("work")), (json!("reserved"), json!("spot")));
+    cluster
+}
+
+#[test]
+fn each_pod_is_waited_for_by_the_patience_of_its_own_tier() {
+    let mut cluster = chief_and_workers(&["reserved"]);
+    cluster.pass(590);
+    assert_eq!(cluster.evictions_of("a", "StockOut"), 0, "the workers have their nodes, and the chief ten minutes");
+    cluster.pass(30);
+    assert_eq!(cluster.evictions_of("a", "StockOut"), 1);
+    assert_eq!(out_of_stock(&cluster), BTreeSet::from(["reserved".to_owned()]));
+
+    let mut cluster = lead_and_worker(&["reserved"]);
+    let left = |cluster: &Cluster| cluster.notices.iter().any(|notice| notice.reason == "EvictedDueToStockOut");
+    cluster.pass(590);
+    assert!(!left(&cluster), "{:?}", cluster.writes);
+    cluster.pass(30);
+    assert!(left(&cluster), "{:?}", cluster.writes);
+    assert_eq!(out_of_stock(&cluster), BTreeSet::from(["reserved".to_owned()]));
+}
+
+#[test]
+fn a_tier_with_which_there_is_still_patience_is_not_out_of_stock() {
+    for (what, mut cluster) in [
+        ("a TrainingJob", chief_and_workers(&["reserved", "spot"])),
+        ("a group of pods", lead_and_worker(&["reserved", "spot"])),
+    ] {
+        cluster.pass(75);
+        assert_eq!(out_of_stock(&cluster), BTreeSet::from(["spot".to_owned()]), "{what}");
+    }
+}
