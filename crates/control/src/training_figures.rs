@@ -190,7 +190,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
         let runs_since = |status: &TrainingJobStatus| since(&status.conditions, "Running", "True");
         let result = if runs_since(&new.status) > runs_since(&old.status) {
             Some(("success", "false"))
-        } else if became("SchedulingTimeout") {
+        } else if became("SchedulingTimeout") && !is(&old.status, "Running") {
             Some(("failure", "true"))
         } else if left && !ended && !is(&new.status, "SchedulingTimeout") {
             Some(("failure", "false"))

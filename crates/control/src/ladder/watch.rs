@@ -325,6 +325,40 @@ pub(crate) fn have_nodes(control: &Control, workload: &WorkloadView, due: Timest
     (now < next_look(answer.at, PAUSE_MS.1)).then_some(true)
 }
 
+/// Since when a started workload lacks pods, where the ladder would not leave for the sake of some that get no node.
+pub(crate) fn lacks_unwatched(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
+    let lack = lacking(control, workload)??;
+    let watched = watched_sets(control, workload);
+    let all = workload.shape.digests.iter().all(|set| watched.contains(&set.name));
+    (!all).then_some(lack.since)
+}
+
+/// Pod sets that have a tier with which there is patience only for so long.
+fn watched_sets(control: &Control, workload: &WorkloadView) -> BTreeSet<String> {
+    let rules = control.tier_rules(workload).filter(|rules| rules.signals.unschedulable);
+    let rungs = rules.map(|_| rungs(control, workload)).unwrap_or_default();
+    rungs.into_iter().map(|rung| rung.pod_set).collect()
+}
+
+/// What the scheduler says of a pod that gets no node and for which the ladder would not leave, in an answer that is not older than
+/// that; without one, the decision that brings it nearer.
+pub(crate) fn unwatched_pod(
+    control: &Control,
+    workload: &WorkloadView,
+    due: Timestamp,
+    now: Timestamp,
+) -> Result<String, Decision> {
+    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        return Err(find_stuck(control, workload));
+    };
+    let watched = watched_sets(control, workload);
+    if let Some(pod) = answer.stuck.iter().find(|pod| !watched.contains(&pod.pod_set)) {
+        return Ok(in_words(String::new(), pod));
+    }
+    let next = next_look(answer.at, PAUSE_MS.1);
+    Err(if next > now { Decision::Wait(next) } else { find_stuck(control, workload) })
+}
+
 /// Leaves a tier where that pod gets no node; `had` says whether all pods had some before.
 fn leave(
     workload: &WorkloadView,
@@ -343,5 +377,9 @@ fn leave(
 /// With what an autoscaler says of the pod, else the scheduler.
 fn in_words(message: String, pod: &StuckPod) -> String {
     let words = pod.refused.as_ref().unwrap_or(&pod.message);
-    if words.is_empty() { message } else { format!("{message}: {words}") }
+    match (message.is_empty(), words.is_empty()) {
+        (_, true) => message,
+        (true, false) => words.clone(),
+        (false, false) => format!("{message}: {words}"),
+    }
 }

@@ -112,3 +112,33 @@ fn the_time_outs_of_pods_that_are_to_be_ready_stay_counted() {
     cluster.pass(120);
     assert_eq!((cluster.phase("a"), time_outs(&cluster)), ("Running", json!(1)), "as in Kueue");
 }
+
+#[test]
+fn a_gang_that_loses_its_nodes_is_released_where_no_tier_has_patience_with_it() {
+    let mut cluster = ladder("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "1m"}})));
+    cluster.pass(1_000);
+    assert_eq!(cluster.phase("a"), "Running");
+    // It lacks pods for something else first.
+    cluster.pods_stay_unready = true;
+    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 1, "failed": 1}}));
+    cluster.pass(600);
+    assert_eq!(cluster.phase("a"), "Running", "a pod that fails later is the backoff limit's matter");
+    let asked = cluster.count(Purpose::FindStuckPods);
+    assert!((10..=30).contains(&asked), "now and then its pods are asked about: {asked}");
+    cluster.pods_stay_unready = false;
+    cluster.pass(10);
+    cluster.without_nodes = vec!["spot"];
+    cluster.pass(50);
+    assert_eq!((cluster.phase("a"), cluster.told("a", "SchedulingTimeout")), ("Running", Value::Null));
+    cluster.pass(20);
+    assert_eq!((cluster.phase("a"), cluster.evictions_of("a", "SchedulingTimeout")), ("Queued", 1));
+    let told = cluster.told("a", "SchedulingTimeout");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("PodsNotReady")), "{told}");
+    let words = "pods lost their nodes and had no others within 60s; tried again after 60s: 0/9 nodes are available";
+    assert_eq!(told["message"], words);
+    assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_null(), "others may have its quota");
+    cluster.without_nodes.clear();
+    cluster.pass(70);
+    assert_eq!((cluster.phase("a"), &cluster.told("a", "SchedulingTimeout")["status"]), ("Running", &json!("False")));
+}

@@ -12,7 +12,7 @@ use crate::decide::pods_ready::{self, PODS_READY_TIMEOUT};
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes};
+use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, unwatched_pod};
 use crate::status::{seconds, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
@@ -59,9 +59,14 @@ impl Case<'_> {
             None => None,
         };
         if self.is_up(workload, &states) {
+            let lost = match self.without_nodes(workload) {
+                Some(Decision::Wait(until)) => Some(until),
+                Some(decision) => return decision,
+                None => None,
+            };
             // By then its user is told that it is late.
             let due = self.control.save_due(self.name, self.view).filter(|due| *due > self.now);
-            return due.into_iter().chain(scaling).min().map_or(Decision::Done, Decision::Wait);
+            return due.into_iter().chain(scaling).chain(lost).min().map_or(Decision::Done, Decision::Wait);
         }
         self.within_time(workload)
     }
@@ -185,11 +190,40 @@ impl Case<'_> {
                 Some(false) => {}
             }
         }
+        let words = format!("not all pods had nodes {limit}s after the admission");
+        let obstacle = self.refusal().map(|(_, text)| text).or_else(|| self.missing_store());
+        self.release(workload, &words, obstacle)
+    }
+
+    /// A gang that had all its pods and has lacked some for its whole time is released when one of them gets no node, unless the ladder
+    /// does that. Pods that fail, pull images or mount volumes are the backoff limit's matter.
+    fn without_nodes(&self, workload: &WorkloadView) -> Option<Decision> {
+        let limit = self.view.facts.scheduling_timeout_seconds?;
+        let run = self.control.run_under(workload);
+        if run.is_some_and(|run| run.job.role.as_deref().is_some_and(|role| role.ready >= run.bounds.0)) {
+            // Of an elastic job enough train on.
+            return None;
+        }
+        let due = after_seconds(lacks_unwatched(self.control, workload)?, limit);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        Some(match unwatched_pod(self.control, workload, due, self.now) {
+            Ok(pod) => {
+                let words = format!("pods lost their nodes and had no others within {limit}s");
+                self.release(workload, &words, Some(pod).filter(|pod| !pod.is_empty()))
+            }
+            Err(decision) => decision,
+        })
+    }
+
+    /// Releases a gang that is out of time; it comes back after a while.
+    fn release(&self, workload: &WorkloadView, words: &str, obstacle: Option<String>) -> Decision {
         let state = workload.status.requeue_state.as_ref();
         let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
         let delay = self.backoff_seconds(count);
-        let mut message = format!("not all pods had nodes {limit}s after the admission; tried again after {delay}s");
-        if let Some(obstacle) = self.refusal().map(|(_, text)| text).or_else(|| self.missing_store()) {
+        let mut message = format!("{words}; tried again after {delay}s");
+        if let Some(obstacle) = obstacle {
             message = format!("{message}: {obstacle}");
         }
         let why = (status::SCHEDULING_TIMEOUT, "");
