@@ -289,8 +289,16 @@ impl<'a> Case<'a> {
         differs.chain(fewer).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// All pods of this admission have been ready at once: a pod that fails later is the backoff limit's matter.
+    /// A Job of it is not there, or going, although it has not ended.
+    fn lacks_jobs(&self, states: &BTreeMap<String, RoleState>) -> bool {
+        training_finish(states).is_none() && states.keys().any(|role| self.child(role).is_none_or(|job| job.deleting))
+    }
+
+    /// All pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is the backoff limit's matter.
     fn is_up(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> bool {
+        if self.lacks_jobs(states) {
+            return false;
+        }
         if grew(workload) && is_true(&self.view.status.conditions, "Running") {
             // It runs on with those that are there while others are added.
             return true;

@@ -19,6 +19,7 @@ mod forged;
 mod forgotten;
 mod gangs;
 mod gates;
+mod gone_jobs;
 mod grace;
 mod groups;
 mod growth;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, Saved, children};
+use jiff::Timestamp;
 
 use super::{Case, status};
 use crate::core::{after_seconds, key};
@@ -13,7 +14,7 @@ use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, unwatched_pod};
-use crate::status::{seconds, since};
+use crate::status::{find, seconds, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
@@ -32,10 +33,7 @@ const NODES_SECONDS: i64 = 30;
 impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
-        if self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting)) {
-            if self.is_up(workload, &self.states()) {
-                return self.start(workload);
-            }
+        if self.lacks_jobs(&self.states()) {
             return match self.within_time(workload) {
                 Decision::Done => self.start(workload),
                 Decision::Wait(until) => self.start(workload).not_later_than(until),
@@ -116,10 +114,27 @@ impl Case<'_> {
     }
 
     /// What the API server said of the last try to create something that it needs, as reason and message.
-    pub(super) fn refusal(&self) -> Option<(String, String)> {
+    fn refusal(&self) -> Option<(String, String)> {
         let (object, text) = self.control.flights.refusal(&key(Kind::TrainingJob, self.name))?;
         let what = format!("{} {}", object.kind.name(), object.name);
         Some(("FailedCreate".to_owned(), format!("the API server refused {what}: {text}")))
+    }
+
+    /// What keeps it from having all its Jobs, as reason and message.
+    pub(super) fn obstacle(&self) -> Option<(String, String)> {
+        let jobs = &self.control.view.jobs;
+        let taken = self.roles().into_iter().map(|role| self.child_key(&role)).find_map(|object| {
+            let job = jobs.get(&object).filter(|job| job.deleting || !self.is_ours(job))?;
+            let ObjectKey { namespace, name, .. } = &object;
+            Some(if job.deleting {
+                format!("Job {namespace}/{name} is being deleted; it starts anew when that is gone")
+            } else {
+                format!("Job {namespace}/{name} exists and belongs to somebody else; delete or rename it")
+            })
+        });
+        let taken = taken.map(|message| ("NameTaken".to_owned(), message));
+        let store = || self.missing_store().map(|fault| (status::STORE_NOT_FOUND.to_owned(), fault));
+        taken.or_else(|| self.refusal()).or_else(|| store().filter(|_| self.lacks_jobs(&self.states())))
     }
 
     /// Nothing can be made of its spec: its end, once nothing of it runs.
@@ -175,24 +190,40 @@ impl Case<'_> {
         let (Some(limit), Some(admitted)) = (self.view.facts.scheduling_timeout_seconds, admitted) else {
             return Decision::Done;
         };
-        let due = after_seconds(admitted, limit);
+        let gone = self.gone_since(workload);
+        let begun = gone.unwrap_or(admitted);
+        let due = after_seconds(begun, limit);
         if due > self.now {
             return Decision::Wait(due);
         }
-        if let Some(decision) = at_timeout(self.control, workload, (admitted, due), self.now) {
+        if let Some(decision) = at_timeout(self.control, workload, (begun, due), self.now) {
             return decision;
         }
-        let is_made = |role: &String| self.child(role).is_some();
-        if self.roles().iter().all(is_made) && self.states().values().all(RoleState::has_all_pods) {
+        let states = self.states();
+        if !self.lacks_jobs(&states) && states.values().all(RoleState::has_all_pods) {
             match have_nodes(self.control, workload, due, self.now) {
                 None => return find_stuck(self.control, workload),
                 Some(true) => return Decision::Wait(after_seconds(self.now, NODES_SECONDS)),
                 Some(false) => {}
             }
         }
-        let words = format!("not all pods had nodes {limit}s after the admission");
-        let obstacle = self.refusal().map(|(_, text)| text).or_else(|| self.missing_store());
-        self.release(workload, &words, obstacle)
+        let from = if gone.is_some() { "a Job of it was gone" } else { "the admission" };
+        let words = format!("not all pods had nodes {limit}s after {from}");
+        self.release(workload, &words, self.obstacle().map(|(_, text)| text))
+    }
+
+    /// Since when a run that was up lacks a Job, or pods that were made anew for want of one, as far as that was told: its status
+    /// remembers it, whoever leads.
+    pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let told = find(&self.view.status.conditions, "Running")?;
+        let at = told.last_transition_time.0;
+        let of_this_run = grew(workload) || at >= admitted;
+        match (told.status.as_str(), told.reason.as_str()) {
+            ("True", _) => Some(self.now).filter(|_| of_this_run),
+            (_, status::JOB_GONE) => Some(at).filter(|_| of_this_run),
+            _ => None,
+        }
     }
 
     /// A gang that had all its pods and has lacked some for its whole time is released when one of them gets no node, unless the ladder

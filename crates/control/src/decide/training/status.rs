@@ -33,6 +33,8 @@ pub(super) const SCHEDULING_TIMEOUT: &str = "SchedulingTimeout";
 pub(crate) const CHECKPOINT_REQUESTED: &str = "CheckpointRequested";
 /// Reason of `Stalled`, and event, of a job whose store does not exist.
 pub(super) const STORE_NOT_FOUND: &str = "CheckpointStoreNotFound";
+/// Reason of `Running` from when a Job of a run that was up is gone until all its pods are ready again.
+pub(super) const JOB_GONE: &str = "JobGone";
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
 
@@ -299,30 +301,27 @@ impl Telling<'_> {
     }
 
     fn running(&self) -> Words {
-        let taken = self.case.roles().into_iter().map(|role| self.case.child_key(&role)).find(|name| {
-            let job = self.case.control.view.jobs.get(name);
-            job.is_some_and(|job| job.deleting || !self.case.is_ours(job))
-        });
+        let Some(workload) = self.admitted() else {
+            return (false, "NotAdmitted".to_owned(), "Nothing of the job runs".to_owned());
+        };
+        if self.is_up() {
+            return (true, "PodsReady".to_owned(), "All pods have been ready".to_owned());
+        }
         let ready: i32 = self.states.values().map(|state| state.ready.saturating_add(state.succeeded)).sum();
         let wanted: i32 = self.states.values().map(|state| state.wanted).sum();
-        match (self.admitted(), taken) {
-            (None, _) => (false, "NotAdmitted".to_owned(), "Nothing of the job runs".to_owned()),
-            (Some(_), Some(object)) => {
-                let ObjectKey { namespace, name, .. } = &object;
-                let going = self.case.control.view.jobs.get(&object).is_some_and(|job| job.deleting);
-                let message = if going {
-                    format!("Job {namespace}/{name} is being deleted; it starts anew when that is gone")
-                } else {
-                    format!("Job {namespace}/{name} exists and belongs to somebody else; delete or rename it")
-                };
-                (false, "NameTaken".to_owned(), message)
-            }
-            (Some(_), None) if self.is_up() => (true, "PodsReady".to_owned(), "All pods have been ready".to_owned()),
-            (Some(_), None) => match self.case.refusal() {
-                Some((reason, message)) => (false, reason, message),
-                None => (false, "PodsStarting".to_owned(), format!("{ready} of {wanted} pods are ready")),
-            },
+        let starting = || ("PodsStarting".to_owned(), format!("{ready} of {wanted} pods are ready"));
+        let obstacle = self.case.obstacle();
+        if self.case.gone_since(workload).is_none() {
+            let (reason, message) = obstacle.unwrap_or_else(starting);
+            return (false, reason, message);
         }
+        let gone = self.states.keys().find(|role| self.case.child(role).is_none());
+        let message = match (gone.map(|role| self.case.child_key(role)), obstacle) {
+            (Some(job), Some((_, why))) => format!("Job {}/{} is gone: {why}", job.namespace, job.name),
+            (Some(job), None) => format!("Job {}/{} is gone; it is made again", job.namespace, job.name),
+            (None, obstacle) => obstacle.unwrap_or_else(starting).1,
+        };
+        (false, JOB_GONE.to_owned(), message)
     }
 
     fn suspension(&self) -> Words {

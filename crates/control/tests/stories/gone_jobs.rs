@@ -1,0 +1,142 @@
+//! Jobs of a TrainingJob that runs are deleted by somebody: they are made again, and what cannot be made again holds no quota for ever.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::training::{cluster, training};
+
+/// It has run for a thousand seconds; its gang has a minute.
+fn running(more: Value) -> Cluster {
+    let mut cluster = cluster("2");
+    let store = json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}}});
+    let store = Change::Apply(serde_json::from_value(store).unwrap());
+    cluster.control.observe(Observation::CheckpointStore(store), cluster.now);
+    let mut spec = json!({"schedulingConfig": {"schedulingTimeout": "1m"}});
+    crate::cluster::merge(&mut spec, &more);
+    cluster.put(Kind::TrainingJob, training("a", spec));
+    cluster.pass(1_000);
+    assert_eq!(cluster.phase("a"), "Running");
+    cluster
+}
+
+fn refuse(cluster: &mut Cluster) {
+    let refusal = (Purpose::StartTraining, Outcome::Refused("exceeded quota".into()), false);
+    cluster.faults.extend(vec![refusal; 200]);
+}
+
+fn delete(cluster: &mut Cluster, job: &str) {
+    cluster.delete(&Cluster::key(Kind::Job, "team", job));
+}
+
+/// What its condition `Running` says: status, reason, message.
+fn told(cluster: &Cluster) -> [String; 3] {
+    let told = cluster.told("a", "Running");
+    ["status", "reason", "message"].map(|field| told[field].as_str().unwrap_or_default().to_owned())
+}
+
+fn holds_quota(cluster: &Cluster) -> bool {
+    cluster.workload_of_training("a").unwrap()["status"]["admission"].is_object()
+}
+
+#[test]
+fn a_job_that_is_deleted_is_made_again() {
+    let mut cluster = running(json!({}));
+    delete(&mut cluster, "a-worker");
+    cluster.pass(100);
+    assert_eq!(told(&cluster), ["True", "PodsReady", "All pods have been ready"]);
+    assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 0);
+}
+
+#[test]
+fn a_job_that_is_not_made_again_in_time_ends_the_run() {
+    for restarts in [false, true] {
+        let mut cluster = running(json!({}));
+        refuse(&mut cluster);
+        delete(&mut cluster, "a-worker");
+        cluster.pass(20);
+        let refused = "Job team/a-worker is gone: the API server refused Job a-worker: exceeded quota";
+        assert_eq!(told(&cluster), ["False", "JobGone", refused]);
+        assert_eq!(cluster.phase("a"), "Pending");
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(30);
+        assert!(holds_quota(&cluster), "{restarts}: it has a minute from when its Job was gone");
+        cluster.pass(20);
+        assert!(!holds_quota(&cluster), "{restarts}: {:?}", cluster.writes);
+        let late = cluster.told("a", "SchedulingTimeout");
+        let words = "not all pods had nodes 60s after a Job of it was gone; tried again after 60s";
+        assert!(late["message"].as_str().unwrap().starts_with(words), "{late}");
+        cluster.faults.clear();
+        cluster.pass(100);
+        assert_eq!(cluster.phase("a"), "Running", "{restarts}");
+    }
+}
+
+#[test]
+fn a_job_that_is_made_again_has_the_time_of_a_gang_for_its_pods() {
+    let mut cluster = running(json!({}));
+    refuse(&mut cluster);
+    delete(&mut cluster, "a-worker");
+    cluster.pass(20);
+    cluster.faults.clear();
+    cluster.controller_sleeps = true;
+    cluster.pass(20);
+    assert!(cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    assert_eq!(told(&cluster)[..2], ["False", "JobGone"], "its pods are not ready yet");
+    cluster.pass(30);
+    assert!(!holds_quota(&cluster), "no pods were made within its time");
+}
+
+#[test]
+fn a_job_that_goes_slowly_is_told_and_bounded() {
+    for goes in [true, false] {
+        let mut cluster = running(json!({}));
+        cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+        delete(&mut cluster, "a-worker");
+        cluster.pass(40);
+        let leaving = "Job team/a-worker is being deleted; it starts anew when that is gone";
+        assert_eq!(told(&cluster), ["False", "JobGone", leaving]);
+        assert!(holds_quota(&cluster), "it was admitted long ago, but its Job goes only now");
+        if goes {
+            cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+            cluster.pass(60);
+            assert_eq!((cluster.phase("a"), cluster.evictions_of("a", "SchedulingTimeout")), ("Running", 0));
+        } else {
+            cluster.pass(40);
+            assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 1);
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_store_is_gone_is_not_held_for_ever() {
+    let mut cluster = running(json!({"checkpoint": {"store": "main"}}));
+    let gone = serde_json::from_value(json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}}})).unwrap();
+    cluster.control.observe(Observation::CheckpointStore(Change::Delete(gone)), cluster.now);
+    cluster.pass(100);
+    assert_eq!(cluster.phase("a"), "Running", "it has what it needs");
+    delete(&mut cluster, "a-worker");
+    cluster.pass(20);
+    let [status, reason, message] = told(&cluster);
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "JobGone"));
+    assert!(message.starts_with("Job team/a-worker is gone: spec.checkpoint.store: \"main\" is no"), "{message}");
+    cluster.pass(60);
+    assert!(!holds_quota(&cluster), "{:?}", cluster.writes);
+}
+
+#[test]
+fn who_is_no_gang_is_told_and_keeps_its_quota() {
+    let mut cluster = running(json!({"schedulingConfig": {"gangScheduling": false}}));
+    refuse(&mut cluster);
+    delete(&mut cluster, "a-worker");
+    cluster.pass(3_600);
+    let refused = "Job team/a-worker is gone: the API server refused Job a-worker: exceeded quota";
+    assert_eq!(told(&cluster), ["False", "JobGone", refused]);
+    assert!(holds_quota(&cluster));
+    cluster.faults.clear();
+    cluster.pass(100);
+    assert_eq!(cluster.phase("a"), "Running");
+}
