@@ -92,9 +92,9 @@ fn who_has_found_a_flavor_there_shortens_its_memory() {
     let backoff = json!({"initial": "2h", "max": "2h", "decay": "10m"});
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::Job, job("second", "lq", "1", true));
+    cluster.put(Kind::JOB, job("second", "lq", "1", true));
     cluster.pass(30);
-    cluster.put(Kind::Job, job("later", "lq", "1", true));
+    cluster.put(Kind::JOB, job("later", "lq", "1", true));
     cluster.pass(35);
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
     assert_eq!(flavor_of(&cluster, "later"), json!("reserved"), "its own patience is not over");

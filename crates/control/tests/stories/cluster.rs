@@ -53,6 +53,8 @@ pub struct Cluster {
     pub notices: Vec<Notice>,
     /// What the log says of tiers.
     pub moves: Vec<TierMove>,
+    /// When each of them was.
+    pub moved_at: Vec<Timestamp>,
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<Fault>,
@@ -110,6 +112,7 @@ impl Cluster {
             writes: Vec::new(),
             notices: Vec::new(),
             moves: Vec::new(),
+            moved_at: Vec::new(),
             faults: Vec::new(),
             loses: Vec::new(),
             lost: Vec::new(),
@@ -251,6 +254,7 @@ impl Cluster {
     pub fn take(&mut self, step: Step) {
         self.notices.extend(step.notices);
         self.moves.extend(step.moves);
+        self.moved_at.resize(self.moves.len(), self.now);
         for write in step.writes {
             self.writes.push((write.purpose, write.key.clone()));
             rights::must_have(&write);

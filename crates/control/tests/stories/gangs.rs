@@ -121,7 +121,7 @@ fn a_gang_that_loses_its_nodes_is_released_where_no_tier_has_patience_with_it() 
     assert_eq!(cluster.phase("a"), "Running");
     // It lacks pods for something else first.
     cluster.pods_stay_unready = true;
-    cluster.edit(Kind::Job, "team", "a-worker", &json!({"status": {"ready": 1, "failed": 1}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"ready": 1, "failed": 1}}));
     cluster.pass(600);
     assert_eq!(cluster.phase("a"), "Running", "a pod that fails later is the backoff limit's matter");
     let asked = cluster.count(Purpose::FindStuckPods);

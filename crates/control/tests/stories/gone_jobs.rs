@@ -27,7 +27,7 @@ fn refuse(cluster: &mut Cluster) {
 }
 
 fn delete(cluster: &mut Cluster, job: &str) {
-    cluster.delete(&Cluster::key(Kind::Job, "team", job));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", job));
 }
 
 /// What its condition `Running` says: status, reason, message.
@@ -94,14 +94,14 @@ fn a_job_that_is_made_again_has_the_time_of_a_gang_for_its_pods() {
 fn a_job_that_goes_slowly_is_told_and_bounded() {
     for goes in [true, false] {
         let mut cluster = running(json!({}));
-        cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
         delete(&mut cluster, "a-worker");
         cluster.pass(40);
         let leaving = "Job team/a-worker is being deleted; it starts anew when that is gone";
         assert_eq!(told(&cluster), ["False", "JobGone", leaving]);
         assert!(holds_quota(&cluster), "it was admitted long ago, but its Job goes only now");
         if goes {
-            cluster.edit(Kind::Job, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+            cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
             cluster.pass(60);
             assert_eq!((cluster.phase("a"), cluster.evictions_of("a", "SchedulingTimeout")), ("Running", 0));
         } else {

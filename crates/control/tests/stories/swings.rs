@@ -1,0 +1,358 @@
+//! Nobody swings between tiers: once the capacity holds still, whoever moves has a reason that the rules name.
+//!
+//! The laws are derived from the policy alone. While one tier has no nodes and nothing else changes, a job leaves a tier that has some
+//! only upwards or for somebody worth more; it climbs at most so many times in its life, and to no flavor whose stock-out is remembered;
+//! a stock-out is as long, and remembered for as long, as the policy says; and who has nowhere else to go tries again no sooner than
+//! that allows.
+
+use std::collections::BTreeMap;
+
+use berth_control::measure::TierStep;
+use berth_control::write::{Kind, PodOnNode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::elastic::elastic;
+use crate::policies::with_tiers;
+use crate::random::{Dice, seeds};
+use crate::tiers::ladder;
+
+const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
+const MOST_CLIMBS: usize = 3;
+/// Seconds of patience with each tier.
+const PATIENCE: i64 = 60;
+/// Seconds of the first back-off, and of the longest one.
+const INITIAL: i64 = 60;
+const MAX: i64 = 240;
+/// Seconds for which each stock-out in a row is remembered.
+const DECAY: i64 = 60;
+/// Control looks at who could climb every five seconds, and times in statuses are whole seconds.
+const SLACK: i64 = 6;
+/// Jobs, and elastic TrainingJobs, that go up and down.
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "t", "u"];
+const ENDING: &str = "cloud.google.com/impending-node-termination";
+
+fn is_training(name: &str) -> bool {
+    ["t", "u"].contains(&name)
+}
+
+/// It tells of a checkpoint.
+fn save(cluster: &mut Cluster, name: &str) {
+    let kind = if is_training(name) { Kind::TrainingJob } else { Kind::JOB };
+    let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
+    cluster.edit(kind, "team", name, &saved);
+}
+
+/// A node under a job is to be taken away.
+fn take_node(cluster: &mut Cluster, name: &str, node: &str) {
+    let (job, pod_set) =
+        if is_training(name) { (format!("{name}-worker"), "worker") } else { (name.to_owned(), "main") };
+    let Some(uid) =
+        cluster.objects.get(&Cluster::key(Kind::JOB, "team", &job)).map(|job| job["metadata"]["uid"].clone())
+    else {
+        return;
+    };
+    let of = (job.clone(), uid.as_str().unwrap().to_owned());
+    let pod = PodOnNode {
+        namespace: "team".into(),
+        name: format!("{job}-0"),
+        uid: format!("pod-{node}"),
+        pod_set: pod_set.into(),
+        job: Some(of),
+    };
+    cluster.on_node.insert(node.to_owned(), vec![pod]);
+    let taints = json!([{"key": ENDING, "effect": "NoSchedule"}]);
+    cluster.put(Kind::Node, json!({"metadata": {"name": node}, "spec": {"taints": taints}}));
+}
+
+/// Values of the two classes that jobs have.
+type Classes = [i32; 2];
+
+fn set_classes(cluster: &mut Cluster, classes: Classes) {
+    for (name, value) in ["p1", "p100"].into_iter().zip(classes) {
+        cluster.set_class(name, value);
+    }
+}
+
+/// What a policy says of back-offs, and how often a job may climb.
+fn rules() -> (Value, usize) {
+    let seconds = |seconds: i64| format!("{seconds}s");
+    (json!({"initial": seconds(INITIAL), "max": seconds(MAX), "decay": seconds(DECAY)}), MOST_CLIMBS)
+}
+
+/// A ladder on which all of them run that has no room for all at once in any tier.
+fn on_a_ladder(dice: &mut Dice, (backoff, climbs): (Value, usize)) -> Cluster {
+    let mut cluster = ladder("4");
+    let preempting = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempting);
+    set_classes(&mut cluster, [1, 100]);
+    let when = if dice.below(2) == 0 { "Anytime" } else { "AfterCheckpoint" };
+    let climb = json!({"minStay": "1m", "hysteresis": "10s", "when": when, "maxTimes": climbs});
+    let patience: BTreeMap<&str, String> = TIERS.into_iter().map(|tier| (tier, format!("{PATIENCE}s"))).collect();
+    let tiers = json!({"default": TIERS, "climbBack": climb, "backoff": backoff, "patience": patience});
+    cluster.put(Kind::QueuePolicy, with_tiers(tiers));
+    for name in NAMES {
+        let class = ["p1", "p100"][dice.below(2)];
+        if is_training(name) {
+            let mut job = elastic(name, json!({}));
+            job["spec"]["schedulingConfig"]["priority"] = json!(class);
+            cluster.put(Kind::TrainingJob, job);
+        } else {
+            let mut job = job(name, "lq", "1", true);
+            job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+            cluster.put(Kind::JOB, job);
+        }
+    }
+    cluster
+}
+
+/// Something that nobody on the ladder has done.
+fn change(cluster: &mut Cluster, dice: &mut Dice, classes: &mut Classes, event: usize) {
+    let name = NAMES[dice.below(NAMES.len())];
+    match dice.below(8) {
+        0..=2 => cluster.without_nodes = TIERS.into_iter().filter(|_| dice.below(3) == 0).collect(),
+        3 => take_node(cluster, name, &format!("n{event}")),
+        4 => {
+            let share = json!({"reserved": 25 * (1 + dice.below(4)), "on-demand": 50 * (1 + dice.below(2))});
+            let policy = json!({"spec": {"capacityTiers": {"maxSharePercent": share}}});
+            cluster.edit(Kind::QueuePolicy, "", "p", &policy);
+        }
+        5 => {
+            *classes = [1 + i32::try_from(dice.below(60)).unwrap(), 1 + i32::try_from(dice.below(60)).unwrap()];
+            set_classes(cluster, *classes);
+        }
+        6 => {
+            cluster.restart();
+            set_classes(cluster, *classes);
+        }
+        _ => save(cluster, name),
+    }
+}
+
+/// Everybody saves every ten minutes; the book of stock-outs is looked at all the time.
+fn pass_saving(cluster: &mut Cluster, minutes: i64, mut look: impl FnMut(&Cluster)) {
+    for half in 0..2 * minutes {
+        if half % 20 == 0 {
+            for name in NAMES {
+                save(cluster, name);
+            }
+        }
+        cluster.pass(30);
+        look(cluster);
+    }
+}
+
+/// A stock-out as the policy shows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shown {
+    flavor: String,
+    failures: i64,
+    last: Timestamp,
+    until: Timestamp,
+    forgotten: Timestamp,
+}
+
+fn shown(cluster: &Cluster) -> Vec<Shown> {
+    let status = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"];
+    let time = |one: &Value, field: &str| one[field].as_str().unwrap().parse().unwrap();
+    let all = status["backoffs"].as_array().into_iter().flatten();
+    let read = |one: &Value| Shown {
+        flavor: one["flavor"].as_str().unwrap().to_owned(),
+        failures: one["failures"].as_i64().unwrap(),
+        last: time(one, "lastFailureTime"),
+        until: time(one, "until"),
+        forgotten: time(one, "forgottenAt"),
+    };
+    all.map(read).collect()
+}
+
+/// What a job did, in which tier.
+struct Turn {
+    at: Timestamp,
+    tier: String,
+    what: TierStep,
+}
+
+impl Turn {
+    fn left(&self, reasons: &[&str]) -> bool {
+        matches!(&self.what, TierStep::Left { reason, .. } if reasons.contains(&reason.as_str()))
+    }
+
+    fn fell(&self) -> bool {
+        self.left(&["StockOut", "CapacityReclaimed"])
+    }
+
+    fn climbed(&self) -> bool {
+        self.left(&["ClimbedBack"])
+    }
+}
+
+/// What each job did since that many moves.
+fn turns(cluster: &Cluster, since: usize) -> BTreeMap<&'static str, Vec<Turn>> {
+    let mut turns: BTreeMap<&str, Vec<Turn>> = NAMES.into_iter().map(|name| (name, Vec::new())).collect();
+    for (step, at) in cluster.moves.iter().zip(&cluster.moved_at).skip(since) {
+        let of = |name: &&str| {
+            let kind = if is_training(name) { "trainingjob" } else { "job" };
+            step.workload.starts_with(&format!("{kind}-{name}-"))
+        };
+        let name = NAMES.into_iter().find(of).unwrap();
+        turns.get_mut(name).unwrap().push(Turn { at: *at, tier: step.tier.clone(), what: step.what.clone() });
+    }
+    turns
+}
+
+fn seconds(from: Timestamp, to: Timestamp) -> i64 {
+    to.as_second() - from.as_second()
+}
+
+/// What is wrong with a stock-out of a time in which nothing turns up: it is as long as the policy says, and remembered for as long.
+fn judge_shown(one: &Shown) -> Option<String> {
+    let delay = (1..one.failures).fold(INITIAL, |delay, _| (2 * delay).min(MAX));
+    let (held, kept) = (seconds(one.last, one.until), seconds(one.until, one.forgotten));
+    if (held - delay).abs() > 1 {
+        return Some(format!("it holds for {held}s, not {delay}s: {one:?}"));
+    }
+    let memory = DECAY * one.failures;
+    ((kept - memory).abs() > 1).then(|| format!("it is remembered for {kept}s, not {memory}s: {one:?}"))
+}
+
+/// The book of stock-outs at some moments.
+type Looks = Vec<(Timestamp, Vec<Shown>)>;
+
+/// What is remembered of a flavor at a moment, by the look before it and by the one after it.
+fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a Shown> {
+    let next = looks.iter().position(|(time, _)| *time >= at)?;
+    let holds = |one: &&Shown| one.flavor == flavor && one.last < at && one.forgotten > at;
+    let before = looks.get(next.checked_sub(1)?)?.1.iter().find(holds)?;
+    looks[next].1.iter().filter(holds).find(|one| one.last == before.last)
+}
+
+/// What is wrong with what one job did while nothing but `without` lacked nodes since `quiet`.
+fn judge(name: &str, turns: &[Turn], without: &[&str], quiet: Timestamp, looks: &Looks) -> Vec<String> {
+    let mut faults = Vec::new();
+    // When it has tried a tier in vain, and has been nowhere else since.
+    let mut tries: Vec<Timestamp> = Vec::new();
+    for (index, turn) in turns.iter().enumerate() {
+        let (at, tier, when) = (turn.at, turn.tier.as_str(), seconds(quiet, turn.at));
+        let lacks = without.contains(&tier);
+        match &turn.what {
+            TierStep::Admitted { .. } if lacks => {}
+            TierStep::Admitted { .. } => tries.clear(),
+            TierStep::Left { .. } if turn.fell() && lacks => {
+                tries.push(at);
+                // Between two tries with one in between, a whole back-off was waited for besides the patience of both: the first one
+                // grows unless it is forgotten, which takes as long. An elastic job tries with each of its three sizes.
+                let between = if is_training(name) { 6 } else { 2 };
+                let first = tries.iter().rev().nth(between);
+                if first.is_some_and(|first| seconds(*first, at) < 2 * PATIENCE + INITIAL + DECAY - SLACK) {
+                    faults.push(format!("{name} tries {tier} too often: {tries:?}"));
+                }
+            }
+            // It lacked nodes before the others came back, or one was announced to go.
+            TierStep::Left { .. } if turn.fell() && when <= PATIENCE + SLACK => {}
+            TierStep::Left { .. } if turn.climbed() => {
+                let to = turns.get(index + 1).map(|next| next.tier.as_str());
+                if let Some(one) = to.and_then(|to| remembered(looks, to, at)) {
+                    faults.push(format!("{name} climbs after {when}s to what is remembered: {one:?}"));
+                }
+            }
+            TierStep::Left { .. } if turn.left(&["Preempted"]) => {}
+            TierStep::Left { reason, .. } => {
+                faults.push(format!("{name} leaves {tier}, which has nodes, after {when}s: {reason}"));
+            }
+        }
+    }
+    let climbs = turns.iter().filter(|turn| turn.climbed()).count();
+    if climbs > MOST_CLIMBS {
+        faults.push(format!("{name} climbs too often: {climbs} times"));
+    }
+    faults
+}
+
+/// What is wrong with a world under changes that nobody has thought of, and then two hours in which nothing changes.
+fn world(seed: u64, rules: (Value, usize)) -> Vec<String> {
+    let mut dice = Dice::new(seed);
+    let mut cluster = on_a_ladder(&mut dice, rules);
+    let mut classes = [1, 100];
+    for event in 0..20 {
+        change(&mut cluster, &mut dice, &mut classes, event);
+        cluster.pass(dice.seconds(10, 400));
+    }
+    // The last change from outside: at most one tier lacks nodes.
+    cluster.without_nodes = TIERS.into_iter().filter(|_| dice.below(3) == 0).take(1).collect();
+    let (quiet, before) = (cluster.now, cluster.moves.len());
+    let mut looks = Looks::new();
+    pass_saving(&mut cluster, 120, |cluster| looks.push((cluster.now, shown(cluster))));
+    let fresh = |one: &&Shown| seconds(quiet, one.last) > PATIENCE + SLACK;
+    let mut fresh: Vec<Shown> = looks.iter().flat_map(|(_, book)| book.iter().filter(fresh).cloned()).collect();
+    fresh.sort();
+    fresh.dedup();
+    let mut faults: Vec<String> = fresh.iter().filter_map(judge_shown).collect();
+    let turns = turns(&cluster, before);
+    faults.extend(turns.iter().flat_map(|(name, turns)| judge(name, turns, &cluster.without_nodes, quiet, &looks)));
+    // Whoever preempts has come from somewhere, and takes the place of four at most, who are worth less and preempt nobody.
+    let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
+    let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.climbed()));
+    if preempted > 4 * (left + NAMES.len()) {
+        faults.push(format!("{preempted} preemptions, and {left} times somebody came from elsewhere"));
+    }
+    if cluster.without_nodes.is_empty() {
+        let before = cluster.moves.len();
+        pass_saving(&mut cluster, 60, |_| {});
+        faults.extend(cluster.moves[before..].iter().map(|step| format!("nothing is lacking, and yet: {step:?}")));
+    }
+    faults.extend(berth_engine::check(cluster.control.world()).into_iter().map(|fault| format!("{fault:?}")));
+    faults
+}
+
+#[test]
+fn nobody_swings_between_tiers_once_the_capacity_holds_still() {
+    for seed in seeds(60) {
+        let faults = world(seed, rules());
+        assert!(faults.is_empty(), "seed {seed}: {faults:#?}");
+    }
+}
+
+/// Each rule keeps somebody from swinging: under a policy without it the laws, which are of the usual one, are broken.
+#[test]
+fn without_its_rules_somebody_swings_and_is_caught() {
+    let backoff = |initial: &str, max: &str, decay: &str| json!({"initial": initial, "max": max, "decay": decay});
+    for (fault, rules) in [
+        ("tries", (backoff("5s", "5s", "1s"), MOST_CLIMBS)),
+        ("it holds for", (backoff("60s", "60s", "60s"), MOST_CLIMBS)),
+        ("it is remembered for", (backoff("60s", "240s", "1s"), MOST_CLIMBS)),
+        ("climbs too often", (rules().0, 99)),
+    ] {
+        let caught = (1..=30).any(|seed| world(seed, rules.clone()).iter().any(|found| found.contains(fault)));
+        assert!(caught, "nobody is caught by {fault:?}");
+    }
+}
+
+#[test]
+fn who_leaves_what_has_nodes_or_climbs_too_early_is_caught() {
+    let quiet: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+    let at = |second: i64| Timestamp::from_second(quiet.as_second() + second).unwrap();
+    let left = |second: i64, tier: &str, reason: &str| {
+        let what = TierStep::Left { reason: reason.into(), stayed: 9 };
+        Turn { at: at(second), tier: tier.into(), what }
+    };
+    let came =
+        |second: i64, tier: &str| Turn { at: at(second), tier: tier.into(), what: TierStep::Admitted { waited: 9 } };
+    let entry = |forgotten: i64| Shown {
+        flavor: "reserved".into(),
+        failures: 1,
+        last: at(100),
+        until: at(160),
+        forgotten: at(forgotten),
+    };
+    let faults = |turns: &[Turn], forgotten: i64| {
+        let looks = vec![(at(190), vec![entry(forgotten)]), (at(220), vec![entry(forgotten)])];
+        judge("a", turns, &["reserved"], quiet, &looks)
+    };
+    let climbs = [left(200, "spot", "ClimbedBack"), came(201, "reserved"), left(261, "reserved", "StockOut")];
+    assert_eq!(faults(&climbs, 200), [""; 0]);
+    assert!(faults(&climbs, 300)[0].starts_with("a climbs after 200s to what is remembered"));
+    assert_eq!(faults(&[left(60, "spot", "StockOut")], 0), [""; 0], "it lacked its nodes before");
+    assert_eq!(faults(&[left(100, "spot", "StockOut")], 0), ["a leaves spot, which has nodes, after 100s: StockOut"]);
+}
