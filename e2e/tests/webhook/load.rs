@@ -1,5 +1,6 @@
 //! How long a review and a conversion take under 300 creations a second.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,9 +12,12 @@ use berth_e2e::wait::{self, STEP, Seen};
 use futures::StreamExt;
 use kube::Client;
 use kube::api::PostParams;
+use rustls::ClientConfig;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
-use crate::flood::flood;
+use crate::flood::{Direct, flood};
+use crate::rotation::trust;
 
 /// Namespace of what is created.
 const NAMESPACE: &str = "webhook-load";
@@ -27,19 +31,24 @@ const SECONDS: u32 = 12;
 const ROUNDS: u32 = 3;
 /// With every so many of them an object is read in its other version, too.
 const READ_EVERY: u32 = 6;
+/// The same of a large one, which takes a core as long as many small ones do.
+const LARGE_EVERY: u32 = 30;
+/// Pod sets of a wide Workload: as many as one may have.
+const POD_SETS: usize = 18;
+/// Places of the pods of a large Workload.
+const DOMAINS: usize = 4_000;
 /// Handler time that 99 of 100 reviews may take, in seconds.
 const P99: f64 = 0.005;
 /// The same of conversions.
 const CONVERSION: f64 = 0.001;
 /// Where the load comes to, and with which outcome: the time that 99 of 100 may take, and how many of 60 creations come there.
-const JUDGED: [(&str, &str, f64, u32); 7] = [
+const JUDGED: [(&str, &str, f64, u32); 6] = [
     ("mutate-job", "allowed", P99, 36),
     ("validate-job", "allowed", P99, 36),
     ("mutate-pod", "allowed", P99, 18),
     ("validate-pod", "allowed", P99, 18),
     ("mutate-jobset", "allowed", P99, 6),
     ("validate-jobset", "allowed", P99, 6),
-    ("convert", "converted", CONVERSION, 60 / READ_EVERY),
 ];
 /// The older version of a kind whose versions differ.
 pub(crate) const OLDER_QUEUE: Kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..CLUSTER_QUEUE };
@@ -47,7 +56,16 @@ pub(crate) const OLDER_QUEUE: Kind = Kind { api_version: "kueue.x-k8s.io/v1beta1
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let s = stage.scenario(NAMESPACE).await?;
     s.simple_queue("1", &json!({})).await?;
-    steady(stage, &s.name("cq")).await?;
+    ready(stage, &s.name("cq")).await?;
+    let trust = trust(&stage.client).await?;
+    let direct = |review: Value| Read::Direct(review.to_string(), port, Arc::clone(&trust), Mutex::default());
+    for (read, every, most) in [
+        (Read::Queue(s.name("cq")), READ_EVERY, CONVERSION),
+        (direct(wide()), READ_EVERY, CONVERSION),
+        (direct(placed()), LARGE_EVERY, P99),
+    ] {
+        steady(stage, &Beside { read, every, most }).await?;
+    }
     flood(stage, port).await?;
     s.conclude().await
 }
@@ -78,8 +96,83 @@ async fn create(client: &Client, object: Value) -> Result<()> {
     Ok(())
 }
 
-/// Dry runs at a steady rate; figures from Berth's own histogram.
-async fn steady(stage: &Stage, queue: &str) -> Result<()> {
+/// What is converted beside the dry runs.
+enum Read {
+    /// A small ClusterQueue, by the API server.
+    Queue(String),
+    /// A review of objects that no test could store without being in the way of its queues, over one connection.
+    Direct(String, u16, Arc<ClientConfig>, Mutex<Option<Direct>>),
+}
+
+/// How often something is converted, and the time that 99 of 100 may take.
+struct Beside {
+    read: Read,
+    every: u32,
+    most: f64,
+}
+
+impl Read {
+    async fn once(&self, client: &Client) -> Result<()> {
+        match self {
+            Self::Queue(name) => {
+                ensure!(OLDER_QUEUE.get(client, "", name).await?.is_some(), "the queue is gone");
+            }
+            Self::Direct(review, port, trust, kept) => {
+                let mut kept = kept.lock().await;
+                let mut direct = match kept.take() {
+                    Some(direct) => direct,
+                    None => Direct::open(*port, Arc::clone(trust)).await?,
+                };
+                let answer = direct.ask("/convert", review).await?;
+                // What is not written out is carried as it is.
+                let converted = answer.contains("\"status\":\"Success\"") && !answer.contains("slices");
+                ensure!(converted, "a Workload is not converted: {}", answer.chars().take(2_000).collect::<String>());
+                *kept = Some(direct);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The question for a Workload as v1beta1 has it. Each pod set has what a pod of a job has: a container, its variables and its requests.
+fn question(sets: usize, status: Value) -> Value {
+    let variables: Vec<Value> =
+        (0..40).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "some value of it"})).collect();
+    let container =
+        json!({"name": "main", "image": "e2e/none", "env": variables, "resources": {"requests": {"cpu": "1"}}});
+    let sets: Vec<Value> = (0..sets)
+        .map(|n| json!({"name": format!("set-{n}"), "count": 1, "template": {"spec": {"containers": [container]}}}))
+        .collect();
+    let workload = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {"namespace": NAMESPACE, "name": "large"},
+        "spec": {"queueName": "queue", "podSets": sets}, "status": status});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {"uid": "u",
+        "desiredAPIVersion": OLDER_QUEUE.api_version, "objects": [workload]}})
+}
+
+/// One with as many pod sets as there may be.
+fn wide() -> Value {
+    let given: Vec<Value> = (0..POD_SETS)
+        .map(
+            |n| json!({"name": format!("set-{n}"), "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}),
+        )
+        .collect();
+    question(POD_SETS, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
+}
+
+/// One whose pods have thousands of places.
+fn placed() -> Value {
+    let roots = |per: usize| (0..DOMAINS).map(|n| format!("{:04}", n / per)).collect::<Vec<_>>();
+    let level = |prefix: &str, per: usize| json!({"individual": {"prefix": prefix, "roots": roots(per)}});
+    let slice = json!({"domainCount": DOMAINS, "podCounts": {"universal": 1},
+        "valuesPerLevel": [level("block-", 400), level("rack-", 20), level("gke-cluster-pool-node-", 1)]});
+    let assignment = json!({"levels": ["block", "rack", "kubernetes.io/hostname"], "slices": [slice]});
+    let given = json!([{"name": "set-0", "count": DOMAINS, "topologyAssignment": assignment}]);
+    question(1, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
+}
+
+/// Until dry runs are answered, and what is served as v1beta1 is.
+async fn ready(stage: &Stage, queue: &str) -> Result<()> {
     for number in 0..10 {
         wait::until(STEP, "dry runs are answered", || async {
             create(&stage.client, asked(number)).await?;
@@ -92,11 +185,15 @@ async fn steady(stage: &Stage, queue: &str) -> Result<()> {
         let found = OLDER_QUEUE.get(&stage.client, "", queue).await?;
         Ok(Seen::when(found.is_some(), || "the queue is not there".to_owned()))
     })
-    .await?;
+    .await
+}
+
+/// Dry runs at a steady rate; figures from Berth's own histogram.
+async fn steady(stage: &Stage, beside: &Beside) -> Result<()> {
     let _alone = crate::QUIET.write().await;
     let mut wrong = Vec::new();
     for _ in 0..ROUNDS {
-        wrong = measured(stage, queue).await?;
+        wrong = measured(stage, beside).await?;
         if wrong.is_empty() {
             return Ok(());
         }
@@ -106,14 +203,14 @@ async fn steady(stage: &Stage, queue: &str) -> Result<()> {
 }
 
 /// One round; what of it is too slow.
-async fn measured(stage: &Stage, queue: &str) -> Result<Vec<String>> {
+async fn measured(stage: &Stage, beside: &Beside) -> Result<Vec<String>> {
     let client = &stage.client;
     let before = stage.manager.metrics().await?;
     let begun = Instant::now();
     let ticks = futures::stream::iter(0..RATE * SECONDS).map(|number| async move {
         tokio::time::sleep_until((begun + Duration::from_secs(1) / RATE * number).into()).await;
-        if number % READ_EVERY == 0 {
-            ensure!(OLDER_QUEUE.get(client, "", queue).await?.is_some(), "the queue is gone");
+        if number % beside.every == 0 {
+            beside.read.once(client).await?;
         }
         let begun = Instant::now();
         create(client, asked(number)).await?;
@@ -134,7 +231,8 @@ async fn measured(stage: &Stage, queue: &str) -> Result<Vec<String>> {
     if rate < f64::from(RATE) * REACHED {
         wrong.push(format!("{rate:.0} dry runs/s were reached of {RATE}"));
     }
-    for (endpoint, outcome, most, of_60) in JUDGED {
+    let conversion = ("convert", "converted", beside.most, 60 / beside.every);
+    for (endpoint, outcome, most, of_60) in JUDGED.into_iter().chain([conversion]) {
         let found = p99(&before, &after, endpoint, outcome);
         let (count, bound) = found.with_context(|| format!("no histogram of {endpoint} with outcome {outcome}"))?;
         println!("load: {endpoint}: p99 <= {:.2} ms of {count}", bound * 1e3);
