@@ -327,7 +327,7 @@ impl Control {
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
                 }
-                Decision::Tell(notice) => self.tell_once(object, notice, step),
+                Decision::Tell(notice) => self.tell_once(object, *notice, step),
             }
         }
     }

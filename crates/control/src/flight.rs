@@ -36,12 +36,16 @@ pub(crate) enum Decision {
     /// Write.
     Write(Box<Draft>),
     /// The user is told something, once per text. What else there is to do is found when it is looked at again at once.
-    Tell(Notice),
+    Tell(Box<Notice>),
 }
 
 impl Decision {
     pub(crate) fn write(draft: Draft) -> Self {
         Self::Write(Box::new(draft))
+    }
+
+    pub(crate) fn tell(notice: Notice) -> Self {
+        Self::Tell(Box::new(notice))
     }
 
     /// The same, looked at again at that time at the latest.

@@ -97,7 +97,7 @@ pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str,
     let speak = |check: &&api::AdmissionCheckState| waits && check.state == "Pending" && !check.message.is_empty();
     let said = workload.status.admission_checks.iter().filter(speak);
     let said: Vec<String> = said.map(|check| format!("{}: {}", check.name, check.message)).collect();
-    if said.is_empty() { Decision::Done } else { Decision::Tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
+    if said.is_empty() { Decision::Done } else { Decision::tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
 }
 
 /// Which checks are in a state, and what they say, in Kueue's words; `None` when none is.

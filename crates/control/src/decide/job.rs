@@ -254,7 +254,7 @@ impl Case<'_> {
         let workload = match self.build() {
             Ok(workload) => workload,
             // The class, the namespace's limits or the job itself must change first; that brings us back.
-            Err(problem) => return Decision::Tell(self.complaint(&problem)),
+            Err(problem) => return Decision::tell(self.complaint(&problem)),
         };
         create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message))
     }
@@ -297,7 +297,7 @@ impl Case<'_> {
             return self.finish(workload, end.success, &end.message);
         }
         if let Some((reason, text)) = self.control.untold(self.key, workload) {
-            return Decision::Tell(self.notice(EventType::Warning, reason, text));
+            return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         let reclaims = match self.reclaimable(workload) {
             Some(Decision::Wait(due)) => Some(due),

@@ -261,7 +261,7 @@ impl Case<'_> {
     fn follow(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.pod.prebuilt_workload.is_some();
         if let Some((reason, text)) = self.control.untold(&self.key(), workload).filter(|_| !prebuilt) {
-            return Decision::Tell(self.notice(EventType::Warning, reason, text));
+            return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
         let wanted = self.control.wanted_priority(workload, classes_of(self.pod));
@@ -298,7 +298,7 @@ impl Case<'_> {
         });
         match made {
             Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
-            Err((reason, message)) => Decision::Tell(self.notice(EventType::Warning, reason, message)),
+            Err((reason, message)) => Decision::tell(self.notice(EventType::Warning, reason, message)),
         }
     }
 
@@ -319,7 +319,7 @@ impl Case<'_> {
                 self.pod.role(),
                 workload.name
             );
-            return Decision::Tell(self.notice(EventType::Warning, "OutOfSync", text));
+            return Decision::tell(self.notice(EventType::Warning, "OutOfSync", text));
         }
         let placed = placements(self.control, workload).and_then(|placements| self.pod.start_patch(&placements));
         match placed {

@@ -105,7 +105,7 @@ pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
         _ => None,
     };
     match found {
-        Some((metadata, text)) if !text.is_empty() => Decision::Tell(Notice {
+        Some((metadata, text)) if !text.is_empty() => Decision::tell(Notice {
             key: key.clone(),
             uid: metadata.uid.clone().unwrap_or_default(),
             event_type: EventType::Warning,

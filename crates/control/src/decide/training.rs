@@ -129,10 +129,10 @@ impl<'a> Case<'a> {
             return decision;
         }
         if let Err(fault) = &self.view.asked {
-            return Decision::Tell(self.notice(EventType::Warning, "InvalidSpec", fault.clone()));
+            return Decision::tell(self.notice(EventType::Warning, "InvalidSpec", fault.clone()));
         }
         if let Some(fault) = self.missing_store() {
-            return Decision::Tell(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
+            return Decision::tell(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;
@@ -150,7 +150,7 @@ impl<'a> Case<'a> {
             Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
             Err(class) => {
                 let message = format!("priority class {class:?} does not exist; create it or change the job");
-                Decision::Tell(self.notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
+                Decision::tell(self.notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
             }
         }
     }
@@ -173,7 +173,7 @@ impl<'a> Case<'a> {
             return self.finish(workload, end.success, &end.message);
         }
         if let Some((reason, text)) = self.control.untold(&key(Kind::TrainingJob, self.name), workload) {
-            return Decision::Tell(self.notice(EventType::Warning, reason, text));
+            return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         if let Some(decision) = self.follow_suspension(workload) {
             return decision;

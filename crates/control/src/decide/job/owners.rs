@@ -90,6 +90,6 @@ impl<'a> Case<'a> {
 
     pub(super) fn too_far(&self) -> Decision {
         let text = format!("Terminated search for Kueue-managed Job because ancestor depth exceeded limit of {OWNERS}");
-        Decision::Tell(self.notice(EventType::Warning, "JobNestingTooDeep", text))
+        Decision::tell(self.notice(EventType::Warning, "JobNestingTooDeep", text))
     }
 }

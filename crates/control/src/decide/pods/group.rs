@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
 
     fn tell(&self, reason: &str, message: String) -> Decision {
         let Some((name, pod)) = self.first() else { return Decision::Done };
-        Decision::Tell(self.notice(name, pod, EventType::Warning, reason, message))
+        Decision::tell(self.notice(name, pod, EventType::Warning, reason, message))
     }
 
     fn notice(&self, name: &str, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
@@ -152,7 +152,7 @@ impl<'a> Case<'a> {
         let Some((name, pod)) = first else { return Decision::Done };
         let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload);
         if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
-            return Decision::Tell(self.notice(name, pod, EventType::Warning, reason, text));
+            return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
         if !(workload.is("Admitted") && workload.reserved()) {
             // The others need not be told the same.

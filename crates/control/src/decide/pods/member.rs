@@ -65,7 +65,7 @@ fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
         workload.name,
         known.join(", ")
     );
-    Decision::Tell(case.notice(EventType::Warning, "RoleNotFound", text))
+    Decision::tell(case.notice(EventType::Warning, "RoleNotFound", text))
 }
 
 /// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.

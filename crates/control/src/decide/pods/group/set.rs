@@ -37,13 +37,13 @@ impl Case<'_> {
         let copied = &self.control.settings.label_keys_to_copy;
         let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
             Ok(made) => made,
-            Err(problem) => return Decision::Tell(notice(EventType::Warning, "ErrWorkloadCompose", problem)),
+            Err(problem) => return Decision::tell(notice(EventType::Warning, "ErrWorkloadCompose", problem)),
         };
         match self.control.with_priority(made, classes_of_set(set)) {
             Ok(workload) => create(&workload, |message| notice(EventType::Normal, "CreatedWorkload", message)),
             Err(class) => {
                 let message = format!("priority class {class:?} does not exist; create it or change the StatefulSet");
-                Decision::Tell(notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
+                Decision::tell(notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
             }
         }
     }
