@@ -101,7 +101,7 @@ enum Read {
     /// A small ClusterQueue, by the API server.
     Queue(String),
     /// A review of objects that no test could store without being in the way of its queues, over one connection.
-    Direct(String, u16, Arc<ClientConfig>, Mutex<Option<Direct>>),
+    Direct(String, u16, Arc<ClientConfig>, Mutex<Option<Box<Direct>>>),
 }
 
 /// How often something is converted, and the time that 99 of 100 may take.
@@ -121,7 +121,7 @@ impl Read {
                 let mut kept = kept.lock().await;
                 let mut direct = match kept.take() {
                     Some(direct) => direct,
-                    None => Direct::open(*port, Arc::clone(trust)).await?,
+                    None => Box::new(Direct::open(*port, Arc::clone(trust)).await?),
                 };
                 let answer = direct.ask("/convert", review).await?;
                 // What is not written out is carried as it is.

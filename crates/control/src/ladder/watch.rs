@@ -340,23 +340,23 @@ fn watched_sets(control: &Control, workload: &WorkloadView) -> BTreeSet<String> 
     rungs.into_iter().map(|rung| rung.pod_set).collect()
 }
 
-/// What the scheduler says of a pod that gets no node and for which the ladder would not leave, in an answer that is not older than
-/// that; without one, the decision that brings it nearer.
-pub(crate) fn unwatched_pod(
+/// Asks now and then for pods that get no node, and `leaves` with what the scheduler says of the first for which the ladder would not
+/// leave, in an answer that is not older than `due`.
+pub(crate) fn leave_unwatched(
     control: &Control,
     workload: &WorkloadView,
-    due: Timestamp,
-    now: Timestamp,
-) -> Result<String, Decision> {
+    (due, now): (Timestamp, Timestamp),
+    leaves: impl FnOnce(String) -> Decision,
+) -> Decision {
     let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
-        return Err(find_stuck(control, workload));
+        return find_stuck(control, workload);
     };
     let watched = watched_sets(control, workload);
     if let Some(pod) = answer.stuck.iter().find(|pod| !watched.contains(&pod.pod_set)) {
-        return Ok(in_words(String::new(), pod));
+        return leaves(in_words(String::new(), pod));
     }
     let next = next_look(answer.at, PAUSE_MS.1);
-    Err(if next > now { Decision::Wait(next) } else { find_stuck(control, workload) })
+    if next > now { Decision::Wait(next) } else { find_stuck(control, workload) }
 }
 
 /// Leaves a tier where that pod gets no node; `had` says whether all pods had some before.

@@ -243,7 +243,10 @@ mod tests {
                     "spec": {"parallelism": "two", "template": {"spec": {"containers": {}}}}}),
                 "metadata.labels.a: invalid type: integer `1`",
             ),
-            (json!({"apiVersion": "batch/v1beta1", "kind": "Job"}), "apiVersion: invalid value: string"),
+            (
+                json!({"apiVersion": "batch/v1beta1", "kind": "Job"}),
+                "apiVersion: \"batch/v1beta1\" is not read, batch/v1 is",
+            ),
             (queue("kueue.x-k8s.io/v1alpha1", &json!({})), "apiVersion: \"kueue.x-k8s.io/v1alpha1\" is not read"),
         ] {
             let error = examine(&object).unwrap_err();

@@ -123,9 +123,10 @@ fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
     let update = |old: Value, new: Value, facts: Facts| {
         ask_in(path, json!({"operation": "UPDATE", "object": new, "oldObject": old}), facts)
     };
-    let field = "metadata.labels[kueue.x-k8s.io/queue-name]";
     let here = Facts { managed_namespace: true, ..Facts::default() };
-    for metadata in [json!({"labels": queue}), json!({"annotations": queue})] {
+    for (place, metadata) in [("labels", json!({"labels": queue})), ("annotations", json!({"annotations": queue}))] {
+        let field = format!("metadata.{place}[kueue.x-k8s.io/queue-name]");
+        let field = field.as_str();
         let taken = |was: bool, is: bool, facts: Facts| update(set(metadata.clone(), was), set(json!({}), is), facts);
         let refused = taken(false, false, here);
         assert_eq!(denied_fields(&refused), [field], "{metadata}");

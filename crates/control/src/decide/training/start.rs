@@ -13,7 +13,7 @@ use crate::decide::pods_ready::{self, PODS_READY_TIMEOUT};
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::grew;
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, unwatched_pod};
+use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
 use crate::status::{find, seconds, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
@@ -239,13 +239,10 @@ impl Case<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        Some(match unwatched_pod(self.control, workload, due, self.now) {
-            Ok(pod) => {
-                let words = format!("pods lost their nodes and had no others within {limit}s");
-                self.release(workload, &words, Some(pod).filter(|pod| !pod.is_empty()))
-            }
-            Err(decision) => decision,
-        })
+        Some(leave_unwatched(self.control, workload, (due, self.now), |pod| {
+            let words = format!("pods lost their nodes and had no others within {limit}s");
+            self.release(workload, &words, Some(pod).filter(|pod| !pod.is_empty()))
+        }))
     }
 
     /// Releases a gang that is out of time; it comes back after a while.

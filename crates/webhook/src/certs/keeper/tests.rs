@@ -51,12 +51,11 @@ fn server(store: &Arc<Mutex<Store>>) -> Client {
             }
             let body = body.collect_bytes().await.unwrap();
             let answer = store.lock().unwrap().answer(&parts.method, parts.uri.path(), &body);
-            let (code, body) = answer.map_or_else(
-                |code| {
-                    (code, json!({"kind": "Status", "status": "Failure", "message": "", "reason": "", "code": code}))
-                },
-                |object| (200, object),
-            );
+            let failure = |code| {
+                let reason = if code == 404 { "NotFound" } else { "Conflict" };
+                (code, json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code}))
+            };
+            let (code, body) = answer.map_or_else(failure, |object| (200, object));
             let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
             Ok::<_, kube::Error>(response.unwrap())
         }
