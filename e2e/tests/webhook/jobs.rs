@@ -156,7 +156,7 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
         let change = json!({"metadata": {names_it_in: {QUEUE: null}}, "spec": {"suspend": false}});
         let patched = JOBSET.patch(&s.client, &s.namespace, name, &change).await;
         let error = format!("{:#}", patched.err().with_context(|| format!("{name} has lost its queue"))?);
-        let field = format!("metadata.labels[{QUEUE}]");
+        let field = format!("metadata.{names_it_in}[{QUEUE}]");
         let told = ["vjobset.berth.dev", &*field, "not suspended"];
         ensure!(told.iter().all(|words| error.contains(words)), "{error}");
     }
