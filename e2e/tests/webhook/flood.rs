@@ -2,17 +2,20 @@
 //! before. Every path that the chart's configurations name is flooded, with reviews of its own kind.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::bench::meter::Usage;
 use berth_e2e::scenario::Stage;
 use berth_e2e::webhooks::{self, Reviewed};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::rotation::{review, trust};
 
@@ -194,6 +197,24 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     review(&stage.client, "webhook-load", "after-the-flood").await?;
     ensure!(asked.elapsed() < Duration::from_secs(1), "the next review took {:?}", asked.elapsed());
     Ok(())
+}
+
+/// A connection to the webhooks themselves, without an API server between.
+pub(crate) struct Direct(TlsStream<TcpStream>);
+
+impl Direct {
+    pub(crate) async fn open(port: u16, trust: Arc<ClientConfig>) -> Result<Self> {
+        let tcp = TcpStream::connect(("127.0.0.1", port)).await?;
+        Ok(Self(TlsConnector::from(trust).connect(ServerName::try_from("127.0.0.1")?, tcp).await?))
+    }
+
+    /// The answer to a review, head and all.
+    pub(crate) async fn ask(&mut self, path: &str, body: &str) -> Result<String> {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+        self.0.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await?;
+        self.0.flush().await?;
+        answer(&mut self.0).await
+    }
 }
 
 /// One whole answer of HTTP/1.1.
