@@ -22,9 +22,14 @@ use tokio_rustls::TlsAcceptor;
 
 /// Bytes of one body: an update carries the object twice, and each may be as large as the API server lets it be.
 const BODY: usize = 16 * 1024 * 1024;
-/// Bytes of bodies that are held at once; who brings more waits, and is turned away after [`PATIENCE`].
-const BODIES: usize = 64 * 1024 * 1024;
-/// How long a body may take to arrive, with the waiting for room.
+/// Bytes up to which a body is small. Nearly all are.
+const SMALL: usize = 64 * 1024;
+/// Bytes that are held at once of small bodies and of beginnings of large ones.
+const BEGINNINGS: usize = 32 * 1024 * 1024;
+/// Bytes that are held at once of large bodies. A large one gets room for all that it announces before it is read on, so that two halves
+/// never keep each other waiting; and as this room is apart, large ones that do not get on keep nobody else from being answered.
+const LARGE: usize = 32 * 1024 * 1024;
+/// How long a body may take to arrive, with the waiting for room; then it is turned away.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What one connection may cost. Anybody who reaches the port may connect, and a review must get through all the same. API servers
 /// keep few connections and close them themselves after 90 idle seconds, those that they opened and did not need among them: our limits are
@@ -64,14 +69,15 @@ pub struct Handler {
     pub meter: Arc<dyn Meter>,
     /// What is switched on.
     pub gates: Gates,
-    room: Semaphore,
+    beginnings: Semaphore,
+    large: Semaphore,
 }
 
 impl Handler {
     /// A handler.
     #[must_use]
     pub fn new(surroundings: Arc<dyn Surroundings>, meter: Arc<dyn Meter>, gates: Gates) -> Self {
-        Self { surroundings, meter, gates, room: Semaphore::new(BODIES) }
+        Self { surroundings, meter, gates, beginnings: Semaphore::new(BEGINNINGS), large: Semaphore::new(LARGE) }
     }
 
     async fn handle(&self, request: Request<Incoming>, heard: &Heard) -> Response<Full<Bytes>> {
@@ -110,31 +116,45 @@ impl Handler {
         Ok(answer)
     }
 
-    /// The whole body, and the room that it takes: what has arrived takes room, what is only announced takes none.
+    /// The whole body, and the room that it takes. What is only announced takes none before more than a small body has arrived.
     async fn whole(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
         let slow = |_| (StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned());
-        let busy = || (StatusCode::SERVICE_UNAVAILABLE, "busy", "too many reviews at once, try again".to_owned());
+        let announced = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(BODY).min(BODY);
         let until = Instant::now() + PATIENCE;
         let mut bytes = Vec::new();
         let mut room: Option<SemaphorePermit<'_>> = None;
+        let mut is_large = false;
         while let Some(frame) = tokio::time::timeout_at(until, body.frame()).await.map_err(slow)? {
             let broken =
                 |error: hyper::Error| (StatusCode::BAD_REQUEST, "broken", format!("the body broke off: {error}"));
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if bytes.len() + data.len() > BODY {
+            let size = bytes.len() + data.len();
+            if size > BODY {
                 return Err(too_large());
             }
-            let size = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            let more = tokio::time::timeout_at(until, self.room.acquire_many(size)).await;
-            let more = more.ok().and_then(Result::ok).ok_or_else(busy)?;
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
+            if !is_large && size > SMALL {
+                // Until then its beginning keeps what it has: who waits is bounded, too.
+                room = Some(room_in(&self.large, announced, until).await?);
+                is_large = true;
+                bytes.reserve_exact(announced.saturating_sub(bytes.len()));
+            }
+            if !is_large {
+                let more = room_in(&self.beginnings, data.len(), until).await?;
+                match &mut room {
+                    Some(room) => room.merge(more),
+                    None => room = Some(more),
+                }
             }
             bytes.extend_from_slice(&data);
         }
         Ok((bytes, room))
     }
+}
+
+async fn room_in(of: &Semaphore, size: usize, until: Instant) -> Result<SemaphorePermit<'_>, Refusal> {
+    let permit = tokio::time::timeout_at(until, of.acquire_many(u32::try_from(size).unwrap_or(u32::MAX))).await;
+    let busy = || (StatusCode::SERVICE_UNAVAILABLE, "busy", "too many reviews at once, try again".to_owned());
+    permit.ok().and_then(Result::ok).ok_or_else(busy)
 }
 
 fn too_large() -> Refusal {

@@ -319,25 +319,32 @@ async fn the_newest_connection_is_served_and_the_most_silent_one_makes_room() {
     running.end();
 }
 
+/// Connections that announce a body of the greatest size, send the beginning of it, and stay.
+async fn half_read(running: &Running, connections: usize, sent: usize) -> Vec<TlsStream<TcpStream>> {
+    let mut open = Vec::new();
+    for _ in 0..connections {
+        let mut stream = running.connect().await;
+        let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY}\r\n\r\n");
+        stream.write_all(&[head.into_bytes(), vec![b' '; sent]].concat()).await.unwrap();
+        stream.flush().await.unwrap();
+        open.push(stream);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    open
+}
+
 #[tokio::test]
 async fn an_announced_body_takes_no_room_and_one_that_arrives_waits_for_it() {
     let running = start();
-    let mut announcing = Vec::new();
-    for _ in 0..8 {
-        let mut stream = running.connect().await;
-        let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY}\r\n\r\n{{");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.flush().await.unwrap();
-        announcing.push(stream);
-    }
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let free = running.handler.room.available_permits();
-    assert!(free >= BODIES - announcing.len(), "one byte each has arrived: {free}");
+    let announcing = half_read(&running, 8, 1).await;
+    let free = running.handler.beginnings.available_permits();
+    assert!(free >= BEGINNINGS - announcing.len(), "one byte each has arrived: {free}");
+    assert_eq!(running.handler.large.available_permits(), LARGE);
     assert_eq!(running.post(PATH, &review()).await.0, 200);
     drop(announcing);
 
-    let free = u32::try_from(running.handler.room.available_permits()).unwrap();
-    let taken = running.handler.room.acquire_many(free).await.unwrap();
+    let free = u32::try_from(running.handler.beginnings.available_permits()).unwrap();
+    let taken = running.handler.beginnings.acquire_many(free).await.unwrap();
     let counted = Arc::clone(&running.counted);
     let release = async move {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -348,5 +355,21 @@ async fn an_announced_body_takes_no_room_and_one_that_arrives_waits_for_it() {
     let body = review();
     let ((code, _), answered) = tokio::join!(running.post(PATH, &body), release);
     assert_eq!((code, answered), (200, 1), "it was answered when there was room");
+    running.end();
+}
+
+/// Twenty of them used to share the room for four, none ever whole, and everybody waited for as long as they were given.
+#[tokio::test]
+async fn large_bodies_that_do_not_get_on_keep_nobody_else_waiting() {
+    let running = start();
+    let slow = half_read(&running, 20, 4 * SMALL).await;
+    assert_eq!(running.handler.large.available_permits(), LARGE % BODY, "as many as there is room for are read on");
+    let begun = Instant::now();
+    assert_eq!(running.post(PATH, &review()).await.0, 200);
+    assert!(begun.elapsed() < PATIENCE / 2, "a small one took {:?}", begun.elapsed());
+    drop(slow);
+    let mut large = review();
+    large.resize(BODY, b' ');
+    assert_eq!(running.post(PATH, &large).await.0, 200, "room is given back");
     running.end();
 }
