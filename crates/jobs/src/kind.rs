@@ -160,6 +160,12 @@ pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
+/// The group in an `apiVersion`; empty for the core group.
+#[must_use]
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// `metadata.resourceVersion` as a number, 0 when it has none.
 #[must_use]
 pub fn version_of(metadata: &ObjectMeta) -> u64 {

@@ -2,16 +2,20 @@
 
 use crate::admission::{Defaults, Facts, job_defaults, validate_job, validate_job_update};
 use crate::batch_job::BatchJob;
+use crate::build::{Priority, build_workload};
 use crate::job_set::JobSet;
-use crate::kind::JobKind;
+use crate::kind::{JobKind, group_of};
+use crate::placement::{Placement, PlacementError};
 use crate::state::JobState;
-use berth_api::lean;
+use crate::template::TemplateParts;
 use berth_api::validation::FieldError;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use berth_api::{PodSet, Workload, lean};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Deserialize;
 use serde_json::Value;
 use std::any::Any;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -53,6 +57,12 @@ pub struct JobInfo {
 }
 
 impl JobInfo {
+    /// Path at which a webhook is asked to `verb` its objects, as Kueue's controller runtime has it.
+    #[must_use]
+    pub fn review_path(&self, verb: &str) -> String {
+        format!("/{verb}-{}-{}-{}", self.group.replace('.', "-"), self.version, self.kind.to_lowercase())
+    }
+
     /// What a kind says of itself.
     pub(crate) const fn of<K: JobKind>() -> Self {
         Self {
@@ -101,6 +111,12 @@ impl JobType {
     #[must_use]
     pub fn named(group: &str, kind: &str) -> Option<Self> {
         KINDS.into_iter().find(|one| one.0.kind == kind && one.0.group == group)
+    }
+
+    /// The kind of an owner.
+    #[must_use]
+    pub fn of_owner(owner: &OwnerReference) -> Option<Self> {
+        Self::named(group_of(&owner.api_version), &owner.kind)
     }
 
     /// Reads a job as a watch or a review shows it, without `metadata.managedFields`.
@@ -175,6 +191,26 @@ pub trait JobObject: Debug + Send + Sync + Any {
     /// # Errors
     /// When it cannot be written as JSON.
     fn value(&self) -> serde_json::Result<Value>;
+    /// [`JobKind::pod_sets`].
+    ///
+    /// # Errors
+    /// See there.
+    fn pod_sets(&self) -> Result<Vec<PodSet>, String>;
+    /// [`build_workload`].
+    fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload;
+    /// [`JobKind::suspend_patch`].
+    fn suspend_patch(&self) -> Value;
+    /// [`JobKind::stop_patch`].
+    fn stop_patch(&self) -> Value;
+    /// [`JobKind::unlock_patch`].
+    fn unlock_patch(&self) -> Option<Value>;
+    /// [`JobKind::restore_patch`].
+    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value>;
+    /// [`JobKind::start_patch`].
+    ///
+    /// # Errors
+    /// See there.
+    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError>;
 }
 
 /// A shared object, as observations carry it.
@@ -213,6 +249,34 @@ impl<K: JobKind> JobObject for Object<K> {
 
     fn value(&self) -> serde_json::Result<Value> {
         serde_json::to_value(&self.0)
+    }
+
+    fn pod_sets(&self) -> Result<Vec<PodSet>, String> {
+        K::pod_sets(&self.0)
+    }
+
+    fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload {
+        build_workload::<K>(&self.0, pod_sets, priority, copied)
+    }
+
+    fn suspend_patch(&self) -> Value {
+        K::suspend_patch(&self.0)
+    }
+
+    fn stop_patch(&self) -> Value {
+        K::stop_patch(&self.0)
+    }
+
+    fn unlock_patch(&self) -> Option<Value> {
+        K::unlock_patch(&self.0)
+    }
+
+    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value> {
+        K::restore_patch(&self.0, original)
+    }
+
+    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError> {
+        K::start_patch(&self.0, placements)
     }
 }
 

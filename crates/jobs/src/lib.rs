@@ -40,7 +40,7 @@ pub use constraints::placement_constraints;
 pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
 pub use job_set::JobSet;
 pub use kind::{
-    Finish, JobKind, controller, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
+    Finish, JobKind, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
     workload_priority_class,
 };
 pub use kinds::{JobInfo, JobObject, JobType, KINDS, SharedJob};
@@ -56,7 +56,7 @@ pub use provisioning::{
     provisioning_request_name, provisioning_request_spec, provisioning_state, requested_pods, retry_after,
 };
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
-pub use state::{AnyJob, JobOwner, JobState, kind_in_group};
+pub use state::{JobOwner, JobState, kind_in_group};
 pub use template::TemplateParts;
 pub use transform::Transformation;
 pub use unsupported::{unsupported_gates, unsupported_metadata, unsupported_template, unsupported_workload};

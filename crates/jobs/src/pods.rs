@@ -27,7 +27,7 @@ pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::kind::{annotation, controller, label};
+use crate::kind::{annotation, controller, group_of, label};
 use crate::kinds::JobType;
 use crate::training::KIND as TRAINING_JOB;
 use berth_api::{berth, labels};
@@ -55,7 +55,7 @@ pub fn group_name(metadata: &ObjectMeta) -> Option<&str> {
 #[must_use]
 pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some_and(|owner| {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        JobType::named(group, &owner.kind).is_some() || (group, owner.kind.as_str()) == (berth::GROUP, TRAINING_JOB)
+        JobType::of_owner(owner).is_some()
+            || (group_of(&owner.api_version), owner.kind.as_str()) == (berth::GROUP, TRAINING_JOB)
     })
 }

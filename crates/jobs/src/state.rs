@@ -1,22 +1,18 @@
 //! A job of any kind as control remembers it: what is asked of it again and again at hand, all of it packed as JSON, which
 //! takes a tenth of the memory and is read only to make a Workload or a patch.
 
-use crate::build::{Priority, build_workload};
 use crate::equivalence::PodSetDigest;
 use crate::kind::{
-    Finish, JobKind, controller, is_stopping, label, max_execution_seconds, prebuilt_workload_name, version_of,
-    workload_priority_class,
+    Finish, JobKind, controller, group_of, is_stopping, label, max_execution_seconds, prebuilt_workload_name,
+    version_of, workload_priority_class,
 };
-use crate::kinds::{JobType, KINDS};
-use crate::placement::{Placement, PlacementError};
+use crate::kinds::{JobObject, JobType, KINDS};
 use crate::template::TemplateParts;
 use crate::training::KIND as TRAINING_JOB;
 use crate::training::RoleState;
-use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, Workload, berth};
+use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, berth};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What one state of a job says.
@@ -87,7 +83,6 @@ pub struct JobState {
     /// job that cannot be read.
     asked: Option<Option<Arc<[PodSetDigest]>>>,
     packed: Option<Box<str>>,
-    open: fn(&str) -> Option<Box<dyn AnyJob>>,
 }
 
 impl JobState {
@@ -129,7 +124,6 @@ impl JobState {
             annotations: pairs(metadata),
             asked: None,
             packed: serde_json::to_string(job).ok().map(Into::into),
-            open: open::<K>,
         };
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
@@ -172,8 +166,8 @@ impl JobState {
 
     /// The job itself, to make a Workload or a patch of it; `None` once it was let go.
     #[must_use]
-    pub fn whole(&self) -> Option<Box<dyn AnyJob>> {
-        (self.open)(self.packed.as_deref()?)
+    pub fn whole(&self) -> Option<Box<dyn JobObject>> {
+        self.kind.decode(self.packed.as_deref()?).ok()
     }
 
     /// Lets go of the job itself: it can neither start nor change again.
@@ -209,7 +203,7 @@ pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
 /// A kind by its name, with the group where another one has that name: Volcano's Job is none of ours.
 #[must_use]
 pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(api_version);
     let ours = match KINDS.into_iter().find(|known| known.info().kind == kind) {
         Some(known) => known.info().group,
         None if kind == TRAINING_JOB => berth::GROUP,
@@ -230,66 +224,6 @@ fn pairs(metadata: &ObjectMeta) -> Box<[(Box<str>, Box<str>)]> {
 
 fn asked(sets: Result<Vec<PodSet>, String>) -> Option<Arc<[PodSetDigest]>> {
     Some(sets.ok()?.iter().map(PodSetDigest::of).collect())
-}
-
-/// A job of any kind, unpacked: what [`JobKind`] says of the one kind that it is.
-pub trait AnyJob {
-    /// [`JobKind::pod_sets`].
-    ///
-    /// # Errors
-    /// See there.
-    fn pod_sets(&self) -> Result<Vec<PodSet>, String>;
-    /// [`build_workload`].
-    fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload;
-    /// [`JobKind::suspend_patch`].
-    fn suspend_patch(&self) -> Value;
-    /// [`JobKind::stop_patch`].
-    fn stop_patch(&self) -> Value;
-    /// [`JobKind::unlock_patch`].
-    fn unlock_patch(&self) -> Option<Value>;
-    /// [`JobKind::restore_patch`].
-    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value>;
-    /// [`JobKind::start_patch`].
-    ///
-    /// # Errors
-    /// See there.
-    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError>;
-}
-
-struct Unpacked<K: JobKind>(K::Object);
-
-fn open<K: JobKind>(packed: &str) -> Option<Box<dyn AnyJob>> {
-    Some(Box::new(Unpacked::<K>(serde_json::from_str(packed).ok()?)))
-}
-
-impl<K: JobKind> AnyJob for Unpacked<K> {
-    fn pod_sets(&self) -> Result<Vec<PodSet>, String> {
-        K::pod_sets(&self.0)
-    }
-
-    fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload {
-        build_workload::<K>(&self.0, pod_sets, priority, copied)
-    }
-
-    fn suspend_patch(&self) -> Value {
-        K::suspend_patch(&self.0)
-    }
-
-    fn stop_patch(&self) -> Value {
-        K::stop_patch(&self.0)
-    }
-
-    fn unlock_patch(&self) -> Option<Value> {
-        K::unlock_patch(&self.0)
-    }
-
-    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value> {
-        K::restore_patch(&self.0, original)
-    }
-
-    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError> {
-        K::start_patch(&self.0, placements)
-    }
 }
 
 #[cfg(test)]

@@ -49,10 +49,7 @@ fn facts(kind: JobType, request: &Request, around: &Around<'_>) -> Facts {
 /// Whether a job that is made of Jobs controls it. Its kind is enough, as in Kueue: which JobSets are managed is not known here, and
 /// control suspends a Job with a queue of its own whose JobSet is not.
 fn is_part(metadata: &ObjectMeta) -> bool {
-    controller(metadata).is_some_and(|owner| {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        JobType::named(group, &owner.kind).is_some_and(|kind| kind.info().made_of_jobs)
-    })
+    controller(metadata).and_then(JobType::of_owner).is_some_and(|kind| kind.info().made_of_jobs)
 }
 
 /// Operations on the object as it came, so that fields our types do not know are left alone.

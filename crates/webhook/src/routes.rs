@@ -140,10 +140,9 @@ impl Route {
     /// What is asked about jobs of a kind.
     fn of_jobs(kind: JobType) -> [Self; 2] {
         let info = kind.info();
-        let (group, name) = (info.group.replace('.', "-"), info.kind.to_lowercase());
         let route = |verb: &str, handle| Self {
-            path: format!("/{verb}-{group}-{}-{name}", info.version).into(),
-            name: format!("{verb}-{name}").into(),
+            path: info.review_path(verb).into(),
+            name: format!("{verb}-{}", info.kind.to_lowercase()).into(),
             handle,
         };
         [route("mutate", Handle::Defaults(kind)), route("validate", Handle::Rules(kind))]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use berth_api::labels::QUEUE_NAME;
-use berth_jobs::{JobInfo, KINDS};
+use berth_jobs::{JobInfo, JobType, KINDS};
 
 /// The files, and the parts in them.
 const FILES: [(&str, &[Part]); 4] = [
@@ -73,8 +73,7 @@ fn infos() -> impl Iterator<Item = &'static JobInfo> {
 
 /// The beginning of a webhook, up to its rules.
 fn head(kind: &JobInfo, name: &str, verb: &str, operations: &str) -> String {
-    let (group, version, plural) = (kind.group, kind.version, kind.plural);
-    let path = format!("/{verb}-{}-{version}-{}", group.replace('.', "-"), kind.kind.to_lowercase());
+    let (group, version, plural, path) = (kind.group, kind.version, kind.plural, kind.review_path(verb));
     format!(
         "- name: {name}.berth.dev
   clientConfig:
@@ -134,7 +133,8 @@ fn has_queue(state: &str) -> [String; 2] {
 
 fn mutating() -> String {
     let mut out = String::new();
-    for kind in infos() {
+    for job_type in KINDS {
+        let kind = job_type.info();
         let name = kind.kind.to_lowercase();
         let [label, annotation] = has_queue("object");
         for (opted_in, operator) in [(false, "Exists"), (true, "DoesNotExist")] {
@@ -154,7 +154,7 @@ fn mutating() -> String {
                     "  - name: {condition}\n    expression: >-\n      {open}{label} ||\n      {annotation}{close}\n"
                 );
             }
-            if opted_in && kind.plural == "jobs" && kind.group == "batch" {
+            if opted_in && job_type == JobType::JOB {
                 conditions += "  # What a job that is made of Jobs controls waits with it and is never changed here: it goes on while Berth is down.\n";
                 let made_of_jobs: Vec<String> = infos().filter(|kind| kind.made_of_jobs).map(owner).collect();
                 let _ = write!(

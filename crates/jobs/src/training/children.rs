@@ -15,7 +15,7 @@ use super::elastic::elastic;
 use super::rendezvous::{Party, prepare};
 use super::roles::{Cards, Role, WORKER, roles};
 use super::saved::Continuation;
-use crate::kind::controller;
+use crate::kind::{controller, group_of};
 use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
@@ -67,8 +67,7 @@ pub fn child_job_name(training_job: &str, role: &str) -> String {
 #[must_use]
 pub fn training_owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let owner = controller(metadata)?;
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    (group == GROUP && owner.kind == KIND).then_some(owner)
+    (group_of(&owner.api_version) == GROUP && owner.kind == KIND).then_some(owner)
 }
 
 /// The role that a Job of that name may run for a TrainingJob. That a Job says who controls it is not enough to be its child, as
