@@ -67,9 +67,14 @@ pub(crate) struct GiveUp {
 
 /// Workers for which a Workload holds quota.
 pub(crate) fn granted(workload: &WorkloadView) -> i32 {
+    granted_to(workload, WORKER)
+}
+
+/// Pods of a role for which a Workload holds quota.
+pub(crate) fn granted_to(workload: &WorkloadView, role: &str) -> i32 {
     let given = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-    let count = given.filter(|set| set.effective_name() == WORKER).find_map(|set| set.count);
-    let size = workload.size(WORKER);
+    let count = given.filter(|set| set.effective_name() == role).find_map(|set| set.count);
+    let size = workload.size(role);
     count.map_or(size, |count| count.min(size))
 }
 
@@ -153,7 +158,7 @@ impl Control {
         let rules = view.facts.elastic.filter(|elastic| elastic.rescales)?;
         let job = self.view.child_of(name, &view.uid, WORKER);
         let job = job.filter(|job| !job.deleting && job.finished.is_none())?;
-        let role = job.role.as_deref().filter(|role| role.succeeded == 0)?;
+        let role = job.role.as_deref().filter(|role| role.succeeded == 0 && role.wanted > 0)?;
         let bounds = rules.within(job.annotation(berth_api::labels::ELASTIC_WORKERS)?)?;
         let last = job.annotation(berth_api::labels::LAST_SCALE).and_then(Scale::parse);
         Some(Run { rules, bounds, job, workers: role.wanted, last })

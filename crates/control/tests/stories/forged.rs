@@ -37,6 +37,88 @@ fn a_job_that_only_says_it_is_part_of_a_training_job_is_queued_as_any_other() {
     }
 }
 
+/// Completions and parallelism of a Job.
+fn size(cluster: &Cluster, job: &str) -> (Value, Value) {
+    let spec = &cluster.job(job)["spec"];
+    (spec["completions"].clone(), spec["parallelism"].clone())
+}
+
+#[test]
+fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
+    // More pods, fewer, and an own Job in its place, which is not even indexed.
+    for own in [Some((json!(50), json!(50))), Some((json!(1), json!(1))), None] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
+        cluster.pass(3);
+        let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+        match &own {
+            Some((completions, parallelism)) => {
+                let patch = json!({"spec": {"completions": completions, "parallelism": parallelism}});
+                cluster.edit(Kind::JOB, "team", "a-worker", &patch);
+            }
+            None => {
+                let mut job = forged(&cluster, "a-worker", "a");
+                job["spec"]["parallelism"] = json!(50);
+                job["spec"].as_object_mut().unwrap().remove("completions");
+                cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
+                cluster.put(Kind::JOB, job);
+            }
+        }
+        cluster.pass(5);
+        assert_eq!(size(&cluster, "a-worker"), (json!(2), json!(2)), "{own:?}: {:?}", cluster.writes);
+        assert_ne!(cluster.job("a-worker")["metadata"]["uid"], before, "{own:?}");
+        assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{own:?}");
+        let told = cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str());
+        assert_eq!(told, Some("worker: it was changed, and wants other pods than those that hold quota"));
+        assert_eq!(cluster.count(Purpose::Evict), 0, "{own:?}");
+    }
+}
+
+#[test]
+fn parts_are_compared_with_what_was_admitted_role_by_role() {
+    let mut cluster = cluster("3");
+    let more = json!({"jobType": "TFJob", "resources": {"minReplicas": 1, "maxReplicas": 4},
+        "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
+    cluster.put(Kind::TrainingJob, training("a", more));
+    cluster.pass(60);
+    assert_eq!((size(&cluster, "a-worker").0, size(&cluster, "a-ps").0), (json!(2), json!(1)), "admitted with fewer");
+    assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (0, "Running"));
+    let worker = cluster.job("a-worker")["metadata"]["uid"].clone();
+    cluster.edit(Kind::JOB, "team", "a-ps", &json!({"spec": {"completions": 4, "parallelism": 4}}));
+    cluster.pass(5);
+    assert_eq!((size(&cluster, "a-worker").0, size(&cluster, "a-ps").0), (json!(2), json!(1)), "{:?}", cluster.writes);
+    assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"));
+    assert_eq!(cluster.job("a-worker")["metadata"]["uid"], worker, "it was left alone");
+    // A wish for the whole gang is no quota for it.
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 4, "parallelism": 4}}));
+    cluster.pass(5);
+    assert_eq!((size(&cluster, "a-worker").0, cluster.count(Purpose::StopTraining)), (json!(2), 2));
+}
+
+#[test]
+fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again() {
+    for own in [false, true] {
+        let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
+        cluster.put(Kind::TrainingJob, crate::elastic::elastic("a", json!({})));
+        cluster.pass(3);
+        let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+        if own {
+            let mut job = forged(&cluster, "a-worker", "a");
+            job["metadata"]["annotations"] = json!({"berth.dev/elastic-workers": "2:4"});
+            job["spec"]["parallelism"] = json!(50);
+            job["spec"].as_object_mut().unwrap().remove("completions");
+            cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
+            cluster.put(Kind::JOB, job);
+        } else {
+            cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 50, "parallelism": 50}}));
+        }
+        cluster.pass(5);
+        assert_eq!(size(&cluster, "a-worker"), (json!(4), json!(4)), "{own}: {:?}", cluster.writes);
+        assert_eq!(cluster.count(Purpose::StopTraining), usize::from(own), "{:?}", cluster.writes);
+        assert_eq!(cluster.job("a-worker")["metadata"]["uid"] == before, !own);
+    }
+}
+
 #[test]
 fn after_its_end_nothing_is_part_of_a_training_job() {
     let mut cluster = cluster("2");

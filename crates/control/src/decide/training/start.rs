@@ -33,6 +33,9 @@ const NODES_SECONDS: i64 = 30;
 impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.delete_altered(workload) {
+            return decision;
+        }
         if self.lacks_jobs(&self.states()) {
             return match self.within_time(workload) {
                 Decision::Done => self.start(workload),

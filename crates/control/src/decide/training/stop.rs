@@ -6,12 +6,15 @@ use crate::core::key;
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
+use crate::elastic::granted_to;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request};
+use berth_api::labels;
 use berth_jobs::JobState;
+use berth_jobs::training::WORKER;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
@@ -82,6 +85,30 @@ impl Case<'_> {
     /// As [`Case::delete_children`], for those that are not over: the others keep their logs.
     pub(super) fn delete_unfinished(&self, why: &str) -> Option<Decision> {
         self.delete_where(why, |job| job.finished.is_none())
+    }
+
+    /// The next step of deleting Jobs that somebody has changed, or put in the place of its own: the start makes them again.
+    pub(super) fn delete_altered(&self, workload: &WorkloadView) -> Option<Decision> {
+        let altered = |role: &String| {
+            let job = self.child(role).filter(|job| job.finished.is_none())?;
+            self.is_altered(workload, role, job).then_some(job.uid.as_str())
+        };
+        let altered: BTreeSet<&str> = self.roles().iter().filter_map(altered).collect();
+        if altered.is_empty() {
+            return None;
+        }
+        let why = "it was changed, and wants other pods than those that hold quota";
+        self.delete_where(why, |job| altered.contains(job.uid.as_str()))
+    }
+
+    /// Whether the Job of a role wants another number of pods than hold quota.
+    fn is_altered(&self, workload: &WorkloadView, role: &str, job: &JobState) -> bool {
+        let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
+        let given = granted_to(workload, role);
+        let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
+        // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
+        let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
+        wanted != given && !is_step
     }
 
     fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
