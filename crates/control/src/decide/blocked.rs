@@ -16,7 +16,7 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if !control.manages_owner(workload) {
         return Some(("Misconfigured", unmanaged(workload)));
     }
-    if standing(control, workload) != Standing::There {
+    if standing(control, workload) != Standing::There || is_suspended(control, workload) {
         return Some(("PendingEvaluation", String::new()));
     }
     if let Some(part) = last_run(control, workload) {
@@ -46,6 +46,12 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
         return Some(("PendingEvaluation", String::new()));
     }
     None
+}
+
+/// Whether a TrainingJob controls it that waits for its user: it is deactivated once he was told so, which may take a while.
+pub(super) fn is_suspended(control: &Control, workload: &WorkloadView) -> bool {
+    let job = workload.training_job().and_then(|name| control.view.training.get(&name));
+    job.is_some_and(|job| job.facts.suspended)
 }
 
 /// A Job that is left of the last run of a TrainingJob and has the name of one of the next run.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
-use super::blocked::blocked;
+use super::blocked::{blocked, is_suspended};
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
@@ -426,6 +426,10 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
 fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     if super::orphan::standing(control, workload) == Standing::Leaving {
         // It goes with its owner.
+        return Decision::Done;
+    }
+    if is_suspended(control, workload) {
+        // It is deactivated in a moment, and says so then.
         return Decision::Done;
     }
     let requeued = find(&workload.status.conditions, "Requeued").filter(|condition| condition.status == "False");

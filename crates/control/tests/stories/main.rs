@@ -48,6 +48,7 @@ mod sets;
 mod sharing;
 mod stores;
 mod strays;
+mod suspension;
 mod swings;
 mod tiers;
 mod topologies;
