@@ -42,8 +42,7 @@ pub(crate) struct Case<'a> {
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let Some(view) = control.view.training.get(name) else { return Decision::Done };
     let case = Case { control, name, view, now };
-    if view.deleting || !case.managed() {
-        // Garbage collection takes its children; see `orphan` for its Workload.
+    if !case.managed() {
         return Decision::Done;
     }
     let owned = control.view.workloads_of(&view.uid);
@@ -51,16 +50,20 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }
+    let next =
+        |workload: &WorkloadView| if view.deleting { case.going(workload) } else { case.with_workload(workload) };
     let decision = match control.view.slice_of(&view.uid) {
         Some(workload) => match case.beside(workload, &owned) {
-            Some(Decision::Wait(until)) => case.with_workload(workload).not_later_than(until),
+            Some(Decision::Wait(until)) => next(workload).not_later_than(until),
             Some(decision) => decision,
-            None => case.with_workload(workload),
+            None => next(workload),
         },
+        // Garbage collection takes its children; see `orphan` for a Workload that goes with it.
+        None if view.deleting => Decision::Done,
         None => case.without_workload(&owned),
     };
     match decision {
-        Decision::Done | Decision::Wait(_) => {
+        Decision::Done | Decision::Wait(_) if !view.deleting => {
             let told = status::told_at_once(&case).map(Decision::write);
             told.or_else(|| case.count_nodes()).unwrap_or(decision)
         }

@@ -183,6 +183,86 @@ fn a_job_that_is_kept_by_a_finalizer_and_does_not_run_gives_its_quota_back() {
     the_queue_goes_on(&mut cluster);
 }
 
+/// A TrainingJob of two cpus, in a queue that has no more, that is kept by somebody's finalizer while it is being deleted.
+fn kept_training(more: Value) -> Cluster {
+    let mut cluster = crate::training::cluster("2");
+    let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
+    cluster.set_class("high", 10);
+    let mut going = crate::training::training("going", more);
+    going["metadata"]["finalizers"] = json!(["example.com/never"]);
+    cluster.put(Kind::TrainingJob, going);
+    cluster.pass(5);
+    assert_eq!(cluster.phase("going"), "Running", "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "going"));
+    cluster.pass(60);
+    assert!(cluster.has_job("going-worker"), "nobody else wants its quota: {:?}", cluster.writes);
+    cluster
+}
+
+/// Two cpus for who comes after what is going.
+fn next_has_its_turn(cluster: &mut Cluster) -> bool {
+    if !cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "next")) {
+        let mut next = job("next", "lq", "2", true);
+        next["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+        cluster.put(Kind::JOB, next);
+    }
+    cluster.pass(60);
+    cluster.is("next", "Admitted")
+}
+
+/// What a condition of the Workload of the TrainingJob that is going says.
+fn said_of_going(cluster: &Cluster, kind: &str) -> Value {
+    let conditions = cluster.workload_of_training("going").unwrap()["status"]["conditions"].clone();
+    let mut all = conditions.as_array().into_iter().flatten();
+    all.find(|one| one["type"] == kind).cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_training_job_that_is_kept_by_a_finalizer_can_be_preempted() {
+    for pods_stay in [false, true] {
+        let mut cluster = kept_training(json!({}));
+        if pods_stay {
+            cluster.keep_pods_of(Kind::TrainingJob, "going");
+        }
+        assert_eq!(next_has_its_turn(&mut cluster), !pods_stay, "{:?}", cluster.writes);
+        assert!(!cluster.has_job("going-worker"), "{:?}", cluster.writes);
+        cluster.pods_left.clear();
+        assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
+        assert_eq!(said_of_going(&cluster, "Requeued")["status"], "False", "it does not come back");
+        assert_eq!((cluster.count(Purpose::StartTraining), cluster.count(Purpose::StopTraining)), (1, 1));
+    }
+}
+
+#[test]
+fn a_training_job_that_ends_while_it_is_kept_by_a_finalizer_gives_its_quota_back() {
+    let mut cluster = kept_training(json!({}));
+    cluster.complete("going-worker");
+    cluster.pass(10);
+    let end = said_of_going(&cluster, "Finished");
+    assert_eq!((&end["status"], &end["reason"]), (&json!("True"), &json!("Succeeded")), "{:?}", cluster.writes);
+    assert!(cluster.has_job("going-worker"), "its logs stay");
+    assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::Evict), 0);
+}
+
+#[test]
+fn a_training_job_that_is_kept_by_a_finalizer_gets_no_job_again() {
+    let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+    let mut cluster = kept_training(json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps}));
+    cluster.keep_pods_of(Kind::TrainingJob, "going");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "going-worker"));
+    cluster.pass(10);
+    assert!(!cluster.has_job("going-worker") && !cluster.has_job("going-ps"), "{:?}", cluster.writes);
+    assert_eq!(said_of_going(&cluster, "QuotaReserved")["status"], "True", "its pods are still there");
+    cluster.pods_left.clear();
+    cluster.pass(10);
+    let told = said_of_going(&cluster, "QuotaReserved");
+    assert_eq!((&told["status"], &told["message"]), (&json!("False"), &json!("TrainingJob is being deleted")));
+    assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::StartTraining), 2, "{:?}", cluster.writes);
+}
+
 #[test]
 fn a_job_that_moves_in_the_step_that_would_admit_it_takes_the_quota_of_its_new_queue() {
     let mut cluster = one_queue("1");

@@ -14,23 +14,14 @@ use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request};
 use berth_api::labels;
 use berth_jobs::JobState;
-use berth_jobs::training::WORKER;
+use berth_jobs::training::{WORKER, training_finish};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
-        let evicted = find(&workload.status.conditions, "Evicted");
-        let (reason, message) =
-            evicted.map(|condition| (condition.reason.as_str(), condition.message.as_str())).unwrap_or_default();
-        if let Some(decision) = self.time_to_save(workload) {
-            return decision;
-        }
-        let knew = self.control.saving.notified.get(&workload.uid);
-        let why = self.control.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
-        let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
-        if let Some(decision) = self.delete_children(&why).or_else(|| self.probe(workload)) {
+        if let Some(decision) = self.halt(workload) {
             return decision;
         }
         // A status that the API server does not take keeps no quota from others.
@@ -43,9 +34,50 @@ impl Case<'_> {
             // Back in its queue it may be admitted again before anybody looks at the time.
             return self.waited_too_long(workload);
         }
-        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
-            edit.release(returns_at_once(reason))
-        }))
+        let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
+        let requeued = reason.is_some_and(returns_at_once);
+        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+    }
+
+    /// Somebody's finalizer keeps it while it is deleted: nothing is made any more, and quota that nothing of it uses goes back, as does
+    /// that of a run which has to leave, has ended, or lacks a Job.
+    pub(super) fn going(&self, workload: &WorkloadView) -> Decision {
+        if !workload.reserved() || workload.is("Finished") {
+            return Decision::Done;
+        }
+        let states = self.states();
+        if let Some(end) = training_finish(&states) {
+            return self.finish(workload, end.success, &end.message);
+        }
+        let evicted = workload.is("Evicted");
+        if !evicted && workload.is("Admitted") && !self.lacks_jobs(&states) {
+            return Decision::Done;
+        }
+        let (reason, message) = ("PendingEvaluation", "TrainingJob is being deleted");
+        let next = if evicted { self.halt(workload) } else { self.clear_away(workload, message) };
+        next.unwrap_or_else(|| {
+            Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+                if evicted { edit.release(false) } else { edit.take_back(reason, message) }
+            }))
+        })
+    }
+
+    /// The next step until nothing runs of what was evicted, `None` when nothing does.
+    fn halt(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.time_to_save(workload) {
+            return Some(decision);
+        }
+        let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.as_str());
+        let message = message.unwrap_or_default();
+        let knew = self.control.saving.notified.get(&workload.uid);
+        let why = self.control.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
+        let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
+        self.clear_away(workload, &why)
+    }
+
+    /// The same at once.
+    fn clear_away(&self, workload: &WorkloadView, why: &str) -> Option<Decision> {
+        self.delete_children(why).or_else(|| self.probe(workload))
     }
 
     /// The next step while it may save its work: a job that lacks pods cannot.
