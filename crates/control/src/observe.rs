@@ -202,6 +202,8 @@ impl Control {
             self.mirror_waiting_of(&old.uid);
             if let Some(owner) = &old.owner {
                 self.mirror_waiting_of(&owner.uid);
+                // Whoever takes away a Job of a TrainingJob may have taken what the Job needs: it is applied anew before the next.
+                self.prepared.remove(&*owner.uid);
             }
             self.at_rest.remove(&old.uid);
             self.rid_of_pods.remove(&old.uid);
@@ -229,6 +231,7 @@ impl Control {
                 self.mirror_waiting_of(&gone.uid);
                 if let Some(owner) = &gone.owner {
                     self.mirror_waiting_of(&owner.uid);
+                    self.prepared.remove(&*owner.uid);
                 }
             }
             _ => {}

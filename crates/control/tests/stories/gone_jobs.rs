@@ -1,7 +1,7 @@
 //! Jobs of a TrainingJob that runs are deleted by somebody: they are made again, and what cannot be made again holds no quota for ever.
 
 use berth_control::event::{Change, Observation};
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -47,6 +47,27 @@ fn a_job_that_is_deleted_is_made_again() {
     cluster.pass(100);
     assert_eq!(told(&cluster), ["True", "PodsReady", "All pods have been ready"]);
     assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 0);
+}
+
+#[test]
+fn what_a_job_needs_that_is_made_again_is_applied_again() {
+    // A Service, and the host file of an MPIJob; whoever deletes by a label takes all of them.
+    for (framework, needs, job) in [("PyTorchJob", 1, "a-worker"), ("MPIJob", 2, "a-launcher")] {
+        let launcher = json!([{"name": "launcher", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+        let more = json!({"jobType": "MPIJob", "resources": {"maxReplicas": 1}, "roles": launcher});
+        let mut cluster = running(if framework == "MPIJob" { more } else { json!({}) });
+        let needed = cluster.objects.keys().filter(|key| matches!(key.kind, Kind::Service | Kind::ConfigMap));
+        let made: Vec<ObjectKey> = needed.cloned().collect();
+        assert_eq!((made.len(), cluster.count(Purpose::PrepareTraining)), (needs, needs), "{made:?}");
+        for key in &made {
+            cluster.delete(key);
+        }
+        delete(&mut cluster, job);
+        cluster.pass(100);
+        assert!(made.iter().all(|key| cluster.objects.contains_key(key)), "{framework}: {:?}", cluster.writes);
+        assert_eq!(cluster.count(Purpose::PrepareTraining), 2 * needs, "{framework}: once for the Job");
+        assert_eq!(cluster.phase("a"), "Running");
+    }
 }
 
 #[test]
