@@ -109,6 +109,12 @@ impl TrainingView {
             })
     }
 
+    /// Whether a run may begin now with that many workers.
+    pub(crate) fn begins_with(&self, workers: i32) -> bool {
+        let asked = self.asked.iter().flatten().find(|set| set.name == WORKER);
+        asked.is_some_and(|set| (set.min_count.unwrap_or(set.count)..=set.count).contains(&workers))
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or_default()
     }

@@ -57,13 +57,7 @@ fn a_job_that_is_made_again_asks_for_what_is_charged() {
 
 #[test]
 fn an_edit_between_quota_and_start_does_not_bypass_the_queue() {
-    let mut cluster = cluster("2");
-    // Somebody else has the name: the start waits.
-    let mut other = crate::cluster::job("a-worker", "lq", "1", false);
-    other["metadata"].as_object_mut().unwrap().remove("labels");
-    cluster.put(Kind::JOB, other);
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(5);
+    let mut cluster = held_up("2", training("a", json!({})));
     cluster.edit(Kind::TrainingJob, "team", "a", &wants("4"));
     cluster.delete(&job_key("a-worker"));
     cluster.pass(30);
@@ -72,6 +66,56 @@ fn an_edit_between_quota_and_start_does_not_bypass_the_queue() {
     cluster.edit(Kind::TrainingJob, "team", "a", &wants("1"));
     cluster.pass(10);
     assert_eq!((runs_with(&cluster, "a-worker"), cluster.phase("a")), (json!("1"), "Running"));
+}
+
+/// A queue of that many cpus in which the start of `job` waits: somebody else has the name of its Job.
+fn held_up(quota: &str, job: Value) -> Cluster {
+    let mut cluster = cluster(quota);
+    let mut other = crate::cluster::job("a-worker", "lq", "1", false);
+    other["metadata"].as_object_mut().unwrap().remove("labels");
+    cluster.put(Kind::JOB, other);
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass(5);
+    assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_object());
+    cluster
+}
+
+/// Fewest and most workers of an elastic job.
+fn bounds(least: i64, most: i64) -> Value {
+    json!({"spec": {"resources": {"minReplicas": least, "maxReplicas": most},
+        "elasticConfig": {"enabled": true, "minWorkers": least, "maxWorkers": most}}})
+}
+
+#[test]
+fn another_number_of_workers_between_quota_and_start_is_asked_for_anew() {
+    let mut cluster = held_up("8", training("a", json!({"resources": {"maxReplicas": 8}})));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"resources": {"maxReplicas": 2}}}));
+    cluster.delete(&job_key("a-worker"));
+    cluster.pass(30);
+    assert_eq!(evictions(&cluster, "a")[0]["reason"], "SpecChanged", "{:?}", cluster.writes);
+    assert_eq!((&cluster.job("a-worker")["spec"]["completions"], cluster.phase("a")), (&json!(2), "Running"));
+    assert_eq!(cluster.training("a")["status"]["allocatedResources"]["cpu"], "2");
+    // One that runs is made again as it began.
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"resources": {"maxReplicas": 4}}}));
+    cluster.delete(&job_key("a-worker"));
+    cluster.pass(30);
+    assert_eq!((&cluster.job("a-worker")["spec"]["completions"], cluster.phase("a")), (&json!(2), "Running"));
+    assert_eq!(evictions(&cluster, "a")[0]["count"], 1);
+}
+
+#[test]
+fn an_elastic_job_does_not_start_with_fewer_workers_than_it_asks_for_now() {
+    for (least, begins) in [(6, false), (3, true)] {
+        let job = training("a", bounds(2, 8)["spec"].clone());
+        let mut cluster = held_up("4", job);
+        cluster.edit(Kind::TrainingJob, "team", "a", &bounds(least, 8));
+        cluster.delete(&job_key("a-worker"));
+        cluster.pass(30);
+        assert_eq!(cluster.has_job("a-worker"), begins, "{least}: {:?}", cluster.writes);
+        assert_eq!(cluster.phase("a"), if begins { "Running" } else { "Queued" }, "{least}");
+        let reason = if begins { Value::Null } else { json!("SpecChanged") };
+        assert_eq!(evictions(&cluster, "a")[0]["reason"], reason, "{least}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready::{self, PODS_READY_TIMEOUT};
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
-use crate::elastic::grew;
+use crate::elastic::{granted, grew};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
 use crate::status::{find, seconds, since};
@@ -76,7 +76,9 @@ impl Case<'_> {
     fn start(&self, workload: &WorkloadView) -> Decision {
         match &self.view.asked {
             Err(fault) => return self.never_starts(workload, fault),
-            Ok(_) if !self.view.asks_as(workload) => return self.spec_changed(workload),
+            Ok(_) if !self.view.asks_as(workload) || self.is_out_of_bounds(workload) => {
+                return self.spec_changed(workload);
+            }
             Ok(_) => {}
         }
         if let Some(decision) = self.look_first(workload) {
@@ -114,6 +116,13 @@ impl Case<'_> {
             }
         }
         Decision::Done
+    }
+
+    /// Whether it would begin with more, or fewer, workers than it asks for now. Once a Job of the run is there, or was, the run goes on
+    /// with those that it has.
+    fn is_out_of_bounds(&self, workload: &WorkloadView) -> bool {
+        let begun = self.roles().iter().any(|role| self.child(role).is_some()) || self.gone_since(workload).is_some();
+        !begun && !self.view.begins_with(granted(workload))
     }
 
     /// What the API server said of the last try to create something that it needs, as reason and message.
