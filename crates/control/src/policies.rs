@@ -23,7 +23,7 @@ use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, US
 use crate::observe::same_intent;
 use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
-pub(crate) use labels::{NamedClasses, Wanted};
+pub(crate) use labels::{NamedClasses, Wanted, no_class};
 
 /// What a policy says, as control acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]

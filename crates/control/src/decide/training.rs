@@ -23,7 +23,7 @@ use crate::core::{Control, after_seconds, key};
 use crate::deltas;
 use crate::elastic::grew;
 use crate::flight::Decision;
-use crate::policies::NamedClasses;
+use crate::policies::{NamedClasses, no_class};
 use crate::status::{find, find_true, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
@@ -152,8 +152,8 @@ impl<'a> Case<'a> {
         match self.control.with_priority(made, self.classes()) {
             Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
             Err(class) => {
-                let message = format!("priority class {class:?} does not exist; create it or change the job");
-                Decision::tell(self.notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
+                let (reason, text) = no_class(&class);
+                Decision::tell(self.notice(EventType::Warning, reason, text))
             }
         }
     }
@@ -175,7 +175,10 @@ impl<'a> Case<'a> {
         if let Some(end) = training_finish(&self.states()) {
             return self.finish(workload, end.success, &end.message);
         }
-        if let Some((reason, text)) = self.control.untold(&key(Kind::TrainingJob, self.name), workload) {
+        let object = key(Kind::TrainingJob, self.name);
+        let untold = self.control.untold(&object, workload);
+        let untold = untold.or_else(|| self.control.untold_class(&object, workload, self.classes()));
+        if let Some((reason, text)) = untold {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         if let Some(decision) = self.follow_suspension(workload) {

@@ -184,9 +184,30 @@ impl Control {
         if self.view.claims.is_empty() {
             return None;
         }
-        let told = self.told.get(object);
-        let is_new = |(reason, text): &Said| told.and_then(|told| told.get(*reason)) != Some(text);
-        [self.passed_over(workload), self.watched(workload)].into_iter().flatten().find(is_new)
+        let all = [self.passed_over(workload), self.watched(workload)];
+        all.into_iter().flatten().find(|said| self.is_news(object, said))
+    }
+
+    fn is_news(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
+        self.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
+    }
+
+    /// The same of a class that a job has come to name and that does not exist: its Workload keeps the priority that it has. One that was
+    /// deleted meanwhile is no news.
+    pub(crate) fn untold_class(
+        &self,
+        object: &ObjectKey,
+        workload: &WorkloadView,
+        (of_workloads, of_pods): NamedClasses<'_>,
+    ) -> Option<Said> {
+        // Of one reason one thing is told.
+        let by_label = self.class_of(workload);
+        if by_label.is_some_and(|class| class.err().is_none_or(|(reason, _)| reason == NO_CLASS)) {
+            return None;
+        }
+        let class = self.view.priority(of_workloads, of_pods).err()?;
+        let known = workload.priority_class.as_ref().is_some_and(|known| known.name == class);
+        Some(no_class(&class)).filter(|said| !known && self.is_news(object, said))
     }
 
     /// Why the label that a policy reads says nothing of a workload's priority. One that was made beforehand has a priority of its own.
@@ -212,6 +233,11 @@ impl Control {
         );
         Some((RUNNER, text))
     }
+}
+
+/// What the user of a job is told that names a class which does not exist.
+pub(crate) fn no_class(class: &str) -> Said {
+    (NO_CLASS, format!("priority class {class:?} does not exist; create it or change the job"))
 }
 
 /// The labels of a bastion's runner, on the pods of a job or on itself.

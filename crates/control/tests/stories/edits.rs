@@ -1,5 +1,6 @@
 //! Edits of a TrainingJob that holds quota: what runs is what was admitted, role by role.
 
+use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
@@ -181,4 +182,38 @@ fn a_suspended_job_keeps_no_role_that_was_removed() {
     cluster.pass(10);
     assert!(!cluster.has_job("a-ps") && !cluster.has_job("a-worker"));
     assert_eq!(cluster.phase("a"), "Suspended");
+}
+
+#[test]
+fn a_priority_class_that_an_edit_names_and_that_is_missing_is_told_once() {
+    // While it runs, and while it waits.
+    for quota in ["2", "0"] {
+        let mut cluster = cluster(quota);
+        cluster.set_class("low", 3);
+        cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"priority": "low"}})));
+        cluster.pass(5);
+        let told = |cluster: &Cluster| -> Vec<String> {
+            let all = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound");
+            all.map(|notice| notice.message.clone()).collect()
+        };
+        let class = |cluster: &Cluster| {
+            let spec = &cluster.workload_of_training("a").unwrap()["spec"];
+            (spec["priority"].clone(), spec["priorityClassRef"]["name"].clone())
+        };
+        assert!(told(&cluster).is_empty());
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"schedulingConfig": {"priority": "hihg"}}}));
+        cluster.pass(20);
+        assert_eq!(told(&cluster), ["priority class \"hihg\" does not exist; create it or change the job"]);
+        assert_eq!(class(&cluster), (json!(3), json!("low")), "{quota}: it keeps what it has");
+        assert_eq!(cluster.phase("a"), if quota == "2" { "Running" } else { "Queued" });
+        cluster.set_class("hihg", 9);
+        cluster.pass(5);
+        assert_eq!(class(&cluster), (json!(9), json!("hihg")), "{quota}");
+        assert_eq!(told(&cluster).len(), 1);
+        // A class that is deleted is kept.
+        let gone = serde_json::from_value(json!({"metadata": {"name": "hihg"}, "value": 9})).unwrap();
+        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Delete(gone)), cluster.now);
+        cluster.pass(20);
+        assert_eq!((told(&cluster).len(), class(&cluster)), (1, (json!(9), json!("hihg"))), "{quota}");
+    }
 }
