@@ -192,8 +192,9 @@ impl Control {
         } else {
             self.growth.jobs.remove(&name);
         }
-        let rules =
-            |view: Option<&TrainingView>| view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting));
+        let rules = |view: Option<&TrainingView>| {
+            view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting, view.is_over()))
+        };
         let store = |view: Option<&TrainingView>| view.and_then(|view| view.facts.store.clone());
         let known = self.view.training.get(&name);
         let saved = saved || rules(known) != rules(Some(&new)) || store(known) != store(Some(&new));
@@ -208,6 +209,15 @@ impl Control {
         }
         self.flights.seen(&object_key, version);
         self.touch(object_key);
+    }
+
+    /// Whether a finished Workload is all that says that its TrainingJob has ended: if it went now, that would run again. Who deletes the
+    /// TrainingJob need not wait for a status that is refused.
+    pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
+        let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
+        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid && self.manages(&name.0));
+        let runs_on = view.filter(|view| !view.deleting && !view.is_over());
+        runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
     }
 
     /// What its Workloads would lose has changed.

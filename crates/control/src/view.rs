@@ -443,7 +443,9 @@ impl View {
         let live: Vec<&WorkloadView> = self
             .workloads_of(owner_uid)
             .into_iter()
-            .filter(|workload| !workload.deleting && !crate::elastic::is_replaced(workload))
+            // One that has finished says how its job has ended until that is told, also when it is being deleted.
+            .filter(|workload| !workload.deleting || workload.is("Finished"))
+            .filter(|workload| !crate::elastic::is_replaced(workload))
             .collect();
         let replaces = |new: &WorkloadView, old: &WorkloadView| new.replaces.as_deref() == Some(&old.key());
         let first = live.iter().find(|new| !live.iter().any(|old| replaces(new, old)));

@@ -23,6 +23,8 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subreso
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
+/// Pause between two looks at a finished Workload whose TrainingJob is not told of its end; that one's own change is seen at once.
+const UNTOLD_SECONDS: i64 = 60;
 /// Why a workload waits whose owner wants nothing to run at present.
 pub(crate) const ON_HOLD: &str = "OnHold";
 
@@ -181,8 +183,11 @@ pub(crate) fn create(workload: &api::Workload, tell: impl FnOnce(String) -> Noti
 }
 
 fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let untold = control.end_is_untold(workload).then(|| Decision::Wait(after_seconds(now, UNTOLD_SECONDS)));
     if workload.deleting {
-        return if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+        let goes =
+            || if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+        return untold.unwrap_or_else(goes);
     }
     let (Some(keep), Some(at)) =
         (control.settings.retain_finished_ms, since(&workload.status.conditions, "Finished", "True"))
@@ -192,6 +197,9 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
     let due = after(at, keep);
     if due > now {
         return Decision::Wait(due);
+    }
+    if let Some(decision) = untold {
+        return decision;
     }
     Decision::write(Draft {
         purpose: Purpose::DeleteWorkload,

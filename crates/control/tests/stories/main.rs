@@ -12,6 +12,7 @@ mod contract;
 mod crowds;
 mod edits;
 mod elastic;
+mod ends;
 mod events;
 mod faults;
 mod fields;

@@ -1,0 +1,84 @@
+//! Trainings end once, whatever becomes of the Workloads that say so.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::json;
+
+use crate::cluster::{Cluster, settings};
+use crate::tiers::ladder_on;
+use crate::training::training;
+
+/// It runs, and its finished Workload is kept for so long.
+fn running(retain_finished_ms: Option<i64>) -> Cluster {
+    let mut settings = settings();
+    settings.retain_finished_ms = retain_finished_ms;
+    let mut cluster = ladder_on(Cluster::with(settings), "2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Running");
+    cluster
+}
+
+fn assert_over(cluster: &Cluster, what: &str) {
+    assert_eq!((cluster.phase("a"), cluster.has_job("a-worker")), ("Succeeded", true), "{what}: its logs stay");
+    assert_eq!(cluster.workload_of_training("a"), None, "{what}");
+    let made = (cluster.count(Purpose::CreateWorkload), cluster.count(Purpose::StartTraining));
+    assert_eq!(made, (1, 1), "{what}: {:?}", cluster.writes);
+}
+
+/// Steps until its Workload has finished; its status does not say so yet.
+fn finish(cluster: &mut Cluster) -> String {
+    let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.complete("a-worker");
+    for _ in 0..9 {
+        if !cluster.workload_is(&name, "Finished") {
+            let step = cluster.control.step(cluster.now);
+            cluster.take(step);
+        }
+    }
+    assert_eq!((cluster.workload_is(&name, "Finished"), cluster.phase("a")), (true, "Running"));
+    name
+}
+
+#[test]
+fn a_workload_that_is_not_kept_goes_when_its_end_is_told() {
+    for keep in [0, 1] {
+        let mut cluster = running(Some(keep));
+        cluster.complete("a-worker");
+        cluster.pass(30);
+        assert_over(&cluster, &format!("kept for {keep} ms"));
+    }
+}
+
+#[test]
+fn a_new_leader_tells_the_end_before_the_workload_goes() {
+    let mut cluster = running(Some(60_000));
+    finish(&mut cluster);
+    cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(600)).unwrap();
+    cluster.restart();
+    cluster.pass(30);
+    assert_over(&cluster, "its retention ended while nobody led");
+}
+
+#[test]
+fn a_finished_workload_that_is_deleted_by_hand_stays_until_its_end_is_told() {
+    let mut cluster = running(None);
+    let name = finish(&mut cluster);
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.pass(30);
+    assert_over(&cluster, "deleted by hand");
+}
+
+#[test]
+fn a_status_that_is_refused_keeps_a_finished_workload_until_its_training_goes() {
+    let mut cluster = running(Some(0));
+    let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+    cluster.faults.extend(std::iter::repeat_n(refused, 1_000));
+    let name = finish(&mut cluster);
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.pass(300);
+    assert!(cluster.workload_is(&name, "Finished"), "nothing else remembers its end");
+    assert_eq!(cluster.count(Purpose::StartTraining), 1, "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
+    cluster.pass(10);
+    assert!(cluster.objects.keys().all(|key| ![Kind::Workload, Kind::JOB].contains(&key.kind)));
+}
