@@ -9,6 +9,7 @@ use berth_jobs::JobState;
 use berth_jobs::training::{Elastic, RoleState, Scale, WORKER};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::checks::concerning;
 use crate::core::{Control, after_seconds, key};
 use crate::decide::stops::{missing_queue, queue_stop};
 use crate::deltas;
@@ -305,7 +306,7 @@ impl Control {
     }
 
     /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job
-    /// that runs, and neither a queue, a gate nor a limit would keep it out.
+    /// that runs, and neither a queue, a check, a gate nor a limit would keep it out.
     fn slice_may_be_tried(&self, view: &TrainingView, workload: &WorkloadView, workers: i32) -> bool {
         let gates = view.admission_gates.as_deref().filter(|gates| self.settings.admission_gates && !gates.is_empty());
         let stopped = missing_queue(self, workload).is_some() || queue_stop(self, workload).is_some();
@@ -314,9 +315,17 @@ impl Control {
             && gates.is_none()
             && self.missing_store(view).is_none()
             && !stopped
+            && !self.is_checked(workload)
             && self
                 .limit_with(workload, |set| if set.name == WORKER { i64::from(workers) } else { set.count })
                 .is_none()
+    }
+
+    /// Whether an admission check concerns the flavors that a Workload holds. It would be asked about all pods again, those that run with
+    /// those that are to come, and both slices would hold their quota, and be spared by preemptions, until it answers.
+    fn is_checked(&self, workload: &WorkloadView) -> bool {
+        let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
+        queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
     }
 
     /// A slice that never took anybody's place is gone: the next one is not made at once.

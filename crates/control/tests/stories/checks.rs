@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
 /// The ClusterQueue with these flavors, and the check `budget` for some of them, or for all.
-fn rely_on_budget(cluster: &mut Cluster, flavors: &[(&str, &str)], on: Value) {
+pub fn rely_on_budget(cluster: &mut Cluster, flavors: &[(&str, &str)], on: Value) {
     let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
         "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
             "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});

@@ -3,6 +3,7 @@
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
+use crate::checks::rely_on_budget;
 use crate::cluster::{Cluster, flavor, merge};
 use crate::elastic::{cluster, elastic, other, with_priorities};
 use crate::policies::with_tiers;
@@ -176,6 +177,31 @@ fn who_may_not_be_admitted_does_not_try_to_grow() {
         move |cluster: &mut Cluster| cluster.edit(Kind::TrainingJob, "team", "a", &patch)
     };
     forbidden(held_small(with_priorities(cluster()), json!({})), queue("elsewhere"), queue("lq"));
+    let checks_on =
+        |flavor: &'static str| move |cluster: &mut Cluster| rely_on_budget(cluster, &[("spot", "6")], json!([flavor]));
+    forbidden(held_small(with_priorities(cluster()), json!({})), checks_on("spot"), checks_on("elsewhere"));
+}
+
+#[test]
+fn a_growth_waits_for_a_check_that_comes_late_no_longer_than_for_quota() {
+    let mut cluster = held_small(with_priorities(cluster()), json!({}));
+    cluster.complete("first");
+    // The new slice is made, and has no quota yet.
+    for _ in 0..200 {
+        if cluster.slices("a").len() < 2 {
+            let step = cluster.control.step(cluster.now);
+            cluster.take(step);
+            cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(100)).unwrap();
+        }
+    }
+    let new = |cluster: &Cluster| cluster.slices("a").into_iter().find(|(_, _, replaces)| replaces.is_some());
+    assert_eq!(new(&cluster).map(|(_, cpus, _)| cpus), Some(0), "{:?}", cluster.writes);
+    rely_on_budget(&mut cluster, &[("spot", "6")], json!([]));
+    cluster.pass_judged(20, "the check says nothing");
+    assert_eq!(new(&cluster).map(|(_, cpus, _)| cpus), Some(4), "it holds quota");
+    cluster.pass_judged(20, "it has waited");
+    assert_eq!((cluster.workers("a"), cluster.slices("a").len()), (2, 1), "{:?}", cluster.writes);
+    assert_eq!(cluster.phase("a"), "Running");
 }
 
 #[test]

@@ -61,9 +61,9 @@ impl Case<'_> {
             && size > granted(current)
             && size <= run.bounds.1
             && run.workers == granted(current);
-        // With its quota it waits for its checks.
-        let since = if new.reserved() { self.now } else { new.created };
-        let until = after_seconds(since, PATIENCE_SECONDS);
+        // With its quota it waits for a check that its queue did not have before: not for long, as nobody may preempt it meanwhile.
+        let begun = since(&new.status.conditions, "QuotaReserved", "True").unwrap_or(new.created);
+        let until = after_seconds(begun, PATIENCE_SECONDS);
         let stands = !new.is("Evicted") && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
