@@ -258,13 +258,17 @@ impl<'a> Case<'a> {
         Decision::write(draft)
     }
 
-    /// A Workload without quota follows its TrainingJob's pods, queue and priority; one with quota its priority.
+    /// A Workload without quota follows its TrainingJob's pods, queue, priority and longest time to run; one with quota its priority.
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
         let wanted = self.control.wanted_priority(workload, self.classes());
         let mut spec = class_change(workload, wanted.ok());
         if !workload.reserved() {
             if workload.queue != self.view.facts.queue {
                 spec.insert("queueName".into(), self.view.facts.queue.clone().into());
+            }
+            let limit = self.view.facts.max_execution_seconds;
+            if workload.max_execution_seconds != limit {
+                spec.insert("maximumExecutionTimeSeconds".into(), limit.into());
             }
             let asked = self.view.asked.as_ref().ok();
             if asked.is_some_and(|asked| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests)) {

@@ -4,8 +4,12 @@ use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::training::training;
 
 const TIERS: &str = "berth.dev/capacity-tiers";
+const TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+/// Field of a Workload's spec that follows it.
+const LIMIT: &str = "maximumExecutionTimeSeconds";
 
 /// A queue with three tiers, worst first, `cpu` each.
 pub fn ladder(cpu: &str) -> Cluster {
@@ -68,6 +72,46 @@ fn a_waiting_job_may_change_what_it_accepts() {
     cluster.edit(Kind::JOB, "team", "b", &json!({"metadata": {"annotations": {(TIERS): "spot"}}}));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("spot"));
+}
+
+#[test]
+fn a_training_says_what_it_accepts_in_its_field_or_else_as_others_do() {
+    let tier = |field: Value, annotation: &str| {
+        let mut cluster = ladder("2");
+        let mut object = training("a", json!({"capacityTiers": field}));
+        object["metadata"]["annotations"] = json!({(TIERS): annotation});
+        cluster.put(Kind::TrainingJob, object);
+        cluster.pass(5);
+        cluster.tier_of("a").to_owned()
+    };
+    assert_eq!(tier(json!([]), "on-demand"), "on-demand");
+    assert_eq!(tier(json!(["reserved"]), "on-demand"), "reserved");
+}
+
+#[test]
+fn a_waiting_training_may_change_what_its_metadata_says() {
+    let mut cluster = ladder("2");
+    let mut full = job("full", "lq", "2", true);
+    full["metadata"]["annotations"] = json!({(TIERS): "reserved"});
+    cluster.put(Kind::JOB, full);
+    cluster.settle();
+    assert_eq!(flavor_of(&cluster, "full"), json!("reserved"));
+    let mut object = training("a", json!({}));
+    object["metadata"]["annotations"] = json!({(TIERS): "reserved"});
+    object["metadata"]["labels"] = json!({(TIME): "60"});
+    cluster.put(Kind::TrainingJob, object);
+    cluster.pass(5);
+    let limit = |cluster: &Cluster| cluster.workload_of_training("a").unwrap()["spec"][LIMIT].clone();
+    assert_eq!((cluster.phase("a"), limit(&cluster)), ("Queued", json!(60)));
+    let change =
+        |tiers: Value, time: Value| json!({"metadata": {"annotations": {(TIERS): tiers}, "labels": {(TIME): time}}});
+    cluster.edit(Kind::TrainingJob, "team", "a", &change(json!("reserved"), Value::Null));
+    cluster.pass(5);
+    assert_eq!((cluster.phase("a"), limit(&cluster)), ("Queued", Value::Null));
+    cluster.edit(Kind::TrainingJob, "team", "a", &change(json!("spot"), json!("90")));
+    cluster.pass(5);
+    assert_eq!((cluster.tier_of("a"), limit(&cluster)), ("spot", json!(90)));
+    assert_eq!(cluster.phase("a"), "Running");
 }
 
 #[test]

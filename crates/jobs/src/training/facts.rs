@@ -4,7 +4,7 @@ use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels::LAST_CHECKPOINT_TIME;
 
 use super::elastic::{Elastic, elastic};
-use crate::kind::{queue_name, workload_priority_class};
+use crate::kind::{max_execution_seconds, queue_name, workload_priority_class};
 
 /// Time in which all pods of a gang must be ready, where none is given.
 const SCHEDULING_TIMEOUT_SECONDS: i64 = 600;
@@ -23,6 +23,8 @@ pub struct TrainingFacts {
     pub priority_class: Option<String>,
     /// It waits for its user.
     pub suspended: bool,
+    /// Longest time to run, in seconds.
+    pub max_execution_seconds: Option<i32>,
     /// Longest time in the queue, in seconds.
     pub max_wait_seconds: Option<i64>,
     /// Time in which all pods must be ready, in seconds; `None` for what is no gang.
@@ -54,6 +56,7 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
         queue: or_label(&scheduling.queue, queue_name(&job.metadata)).unwrap_or_default(),
         priority_class: or_label(&scheduling.priority, workload_priority_class(&job.metadata)),
         suspended: job.spec.suspend.unwrap_or(false),
+        max_execution_seconds: max_execution_seconds(&job.metadata),
         max_wait_seconds: seconds(&scheduling.max_wait_time),
         scheduling_timeout_seconds: gang.then_some(timeout),
         store: checkpoint.and_then(|checkpoint| checkpoint.store.clone()),

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use super::facts::training_facts;
 use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
-use crate::admission::label_path;
-use crate::kind::{queue_name, workload_priority_class};
+use crate::admission::{label_path, metadata_rules};
+use crate::kind::{label, queue_name, workload_priority_class};
 
 const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
 const PREEMPTION_POLICIES: [&str; 3] = ["Never", "PreemptLower", "PreemptAlways"];
@@ -41,6 +41,8 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
         let given = mpi.ssh_auth_secret.or(mpi.ssh_auth_mount_path).unwrap_or_default();
         errors.push(FieldError::new("spec.mpi", given, "sshAuthSecret and sshAuthMountPath go together"));
     }
+    // Where its queue is named is looked at with the field for that.
+    errors.extend(metadata_rules(&job.metadata, None));
     errors.extend(job.metadata.annotations.as_ref().map(super::saved::faults).unwrap_or_default());
     if let Err(more) = roles(job, cards) {
         errors.extend(more);
@@ -48,20 +50,28 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
     errors
 }
 
-/// What is wrong with a change of a TrainingJob by itself: the queue of one that is admitted stays, as that of a Job that is not suspended
-/// does in Kueue. It may change together with a suspension.
+/// What is wrong with a change of a TrainingJob by itself: the queue of one that is admitted stays, and its longest time to run, as those
+/// of a Job that is not suspended do in Kueue. They may change together with a suspension.
 #[must_use]
 pub fn invalid_training_job_change(old: &TrainingJob, new: &TrainingJob) -> Vec<FieldError> {
     let conditions = old.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let admitted = conditions.iter().any(|condition| condition.type_ == "Admitted" && condition.status == "True");
-    let (was, is) = (training_facts(old).queue, training_facts(new).queue);
-    if !admitted || new.spec.suspend == Some(true) || was == is {
+    if !admitted || new.spec.suspend == Some(true) {
         return Vec::new();
     }
     let by_label = old.spec.scheduling_config.queue == new.spec.scheduling_config.queue;
     let field = if by_label { label_path(labels::QUEUE_NAME) } else { "spec.schedulingConfig.queue".to_owned() };
-    let message = format!("must stay {was:?} while the job is admitted; set spec.suspend to true to change it");
-    vec![FieldError::new(field, is, message)]
+    let time = |job: &TrainingJob| label(&job.metadata, labels::MAX_EXEC_TIME_SECONDS).unwrap_or_default().to_owned();
+    let stays = [
+        (field, training_facts(old).queue, training_facts(new).queue),
+        (label_path(labels::MAX_EXEC_TIME_SECONDS), time(old), time(new)),
+    ];
+    let changed = stays.into_iter().filter(|(_, was, is)| was != is);
+    let told = changed.map(|(field, was, is)| {
+        let message = format!("must stay {was:?} while the job is admitted; set spec.suspend to true to change it");
+        FieldError::new(field, is, message)
+    });
+    told.collect()
 }
 
 fn name(job: &TrainingJob) -> Option<FieldError> {

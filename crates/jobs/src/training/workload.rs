@@ -9,6 +9,7 @@ use super::elastic::Past;
 use super::facts::training_facts;
 use super::roles::{Cards, WORKER, training_pod_sets};
 use crate::build::{OwnerKind, Priority, workload_of};
+use crate::kind::annotation;
 use crate::names::uid_suffix;
 
 /// The Workload to create for a TrainingJob, as for any job. `copied` are the label keys that it takes over.
@@ -54,10 +55,12 @@ pub fn slice_workload(
     Some(workload)
 }
 
-/// Annotations by which a Workload carries what its TrainingJob says; `None` where that says nothing.
+/// Annotations by which a Workload carries what its TrainingJob says; `None` where that says nothing. Of tiers the annotation counts that
+/// other jobs have, where the field names none.
 #[must_use]
 pub fn own_annotations(job: &TrainingJob) -> [(&'static str, Option<String>); 2] {
     let tiers = (!job.spec.capacity_tiers.is_empty()).then(|| job.spec.capacity_tiers.join(","));
+    let tiers = tiers.or_else(|| annotation(&job.metadata, labels::CAPACITY_TIERS).map(str::to_owned));
     let preempts = job.spec.scheduling_config.preemption_policy.clone();
     [(labels::CAPACITY_TIERS, tiers), (labels::PREEMPTION_POLICY, preempts)]
 }

@@ -293,6 +293,47 @@ fn an_annotation_about_a_checkpoint_that_cannot_be_read_is_an_error() {
 }
 
 #[test]
+fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
+    for (place, key, value, allowed) in [
+        ("labels", "kueue.x-k8s.io/max-exec-time-seconds", "2h", "whole number of seconds greater than 0"),
+        ("annotations", "berth.dev/capacity-tiers", "spot,cheap", "reserved, on-demand and spot"),
+        ("annotations", "kueue.x-k8s.io/admission-gated-by", "budget", "example.com/name"),
+    ] {
+        let mut job = job("PyTorchJob", json!({}));
+        let said = Some([(key.to_owned(), value.to_owned())].into());
+        if place == "labels" {
+            job.metadata.labels = said;
+        } else {
+            job.metadata.annotations = said;
+        }
+        let errors = invalid_training_job(&job, &Cards::default());
+        let [found] = errors.as_slice() else { panic!("one error of {key}, not {errors:?}") };
+        assert_eq!((found.field.as_str(), found.value.as_str()), (&*format!("metadata.{place}[{key}]"), value));
+        assert!(found.message.contains(allowed), "{found:?}");
+    }
+}
+
+#[test]
+fn the_longest_time_to_run_of_an_admitted_job_stays() {
+    let with = |seconds: &str, suspend: bool, status: &Value| {
+        let mut job = job("PyTorchJob", json!({"suspend": suspend}));
+        job.metadata.labels = Some([("kueue.x-k8s.io/max-exec-time-seconds".to_owned(), seconds.to_owned())].into());
+        job.status = Some(serde_json::from_value(status.clone()).unwrap());
+        job
+    };
+    let change = |suspend: bool, status: Value| {
+        invalid_training_job_change(&with("60", false, &status), &with("90", suspend, &status))
+    };
+    let errors = change(false, admitted("True"));
+    let [found] = errors.as_slice() else { panic!("one error, not {errors:?}") };
+    let field = "metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]";
+    assert_eq!((found.field.as_str(), found.value.as_str()), (field, "90"));
+    assert!(found.message.starts_with("must stay \"60\" while the job is admitted"), "{found:?}");
+    assert_eq!(change(true, admitted("True")), []);
+    assert_eq!(change(false, admitted("False")), []);
+}
+
+#[test]
 fn a_label_that_says_something_else_is_an_error() {
     let mut job = job("PyTorchJob", json!({}));
     job.metadata.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), "other".to_owned())].into());
