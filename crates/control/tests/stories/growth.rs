@@ -182,11 +182,10 @@ fn who_may_not_be_admitted_does_not_try_to_grow() {
     forbidden(held_small(with_priorities(cluster()), json!({})), checks_on("spot"), checks_on("elsewhere"));
 }
 
-#[test]
-fn a_growth_waits_for_a_check_that_comes_late_no_longer_than_for_quota() {
+/// The new slice is made, and has no quota yet.
+fn growing() -> Cluster {
     let mut cluster = held_small(with_priorities(cluster()), json!({}));
     cluster.complete("first");
-    // The new slice is made, and has no quota yet.
     for _ in 0..200 {
         if cluster.slices("a").len() < 2 {
             let step = cluster.control.step(cluster.now);
@@ -194,8 +193,35 @@ fn a_growth_waits_for_a_check_that_comes_late_no_longer_than_for_quota() {
             cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(100)).unwrap();
         }
     }
+    let mut held: Vec<i64> = cluster.slices("a").into_iter().map(|(_, cpus, _)| cpus).collect();
+    held.sort_unstable();
+    assert_eq!(held, [0, 2], "{:?}", cluster.writes);
+    cluster
+}
+
+#[test]
+fn a_run_that_is_deleted_while_it_grows_keeps_its_quota_until_its_pods_have_gone() {
+    let mut cluster = growing();
+    let stop = |policy: &str| json!({"spec": {"stopPolicy": policy}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &stop("Hold"));
+    let (older, ..) = cluster.slices("a").into_iter().find(|(_, _, replaces)| replaces.is_none()).unwrap();
+    let older = Cluster::key(Kind::Workload, "team", &older);
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
+    cluster.delete(&older);
+    cluster.pass(5);
+    assert!(cluster.objects.contains_key(&older) && !cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.pass(5);
+    assert!(!cluster.objects.contains_key(&older), "{:?}", cluster.writes);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &stop("None"));
+    cluster.pass(20);
+    assert_eq!((cluster.phase("a"), cluster.workers("a"), cluster.slices("a").len()), ("Running", 4, 1));
+}
+
+#[test]
+fn a_growth_waits_for_a_check_that_comes_late_no_longer_than_for_quota() {
+    let mut cluster = growing();
     let new = |cluster: &Cluster| cluster.slices("a").into_iter().find(|(_, _, replaces)| replaces.is_some());
-    assert_eq!(new(&cluster).map(|(_, cpus, _)| cpus), Some(0), "{:?}", cluster.writes);
     rely_on_budget(&mut cluster, &[("spot", "6")], json!([]));
     cluster.pass_judged(20, "the check says nothing");
     assert_eq!(new(&cluster).map(|(_, cpus, _)| cpus), Some(4), "it holds quota");

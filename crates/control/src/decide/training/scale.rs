@@ -36,9 +36,11 @@ impl Case<'_> {
                 (is_replaced(other) && has_finalizer(other)).then(|| Decision::write(remove_finalizer(other)))
             } else if takes_over {
                 Some(self.replaced(other, current))
-            } else if other.deleting {
+            } else if other.deleting && current.is("Admitted") {
                 // Its pods, if it has any, run under the other one.
                 has_finalizer(other).then(|| Decision::write(remove_finalizer(other)))
+            } else if other.deleting {
+                has_finalizer(other).then(|| self.leaving(other))
             } else if let Some(until) = self.may_wait(other, current) {
                 wait = Some(Decision::Wait(until));
                 None
