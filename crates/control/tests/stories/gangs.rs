@@ -75,6 +75,29 @@ fn a_gang_that_runs_again_is_counted_although_nobody_was_told_that_it_did_not() 
     assert_eq!(measured(&mut cluster, "training_gang_scheduling"), success());
 }
 
+#[test]
+fn a_gang_runs_once_although_the_clock_of_who_admitted_it_was_ahead() {
+    let mut cluster = crate::training::cluster("2");
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Pending");
+    cluster.now = cluster.now.checked_sub(jiff::SignedDuration::from_secs(1_200)).unwrap();
+    cluster.restart();
+    cluster.pods_stay_unready = false;
+    cluster.pass(30);
+    let running = cluster.told("a", "Running");
+    let conditions = cluster.workload_of_training("a").unwrap()["status"]["conditions"].as_array().unwrap().clone();
+    let admitted = conditions.into_iter().find(|condition| condition["type"] == "Admitted").unwrap();
+    assert_eq!(running["status"], "True");
+    assert_eq!(running["lastTransitionTime"], admitted["lastTransitionTime"]);
+    let writes = cluster.writes.len();
+    cluster.pass(60);
+    assert_eq!(cluster.writes[writes..], [], "everything is told");
+    let success = ("result=success timeout=false".to_owned(), 1);
+    assert_eq!(measured(&mut cluster, "training_gang_scheduling"), [success]);
+}
+
 fn time_outs(cluster: &Cluster) -> Value {
     cluster.standing("a")["status"]["requeueState"]["count"].clone()
 }

@@ -142,9 +142,13 @@ impl Telling<'_> {
         }
     }
 
-    fn set(&self, status: &mut TrainingJobStatus, kind: &str, (holds, reason, message): Words) {
+    fn set(&self, status: &mut TrainingJobStatus, kind: &str, words: Words) {
+        self.set_at(status, kind, words, self.case.now);
+    }
+
+    fn set_at(&self, status: &mut TrainingJobStatus, kind: &str, (holds, reason, message): Words, at: Timestamp) {
         let words = (holds, reason.as_str(), message.as_str());
-        set_in(&mut status.conditions, kind, words, self.case.view.generation, self.case.now);
+        set_in(&mut status.conditions, kind, words, self.case.view.generation, at);
     }
 
     /// Sets a condition that is only there once it was true.
@@ -170,11 +174,13 @@ impl Telling<'_> {
             .admitted()
             .filter(|workload| !grew(workload))
             .and_then(|workload| since(&workload.status.conditions, "Admitted", "True"));
+        // The clock of who has admitted it may be ahead: nothing of a run is told to be before its admission.
+        let at = begun.map_or(self.case.now, |begun| begun.max(self.case.now));
         if running.0 && since(&status.conditions, "Running", "True") < begun {
             // It ran before; between that run and this one nobody was told that it did not.
-            self.set(status, "Running", (false, "Restarted".to_owned(), String::new()));
+            self.set_at(status, "Running", (false, "Restarted".to_owned(), String::new()), at);
         }
-        self.set(status, "Running", running);
+        self.set_at(status, "Running", running, at);
         self.set_once_true(status, "Suspended", self.suspension());
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
         let of = |kind: &str| find(conditions, kind).filter(|condition| condition.status == "True");
