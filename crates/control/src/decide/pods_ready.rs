@@ -34,7 +34,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     }
     let count =
         workload.status.requeue_state.as_ref().and_then(|state| state.count).unwrap_or_default().saturating_add(1);
-    if settings.backoff_limit_count.is_some_and(|limit| count > limit) {
+    // What `schedulingTimeout` adds makes the next pause longer, but takes no TrainingJob out of its queue.
+    let own = if workload.training_job().is_some() { count.min(time_outs(workload).saturating_add(1)) } else { count };
+    if settings.backoff_limit_count.is_some_and(|limit| own > limit) {
         return Decision::write(status_write(workload, Purpose::Deactivate, now, |edit| {
             edit.set(
                 "DeactivationTarget",
@@ -47,6 +49,13 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     let delay = backoff_seconds(settings.backoff_base_seconds, settings.backoff_max_seconds, count);
     let message = format!("Exceeded the PodsReady timeout {}/{}", workload.namespace, workload.name);
     Decision::write(evict_for_seconds(workload, now, (PODS_READY_TIMEOUT, cause), &message, (count, delay)))
+}
+
+/// How often the pods of a workload were not ready in time, over its whole life.
+pub(crate) fn time_outs(workload: &WorkloadView) -> i32 {
+    let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
+    let counts = stats.filter(|entry| entry.reason == PODS_READY_TIMEOUT).map(|entry| entry.count);
+    counts.fold(0, i32::saturating_add)
 }
 
 /// So long after its admission a job whose pods have all succeeded is not told to have been ready: its end follows at once as a rule, and

@@ -137,6 +137,26 @@ fn the_time_outs_of_pods_that_are_to_be_ready_stay_counted() {
 }
 
 #[test]
+fn only_the_time_outs_of_pods_that_are_to_be_ready_end_in_a_deactivation() {
+    let mut settings = settings();
+    let ready = settings.wait_for_pods_ready.as_mut().unwrap();
+    (ready.timeout_ms, ready.backoff_limit_count) = (100_000, Some(1));
+    let mut cluster = ladder_on(Cluster::with(settings), "2");
+    cluster.without_nodes = vec!["spot"];
+    cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
+    cluster.pass(130);
+    assert_eq!((cluster.evictions_of("a", "SchedulingTimeout"), time_outs(&cluster)), (2, json!(2)));
+    // It has its nodes, and its pods are not ready in time.
+    cluster.without_nodes.clear();
+    cluster.pods_stay_unready = true;
+    cluster.pass(225);
+    assert_eq!((cluster.evictions_of("a", "PodsReadyTimeout"), time_outs(&cluster)), (1, json!(3)));
+    assert_eq!(cluster.standing("a")["spec"]["active"], json!(true), "the first one of its own");
+    cluster.pass(345);
+    assert_eq!(cluster.standing("a")["spec"]["active"], json!(false), "the second one");
+}
+
+#[test]
 fn a_gang_that_loses_its_nodes_is_released_where_no_tier_has_patience_with_it() {
     let mut cluster = ladder("2");
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "1m"}})));

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::{Case, status};
 use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
-use crate::decide::pods_ready::{self, PODS_READY_TIMEOUT};
+use crate::decide::pods_ready;
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
 use crate::elastic::{granted, grew};
 use crate::flight::{Decision, Draft};
@@ -274,9 +274,7 @@ impl Case<'_> {
     /// A gang that runs has no time-outs of its own in a row any more; those of `waitForPodsReady` stay counted over its life, as in Kueue.
     fn forget_time_outs(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Draft> {
         let count = workload.status.requeue_state.as_ref()?.count?;
-        let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
-        let others = stats.filter(|entry| entry.reason == PODS_READY_TIMEOUT).map(|entry| entry.count);
-        let left = others.fold(0, i32::saturating_add);
+        let left = pods_ready::time_outs(workload);
         (left < count && self.is_up(workload, states)).then(|| {
             status_write(workload, Purpose::SetPodsReady, self.now, |edit| {
                 let state = api::RequeueState { count: Some(left), requeue_at: None };
