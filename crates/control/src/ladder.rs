@@ -150,7 +150,8 @@ impl Control {
         }
     }
 
-    /// Books the stock-out for which a workload was just evicted.
+    /// Books the stock-out for which a workload was just evicted. Who does not lead has not asked about its pods: it follows what the
+    /// leader writes into the policy's status, where there is one.
     pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
         let Some(rules) = self.tier_rules(workload) else { return };
         let (backoff, signals) = (rules.backoff, rules.signals);
@@ -159,6 +160,9 @@ impl Control {
         let late = started.map(|started| watch::late(self, workload, (started, at))).unwrap_or_default();
         let answer = self.ladder.answers.remove(&workload.uid);
         let reclaimed = self.ladder.reclaims.take(&workload.uid);
+        if !self.leads() && self.rules_for(workload).is_some() {
+            return;
+        }
         // What ran had its capacity until it lost it.
         let lost = reclaimed.as_ref().map(reclaim::Loss::at).or_else(|| watch::lost_at(self, workload));
         let started = lost.or(started).unwrap_or(at);

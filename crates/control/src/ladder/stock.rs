@@ -122,7 +122,9 @@ impl StockBook {
                 until: told.until.0,
                 forgotten: told.forgotten_at.0,
             };
-            if entry.forgotten <= now || self.0.get(&key).is_some_and(|known| known.last >= entry.last) {
+            // Of the same outage fewer pods may have been asked for meanwhile.
+            let is_known = |known: &Entry| (known.last, entry.pods) >= (entry.last, known.pods);
+            if entry.forgotten <= now || self.0.get(&key).is_some_and(is_known) {
                 continue;
             }
             if entry.until > now {
@@ -219,6 +221,17 @@ mod tests {
         assert_eq!(held, expected.into_iter().take(60).collect::<Vec<_>>(), "all that hold");
         assert!(another.remembers(&["f07".to_owned()], at(69)), "and what is over and not forgotten");
         assert!(book.shown(&all, at(10_000)).is_empty());
+    }
+
+    #[test]
+    fn who_follows_takes_over_that_fewer_pods_were_not_to_be_had() {
+        let flavors = BTreeSet::from(["f"]);
+        let (mut book, mut follower) = (StockBook::default(), StockBook::default());
+        for (pods, news) in [(9, 1), (4, 1), (6, 0)] {
+            let _ = book.ran_out("f".into(), Shape::default(), pods, (at(0), at(0)), BACKOFF);
+            assert_eq!(follower.restore(&book.shown(&flavors, at(1)), at(1)).len(), news, "{pods} pods");
+            assert_eq!(follower.shown(&flavors, at(1)), book.shown(&flavors, at(1)));
+        }
     }
 
     #[test]

@@ -7,12 +7,12 @@
 mod deletion;
 mod job_controller;
 mod kubelet;
+mod leaders;
 mod objects;
 pub mod rights;
 
 use std::collections::BTreeMap;
 
-use berth_control::event::{Change, Observation};
 use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
@@ -47,6 +47,8 @@ pub type Fault = (Purpose, Outcome, bool);
 
 pub struct Cluster {
     pub control: Control,
+    /// Another process, which sees the same and does not lead.
+    standby: Option<Control>,
     pub now: Timestamp,
     pub objects: BTreeMap<ObjectKey, Value>,
     pub writes: Vec<(Purpose, ObjectKey)>,
@@ -107,6 +109,7 @@ impl Cluster {
         control.lead(Some(Term(1)));
         let mut cluster = Self {
             control,
+            standby: None,
             now: "2026-11-21T12:00:00Z".parse().unwrap(),
             objects: BTreeMap::new(),
             writes: Vec::new(),
@@ -135,23 +138,8 @@ impl Cluster {
             version: 100,
             uids: 0,
         };
-        let namespace = json!({"metadata": {"name": "team", "labels": {"team": "a"}}});
+        cluster.control.observe(leaders::namespace(), cluster.now);
         cluster
-            .control
-            .observe(Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap())), cluster.now);
-        cluster
-    }
-
-    /// Another process takes over: it knows nothing but what it lists.
-    pub fn restart(&mut self) {
-        self.control = Control::new(self.settings.clone());
-        let namespace = json!({"metadata": {"name": "team", "labels": {"team": "a"}}});
-        let namespace = Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()));
-        self.control.observe(namespace, self.now);
-        for (key, object) in self.objects.clone() {
-            self.show(&key, &object, false);
-        }
-        self.control.lead(Some(Term(2)));
     }
 
     pub fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
@@ -192,36 +180,6 @@ impl Cluster {
         }
         self.objects.insert(key.clone(), object.clone());
         self.show(key, &object, false);
-    }
-
-    fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) {
-        macro_rules! observe {
-            ($kind:ident) => {{
-                let object = serde_json::from_value(object.clone()).unwrap();
-                Observation::$kind(if gone { Change::Delete(object) } else { Change::Apply(object) })
-            }};
-        }
-        let observation = match key.kind {
-            Kind::Job(kind) => {
-                let object = kind.read(object).unwrap().into();
-                Observation::Job(kind, if gone { Change::Delete(object) } else { Change::Apply(object) })
-            }
-            Kind::Workload => observe!(Workload),
-            Kind::ClusterQueue => observe!(ClusterQueue),
-            Kind::LocalQueue => observe!(LocalQueue),
-            Kind::Cohort => observe!(Cohort),
-            Kind::ResourceFlavor => observe!(ResourceFlavor),
-            Kind::QueuePolicy => observe!(QueuePolicy),
-            Kind::TrainingJob => observe!(TrainingJob),
-            Kind::Pod => observe!(Pod),
-            Kind::StatefulSet => observe!(StatefulSet),
-            Kind::Node => observe!(Node),
-            Kind::AdmissionCheck => observe!(AdmissionCheck),
-            Kind::ProvisioningRequest => observe!(ProvisioningRequest),
-            Kind::PodTemplate => observe!(PodTemplate),
-            Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => return,
-        };
-        self.control.observe(observation, self.now);
     }
 
     /// Runs until control asks for nothing more at this moment.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, cluster_queue};
 use crate::groups::member;
 use crate::policies::with_tiers;
-use crate::tiers::{ladder, ladder_on};
+use crate::tiers::{accepting, flavor_of, ladder, ladder_on};
 use crate::training::training;
 
 /// Ten minutes for the reservation, one for spot.
@@ -81,4 +81,33 @@ fn a_tier_with_which_there_is_still_patience_is_not_out_of_stock() {
         cluster.pass(75);
         assert_eq!(out_of_stock(&cluster), BTreeSet::from(["spot".to_owned()]), "{what}");
     }
+}
+
+#[test]
+fn who_takes_over_knows_of_stock_outs_what_the_leader_has_found() {
+    let mut cluster = chief_and_workers(&["spot"]);
+    cluster.stand_by();
+    cluster.pass(75);
+    assert_eq!(out_of_stock(&cluster), BTreeSet::from(["spot".to_owned()]));
+    cluster.fail_over();
+    cluster.pass(10);
+    assert_eq!(out_of_stock(&cluster), BTreeSet::from(["spot".to_owned()]), "the chief had its node");
+    cluster.put(Kind::TrainingJob, training("b", json!({"resources": {"maxReplicas": 1}})));
+    cluster.pass(10);
+    assert_eq!(cluster.tier_of("b"), "reserved");
+}
+
+#[test]
+fn who_takes_over_remembers_stock_outs_that_no_policy_shows() {
+    let mut cluster = ladder("8");
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
+    cluster.settle();
+    cluster.stand_by();
+    cluster.pass(640);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"));
+    cluster.fail_over();
+    cluster.put(Kind::JOB, accepting("b", "reserved,on-demand"));
+    cluster.pass(5);
+    assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "it is spared ten minutes");
 }

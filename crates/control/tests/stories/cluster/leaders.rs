@@ -1,0 +1,81 @@
+//! Processes that lead one after the other, and what they see.
+
+use berth_control::Control;
+use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, ObjectKey, Term};
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+/// The only namespace.
+pub(super) fn namespace() -> Observation {
+    let namespace = json!({"metadata": {"name": "team", "labels": {"team": "a"}}});
+    Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()))
+}
+
+/// An object as the watch of its kind shows it, `None` of kinds that nobody watches.
+fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observation> {
+    macro_rules! observe {
+        ($kind:ident) => {{
+            let object = serde_json::from_value(object.clone()).unwrap();
+            Observation::$kind(if gone { Change::Delete(object) } else { Change::Apply(object) })
+        }};
+    }
+    Some(match key.kind {
+        Kind::Job(kind) => {
+            let object = kind.read(object).unwrap().into();
+            Observation::Job(kind, if gone { Change::Delete(object) } else { Change::Apply(object) })
+        }
+        Kind::Workload => observe!(Workload),
+        Kind::ClusterQueue => observe!(ClusterQueue),
+        Kind::LocalQueue => observe!(LocalQueue),
+        Kind::Cohort => observe!(Cohort),
+        Kind::ResourceFlavor => observe!(ResourceFlavor),
+        Kind::QueuePolicy => observe!(QueuePolicy),
+        Kind::TrainingJob => observe!(TrainingJob),
+        Kind::Pod => observe!(Pod),
+        Kind::StatefulSet => observe!(StatefulSet),
+        Kind::Node => observe!(Node),
+        Kind::AdmissionCheck => observe!(AdmissionCheck),
+        Kind::ProvisioningRequest => observe!(ProvisioningRequest),
+        Kind::PodTemplate => observe!(PodTemplate),
+        Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => return None,
+    })
+}
+
+impl Cluster {
+    /// A process that knows nothing but what it lists.
+    fn listed(&self) -> Control {
+        let mut control = Control::new(self.settings.clone());
+        control.observe(namespace(), self.now);
+        for observation in self.objects.iter().filter_map(|(key, object)| observation(key, object, false)) {
+            control.observe(observation, self.now);
+        }
+        control
+    }
+
+    /// Another process takes over: it knows nothing but what it lists.
+    pub fn restart(&mut self) {
+        self.control = self.listed();
+        self.control.lead(Some(Term(2)));
+    }
+
+    /// From now on another process sees all that happens to objects.
+    pub fn stand_by(&mut self) {
+        self.standby = Some(self.listed());
+    }
+
+    /// That one takes over.
+    pub fn fail_over(&mut self) {
+        self.control = self.standby.take().expect("somebody stands by");
+        self.control.lead(Some(Term(2)));
+    }
+
+    pub(super) fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) {
+        for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
+            if let Some(observation) = observation(key, object, gone) {
+                control.observe(observation, self.now);
+            }
+        }
+    }
+}
