@@ -142,6 +142,9 @@ impl Control {
         self.evictions.clear();
         self.refused_evictions.clear();
         self.growth.wanted.clear();
+        // Whether a better tier is free still was not looked at meanwhile.
+        self.ladder.better.clear();
+        self.ladder.climbers.clear();
         let asked = std::mem::take(&mut self.growth.gives_up);
         for uid in planned.into_keys().chain(asked.into_keys()) {
             self.unplan(&uid);

@@ -1,10 +1,10 @@
 //! When a running job goes back up the ladder, and when not yet.
 
-use berth_control::write::Kind;
-use jiff::Timestamp;
+use berth_control::write::{Kind, Outcome, Purpose, Term};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
+use crate::cluster::{Cluster, cluster_queue, job};
 use crate::policies::{evictions, with_tiers};
 use crate::tiers::{flavor_of, ladder};
 use crate::training::training;
@@ -62,6 +62,28 @@ fn a_better_tier_that_is_taken_meanwhile_has_to_be_free_anew() {
         (59, 13),
         "it flickered: 109 seconds after it was free first, and 59 after the last time",
     );
+}
+
+#[test]
+fn who_leads_again_looks_anew_whether_a_better_tier_is_free() {
+    let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
+    cluster.pass(700);
+    cluster.complete("first");
+    cluster.faults.push((Purpose::Evict, Outcome::NotSent, false));
+    for _ in 0..90 {
+        if !cluster.faults.is_empty() {
+            cluster.now = cluster.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+            cluster.settle();
+        }
+    }
+    assert!(cluster.faults.is_empty(), "it was to climb");
+    cluster.control.lead(None);
+    let without = cluster_queue("cq", None, &[("spot", "1"), ("on-demand", "1"), ("reserved", "0")]);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &without);
+    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3_600)).unwrap();
+    cluster.control.lead(Some(Term(3)));
+    cluster.pass(30);
+    assert_eq!((flavor_of(&cluster, "second"), evictions(&cluster, "second", "ClimbedBack")), (json!("on-demand"), 0));
 }
 
 #[test]
