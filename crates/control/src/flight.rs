@@ -121,6 +121,9 @@ const CONFLICT_PATIENCE_MS: i64 = 3_000;
 /// Longest delay between two tries of a write; the object's own changes cut it short.
 const LONGEST_DELAY_MS: i64 = 60_000;
 
+/// So many writes in a row fail for another reason than that somebody else has written meanwhile.
+const SEVERAL: u32 = 3;
+
 /// So long after its end a delay counts for the length of the next one.
 const FORGOTTEN_MS: i64 = 600_000;
 
@@ -142,6 +145,11 @@ impl Flights {
     /// Until when the object is backing off.
     pub(crate) fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
+    }
+
+    /// Whether the object is backing off after several writes that failed one after the other.
+    pub(crate) fn keeps_failing(&self, key: &ObjectKey, now: Timestamp) -> bool {
+        self.backoffs.get(key).is_some_and(|backoff| backoff.until > now && backoff.attempts >= SEVERAL)
     }
 
     /// The earliest end of a delay after a failed write.

@@ -197,8 +197,10 @@ impl<'a> Case<'a> {
     fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
         let suspended = self.view.facts.suspended;
         let asked = status::asked(self.view);
-        if suspended && workload.active && !asked {
-            // First it is told, so that a resumption knows who has deactivated the Workload.
+        let silent = self.control.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
+        if suspended && workload.active && !asked && !silent {
+            // First it is told, so that a resumption knows who has deactivated the Workload. A status that the API server does not take
+            // keeps it from being suspended no longer than a few tries.
             return Some(status::told_at_once(self).map_or(Decision::Done, Decision::write));
         }
         let (active, purpose) = match (suspended, workload.active) {

@@ -245,3 +245,40 @@ fn a_status_that_is_refused_for_ever_keeps_no_quota_from_others() {
     cluster.pass(30);
     assert!(cluster.has_job("urgent-worker") && !cluster.has_job("victim-worker"), "{:?}", cluster.writes);
 }
+
+#[test]
+fn a_status_that_is_refused_holds_up_no_suspension() {
+    let mut cluster = crate::training::cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+    cluster.faults.extend(std::iter::repeat_n(refused, 1_000));
+    let suspend = |suspend: bool| json!({"spec": {"suspend": suspend}});
+    cluster.edit(Kind::TrainingJob, "team", "a", &suspend(true));
+    cluster.pass(30);
+    let workload = cluster.workload_of_training("a").unwrap();
+    assert_eq!((&workload["spec"]["active"], &workload["status"]["admission"]), (&json!(false), &Value::Null));
+    assert!(!cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    // It is told later who has deactivated it.
+    cluster.faults.clear();
+    cluster.pass(70);
+    assert_eq!((cluster.phase("a"), &cluster.told("a", "Suspended")["reason"]), ("Suspended", &json!("Requested")));
+    cluster.edit(Kind::TrainingJob, "team", "a", &suspend(false));
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn who_is_resumed_before_its_status_is_taken_again_runs_on() {
+    let mut cluster = crate::training::cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    // Somebody else has written meanwhile.
+    cluster.faults.push((Purpose::TrainingStatus, Outcome::Conflict, false));
+    for suspend in [true, false] {
+        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
+        cluster.settle();
+    }
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Running");
+}
