@@ -1,5 +1,5 @@
-//! What people may do who are bound to the two batch roles, or to Kubernetes' own `view`: asked of the API server, as
-//! `kubectl auth can-i` does, but also of kinds that are not served.
+//! What people may do who are bound to the two batch roles, or to Kubernetes' own `view`, `edit` or `admin`: asked of the API
+//! server, as `kubectl auth can-i` does, but also of kinds that are not served.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -16,10 +16,15 @@ type Row = (&'static str, &'static [&'static str], &'static str, &'static str, b
 const ADMIN: &str = "kueue-batch-admin-role";
 const USER: &str = "kueue-batch-user-role";
 const VIEW: &str = "view";
+const EDIT: &str = "edit";
+const NAMESPACE_ADMIN: &str = "admin";
 const ALL: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "update", "patch", "delete"];
 const QUEUES: &str = "kueue.x-k8s.io";
+const BERTH: &str = "berth.dev";
+/// Each of them has a user.
+const ROLES: [&str; 5] = [ADMIN, USER, VIEW, EDIT, NAMESPACE_ADMIN];
 
 /// What holds of Berth's release, and what a Kueue that was there before it gave as well.
 const TABLE: &[Row] = &[
@@ -27,29 +32,67 @@ const TABLE: &[Row] = &[
     (ADMIN, &["get"], "batch", "jobs/status", true),
     (ADMIN, ALL, "jobset.x-k8s.io", "jobsets", true),
     (ADMIN, &["get"], "jobset.x-k8s.io", "jobsets/status", true),
-    (ADMIN, ALL, "berth.dev", "trainingjobs", true),
-    (ADMIN, &["get"], "berth.dev", "trainingjobs/status", true),
+    (ADMIN, ALL, BERTH, "trainingjobs", true),
+    (ADMIN, &["get"], BERTH, "trainingjobs/status", true),
     (ADMIN, ALL, QUEUES, "clusterqueues", true),
     (ADMIN, ALL, QUEUES, "workloads", true),
     (ADMIN, &["update", "patch"], QUEUES, "workloads/status", false),
+    (ADMIN, ALL, BERTH, "queuepolicies", true),
+    (ADMIN, READ, BERTH, "checkpointstores", true),
+    (ADMIN, WRITE, BERTH, "checkpointstores", false),
     (ADMIN, READ, "", "secrets", false),
     (USER, ALL, "batch", "jobs", true),
     (USER, &["get"], "batch", "jobs/status", true),
     (USER, ALL, "jobset.x-k8s.io", "jobsets", true),
     (USER, &["get"], "jobset.x-k8s.io", "jobsets/status", true),
     (USER, &["update", "patch"], "jobset.x-k8s.io", "jobsets/status", false),
-    (USER, ALL, "berth.dev", "trainingjobs", true),
-    (USER, &["get"], "berth.dev", "trainingjobs/status", true),
-    (USER, &["update", "patch"], "berth.dev", "trainingjobs/status", false),
+    (USER, ALL, BERTH, "trainingjobs", true),
+    (USER, &["get"], BERTH, "trainingjobs/status", true),
+    (USER, &["update", "patch"], BERTH, "trainingjobs/status", false),
     (USER, READ, QUEUES, "localqueues", true),
     (USER, READ, QUEUES, "workloads", true),
     (USER, WRITE, QUEUES, "localqueues", false),
     (USER, WRITE, QUEUES, "workloads", false),
     (USER, ALL, QUEUES, "clusterqueues", false),
+    (USER, READ, BERTH, "queuepolicies", false),
+    (VIEW, READ, QUEUES, "localqueues", true),
+    (VIEW, READ, QUEUES, "workloads", true),
+    (VIEW, &["get"], QUEUES, "localqueues/status", true),
+    (VIEW, &["get"], QUEUES, "workloads/status", true),
+    (VIEW, WRITE, QUEUES, "localqueues", false),
+    (VIEW, WRITE, QUEUES, "workloads", false),
+    (VIEW, READ, QUEUES, "clusterqueues", false),
+    (VIEW, READ, BERTH, "queuepolicies", false),
+    (VIEW, READ, BERTH, "checkpointstores", false),
     (VIEW, READ, "jobset.x-k8s.io", "jobsets", true),
     (VIEW, WRITE, "jobset.x-k8s.io", "jobsets", false),
-    (VIEW, READ, "berth.dev", "trainingjobs", true),
-    (VIEW, WRITE, "berth.dev", "trainingjobs", false),
+    (VIEW, READ, BERTH, "trainingjobs", true),
+    (VIEW, WRITE, BERTH, "trainingjobs", false),
+    (EDIT, READ, QUEUES, "localqueues", true),
+    (EDIT, READ, QUEUES, "workloads", true),
+    (EDIT, WRITE, QUEUES, "localqueues", false),
+    (EDIT, WRITE, QUEUES, "workloads", false),
+    (EDIT, READ, QUEUES, "clusterqueues", false),
+    (EDIT, READ, "jobset.x-k8s.io", "jobsets", true),
+    (EDIT, READ, BERTH, "trainingjobs", true),
+    (EDIT, WRITE, BERTH, "trainingjobs", false),
+    (NAMESPACE_ADMIN, READ, QUEUES, "localqueues", true),
+    (NAMESPACE_ADMIN, READ, QUEUES, "workloads", true),
+    (NAMESPACE_ADMIN, READ, QUEUES, "clusterqueues", true),
+    (NAMESPACE_ADMIN, &["get"], QUEUES, "clusterqueues/status", true),
+    (NAMESPACE_ADMIN, READ, QUEUES, "cohorts", true),
+    (NAMESPACE_ADMIN, &["get"], QUEUES, "cohorts/status", true),
+    (NAMESPACE_ADMIN, READ, QUEUES, "resourceflavors", true),
+    (NAMESPACE_ADMIN, READ, QUEUES, "topologies", true),
+    (NAMESPACE_ADMIN, WRITE, QUEUES, "localqueues", false),
+    (NAMESPACE_ADMIN, WRITE, QUEUES, "workloads", false),
+    (NAMESPACE_ADMIN, WRITE, QUEUES, "clusterqueues", false),
+    (NAMESPACE_ADMIN, READ, BERTH, "trainingjobs", true),
+    (NAMESPACE_ADMIN, READ, BERTH, "queuepolicies", true),
+    (NAMESPACE_ADMIN, &["get"], BERTH, "queuepolicies/status", true),
+    (NAMESPACE_ADMIN, READ, BERTH, "checkpointstores", true),
+    (NAMESPACE_ADMIN, WRITE, BERTH, "queuepolicies", false),
+    (NAMESPACE_ADMIN, WRITE, BERTH, "checkpointstores", false),
 ];
 
 /// A user who is bound to that role and to nothing else.
@@ -84,7 +127,7 @@ async fn may(client: &Client, user: &str, verb: &str, group: &str, resource: &st
 /// # Errors
 /// When a role still allows too much or too little after [`STEP`], or the API server refuses.
 pub async fn hold(client: &Client) -> Result<()> {
-    for role in [ADMIN, USER, VIEW] {
+    for role in ROLES {
         let group = "rbac.authorization.k8s.io";
         let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding",
             "metadata": {"name": bound_to(role)},
