@@ -66,6 +66,49 @@ pub(crate) struct ManagerFlags {
     /// Log level: debug, info, warn, error, or a number (higher says more)
     #[arg(long, default_value = "info")]
     pub(crate) zap_log_level: String,
+    #[command(flatten)]
+    pub(crate) zap: ZapFlags,
+}
+
+/// The rest of how Kueue's logger is told what to do: taken, so that its arguments can be copied as they are.
+#[derive(Debug, Args)]
+pub(crate) struct ZapFlags {
+    /// Kueue's: no effect
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    zap_devel: Option<bool>,
+    /// Kueue's: no effect
+    #[arg(long, hide = true)]
+    zap_encoder: Option<String>,
+    /// Kueue's: no effect
+    #[arg(long, hide = true)]
+    zap_stacktrace_level: Option<String>,
+    /// Kueue's: no effect
+    #[arg(long, hide = true)]
+    zap_time_encoding: Option<String>,
+}
+
+impl ZapFlags {
+    /// One sentence for each that asks for something else than what Berth does.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let devel = self.zap_devel.filter(|on| *on).map(|on| on.to_string());
+        let encoder = self.zap_encoder.clone().filter(|name| name != "json");
+        let time = self.zap_time_encoding.clone().filter(|name| !matches!(name.as_str(), "rfc3339" | "rfc3339nano"));
+        [
+            ("zap-devel", devel),
+            ("zap-encoder", encoder),
+            ("zap-stacktrace-level", self.zap_stacktrace_level.clone()),
+            ("zap-time-encoding", time),
+        ]
+        .into_iter()
+        .filter_map(|(flag, value)| {
+            let value = value?;
+            Some(format!(
+                "--{flag}={value} has no effect: logs are JSON lines with times of RFC 3339 and no stack traces, and \
+                 --zap-log-level says how much of them there is"
+            ))
+        })
+        .collect()
+    }
 }
 
 /// What to decide on, and how to say it.
@@ -187,6 +230,26 @@ mod tests {
         let flags = manager(&["--metrics-bind-address", "127.0.0.1:1", "--namespace", "n", "--zap-log-level=2"]);
         assert_eq!(flags.metrics_bind_address.as_deref(), Some("127.0.0.1:1"));
         assert_eq!((flags.namespace.as_deref(), flags.zap_log_level.as_str()), (Some("n"), "2"));
+    }
+
+    #[test]
+    fn what_kueues_logger_is_told_is_taken_and_what_has_no_effect_is_named() {
+        let warned = |words: &[&str]| manager(words).zap.warnings();
+        let flag = |text: &String| text.split(' ').next().unwrap_or_default().to_owned();
+        assert_eq!(warned(&[]), Vec::<String>::new());
+        assert_eq!(
+            warned(&["--zap-devel=false", "--zap-encoder=json", "--zap-time-encoding=rfc3339"]),
+            Vec::<String>::new()
+        );
+        let all =
+            ["--zap-devel", "--zap-encoder", "console", "--zap-stacktrace-level=error", "--zap-time-encoding=epoch"];
+        let all = warned(&all);
+        let named: Vec<String> = all.iter().map(flag).collect();
+        let wanted =
+            ["--zap-devel=true", "--zap-encoder=console", "--zap-stacktrace-level=error", "--zap-time-encoding=epoch"];
+        assert_eq!(named, wanted);
+        assert!(all.iter().all(|text| text.contains("--zap-log-level")), "{all:?}");
+        assert!(Cli::try_parse_from(["berth", "manager", "--zap-colour=red"]).is_err(), "an unknown one is an error");
     }
 
     #[test]

@@ -67,6 +67,9 @@ fn main() -> ExitCode {
 
 fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
     logging::start(&flags.zap_log_level)?;
+    for warning in flags.zap.warnings() {
+        tracing::warn!(warning, "flags");
+    }
     let loaded = configuration(flags)?;
     for warning in &loaded.warnings {
         tracing::warn!(warning, "configuration");
