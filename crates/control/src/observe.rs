@@ -301,6 +301,7 @@ impl Control {
         self.touch_related(&object_key);
         self.touch_requests_of(name);
         self.dirty.remove(&object_key);
+        self.told.remove(&object_key);
         self.flights.vanished(&object_key);
         if let Some(old) = self.view.workloads.remove(name) {
             self.shapes.release(&old.shape);

@@ -4,18 +4,20 @@ use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
-use super::workload::{has_finalizer, remove_finalizer, status_write};
+use super::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
 use crate::status::since;
-use crate::view::{Name, WorkloadView};
-use crate::write::{Kind, ObjectKey, Purpose, Request};
+use crate::view::{Name, Owner, WorkloadView};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
 /// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: that none is
 /// there says nothing before.
 const PODS_COME_MS: i64 = 3_000;
+/// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
+const STRANGER: &str = "OwnerKindUnknown";
 
 /// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
 /// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
@@ -31,7 +33,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
             }))
         });
     };
-    let kind = Kind::of_whole(&owner.kind)?;
+    let Some(kind) = Kind::of_whole(&owner.kind) else { return of_stranger(control, workload, owner) };
     let standing = standing(control, workload);
     if standing == Standing::There || (standing == Standing::Leaving && !workload.deleting) {
         return None;
@@ -71,6 +73,32 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return Some(probe_pods(control, workload));
     }
     Some(Decision::write(remove_finalizer(workload)))
+}
+
+/// A workload whose owner is of a kind that Berth does not know. Whoever made it starts it, stops it and lets it go: nobody here sees
+/// whether anything of it runs. Without quota nothing does, and who made it may be gone, as Kueue is after a migration.
+fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
+    if !workload.reserved() {
+        return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
+    }
+    if workload.is("Finished") {
+        return None;
+    }
+    let (event_type, holds) = if workload.deleting {
+        (
+            EventType::Warning,
+            format!("it holds its quota until nothing of it runs and its finalizer {FINALIZER} is taken off"),
+        )
+    } else {
+        (
+            EventType::Normal,
+            "whoever made it starts and stops it, and it holds its quota until it is finished or gone".into(),
+        )
+    };
+    let message = format!("its owner, {} {:?}, is of a kind that Berth does not know: {holds}", owner.kind, owner.name);
+    let told = control.told.get(&key(Kind::Workload, &workload.key())).and_then(|told| told.get(STRANGER));
+    let is_new = told != Some(&message);
+    is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, message, REPORTER)))
 }
 
 /// The Jobs that are left of those of which its job is made. Costs those of the namespace.

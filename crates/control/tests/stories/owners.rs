@@ -1,6 +1,6 @@
 //! Workloads whose owner is of a kind that nobody watches, is not there, or goes: they take nobody's quota.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{EventType, Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, job, local_queue, made_before, settings};
@@ -86,6 +86,59 @@ fn whose_owner_is_of_a_foreign_kind_is_admitted_for_whoever_made_it() {
         cluster.pass(5);
         assert_eq!(reserved(&cluster)["status"], json!("True"), "{api_version}: {:?}", cluster.writes);
     }
+}
+
+/// A Workload with Kueue's finalizer that a RayJob controls.
+fn of_a_ray_job() -> Value {
+    let mut workload = owned_by("ray.io/v1", "RayJob", "theirs");
+    workload["metadata"]["finalizers"] = json!(["kueue.x-k8s.io/resource-in-use"]);
+    workload
+}
+
+/// What was said of its owner.
+fn said_of_the_owner(cluster: &Cluster) -> Vec<(EventType, &str)> {
+    let said = cluster.notices.iter().filter(|notice| notice.reason == "OwnerKindUnknown");
+    said.inspect(|notice| assert_eq!(notice.key, Cluster::key(Kind::Workload, "team", "before")))
+        .map(|notice| (notice.event_type, notice.message.as_str()))
+        .collect()
+}
+
+#[test]
+fn whose_owner_is_of_a_foreign_kind_holds_its_quota_until_its_finalizer_goes_and_says_so() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::Workload, of_a_ray_job());
+    cluster.pass(60);
+    let holds = "its owner, RayJob \"owner\", is of a kind that Berth does not know: whoever made it starts and stops it, \
+                 and it holds its quota until it is finished or gone";
+    assert_eq!(said_of_the_owner(&cluster), [(EventType::Normal, holds)], "once");
+    cluster.restart();
+    cluster.pass(5);
+    assert_eq!(said_of_the_owner(&cluster), [(EventType::Normal, holds); 2], "who takes over says it, too");
+    cluster.delete(&Cluster::key(Kind::Workload, "team", "before"));
+    cluster.put(Kind::JOB, job("next", "lq", "1", true));
+    cluster.pass(60);
+    let stays = "its owner, RayJob \"owner\", is of a kind that Berth does not know: it holds its quota until nothing of it \
+                 runs and its finalizer kueue.x-k8s.io/resource-in-use is taken off";
+    assert_eq!(said_of_the_owner(&cluster)[2..], [(EventType::Warning, stays)]);
+    assert!(!cluster.is("next", "QuotaReserved"), "{:?}", cluster.writes);
+    cluster.edit(Kind::Workload, "team", "before", &json!({"metadata": {"finalizers": null}}));
+    cluster.pass(5);
+    assert!(cluster.is("next", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn whose_owner_is_of_a_foreign_kind_goes_at_once_where_it_has_no_quota() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("first", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::Workload, of_a_ray_job());
+    cluster.pass(5);
+    assert_eq!(reserved(&cluster)["status"], json!("False"), "{:?}", cluster.writes);
+    let before = Cluster::key(Kind::Workload, "team", "before");
+    cluster.delete(&before);
+    cluster.pass(5);
+    assert!(!cluster.objects.contains_key(&before), "{:?}", cluster.writes);
+    assert!(said_of_the_owner(&cluster).is_empty(), "it never had any: {:?}", cluster.notices);
 }
 
 #[test]
