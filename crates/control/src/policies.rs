@@ -14,6 +14,7 @@ use berth_api::berth::{
 };
 use berth_api::validation::{summary, validate_label_selector};
 use berth_engine::model as engine;
+use berth_jobs::training::Cards;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -208,9 +209,14 @@ fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
 impl Limits {
     /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, its value, and what
     /// the workload asks for.
-    fn broken_by(&self, workload: &WorkloadView, pods: impl Fn(&engine::PodSetSpec) -> i64) -> Option<String> {
+    fn broken_by(
+        &self,
+        workload: &WorkloadView,
+        cards: &Cards,
+        pods: impl Fn(&engine::PodSetSpec) -> i64,
+    ) -> Option<String> {
         let sets = &workload.shape.pod_sets;
-        let asked = gpus::gpus(sets, &pods);
+        let asked = gpus::gpus(sets, cards, &pods);
         if let Some(most) = self.max_gpus.filter(|most| asked > *most) {
             let least = if sets.iter().any(|set| pods(set) < set.count) { " at least" } else { "" };
             return Some(format!("spec.admission.maxGPUsPerJob is {most}, and the workload asks for {asked}{least}"));
@@ -266,7 +272,10 @@ impl Control {
         pods: impl Fn(&engine::PodSetSpec) -> i64,
     ) -> Option<String> {
         let rules = self.rules_for(workload)?;
-        rules.limits.broken_by(workload, pods).map(|text| format!("QueuePolicy {}: {text}", rules.policy))
+        rules
+            .limits
+            .broken_by(workload, &self.settings.cards, pods)
+            .map(|text| format!("QueuePolicy {}: {text}", rules.policy))
     }
 
     /// Whether what a workload's pods select of capacity gives way to the tiers of its queue.

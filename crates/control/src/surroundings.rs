@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::LocalQueue;
 use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
-use berth_jobs::training::{ROLES, role_names, role_of_child};
+use berth_jobs::training::{Cards, ROLES, role_names, role_of_child};
 use berth_jobs::{DEFAULT_NAME, JobType};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
@@ -35,6 +35,8 @@ pub struct Surroundings {
     pods: [bool; 3],
     /// The kinds of job that are managed.
     kinds: BTreeSet<Kind>,
+    /// How TrainingJobs ask for cards.
+    cards: Cards,
     training: BTreeMap<Name, Training>,
     /// Namespaces and LocalQueues have been listed.
     listed: (bool, bool),
@@ -65,8 +67,15 @@ impl Surroundings {
             without_queue_name: settings.manage_jobs_without_queue_name,
             pods: [Kind::Pod, Kind::Deployment, Kind::StatefulSet].map(|kind| settings.job_kinds.contains(&kind)),
             kinds: settings.job_kinds.clone(),
+            cards: settings.cards.clone(),
             ..Self::default()
         }
+    }
+
+    /// How TrainingJobs ask for cards.
+    #[must_use]
+    pub const fn cards(&self) -> &Cards {
+        &self.cards
     }
 
     /// Whether an observation can matter at all, so that most of them need no lock.

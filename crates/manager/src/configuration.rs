@@ -14,6 +14,7 @@ use crate::schema::{self, Configuration, Header, Marked};
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
 use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
+use berth_jobs::training::Cards;
 use berth_runtime::Election;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +60,8 @@ pub(crate) struct Given {
     pub(crate) lease_name: Option<String>,
     /// `--feature-gates`.
     pub(crate) feature_gates: Option<BTreeMap<String, bool>>,
+    /// `--training-card-resource` and `--training-card-label`.
+    pub(crate) cards: Cards,
 }
 
 /// Version of the configuration file.
@@ -124,6 +127,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
         transformations: transformations::read(&file.resources.transformations)?,
+        cards: given.cards.clone(),
         engine: engine_options(&file, &gates, ignore_undeclared)?,
         local_queue_metrics: gates.on("LocalQueueMetrics")
             && metrics.local_queue_metrics.as_ref().is_none_or(|block| block.value.enable.unwrap_or(false)),

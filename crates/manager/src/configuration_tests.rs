@@ -137,6 +137,14 @@ fn transformations_are_read() {
 }
 
 #[test]
+fn cards_are_those_of_the_flags() {
+    assert_eq!(read("").unwrap().settings.cards, Cards::default());
+    let cards = Cards { resource: "amd.com/gpu".into(), type_label: "amd.com/gpu.product-name".into() };
+    let told = Given { cards: cards.clone(), ..given() };
+    assert_eq!(load("", &told).unwrap().settings.cards, cards);
+}
+
+#[test]
 fn bad_values_name_field_and_what_is_allowed() {
     refused("waitForPodsReady:\n  timeout: 5\n", &["line 4"]);
     refused("waitForPodsReady:\n  timeout: five\n", &["line 4", "five"]);

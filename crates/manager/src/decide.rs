@@ -14,6 +14,7 @@ use anyhow::{Context, anyhow};
 use berth_control::offline::Offline;
 use berth_control::write::{EventType, Kind, ObjectKey};
 use berth_engine::Selector;
+use berth_jobs::training::Cards;
 use jiff::Timestamp;
 use manifests::{Manifest, NAME_LABEL, Sorted, named, shown, text};
 use serde::Serialize;
@@ -92,7 +93,8 @@ pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<()> {
         Some(text) => text.parse().with_context(|| format!("--now: {text:?}"))?,
         None => latest(&manifests),
     };
-    print!("{}", answer(&manifests, &config, now, flags.output)?);
+    let cards = flags.cards.cards().map_err(anyhow::Error::msg)?;
+    print!("{}", answer(&manifests, &config, cards, now, flags.output)?);
     Ok(())
 }
 
@@ -102,8 +104,14 @@ fn latest(manifests: &[Manifest]) -> Timestamp {
     manifests.iter().filter_map(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-fn answer(manifests: &[Manifest], config: &str, now: Timestamp, output: Output) -> anyhow::Result<String> {
-    let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
+fn answer(
+    manifests: &[Manifest],
+    config: &str,
+    cards: Cards,
+    now: Timestamp,
+    output: Output,
+) -> anyhow::Result<String> {
+    let given = Given { home: "kueue-system".to_owned(), cards, ..Given::default() };
     let loaded = configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
     // No write is ever under way here.

@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::capacity::clouds::Cloud;
+use berth_api::validation::qualified_name;
+use berth_jobs::training::Cards;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -68,6 +70,49 @@ pub(crate) struct ManagerFlags {
     pub(crate) zap_log_level: String,
     #[command(flatten)]
     pub(crate) zap: ZapFlags,
+    #[command(flatten)]
+    pub(crate) cards: CardFlags,
+}
+
+/// How TrainingJobs ask for cards: `replicaResources.gpu` and `gpuType`.
+#[derive(Debug, Args)]
+pub(crate) struct CardFlags {
+    /// Resource that counts the cards of TrainingJobs, as amd.com/gpu [default: nvidia.com/gpu]
+    #[arg(long)]
+    training_card_resource: Option<String>,
+    /// Node label with the type of their card, as cloud.google.com/gke-accelerator [default: nvidia.com/gpu.product]
+    #[arg(long)]
+    training_card_label: Option<String>,
+}
+
+impl CardFlags {
+    /// What they say.
+    ///
+    /// # Errors
+    /// The flag, its value and what is allowed.
+    pub(crate) fn cards(&self) -> Result<Cards, String> {
+        let mut cards = Cards::default();
+        if let Some(resource) = &self.training_card_resource {
+            // What has no vendor is Kubernetes' own, as cpu.
+            let extended = resource.split_once('/').is_some_and(|(vendor, _)| !vendor.ends_with("kubernetes.io"));
+            if let Some(wrong) = qualified_name(resource) {
+                return Err(format!("--training-card-resource is `{resource}`: {wrong}"));
+            }
+            if !extended {
+                return Err(format!(
+                    "--training-card-resource is `{resource}`; allowed is an extended resource, as amd.com/gpu"
+                ));
+            }
+            cards.resource.clone_from(resource);
+        }
+        if let Some(label) = &self.training_card_label {
+            if let Some(wrong) = qualified_name(label) {
+                return Err(format!("--training-card-label is `{label}`: {wrong}"));
+            }
+            cards.type_label.clone_from(label);
+        }
+        Ok(cards)
+    }
 }
 
 /// The rest of how Kueue's logger is told what to do: taken, so that its arguments can be copied as they are.
@@ -127,6 +172,8 @@ pub(crate) struct DecideFlags {
     /// The time it is (RFC 3339) [default: the latest creationTimestamp in the manifests]
     #[arg(long)]
     pub(crate) now: Option<String>,
+    #[command(flatten)]
+    pub(crate) cards: CardFlags,
 }
 
 /// What to make flavors of.
@@ -230,6 +277,26 @@ mod tests {
         let flags = manager(&["--metrics-bind-address", "127.0.0.1:1", "--namespace", "n", "--zap-log-level=2"]);
         assert_eq!(flags.metrics_bind_address.as_deref(), Some("127.0.0.1:1"));
         assert_eq!((flags.namespace.as_deref(), flags.zap_log_level.as_str()), (Some("n"), "2"));
+    }
+
+    #[test]
+    fn cards_are_named_as_the_cluster_names_them() {
+        let cards = |words: &[&str]| manager(words).cards.cards();
+        assert_eq!(cards(&[]), Ok(Cards::default()));
+        let amd = ["--training-card-resource=amd.com/gpu", "--training-card-label=cloud.google.com/gke-accelerator"];
+        let wanted = Cards { resource: "amd.com/gpu".into(), type_label: "cloud.google.com/gke-accelerator".into() };
+        assert_eq!(cards(&amd), Ok(wanted));
+        for (flag, value) in [
+            ("--training-card-resource", "cpu"),
+            ("--training-card-resource", ""),
+            ("--training-card-resource", "amd.com/"),
+            ("--training-card-resource", "kubernetes.io/batch-cpu"),
+            ("--training-card-label", "a label"),
+            ("--training-card-label", ""),
+        ] {
+            let error = cards(&[format!("{flag}={value}").as_str()]).unwrap_err();
+            assert!(error.starts_with(&format!("{flag} is `{value}`")), "{error}");
+        }
     }
 
     #[test]

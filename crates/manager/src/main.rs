@@ -147,6 +147,7 @@ fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
         lease_namespace: flags.leader_elect_resource_namespace.clone(),
         lease_name: flags.leader_elect_resource_name.clone(),
         feature_gates: gates.map_err(|error| anyhow!("--feature-gates: {error}"))?,
+        cards: flags.cards.cards().map_err(anyhow::Error::msg)?,
     };
     configuration::load(&text, &given).map_err(|error| match &flags.config {
         Some(path) => anyhow!("{}: {error}", path.display()),

@@ -5,6 +5,7 @@ use crate::duration::GoDuration;
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
 use berth_control::surroundings;
+use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
 use berth_runtime::clients::Clients;
 use berth_runtime::metrics::Metrics;
@@ -179,6 +180,10 @@ impl Surroundings for Known {
 
     fn opted_in(&self) -> Option<Value> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).opted_in()
+    }
+
+    fn cards(&self) -> Cards {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).cards().clone()
     }
 }
 

@@ -32,8 +32,8 @@ pub(crate) fn resource_flavor(request: &Request) -> Result<Answer, Unreadable> {
     validate::<ResourceFlavor>(request, validate_resource_flavor, |_, _| Vec::new())
 }
 
-pub(crate) fn training_job(request: &Request) -> Result<Answer, Unreadable> {
-    let alone = |job: &TrainingJob| invalid_training_job(job, &Cards::default());
+pub(crate) fn training_job(request: &Request, cards: &Cards) -> Result<Answer, Unreadable> {
+    let alone = |job: &TrainingJob| invalid_training_job(job, cards);
     validate::<TrainingJob>(request, alone, invalid_training_job_change)
 }
 

@@ -20,6 +20,7 @@ pub mod review;
 pub mod routes;
 pub mod server;
 
+use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
 use serde_json::Value;
 
@@ -33,6 +34,8 @@ pub trait Surroundings: Send + Sync + 'static {
     fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool;
     /// Label selector of the namespaces whose jobs are asked about although they name no queue; `None` while it is not known.
     fn opted_in(&self) -> Option<Value>;
+    /// How TrainingJobs ask for cards.
+    fn cards(&self) -> Cards;
 }
 
 /// Where figures go.

@@ -111,7 +111,7 @@ const OTHERS: [Route; 13] = [
     Route {
         path: Cow::Borrowed("/validate-berth-dev-v1alpha1-trainingjob"),
         name: Cow::Borrowed("validate-trainingjob"),
-        handle: Handle::Admission(|request, _| kinds::training_job(request)),
+        handle: Handle::Admission(|request, around| kinds::training_job(request, &around.surroundings.cards())),
     },
     Route {
         path: Cow::Borrowed("/validate-kueue-x-k8s-io-v1beta2-cohort"),

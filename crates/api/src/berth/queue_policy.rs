@@ -293,7 +293,7 @@ pub struct AdmissionLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub max_jobs: Option<i32>,
-    /// Most devices that one job may ask for, over all its pods: resources whose names end in `/gpu`.
+    /// Most devices that one job may ask for, over all its pods: resources whose names end in `/gpu`, and cards of TrainingJobs.
     #[serde(rename = "maxGPUsPerJob", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub max_gpus_per_job: Option<i32>,

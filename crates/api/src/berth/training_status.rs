@@ -111,7 +111,7 @@ pub const MAX_TRAINING_EVENTS: usize = 10;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AllocatedResources {
-    /// GPUs.
+    /// Its cards, and other resources whose names end in `/gpu`.
     pub gpus: i64,
     /// CPU.
     pub cpu: Quantity,

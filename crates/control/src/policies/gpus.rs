@@ -1,20 +1,20 @@
 //! The GPUs that a policy allows one job. Who may do with fewer pods is judged by the fewest, and is never given more than the limit.
 
 use berth_engine::model as engine;
-use berth_jobs::training::WORKER;
+use berth_jobs::training::{Cards, WORKER};
 
 use crate::core::Control;
 use crate::view::WorkloadView;
 
-/// GPUs that one pod asks for: of resources whose names end so.
-fn gpus_of(set: &engine::PodSetSpec) -> i64 {
-    let devices = set.requests.iter().filter(|(resource, _)| resource.ends_with("/gpu"));
+/// GPUs that one pod asks for.
+fn gpus_of(set: &engine::PodSetSpec, cards: &Cards) -> i64 {
+    let devices = set.requests.iter().filter(|(resource, _)| cards.counts(resource));
     devices.fold(0, |sum, (_, one)| sum.saturating_add(one.get()))
 }
 
 /// GPUs that pod sets ask for with so many pods each.
-pub(super) fn gpus(sets: &[engine::PodSetSpec], pods: impl Fn(&engine::PodSetSpec) -> i64) -> i64 {
-    sets.iter().fold(0, |sum, set| sum.saturating_add(gpus_of(set).saturating_mul(pods(set))))
+pub(super) fn gpus(sets: &[engine::PodSetSpec], cards: &Cards, pods: impl Fn(&engine::PodSetSpec) -> i64) -> i64 {
+    sets.iter().fold(0, |sum, set| sum.saturating_add(gpus_of(set, cards).saturating_mul(pods(set))))
 }
 
 impl Control {
@@ -32,10 +32,11 @@ impl Control {
     /// GPUs than its policy allows.
     pub(crate) fn cap_gpus(&self, workload: &WorkloadView, sets: &mut [engine::PodSetSpec]) {
         let Some(most) = self.max_gpus(workload) else { return };
+        let cards = &self.settings.cards;
         let fewest = self.fewest(workload);
-        let mut over = gpus(sets, |set| set.count).saturating_sub(most);
+        let mut over = gpus(sets, cards, |set| set.count).saturating_sub(most);
         for set in sets.iter_mut().rev() {
-            let each = gpus_of(set);
+            let each = gpus_of(set, cards);
             if over <= 0 || each <= 0 {
                 continue;
             }
@@ -48,10 +49,10 @@ impl Control {
 
     /// How many workers of those that are wanted a TrainingJob may grow to.
     pub(crate) fn workers_within_limit(&self, workload: &WorkloadView, wanted: i32) -> i32 {
-        let sets = &workload.shape.pod_sets;
-        let each = sets.iter().find(|set| set.name == WORKER).map_or(0, gpus_of);
+        let (sets, cards) = (&workload.shape.pod_sets, &self.settings.cards);
+        let each = sets.iter().find(|set| set.name == WORKER).map_or(0, |set| gpus_of(set, cards));
         let Some(most) = self.max_gpus(workload).filter(|_| each > 0) else { return wanted };
-        let others = gpus(sets, |set| if set.name == WORKER { 0 } else { set.count });
+        let others = gpus(sets, cards, |set| if set.name == WORKER { 0 } else { set.count });
         let may = most.saturating_sub(others).max(0).checked_div(each).unwrap_or(0);
         wanted.min(i32::try_from(may).unwrap_or(i32::MAX))
     }

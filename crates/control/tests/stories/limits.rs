@@ -2,6 +2,7 @@
 
 use berth_control::settings::Settings;
 use berth_control::write::Kind;
+use berth_jobs::training::Cards;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, flavor, job, local_queue, settings};
@@ -9,11 +10,16 @@ use crate::elastic::elastic;
 
 /// A queue with plenty of cpus and eight GPUs, of which a job may have `most`.
 fn allowing(settings: Settings, most: i64) -> Cluster {
+    allowing_of(settings, "nvidia.com/gpu", most)
+}
+
+/// The same, where GPUs are counted by that resource.
+fn allowing_of(settings: Settings, resource: &str, most: i64) -> Cluster {
     let mut cluster = Cluster::with(settings);
     cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"cloud": "spot"})));
     let quota = |name: &str, amount: &str| json!({"name": name, "nominalQuota": amount});
-    let flavors = json!([{"name": "spot", "resources": [quota("cpu", "100"), quota("nvidia.com/gpu", "8")]}]);
-    let groups = json!([{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": flavors}]);
+    let flavors = json!([{"name": "spot", "resources": [quota("cpu", "100"), quota(resource, "8")]}]);
+    let groups = json!([{"coveredResources": ["cpu", resource], "flavors": flavors}]);
     let queue = json!({"metadata": {"name": "cq"}, "spec": {"namespaceSelector": {}, "resourceGroups": groups}});
     cluster.put(Kind::ClusterQueue, queue);
     cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
@@ -64,6 +70,34 @@ fn an_elastic_job_has_as_many_workers_as_it_may() {
         let grows = kind == "PyTorchJob";
         assert_eq!(cluster.workers("a"), if grows { 4 } else { 3 }, "{kind}");
     }
+}
+
+#[test]
+fn cards_of_any_vendor_and_those_of_the_configuration_count() {
+    let mut told = settings();
+    let label = "cloud.google.com/gke-tpu-accelerator";
+    told.cards = Cards { resource: "google.com/tpu".into(), type_label: label.into() };
+    let mut cluster = allowing_of(told, "google.com/tpu", 3);
+    let mut job = workers("JAXJob");
+    job["spec"]["resources"]["gpuType"] = json!("tpu-v6e-slice");
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass(60);
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (3, "Running"), "there is quota for eight");
+    assert_eq!(cluster.training("a")["status"]["allocatedResources"]["gpus"], 3);
+    let pod = &cluster.job("a-worker")["spec"]["template"]["spec"];
+    assert_eq!(pod["nodeSelector"][label], "tpu-v6e-slice");
+    assert_eq!(pod["containers"][0]["resources"]["limits"], json!({"google.com/tpu": "1"}));
+    // One that the template asks for itself.
+    let mut cluster = allowing_of(settings(), "amd.com/gpu", 3);
+    let mut job = workers("JAXJob");
+    job["spec"]["resources"]["replicaResources"] = json!({"cpu": "1"});
+    for field in ["requests", "limits"] {
+        job["spec"]["template"]["spec"]["containers"][0]["resources"][field]["amd.com/gpu"] = json!("1");
+    }
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass(60);
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (3, "Running"), "there is quota for eight");
+    assert_eq!(cluster.training("a")["status"]["allocatedResources"]["gpus"], 3);
 }
 
 #[test]

@@ -28,6 +28,14 @@ pub struct Cards {
     pub type_label: String,
 }
 
+impl Cards {
+    /// Whether a resource counts cards: the configured one, and what is called a GPU by any vendor.
+    #[must_use]
+    pub fn counts(&self, resource: &str) -> bool {
+        resource == self.resource || resource.ends_with("/gpu")
+    }
+}
+
 impl Default for Cards {
     fn default() -> Self {
         Self { resource: "nvidia.com/gpu".to_owned(), type_label: "nvidia.com/gpu.product".to_owned() }

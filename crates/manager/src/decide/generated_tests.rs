@@ -9,7 +9,7 @@ fn example(name: &str) -> PathBuf {
 
 /// What is decided on manifests.
 fn decided(manifests: &[Manifest]) -> Value {
-    let told = answer(manifests, "", latest(manifests), Output::Yaml).unwrap();
+    let told = answer(manifests, "", Cards::default(), latest(manifests), Output::Yaml).unwrap();
     serde_saphyr::from_str(&told).unwrap()
 }
 

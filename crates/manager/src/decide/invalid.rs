@@ -213,6 +213,7 @@ mod tests {
     use super::super::tests::{QUEUES, given, lines, said};
     use crate::decide::{answer, latest};
     use crate::flags::Output;
+    use berth_jobs::training::Cards;
 
     const COHORT: &str = "apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort";
     const FLAVOR: &str = "apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor";
@@ -353,7 +354,7 @@ mod tests {
         let line = "ClusterQueue all: spec.resourceGroups[0].flavors[0].name: Invalid value: \"standard\": is no ResourceFlavor; \
                     those that exist: other";
         assert_eq!(lines(&said(&objects).unwrap(), "invalid"), [line]);
-        let told = answer(&objects, "", latest(&objects), Output::Yaml).unwrap();
+        let told = answer(&objects, "", Cards::default(), latest(&objects), Output::Yaml).unwrap();
         let told: serde_json::Value = serde_saphyr::from_str(&told).unwrap();
         assert_eq!(told["invalid"], serde_json::json!([line]));
     }

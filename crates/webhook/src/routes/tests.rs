@@ -1,5 +1,6 @@
 use super::*;
 use berth_jobs::Facts;
+use berth_jobs::training::Cards;
 use serde_json::{Value, json};
 
 struct World(Facts);
@@ -20,6 +21,10 @@ impl Surroundings for World {
 
     fn opted_in(&self) -> Option<Value> {
         None
+    }
+
+    fn cards(&self) -> Cards {
+        Cards { resource: "amd.com/gpu".into(), type_label: "amd.com/gpu.product-name".into() }
     }
 }
 
@@ -364,6 +369,23 @@ fn a_training_job_is_refused_by_field_and_its_children_start_at_once() {
     assert!(ask_in("/mutate-batch-v1-job", other, facts).get("patch").is_some(), "it only says so");
     child["metadata"]["name"] = json!("n-worker");
     assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_none());
+}
+
+#[test]
+fn cards_of_a_training_job_are_those_of_the_configuration() {
+    let path = "/validate-berth-dev-v1alpha1-trainingjob";
+    let training = |label: &str, resource: &str| {
+        let container = json!({"name": "c", "resources": {"limits": {resource: "1"}}});
+        json!({"metadata": {"name": "n"}, "spec": {"jobType": "PyTorchJob", "schedulingConfig": {"queue": "q"},
+            "resources": {"gpuType": "MI300X", "replicaResources": {"gpu": 2}},
+            "template": {"spec": {"nodeSelector": {label: "MI210"}, "containers": [container]}}}})
+    };
+    let refused = |label: &str, resource: &str| denied_fields(&ask(path, json!({"object": training(label, resource)})));
+    assert_eq!(refused("nvidia.com/gpu.product", "nvidia.com/gpu"), Vec::<String>::new());
+    assert_eq!(
+        refused("amd.com/gpu.product-name", "amd.com/gpu"),
+        ["spec.template.spec.containers[0].resources.limits[amd.com/gpu]", "spec.resources.gpuType"]
+    );
 }
 
 #[test]

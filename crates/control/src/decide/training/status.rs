@@ -400,8 +400,10 @@ impl Telling<'_> {
             }
         }
         let sum = |resource: &str| sums.get(resource).copied().unwrap_or(Amount::ZERO);
+        let cards = &self.case.control.settings.cards;
+        let gpus = sums.iter().filter(|(resource, _)| cards.counts(resource));
         AllocatedResources {
-            gpus: sum(&self.case.control.settings.cards.resource).get(),
+            gpus: gpus.fold(Amount::ZERO, |sum, (_, amount)| sum.add(*amount)).get(),
             cpu: quantity("cpu", sum("cpu")),
             memory: quantity("memory", sum("memory")),
             nodes: self.case.nodes(workload, &self.states),

@@ -81,6 +81,10 @@ impl Surroundings for Around {
     fn opted_in(&self) -> Option<Value> {
         Some(namespaces())
     }
+
+    fn cards(&self) -> berth_jobs::training::Cards {
+        berth_jobs::training::Cards::default()
+    }
 }
 
 impl Meter for Around {
