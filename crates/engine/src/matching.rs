@@ -17,17 +17,47 @@ pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "berth.dev/capacity-tier",
 ];
 
-/// Whether pods select a kind of capacity themselves.
-pub(crate) fn asks_for_capacity(node_selector: &Labels) -> bool {
-    CAPACITY_LABELS.iter().any(|key| node_selector.contains_key(*key))
+impl Requirement {
+    /// Whether it asks for a kind of capacity.
+    fn asks_for_capacity(&self) -> bool {
+        matches!(self.op, SelectorOp::In | SelectorOp::Exists) && CAPACITY_LABELS.contains(&self.key.as_str())
+    }
+
+    /// In words.
+    pub(crate) fn text(&self) -> String {
+        match self.op {
+            SelectorOp::Exists => format!("{} Exists", self.key),
+            op => format!("{} {op:?} [{}]", self.key, self.values.join(", ")),
+        }
+    }
 }
 
 impl PodSetSpec {
-    /// Whether its pods select a kind of capacity themselves, which pins them.
+    /// Whether its pods select a kind of capacity themselves, which pins them: by their node selector, or by each alternative of
+    /// their required affinity.
     #[must_use]
     pub fn asks_for_capacity(&self) -> bool {
-        asks_for_capacity(&self.node_selector)
+        let asks = |term: &Vec<Requirement>| term.iter().any(Requirement::asks_for_capacity);
+        CAPACITY_LABELS.iter().any(|key| self.node_selector.contains_key(*key))
+            || (!self.affinity.is_empty() && self.affinity.iter().all(asks))
     }
+}
+
+/// What pods require of capacity by an affinity that matches a flavor, and the flavor says nothing of, in each alternative that
+/// matches; the first such requirement. `is_offered` tells whether other flavors say something of a label.
+pub(crate) fn other_capacity<'a>(
+    labels: &Labels,
+    affinity: &'a [Vec<Requirement>],
+    is_offered: impl Fn(&str) -> bool,
+) -> Option<&'a Requirement> {
+    let is_missing = |r: &&Requirement| r.asks_for_capacity() && !labels.contains_key(&r.key) && is_offered(&r.key);
+    let matches = |term: &&Vec<Requirement>| term.iter().all(|r| !labels.contains_key(&r.key) || holds(r, labels));
+    let mut missing = None;
+    for term in affinity.iter().filter(matches) {
+        let first = term.iter().find(is_missing)?;
+        missing = missing.or(Some(first));
+    }
+    missing
 }
 
 /// The first entry of a node selector that a flavor forbids.

@@ -10,7 +10,6 @@ use crate::assignment::{Mode, PodSetResult};
 use crate::balance::{INF, Units, in_usage};
 use crate::flavors::{Request, assign_free};
 use crate::ids::{CellId, FlavorId, ResourceId};
-use crate::matching::asks_for_capacity;
 use crate::preempt::classical::leave;
 use crate::store::{Group, PodSet, Store};
 use crate::tree::{Tree, Trial};
@@ -84,7 +83,7 @@ impl<'a> Request<'a> {
     pub(crate) fn tiers_of(&self, pod_set: &PodSet) -> Option<&'a [Tier]> {
         let default = || {
             let tiers = self.queue.spec.as_ref().map(|spec| spec.tiers.as_slice()).filter(|tiers| !tiers.is_empty());
-            tiers.filter(|_| !asks_for_capacity(&pod_set.spec.node_selector))
+            tiers.filter(|_| !pod_set.spec.asks_for_capacity())
         };
         self.tiers.or_else(default)
     }

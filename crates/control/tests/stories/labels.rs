@@ -77,6 +77,26 @@ fn pods_that_select_a_kind_of_capacity_are_pinned_whatever_their_label_says() {
 }
 
 #[test]
+fn pods_that_require_a_kind_of_capacity_are_pinned_and_no_policy_overrides_that() {
+    let mut cluster = ladder("2");
+    let spot = json!({"spec": {"nodeLabels": {"cloud.google.com/gke-spot": "true"}}});
+    cluster.edit(Kind::ResourceFlavor, "", "spot", &spot);
+    let is_spot = json!({"key": "cloud.google.com/gke-spot", "operator": "In", "values": ["true"]});
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [is_spot]}]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
+    for (name, selectors) in [("respected", "Respect"), ("overridden", "Override")] {
+        let more = json!({"spec": {"capacityTiers": {"selectors": selectors}}});
+        cluster.edit(Kind::QueuePolicy, "", "p", &more);
+        let mut job = tier_0(name);
+        job["spec"]["template"]["spec"]["affinity"] = affinity.clone();
+        cluster.put(Kind::JOB, job);
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, name), json!("spot"), "{selectors}");
+    }
+}
+
+#[test]
 fn a_reservation_that_is_not_there_is_not_waited_for() {
     let mut cluster = ladder("1");
     let groups = |flavors: &[(&str, &str)]| {

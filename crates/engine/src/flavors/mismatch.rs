@@ -3,7 +3,7 @@
 use crate::flavors::groups::Member;
 use crate::flavors::scan::Scan;
 use crate::ids::FlavorId;
-use crate::matching::{CAPACITY_LABELS, affinity_matches, selects_forbidden, untolerated};
+use crate::matching::{CAPACITY_LABELS, affinity_matches, other_capacity, selects_forbidden, untolerated};
 use crate::model::{FlavorSpec, PodSetSpec};
 use crate::why::Why;
 
@@ -37,7 +37,10 @@ impl Scan<'_> {
             return because(format!("untolerated taint {taint} in flavor {name}"));
         }
         match affinity_matches(&spec.node_labels, &pods.node_selector, &pods.affinity) {
-            Ok(true) => None,
+            Ok(true) => {
+                let other = other_capacity(&spec.node_labels, &pods.affinity, |key| self.is_offered(key))?;
+                because(format!("flavor {name} is not the capacity that the pods require with {}", other.text()))
+            }
             Ok(false) => because(format!("flavor {name} doesn't match node affinity")),
             Err(fault) => Some(Why::Illegal(fault.into_boxed_str())),
         }
@@ -46,14 +49,16 @@ impl Scan<'_> {
     /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the group
     /// offer and this one does not: such pods are pinned, since no node could satisfy both.
     fn other_tier<'p>(&self, pods: &'p PodSetSpec, spec: &FlavorSpec) -> Option<(&'p str, &'p str)> {
-        let offered = |key: &str| {
-            let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
-            flavors.any(|flavor| flavor.node_labels.contains_key(key))
-        };
         let selector = &pods.node_selector;
         CAPACITY_LABELS.iter().find_map(|key| {
             let (key, value) = selector.get_key_value(*key)?;
-            (spec.node_labels.get(key) != Some(value) && offered(key)).then_some((key.as_str(), value.as_str()))
+            (spec.node_labels.get(key) != Some(value) && self.is_offered(key)).then_some((key.as_str(), value.as_str()))
         })
+    }
+
+    /// Whether a flavor of the group has a node label.
+    fn is_offered(&self, key: &str) -> bool {
+        let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
+        flavors.any(|flavor| flavor.node_labels.contains_key(key))
     }
 }
