@@ -16,6 +16,9 @@ pub struct Departures {
     pub stand_aside: bool,
     /// A flavor is a fit only if each resource fits, whatever is preferred (`hidden-preemption.md`).
     pub all_must_fit: bool,
+    /// Pods that ask for a kind of capacity are given no flavor that lacks the label while another of its group has it
+    /// (`capacity-selectors-pin.md`).
+    pub capacity_pins: bool,
 }
 
 impl Departures {
@@ -27,6 +30,7 @@ impl Departures {
         scan_over: false,
         stand_aside: false,
         all_must_fit: false,
+        capacity_pins: false,
     };
 }
 
@@ -39,6 +43,7 @@ impl Default for Departures {
             scan_over: true,
             stand_aside: true,
             all_must_fit: true,
+            capacity_pins: true,
         }
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Request<'a> {
     pub(crate) fair_sharing: bool,
     /// A flavor fits only where each resource does.
     pub(crate) all_must_fit: bool,
+    /// Pods that ask for a kind of capacity get no flavor that says nothing of it beside one that does.
+    pub(crate) capacity_pins: bool,
 }
 
 impl<'a> Request<'a> {
@@ -62,6 +64,7 @@ impl<'a> Request<'a> {
             ignore_undeclared: options.ignore_undeclared,
             fair_sharing: options.fair_sharing.is_some(),
             all_must_fit: options.departures.all_must_fit,
+            capacity_pins: options.departures.capacity_pins,
         }
     }
 }

@@ -56,9 +56,9 @@ impl Scan<'_> {
         })
     }
 
-    /// Whether a flavor of the group has a node label.
+    /// Whether a flavor of the group has a node label, so that pods which ask for it have to get that.
     fn is_offered(&self, key: &str) -> bool {
         let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
-        flavors.any(|flavor| flavor.node_labels.contains_key(key))
+        self.request.capacity_pins && flavors.any(|flavor| flavor.node_labels.contains_key(key))
     }
 }
