@@ -80,7 +80,12 @@ pub struct CellAccount {
     pub flavor: String,
     /// Resource.
     pub resource: String,
-    /// What all its pods ask for; of a workload that waits to grow, what they ask for on top of what it has.
+    /// Of how many of its pods this is: of those that were given quota, and of one that waits of all, or of the fewest that it
+    /// accepts, where it neither fits with all nor anybody leaves for it.
+    pub pods: i64,
+    /// How many pods it has.
+    pub all_pods: i64,
+    /// What these pods ask for; of a workload that waits to grow, what they ask for on top of what it has.
     pub asked: Amount,
     /// What earlier pod sets of the workload, which are judged together with it, take of the same before.
     pub earlier: Amount,
@@ -154,10 +159,13 @@ impl World {
             active.iter().chain(&parked).position(|other| other == uid).unwrap_or(0)
         });
         let found = queue.filter(|_| held.is_none()).and_then(|queue| self.assignable(id, queue));
+        let (found, fewer) = found.unzip();
+        let counts = fewer.flatten().or_else(|| Some(self.store.workload(id)?.held()?.counts.as_deref()?.to_vec()));
         let mode = found.as_ref().map(Assignment::mode);
         let verdict = self.explain(uid, now);
         let obstacle = self.obstacle(id, mode, now);
-        let mut cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue, found.as_ref()));
+        let size = (found.as_ref(), counts.as_deref());
+        let mut cells = queue.map_or_else(Vec::new, |queue| self.cell_accounts(id, queue, size));
         for cell in cells.iter_mut().filter(|cell| cell.unblock == Unblock::Nothing) {
             cell.unblock = obstacle.clone().unwrap_or(Unblock::Nothing);
         }
@@ -165,16 +173,21 @@ impl World {
         Some(Account { uid, cluster_queue, verdict, holds, evicted_for, ahead, not_before, mode, obstacle, cells })
     }
 
-    /// What a cycle would assign to a workload that waits, from the first flavor on.
-    fn assignable(&mut self, id: WorkloadId, queue: QueueId) -> Option<Assignment> {
+    /// What a cycle would assign to a workload that waits, from the first flavor on, and in which counts where those are not all.
+    fn assignable(&mut self, id: WorkloadId, queue: QueueId) -> Option<(Assignment, Option<Vec<i64>>)> {
         let gone = self.barred(id);
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
-        Some(nominator.assign(workload, queue, None, None, None))
+        Some(nominator.in_brief(workload, queue))
     }
 
     /// The accounts of all pod sets. As in an assignment, each is judged on top of what those before it were given in `found`.
-    fn cell_accounts(&mut self, id: WorkloadId, queue: QueueId, found: Option<&Assignment>) -> Vec<CellAccount> {
+    fn cell_accounts(
+        &mut self,
+        id: WorkloadId,
+        queue: QueueId,
+        (found, counts): (Option<&Assignment>, Option<&[i64]>),
+    ) -> Vec<CellAccount> {
         let mut gone = self.barred(id);
         gone.insert(id);
         let (store, tree, options) = (&self.store, &mut self.tree, &self.options);
@@ -198,7 +211,9 @@ impl World {
                 Some(older) => older.less(name, resource, value),
                 None => value,
             };
-            let asked = flavors::requests(store, request.queue, pod_set, pod_set.spec.count);
+            let all_pods = pod_set.spec.count;
+            let pods = counts.and_then(|counts| counts.get(index)).copied().unwrap_or(all_pods);
+            let asked = flavors::requests(store, request.queue, pod_set, pods);
             for group in &request.queue.groups {
                 let line = request.line(store, pod_set, group);
                 let others = group.flavors.iter().filter(|flavor| !line.contains(flavor));
@@ -220,7 +235,7 @@ impl World {
                         };
                         let mut account = subject.cell_account(store, tree, (cell, value, together), holders);
                         let mismatch = flavors::why_not(store, &request, index, pod_set, group, flavor);
-                        let stock = store.stock_outs.find(store, flavor, pod_set, pod_set.spec.count);
+                        let stock = store.stock_outs.find(store, flavor, pod_set, pods);
                         let share = request.over_share(store, tree, (flavor, *resource), value, &earlier);
                         let share = share.filter(|_| waits);
                         if mismatch.is_some() {
@@ -233,7 +248,7 @@ impl World {
                         let stock = stock.map(|text| format!("flavor {} {text}", account.flavor));
                         let share = share.map(|amounts| Why::TierShare(flavor, *resource, amounts).text(store));
                         let mismatch = mismatch.or(stock).or(share);
-                        accounts.push(CellAccount { pod_set: name.to_owned(), mismatch, ..account });
+                        accounts.push(CellAccount { pod_set: name.to_owned(), pods, all_pods, mismatch, ..account });
                     }
                 }
             }
@@ -281,6 +296,8 @@ impl Subject<'_> {
             pod_set: String::new(),
             flavor: names.flavor,
             resource: names.resource,
+            pods: 0,
+            all_pods: 0,
             asked: amount(asked),
             earlier: amount(earlier),
             free: amount(free),

@@ -122,6 +122,7 @@ impl World {
         let admission_checks: Vec<String> =
             checks.filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name.clone()).collect();
         let admitted = admission_checks.is_empty();
+        let counts = self.store.counts_given(class, &pod_sets);
         report.admissions.push(Admission { uid, cluster_queue, admission_checks, flavors_considered, pod_sets });
         report.moved.insert(self.tree.root(node));
         self.stirred.insert(self.tree.root(node));
@@ -135,6 +136,7 @@ impl World {
                 queue: entry.queue,
                 usage,
                 whole: None,
+                counts,
                 at: now,
                 saved: None,
                 admitted,

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::balance::Usage;
-use crate::ids::{QueueId, WorkloadId};
-use crate::model::Millis;
+use crate::ids::{ClassId, QueueId, WorkloadId};
+use crate::model::{Millis, PodSetAssignment};
 use crate::preempt::spare::Spare;
+use crate::store::{PodSet, Store};
 
 /// Quota held.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Held {
     pub(crate) usage: Usage,
     /// What it was given, where that is more: it stands beside what it replaces.
     pub(crate) whole: Option<Box<Usage>>,
+    /// How many pods of each pod set it was given, where those are not all.
+    pub(crate) counts: Option<Box<[i64]>>,
     pub(crate) at: Millis,
     /// When its work was saved last.
     pub(crate) saved: Option<Millis>,
@@ -38,6 +41,17 @@ impl Held {
     /// What it was given.
     pub(crate) fn whole(&self) -> &Usage {
         self.whole.as_deref().unwrap_or(&self.usage)
+    }
+}
+
+impl Store {
+    /// How many pods a workload of a class was given of each pod set, where those are not all.
+    pub(crate) fn counts_given(&self, class: ClassId, given: &[PodSetAssignment]) -> Option<Box<[i64]>> {
+        let count = |set: &PodSet| {
+            given.iter().find(|given| given.name == set.spec.name).map_or(set.spec.count, |given| given.count)
+        };
+        let pod_sets = &self.classes[class].pod_sets;
+        pod_sets.iter().any(|set| count(set) != set.spec.count).then(|| pod_sets.iter().map(count).collect())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::partial;
 use crate::preempt::recheck::Breach;
 use crate::preempt::{self, Ask, Target};
-use crate::store::{Progress, Store, Workload};
+use crate::store::{PodSet, Progress, Store, Workload};
 use crate::tree::Tree;
 
 /// An assignment and the victims it needs.
@@ -56,8 +56,7 @@ impl Nominator<'_> {
                 Err(breach) => full.breach = Some(breach),
             }
         }
-        // A slice that takes the place of another is as large as it says.
-        if self.options.partial_admission && self.store.grows_from(workload, queue).is_none() {
+        if self.may_shrink(workload, queue) {
             let pod_sets = &self.store.classes[workload.class].pod_sets;
             let counts: Vec<(i64, Option<i64>)> =
                 pod_sets.iter().map(|pod_set| (pod_set.spec.count, pod_set.spec.min_count)).collect();
@@ -77,6 +76,31 @@ impl Nominator<'_> {
             }
         }
         (full, Vec::new())
+    }
+
+    /// What it could have from the first flavor on, and in which counts where those are not all: in full size where that is a fit or
+    /// has victims, else in the smallest that it accepts, which asks for the least.
+    pub(crate) fn in_brief(&mut self, workload: &Workload, queue: QueueId) -> (Assignment, Option<Vec<i64>>) {
+        let full = self.assign(workload, queue, None, None, None);
+        let least = if full.mode() == Mode::Fit { None } else { self.least(workload, queue) };
+        let Some(least) = least else { return (full, None) };
+        if full.mode() == Mode::Preempt && self.targets(workload, queue, &full).is_ok_and(|found| !found.is_empty()) {
+            return (full, None);
+        }
+        (self.assign(workload, queue, Some(&least), None, None), Some(least))
+    }
+
+    /// A slice that takes the place of another is as large as it says.
+    fn may_shrink(&self, workload: &Workload, queue: QueueId) -> bool {
+        self.options.partial_admission && self.store.grows_from(workload, queue).is_none()
+    }
+
+    /// The fewest pods that a workload accepts of each pod set, where those are not all.
+    fn least(&self, workload: &Workload, queue: QueueId) -> Option<Vec<i64>> {
+        let least = |set: &PodSet| set.spec.min_count.map_or(set.spec.count, |least| least.min(set.spec.count));
+        let pod_sets = &self.store.classes[workload.class].pod_sets;
+        let shrinks = self.may_shrink(workload, queue) && pod_sets.iter().any(|set| least(set) < set.spec.count);
+        shrinks.then(|| pod_sets.iter().map(least).collect())
     }
 
     pub(crate) fn assign(

@@ -84,6 +84,8 @@ pub type StandIn<'o> = &'o mut dyn FnMut(&str, &str) -> (PreemptionPossibility, 
 /// What an assignment starts from, besides the world.
 #[derive(Default)]
 pub struct AssignInput<'o> {
+    /// Pods per pod set, in place of all.
+    pub counts: Option<Vec<i64>>,
     /// Replaces the search for victims.
     pub oracle: Option<StandIn<'o>>,
     /// Per pod set and resource: the only flavor that may be taken.
@@ -119,7 +121,8 @@ impl World {
         let workload = self.store.workload(id)?;
         let request = Request::of(&self.store, &self.options, workload, queue);
         let replaced = replaced.as_ref().or(request.replaced);
-        let request = Request { progress: progress.as_ref(), pins: pins.as_ref(), replaced, ..request };
+        let (counts, progress) = (input.counts.as_deref(), progress.as_ref());
+        let request = Request { counts, progress, pins: pins.as_ref(), replaced, ..request };
         let assignment = match input.oracle {
             None => {
                 let mut nominator =

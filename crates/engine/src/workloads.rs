@@ -181,10 +181,13 @@ impl World {
                     let surplus = reservation.surplus.as_ref().filter(|surplus| surplus.pod_set == pod_set.name);
                     spare = spare.or_else(|| Spare::of(surplus?, pod_set, &own));
                 }
+                let class = self.store.workload(id).map(|workload| workload.class);
+                let counts = class.and_then(|class| self.store.counts_given(class, &reservation.pod_sets));
                 let held = Held {
                     queue,
                     usage,
                     whole: None,
+                    counts,
                     at: reservation.at,
                     saved: reservation.saved,
                     admitted: reservation.admitted,

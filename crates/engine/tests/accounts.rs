@@ -88,7 +88,12 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
     for spec in objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
         let queue = spec.local_queue.as_str();
         let account = world.account(&spec.uid, NOW).unwrap();
-        let report = world.assign(&spec.uid, queue, AssignInput::default()).unwrap();
+        let pods = |set: &PodSetSpec| {
+            let cell = account.cells.iter().find(|cell| cell.pod_set == set.name);
+            cell.map_or(set.count, |cell| cell.pods)
+        };
+        let told = AssignInput { counts: Some(spec.pod_sets.iter().map(pods).collect()), ..AssignInput::default() };
+        let report = world.assign(&spec.uid, queue, told).unwrap();
         if account.mode != Some(report.mode) {
             return Err(format!("{} is told {:?} and gets {:?}", spec.uid, account.mode, report.mode));
         }
@@ -165,11 +170,15 @@ fn whom_the_search_takes_may_be_preempted() {
     assert!(cases() < 1000 || victims > cases() as usize / 100, "too tame: {victims} victims");
 }
 
-/// The workloads that a first cycle judges once and in full size: how the others are judged depends on what it did before.
+/// Whether an account is of fewer pods than all: a cycle looks for the most that it can have, and tells what all of them lack.
+fn is_of_fewer(account: &Account) -> bool {
+    account.cells.iter().any(|cell| cell.pods < cell.all_pods)
+}
+
+/// The workloads that a first cycle judges once: how the others are judged depends on what it did before.
 fn judged_once<'a>(objects: &'a Objects, plan: &Plan) -> BTreeMap<&'a str, &'a WorkloadSpec> {
     let again = |queue: &str| plan.recomputed_targets.keys().any(|(name, _)| name == queue);
-    let is_whole = |spec: &&WorkloadSpec| spec.pod_sets.iter().all(|set| set.min_count.is_none());
-    let specs = objects.workloads.iter().filter(|spec| !again(&spec.local_queue)).filter(is_whole);
+    let specs = objects.workloads.iter().filter(|spec| !again(&spec.local_queue));
     specs.map(|spec| (spec.uid.as_str(), spec)).collect()
 }
 
@@ -196,6 +205,9 @@ fn planned(objects: &Objects) -> Result<[usize; 2], String> {
     let mut counts = [0; 2];
     for eviction in plan.evictions.iter().filter(|eviction| judged.contains_key(eviction.preemptor.as_str())) {
         let account = &accounts[eviction.preemptor.as_str()];
+        if is_of_fewer(account) {
+            continue;
+        }
         let holders = account.cells.iter().flat_map(|cell| &cell.holders);
         let mut rights = holders.filter(|holder| holder.uid == eviction.uid).map(|holder| holder.right);
         if !rights.any(|right| right == Right::MayBePreempted) {
@@ -253,7 +265,7 @@ fn told(objects: &Objects) -> Result<[usize; 1], String> {
     let mut count = 0;
     for verdict in plan.verdicts.iter().filter(|verdict| judged.contains_key(&*verdict.uid)) {
         let account = world.account(&verdict.uid, NOW).unwrap();
-        if !account.cells.iter().all(has_an_end) {
+        if !account.cells.iter().all(has_an_end) || is_of_fewer(&account) {
             continue;
         }
         let mut rest = verdict.message.to_string();

@@ -432,11 +432,7 @@ fn who_waits_is_told_for_what() {
     let mut followed = Followed::new();
     for seed in seeds() {
         let _named = Named(seed);
-        let mut objects = mixed(seed);
-        // In a smaller size it may start where the whole one does not fit.
-        for set in objects.workloads.iter_mut().flat_map(|spec| &mut spec.pod_sets) {
-            set.min_count = None;
-        }
+        let objects = mixed(seed);
         if told(&objects, &mut followed).is_err() {
             let small = objects.shrink(|objects| told(objects, &mut Followed::new()).is_err());
             panic!("seed {seed}\n{}{}", small.describe(), told(&small, &mut Followed::new()).unwrap_err());

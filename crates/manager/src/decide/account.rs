@@ -43,6 +43,12 @@ struct Cell {
     pod_set: String,
     flavor: String,
     resource: String,
+    /// Of how many of its pods this is, where those are not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pods: Option<i64>,
+    /// How many pods it has, then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all_pods: Option<i64>,
     asked: String,
     /// What earlier pod sets of the workload take of it before.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,6 +132,7 @@ const fn named(unblock: &Unblock) -> (&'static str, Option<Amount>) {
 fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
     let text = |amount| quantity(&cell.resource, amount);
     let (unblock, lacking) = named(&cell.unblock);
+    let (pods, all_pods) = Some((cell.pods, cell.all_pods)).filter(|(pods, all)| pods < all).unzip();
     let holders = cell.holders.iter().take(NAMED).map(|holder| Holder {
         workload: names.get(&holder.uid).unwrap_or(&holder.uid).clone(),
         cluster_queue: holder.cluster_queue.clone(),
@@ -136,6 +143,8 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
     Cell {
         holders: holders.collect(),
         more_holders: cell.holders.len().checked_sub(NAMED).filter(|more| *more > 0),
+        pods,
+        all_pods,
         asked: text(cell.asked),
         earlier: Some(cell.earlier).filter(|earlier| *earlier != Amount::ZERO).map(text),
         free: text(cell.free),
@@ -160,11 +169,13 @@ impl Account {
             let (name, resource, flavor) = (&cell.pod_set, &cell.resource, &cell.flavor);
             let (free, unused, borrowable) = (&cell.free, &cell.unused, &cell.borrowable);
             let verb = if held.is_empty() { "asks" } else { "has" };
+            let pods = cell.pods.zip(cell.all_pods).map(|(pods, all)| format!(" for {pods} of {all} pods"));
             let earlier = cell.earlier.as_ref().map(|earlier| format!(" on top of {earlier} of earlier pod sets"));
             let _ = write!(
                 out,
-                "    {name}: {verb} {} {resource} in flavor {flavor}{}, {free} free ({unused} own, {borrowable} to borrow) of {}",
+                "    {name}: {verb} {} {resource}{} in flavor {flavor}{}, {free} free ({unused} own, {borrowable} to borrow) of {}",
                 cell.asked,
+                pods.unwrap_or_default(),
                 earlier.unwrap_or_default(),
                 cell.maximum
             );
