@@ -162,13 +162,14 @@ impl Control {
             local_queue: workload.queue.clone(),
             priority: workload.priority,
             queued_at: millis(workload.queued_at(by_creation, !self.settings.engine.gates.priority_sorting)),
+            at_front: workload.was_reclaimed() && !self.equals_go_by_age(workload),
             pod_sets,
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
             // Growth takes what is idle.
             preempts: if replaces.is_some() { engine::Preempts::Nobody } else { workload.preempts },
             points_per_hour: self.rules_for(workload).map_or(0, |rules| rules.points_per_hour),
-            waits_since: millis(crate::status::since(conditions, "Evicted", "True").unwrap_or(workload.created)),
+            waits_since: millis(workload.waits_since()),
             replaces,
             refused: workload.shape.refused.clone(),
             checks_failed: crate::checks::have_failed(&workload.status.admission_checks),
@@ -176,6 +177,12 @@ impl Control {
             state,
             revision: revision(workload),
         }
+    }
+
+    /// Whether equals in the queue of a workload preempt each other by their age: who went before an older one would be taken out for it.
+    fn equals_go_by_age(&self, workload: &WorkloadView) -> bool {
+        let queue = self.queue_of(workload).and_then(|name| self.view.cluster_queues.get(name));
+        queue.is_some_and(|queue| deltas::equals_go_by_age(queue))
     }
 
     /// Until when a workload must not be tried: its requeue time, or the back-off of a refused write.

@@ -297,6 +297,12 @@ pub(crate) fn cluster_queue(
     }
 }
 
+/// Whether workloads of equal priority of a ClusterQueue preempt each other by their age.
+pub(crate) fn equals_go_by_age(object: &api::ClusterQueue) -> bool {
+    let preemption = object.spec.preemption.as_ref();
+    preemption.and_then(|rules| rules.within_cluster_queue.as_deref()) == Some("LowerOrNewerEqualPriority")
+}
+
 pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
     engine::LocalQueueSpec {
         namespace: object.metadata.namespace.clone().unwrap_or_default(),

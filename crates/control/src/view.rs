@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::ladder::watch::{LEAVES_TIER, RECLAIMED};
 use crate::pods::{PodBook, SetBook};
 use crate::policies::Wanted;
 use crate::shape::Shape;
@@ -298,6 +299,23 @@ impl WorkloadView {
     pub(crate) fn queued_first(&self) -> Timestamp {
         let past = self.rare.as_ref().and_then(|rare| rare.past);
         past.map_or(self.created, |past| past.queued.min(self.created))
+    }
+
+    /// Whether it is evicted because its capacity was taken from it.
+    pub(crate) fn was_reclaimed(&self) -> bool {
+        crate::status::find_true(&self.status.conditions, "Evicted").is_some_and(|evicted| evicted.reason == RECLAIMED)
+    }
+
+    /// Since when it waits, where waiting counts: since its last eviction, and where that was its capacity's fault, since it last came
+    /// back from a preemption, if ever, as it did before.
+    pub(crate) fn waits_since(&self) -> Timestamp {
+        let conditions = &self.status.conditions;
+        let Some(evicted) = crate::status::find_true(conditions, "Evicted") else { return self.created };
+        if !LEAVES_TIER.contains(&evicted.reason.as_str()) {
+            return evicted.last_transition_time.0;
+        }
+        let preempted = crate::status::find(conditions, "Preempted").map(|condition| condition.last_transition_time.0);
+        preempted.map_or(self.created, |at| at.max(self.created))
     }
 
     /// Queue-order timestamp (kueue.md 6.2).

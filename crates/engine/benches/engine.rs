@@ -48,6 +48,7 @@ fn workload(uid: String, queue: String, priority: i64, at: i64, cpu: i64) -> Wor
         local_queue: queue,
         priority,
         queued_at: Millis(at),
+        at_front: false,
         pod_sets: vec![PodSetSpec {
             name: "main".into(),
             count: 1,

@@ -420,6 +420,8 @@ pub struct WorkloadSpec {
     pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
+    /// Its capacity was taken from it: it goes before its equals in its queue, however old those are, and preempts nobody for that.
+    pub at_front: bool,
     /// Pod sets.
     pub pod_sets: Vec<PodSetSpec>,
     /// Annotation `workload-allowed-resource-flavors`: the only flavors it may get; `None` is any.
@@ -430,7 +432,7 @@ pub struct WorkloadSpec {
     pub preempts: Preempts,
     /// Points of priority that an hour of waiting is worth where workloads are ordered; nobody is preempted for them.
     pub points_per_hour: u32,
-    /// Since when it waits: of one that was evicted, since then. Otherwise it would be admitted again before those for whom it had to
+    /// Since when it waits: of one that was evicted for others, since then. Otherwise it would be admitted again before those for whom it had to
     /// go, and be evicted again.
     pub waits_since: Millis,
     /// The slice that it is to replace (kueue.md 6.19): as long as that holds quota, only what it has more is asked for.

@@ -8,17 +8,23 @@ use crate::store::Workload;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Order in a queue: higher standing, older, smaller uid.
+/// Order in a queue: higher standing, whose capacity was taken from them, older, smaller uid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) standing: Reverse<i64>,
+    pub(crate) at_front: Reverse<bool>,
     pub(crate) queued_at: Millis,
     pub(crate) uid: Arc<str>,
 }
 
 impl Workload {
     pub(crate) fn key(&self) -> Key {
-        Key { standing: Reverse(self.standing()), queued_at: self.queued_at, uid: Arc::clone(&self.uid) }
+        Key {
+            standing: Reverse(self.standing()),
+            at_front: Reverse(self.at_front),
+            queued_at: self.queued_at,
+            uid: Arc::clone(&self.uid),
+        }
     }
 
     /// Its priority; where waiting counts, the one that it would have to begin with at the epoch, in points of a millisecond of

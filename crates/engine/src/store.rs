@@ -127,6 +127,8 @@ pub(crate) struct Workload {
     pub(crate) local_queue: LocalQueueId,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
+    /// It goes before its equals in its queue.
+    pub(crate) at_front: bool,
     pub(crate) points_per_hour: u32,
     pub(crate) waits_since: Millis,
     pub(crate) revision: u64,

@@ -19,6 +19,7 @@ impl World {
                 local_queue,
                 priority: spec.priority,
                 queued_at: spec.queued_at,
+                at_front: spec.at_front,
                 points_per_hour: spec.points_per_hour,
                 waits_since: spec.waits_since,
                 revision: spec.revision,
@@ -41,6 +42,7 @@ impl World {
             && old.local_queue == local_queue
             && old.priority == spec.priority
             && old.queued_at == spec.queued_at
+            && old.at_front == spec.at_front
             && old.points_per_hour == spec.points_per_hour
             && (old.points_per_hour == 0 || old.waits_since == spec.waits_since)
             && old.checks_failed == spec.checks_failed
@@ -66,6 +68,7 @@ impl World {
             workload.local_queue = local_queue;
             workload.priority = spec.priority;
             workload.queued_at = spec.queued_at;
+            workload.at_front = spec.at_front;
             workload.points_per_hour = spec.points_per_hour;
             workload.waits_since = spec.waits_since;
             workload.revision = spec.revision;

@@ -227,6 +227,7 @@ impl Observer {
                     local_queue: QUEUES[queue].into(),
                     priority: i64::from(priority),
                     queued_at: Millis(i64::from(id)),
+                    at_front: false,
                     pod_sets: [main, other].into_iter().take(1 + usize::from(second)).collect(),
                     allowed_flavors: None,
                     tiers: None,

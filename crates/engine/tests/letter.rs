@@ -59,6 +59,7 @@ fn pending(uid: &str, local_queue: &str, priority: i64, pod_sets: &[(&str, i64)]
         local_queue: local_queue.into(),
         priority,
         queued_at: Millis(0),
+        at_front: false,
         pod_sets: pod_sets.iter().map(pod_set).collect(),
         allowed_flavors: None,
         tiers: None,

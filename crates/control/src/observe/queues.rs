@@ -30,9 +30,11 @@ impl Control {
                 let claimed = self.claim(name, object.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), now);
                 let spec = self.queue_spec(&object);
                 self.engine(engine::Delta::ClusterQueue(spec));
-                self.view.cluster_queues.insert(name.to_owned(), object);
+                let by_age = deltas::equals_go_by_age(&object);
+                let was = self.view.cluster_queues.insert(name.to_owned(), object);
+                let turns = was.is_some_and(|was| deltas::equals_go_by_age(&was) != by_age);
                 self.schedule.mark_key(&object_key, now);
-                if claimed || self.view.claims.contains_key(name) {
+                if claimed || turns || self.view.claims.contains_key(name) {
                     self.tell_members_again(name);
                 }
             }

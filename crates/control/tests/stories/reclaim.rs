@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Outcome, PodOnNode, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
+use crate::cluster::{Cluster, job, local_queue};
 use crate::groups::member;
 use crate::pods::pod;
-use crate::policies::with_tiers;
+use crate::policies::{policy, with_tiers};
 use crate::tiers::{accepting, eviction, flavor_of, ladder, ladder_on};
 use crate::training::training;
 
@@ -74,6 +74,73 @@ fn who_lost_a_node_goes_before_those_who_came_later() {
     assert!(!cluster.is("a", "QuotaReserved") && !cluster.is("b", "QuotaReserved"), "spot is out of stock for both");
     cluster.pass(600);
     assert!(cluster.is("a", "Admitted") && !cluster.is("b", "QuotaReserved"), "it was there first");
+}
+
+#[test]
+fn who_lost_a_node_goes_before_those_who_came_earlier_unless_age_counts_between_equals() {
+    for (policy, first, second) in [("Never", "a", "old"), ("LowerOrNewerEqualPriority", "old", "a")] {
+        let mut cluster = ladder("1");
+        let mut closed = local_queue("closed", "cq");
+        closed["spec"]["stopPolicy"] = json!("Hold");
+        cluster.put(Kind::LocalQueue, closed);
+        let mut old = accepting("old", "spot");
+        old["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("closed");
+        cluster.put(Kind::JOB, old);
+        cluster.pass(10);
+        cluster.put(Kind::JOB, accepting("a", "spot"));
+        cluster.pass(1000);
+        cluster.edit(Kind::LocalQueue, "team", "closed", &json!({"spec": {"stopPolicy": "None"}}));
+        cluster.pass(10);
+        runs_there(&mut cluster, Kind::JOB, "a", "main");
+        cluster.put(Kind::Node, node(ENDING));
+        cluster.pass(10);
+        assert_eq!(eviction(&cluster, "a").0, "CapacityReclaimed");
+        assert!(
+            !cluster.is("a", "QuotaReserved") && !cluster.is("old", "QuotaReserved"),
+            "spot is out of stock for both"
+        );
+        let preemption = json!({"spec": {"preemption": {"withinClusterQueue": policy}}});
+        cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
+        cluster.pass(600);
+        assert!(
+            cluster.is(first, "Admitted") && !cluster.is(second, "QuotaReserved"),
+            "{policy}: {:?}",
+            cluster.writes
+        );
+        assert_eq!(cluster.condition("a", "Preempted"), None, "{policy}");
+    }
+}
+
+#[test]
+fn what_a_job_has_waited_is_not_lost_with_its_capacity() {
+    for (patience, reason) in [("3h", "CapacityReclaimed"), ("2h", "StockOut")] {
+        let mut cluster = ladder("1");
+        let tiers = json!({"default": ["spot"], "patience": {"spot": patience}});
+        let bonus = json!({"pointsPerHour": 101});
+        let spec = json!({"clusterQueues": ["cq"], "capacityTiers": tiers, "waitingTimeBonus": bonus});
+        cluster.put(Kind::QueuePolicy, policy("p", spec));
+        cluster.set_class("high", 100);
+        if reason == "StockOut" {
+            cluster.without_nodes = vec!["spot"];
+        }
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
+        cluster.pass(3_700);
+        let mut high = job("high", "lq", "1", true);
+        high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+        cluster.put(Kind::JOB, high);
+        cluster.pass(10);
+        assert!(cluster.is("a", "Admitted") && !cluster.is("high", "QuotaReserved"), "{reason}");
+        if reason == "StockOut" {
+            cluster.pass(3_590);
+        } else {
+            runs_there(&mut cluster, Kind::JOB, "a", "main");
+            cluster.put(Kind::Node, node(ENDING));
+            cluster.pass(10);
+        }
+        assert_eq!(eviction(&cluster, "a").0, reason, "{:?}", cluster.writes);
+        cluster.pass(600);
+        assert!(cluster.is("a", "Admitted") && !cluster.is("high", "QuotaReserved"), "{reason}: {:?}", cluster.writes);
+    }
 }
 
 #[test]

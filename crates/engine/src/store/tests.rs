@@ -13,6 +13,7 @@ fn workload(uid: &str, namespace: &str, local_queue: &str) -> WorkloadSpec {
         local_queue: local_queue.to_owned(),
         priority: 0,
         queued_at: crate::model::Millis(0),
+        at_front: false,
         pod_sets: vec![],
         allowed_flavors: None,
         tiers: None,

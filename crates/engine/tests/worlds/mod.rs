@@ -105,6 +105,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i64, queued_at: i64, req
         local_queue: queue.to_owned(),
         priority,
         queued_at: Millis(queued_at),
+        at_front: false,
         pod_sets: vec![PodSetSpec {
             name: "main".into(),
             count: 1,
