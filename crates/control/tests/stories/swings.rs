@@ -12,7 +12,7 @@ use berth_control::write::{Kind, PodOnNode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
+use crate::cluster::{Cluster, cluster_queue, job, local_queue};
 use crate::elastic::elastic;
 use crate::policies::with_tiers;
 use crate::random::{Dice, seeds};
@@ -81,25 +81,68 @@ fn rules() -> (Value, usize) {
     (json!({"initial": seconds(INITIAL), "max": seconds(MAX), "decay": seconds(DECAY)}), MOST_CLIMBS)
 }
 
+/// What a ladder stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground {
+    Queue,
+    /// Two queues of a cohort, each with half of every tier: they borrow from each other, and take back what is theirs.
+    Cohort,
+}
+
+impl Ground {
+    /// ClusterQueues, each with its LocalQueue.
+    const fn queues(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Queue => &[("cq", "lq")],
+            Self::Cohort => &[("cq", "lq"), ("cq2", "lq2")],
+        }
+    }
+
+    fn cluster(self) -> Cluster {
+        let mut cluster = ladder("4");
+        if self == Self::Cohort {
+            let half = [("spot", "2"), ("on-demand", "2"), ("reserved", "2")];
+            for (queue, local) in self.queues() {
+                cluster.put(Kind::ClusterQueue, cluster_queue(queue, Some("team"), &half));
+                cluster.put(Kind::LocalQueue, local_queue(local, queue));
+            }
+        }
+        // Victims are worth less than who takes their place, in either queue: of two classes the lower one preempts nobody.
+        let rules = json!({"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"});
+        for (queue, _) in self.queues() {
+            cluster.edit(Kind::ClusterQueue, "", queue, &json!({"spec": {"preemption": rules}}));
+        }
+        cluster
+    }
+
+    /// The LocalQueue of somebody.
+    fn local_queue(self, dice: &mut Dice) -> &'static str {
+        let all = self.queues();
+        all[if all.len() > 1 { dice.below(all.len()) } else { 0 }].1
+    }
+}
+
 /// A ladder on which all of them run that has no room for all at once in any tier.
-fn on_a_ladder(dice: &mut Dice, (backoff, climbs): (Value, usize)) -> Cluster {
-    let mut cluster = ladder("4");
-    let preempting = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
-    cluster.edit(Kind::ClusterQueue, "", "cq", &preempting);
+fn on_a_ladder(dice: &mut Dice, ground: Ground, (backoff, climbs): (Value, usize)) -> Cluster {
+    let mut cluster = ground.cluster();
     set_classes(&mut cluster, [1, 100]);
     let when = if dice.below(2) == 0 { "Anytime" } else { "AfterCheckpoint" };
     let climb = json!({"minStay": "1m", "hysteresis": "10s", "when": when, "maxTimes": climbs});
     let patience: BTreeMap<&str, String> = TIERS.into_iter().map(|tier| (tier, format!("{PATIENCE}s"))).collect();
     let tiers = json!({"default": TIERS, "climbBack": climb, "backoff": backoff, "patience": patience});
-    cluster.put(Kind::QueuePolicy, with_tiers(tiers));
+    let mut policy = with_tiers(tiers);
+    policy["spec"]["clusterQueues"] = ground.queues().iter().map(|(queue, _)| json!(queue)).collect();
+    cluster.put(Kind::QueuePolicy, policy);
     for name in NAMES {
         let class = ["p1", "p100"][dice.below(2)];
+        let queue = ground.local_queue(dice);
         if is_training(name) {
             let mut job = elastic(name, json!({}));
             job["spec"]["schedulingConfig"]["priority"] = json!(class);
+            job["spec"]["schedulingConfig"]["queue"] = json!(queue);
             cluster.put(Kind::TrainingJob, job);
         } else {
-            let mut job = job(name, "lq", "1", true);
+            let mut job = job(name, queue, "1", true);
             job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
             cluster.put(Kind::JOB, job);
         }
@@ -271,9 +314,9 @@ fn judge(name: &str, turns: &[Turn], without: &[&str], quiet: Timestamp, looks: 
 }
 
 /// What is wrong with a world under changes that nobody has thought of, and then two hours in which nothing changes.
-fn world(seed: u64, rules: (Value, usize)) -> Vec<String> {
+fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let mut dice = Dice::new(seed);
-    let mut cluster = on_a_ladder(&mut dice, rules);
+    let mut cluster = on_a_ladder(&mut dice, ground, rules);
     let mut classes = [1, 100];
     for event in 0..20 {
         change(&mut cluster, &mut dice, &mut classes, event);
@@ -306,12 +349,21 @@ fn world(seed: u64, rules: (Value, usize)) -> Vec<String> {
     faults
 }
 
+fn nobody_swings_on(ground: Ground, usual: u64) {
+    for seed in seeds(usual) {
+        let faults = world(seed, ground, rules());
+        assert!(faults.is_empty(), "{ground:?}, seed {seed}: {faults:#?}");
+    }
+}
+
 #[test]
 fn nobody_swings_between_tiers_once_the_capacity_holds_still() {
-    for seed in seeds(60) {
-        let faults = world(seed, rules());
-        assert!(faults.is_empty(), "seed {seed}: {faults:#?}");
-    }
+    nobody_swings_on(Ground::Queue, 60);
+}
+
+#[test]
+fn nobody_swings_where_queues_borrow_and_take_back_what_is_theirs() {
+    nobody_swings_on(Ground::Cohort, 30);
 }
 
 /// Each rule keeps somebody from swinging: under a policy without it the laws, which are of the usual one, are broken.
@@ -323,7 +375,8 @@ fn without_its_rules_somebody_swings_and_is_caught() {
         ("it holds for", (backoff("60s", "60s", "60s"), MOST_CLIMBS)),
         ("it is remembered for", (backoff("60s", "240s", "1s"), MOST_CLIMBS)),
     ] {
-        let caught = (1..=30).any(|seed| world(seed, rules.clone()).iter().any(|found| found.contains(fault)));
+        let caught =
+            (1..=30).any(|seed| world(seed, Ground::Queue, rules.clone()).iter().any(|found| found.contains(fault)));
         assert!(caught, "nobody is caught by {fault:?}");
     }
 }
