@@ -12,7 +12,7 @@ use berth_control::write::{Kind, PodOnNode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, job, local_queue};
+use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::elastic::elastic;
 use crate::policies::with_tiers;
 use crate::random::{Dice, seeds};
@@ -87,14 +87,24 @@ enum Ground {
     Queue,
     /// Two queues of a cohort, each with half of every tier: they borrow from each other, and take back what is theirs.
     Cohort,
+    /// A queue with two flavors of every tier, of which the second one is smaller.
+    Families,
 }
 
 impl Ground {
     /// ClusterQueues, each with its LocalQueue.
     const fn queues(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Queue => &[("cq", "lq")],
+            Self::Queue | Self::Families => &[("cq", "lq")],
             Self::Cohort => &[("cq", "lq"), ("cq2", "lq2")],
+        }
+    }
+
+    /// The flavors of a tier.
+    fn flavors(self, tier: &str) -> Vec<String> {
+        match self {
+            Self::Queue | Self::Cohort => vec![tier.to_owned()],
+            Self::Families => vec![tier.to_owned(), format!("{tier}-small")],
         }
     }
 
@@ -106,6 +116,18 @@ impl Ground {
                 cluster.put(Kind::ClusterQueue, cluster_queue(queue, Some("team"), &half));
                 cluster.put(Kind::LocalQueue, local_queue(local, queue));
             }
+        }
+        if self == Self::Families {
+            let mut quotas = Vec::new();
+            for tier in ["spot", "on-demand", "reserved"] {
+                let [large, small] = [tier.to_owned(), format!("{tier}-small")];
+                let mut flavor = flavor(&small, json!({"tier": tier, "family": "small"}));
+                flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
+                cluster.put(Kind::ResourceFlavor, flavor);
+                quotas.extend([(large, "3"), (small, "2")]);
+            }
+            let quotas: Vec<(&str, &str)> = quotas.iter().map(|(name, cpus)| (name.as_str(), *cpus)).collect();
+            cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &quotas));
         }
         // Victims are worth less than who takes their place, in either queue: of two classes the lower one preempts nobody.
         let rules = json!({"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"});
@@ -271,8 +293,8 @@ fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a S
     looks[next].1.iter().filter(holds).find(|one| one.last == before.last)
 }
 
-/// What is wrong with what one job did while nothing but `without` lacked nodes since `quiet`.
-fn judge(name: &str, turns: &[Turn], without: &[&str], quiet: Timestamp, looks: &Looks) -> Vec<String> {
+/// What is wrong with what one job did on a ground while nothing but `without` lacked nodes since `quiet`.
+fn judge(name: &str, turns: &[Turn], ground: Ground, without: &[&str], quiet: Timestamp, looks: &Looks) -> Vec<String> {
     let mut faults = Vec::new();
     // When it has tried a tier in vain, and has been nowhere else since.
     let mut tries: Vec<Timestamp> = Vec::new();
@@ -285,8 +307,10 @@ fn judge(name: &str, turns: &[Turn], without: &[&str], quiet: Timestamp, looks: 
             TierStep::Left { .. } if turn.fell() && lacks => {
                 tries.push(at);
                 // Between two tries with one in between, a whole back-off was waited for besides the patience of both: the first one
-                // grows unless it is forgotten, which takes as long. An elastic job tries with each of its three sizes.
-                let between = if is_training(name) { 6 } else { 2 };
+                // grows unless it is forgotten, which takes as long. An elastic job tries with each of its three sizes, and everybody
+                // in each flavor.
+                let sizes = if is_training(name) { 3 } else { 1 };
+                let between = 2 * sizes * ground.flavors(tier).len();
                 let first = tries.iter().rev().nth(between);
                 if first.is_some_and(|first| seconds(*first, at) < 2 * PATIENCE + INITIAL + DECAY - SLACK) {
                     faults.push(format!("{name} tries {tier} too often: {tries:?}"));
@@ -295,9 +319,10 @@ fn judge(name: &str, turns: &[Turn], without: &[&str], quiet: Timestamp, looks: 
             // It lacked nodes before the others came back, or one was announced to go.
             TierStep::Left { .. } if turn.fell() && when <= PATIENCE + SLACK => {}
             TierStep::Left { .. } if turn.climbed() => {
-                let to = turns.get(index + 1).map(|next| next.tier.as_str());
-                if let Some(one) = to.and_then(|to| remembered(looks, to, at)) {
-                    faults.push(format!("{name} climbs after {when}s to what is remembered: {one:?}"));
+                let flavors = turns.get(index + 1).map(|next| ground.flavors(&next.tier)).unwrap_or_default();
+                let known: Vec<_> = flavors.iter().filter_map(|flavor| remembered(looks, flavor, at)).collect();
+                if !known.is_empty() && known.len() == flavors.len() {
+                    faults.push(format!("{name} climbs after {when}s to what is remembered: {known:?}"));
                 }
             }
             TierStep::Left { .. } if turn.left(&["Preempted"]) => {}
@@ -333,7 +358,9 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     fresh.dedup();
     let mut faults: Vec<String> = fresh.iter().filter_map(judge_shown).collect();
     let turns = turns(&cluster, before);
-    faults.extend(turns.iter().flat_map(|(name, turns)| judge(name, turns, &cluster.without_nodes, quiet, &looks)));
+    faults.extend(
+        turns.iter().flat_map(|(name, turns)| judge(name, turns, ground, &cluster.without_nodes, quiet, &looks)),
+    );
     // Whoever preempts has come from somewhere, and takes the place of four at most, who are worth less and preempt nobody.
     let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
     let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.climbed()));
@@ -364,6 +391,11 @@ fn nobody_swings_between_tiers_once_the_capacity_holds_still() {
 #[test]
 fn nobody_swings_where_queues_borrow_and_take_back_what_is_theirs() {
     nobody_swings_on(Ground::Cohort, 30);
+}
+
+#[test]
+fn nobody_swings_where_a_tier_has_two_flavors() {
+    nobody_swings_on(Ground::Families, 30);
 }
 
 /// Each rule keeps somebody from swinging: under a policy without it the laws, which are of the usual one, are broken.
@@ -400,7 +432,7 @@ fn who_leaves_what_has_nodes_or_climbs_too_early_is_caught() {
     };
     let faults = |turns: &[Turn], forgotten: i64| {
         let looks = vec![(at(190), vec![entry(forgotten)]), (at(220), vec![entry(forgotten)])];
-        judge("a", turns, &["reserved"], quiet, &looks)
+        judge("a", turns, Ground::Queue, &["reserved"], quiet, &looks)
     };
     let climbs = [left(200, "spot", "ClimbedBack"), came(201, "reserved"), left(261, "reserved", "StockOut")];
     assert_eq!(faults(&climbs, 200), [""; 0]);
