@@ -29,6 +29,7 @@ pub(crate) struct Holder {
     pub(crate) usage: Rc<Amounts>,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
+    /// Since then it loses what it did, should it be taken.
     pub(crate) at: Millis,
     pub(crate) evicted: bool,
     /// It must not be preempted by who looks for victims.

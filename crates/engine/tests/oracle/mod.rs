@@ -72,7 +72,7 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
                 usage: Rc::new(usage),
                 priority: spec.priority,
                 queued_at: spec.queued_at,
-                at: held.at,
+                at: held.saved.map_or(held.at, |saved| saved.max(held.at)),
                 evicted: held.evicted,
                 barred: false,
             });

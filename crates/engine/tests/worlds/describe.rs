@@ -56,7 +56,8 @@ impl Objects {
             let state = match &spec.state {
                 WorkloadState::Reserved(held) => {
                     let sets: Vec<String> = held.pod_sets.iter().map(given).collect();
-                    format!("holds [{}] at {} evicted {}", sets.join("; "), held.at.0, held.evicted)
+                    let saved = held.saved.map_or(String::new(), |saved| format!(" saved {}", saved.0));
+                    format!("holds [{}] at {}{saved} evicted {}", sets.join("; "), held.at.0, held.evicted)
                 }
                 WorkloadState::Pending { .. } => "pending".to_owned(),
             };

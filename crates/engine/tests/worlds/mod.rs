@@ -260,10 +260,21 @@ pub(crate) fn random(seed: u64) -> Objects {
     if !dice.chance(10) {
         objects.keep_within_quota();
     }
+    objects.save_some(seed);
     objects
 }
 
 impl Objects {
+    /// Lets every second holder tell of a checkpoint, be it older than what it holds. Rolled apart, so that all else is as without.
+    fn save_some(&mut self, seed: u64) {
+        let mut dice = Dice::new(seed ^ 0x1f83_d9ab);
+        for spec in &mut self.workloads {
+            if let WorkloadState::Reserved(held) = &mut spec.state {
+                held.saved = dice.chance(2).then(|| Millis(dice.below(8) as i64));
+            }
+        }
+    }
+
     /// Drops holders that are more than the quota has room for.
     fn keep_within_quota(&mut self) {
         let mut world = World::default();

@@ -95,6 +95,7 @@ impl Wide {
         if !dice.chance(5) {
             wide.objects.keep_within_quota();
         }
+        wide.objects.save_some(seed);
         wide
     }
 
