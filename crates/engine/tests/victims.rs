@@ -3,6 +3,8 @@
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
+#[path = "worlds/extras.rs"]
+mod extras;
 #[path = "oracle/mod.rs"]
 mod slow;
 mod worlds;
@@ -10,6 +12,7 @@ mod worlds;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
+use extras::{random_guard, stir};
 use slow::books::{Amounts, Books, Fr, Holder, Node};
 use slow::victims::{Plea, can_leave_in_turn, has_room, lawful, over, right};
 use worlds::{Dice, Named, Objects, cases, mixed, seeds};
@@ -262,4 +265,207 @@ fn what_is_freed_at_once_goes_to_the_preemptor() {
 #[test]
 fn what_is_freed_bit_by_bit_is_kept_for_the_preemptor() {
     kept(true);
+}
+
+/// Holders that may do without some of their pods, beside one who waits, and policies that bound preemption.
+fn elastic(seed: u64) -> Objects {
+    let mut objects = mixed(seed);
+    let mut dice = Dice::new(seed ^ 0x510e_527f);
+    stir(&mut objects, &mut dice);
+    for queue in &mut objects.queues {
+        if dice.chance(3) {
+            queue.guard = random_guard(&mut dice);
+        }
+    }
+    for spec in &mut objects.workloads {
+        // In reduced size it might ask for less than is worked out here.
+        spec.pod_sets.iter_mut().for_each(|set| set.min_count = None);
+        let WorkloadState::Reserved(held) = &mut spec.state else { continue };
+        held.evicted = false;
+        if let [only] = held.pod_sets.as_mut_slice() {
+            only.count = only.count.max(dice.pick(&[1, 2, 3, 4]));
+        }
+        let at = dice.below(held.pod_sets.len() as u64) as usize;
+        let set = &held.pod_sets[at];
+        if set.count > 0 && !dice.chance(4) {
+            let pods = 1 + dice.below(set.count as u64) as i64;
+            held.surplus = Some(Surplus { pod_set: set.name.clone(), pods, step: dice.pick(&[1, 1, 2, 3]) });
+        }
+    }
+    objects
+}
+
+fn surplus(spec: &WorkloadSpec) -> Option<&Surplus> {
+    match &spec.state {
+        WorkloadState::Reserved(held) => held.surplus.as_ref(),
+        WorkloadState::Pending { .. } => None,
+    }
+}
+
+/// What a holder gives back: all of it, or what goes with so many of its surplus pods.
+fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
+    let mut given = Amounts::new();
+    let WorkloadState::Reserved(held) = &spec.state else { return given };
+    for set in &held.pod_sets {
+        let is_elastic = surplus(spec).is_some_and(|surplus| surplus.pod_set == set.name);
+        for (resource, flavor) in &set.flavors {
+            let whole = i128::from(set.usage[resource].get());
+            let part = |pods: i64| {
+                if is_elastic { whole / i128::from(set.count.max(1)) * i128::from(pods) } else { 0 }
+            };
+            *given.entry((flavor.clone(), resource.clone())).or_default() += pods.map_or(whole, part);
+        }
+    }
+    given
+}
+
+/// A victim, and how many pods it gives up in place of leaving.
+type Leaving<'a> = (&'a WorkloadSpec, Option<i64>);
+
+/// The books when these have given back what they are to.
+fn when_gone(books: &Books, leaving: &[Leaving<'_>]) -> Books {
+    let uids: Vec<String> = leaving.iter().map(|(spec, _)| spec.uid.clone()).collect();
+    let mut after = books.without(&uids);
+    for (spec, pods) in leaving.iter().filter(|(_, pods)| pods.is_some()) {
+        let mut kept = given_back(spec, None);
+        for (fr, given) in given_back(spec, *pods) {
+            *kept.entry(fr).or_default() -= given;
+        }
+        after.book(&books.holders.iter().find(|holder| holder.uid == spec.uid).unwrap().queue, kept);
+    }
+    after
+}
+
+/// The next smaller thing that a victim could be asked for; `None` when that is nothing.
+fn less(&(spec, pods): &Leaving<'_>) -> Option<i64> {
+    let all = surplus(spec);
+    match pods {
+        None => all.map(|all| all.pods),
+        Some(pods) => {
+            let step = all.map_or(1, |all| all.step);
+            Some((pods - 1) / step * step).filter(|less| *less > 0)
+        }
+    }
+}
+
+/// What is wrong with those who give way for a workload that waits alone. Counts give-ups, those under fair sharing, those of a part of
+/// the surplus, and sets of victims with one that a policy bounds.
+fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
+    let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
+    let mut objects = objects.clone();
+    objects.workloads.retain(|spec| spec.uid == uid || !waits(spec));
+    let Some(spec) = objects.workloads.iter().find(|spec| spec.uid == uid) else { return Ok([0; 4]) };
+    let plan = objects.world().plan_cycles(NOW, ALL, 1);
+    // Before its first cycle, at the time of that.
+    let mut world = objects.world();
+    let none = world.plan_cycles(NOW, ALL, 0);
+    assert!(none.admissions.is_empty() && none.evictions.is_empty(), "no cycle, and yet {none:?}");
+    let report = world.assign(uid, &spec.local_queue, AssignInput::default()).unwrap();
+    let Some((needs, usage)) = wanted(&report).filter(|_| !plan.evictions.is_empty()) else { return Ok([0; 4]) };
+    let told = |eviction: &Eviction| {
+        let victim = objects.workloads.iter().find(|spec| spec.uid == eviction.uid).unwrap();
+        (victim, eviction.gives_up)
+    };
+    let leaving: Vec<Leaving<'_>> = plan.evictions.iter().map(told).collect();
+    let fault = |what: &str| {
+        let gone: Vec<_> = leaving.iter().map(|(spec, pods)| (&spec.uid, pods, surplus(spec))).collect();
+        Err(format!("{what}: {gone:?} for {uid}, which lacks {needs:?} of {usage:?}"))
+    };
+    for (victim, pods) in &leaving {
+        let Some(pods) = *pods else { continue };
+        let is_whole = |all: &Surplus| pods == all.pods || pods % all.step == 0;
+        if !surplus(victim).is_some_and(|all| pods > 0 && pods <= all.pods && is_whole(all)) {
+            return fault("more than it may do without, or no whole step");
+        }
+    }
+    let guard = objects.queues.iter().find(|queue| queue.name == spec.local_queue).unwrap().guard;
+    if guard.max_victims.is_some_and(|most| leaving.len() > most as usize) {
+        return fault("too many");
+    }
+    for fr in &needs {
+        let given: i128 = leaving.iter().filter_map(|(spec, pods)| given_back(spec, *pods).get(fr).copied()).sum();
+        if guard.max_evicted_percent.is_some_and(|percent| given * 100 > usage[fr] * i128::from(percent)) {
+            return fault("too much");
+        }
+    }
+    let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+    let queue = spec.local_queue.as_str();
+    let plea =
+        Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs: needs.clone(), usage: usage.clone() };
+    let is_lean = |borrow: bool| {
+        has_room(&when_gone(&books, &leaving), &plea, borrow)
+            && (0..leaving.len()).all(|index| {
+                let mut fewer = leaving.clone();
+                match less(&leaving[index]) {
+                    None => {
+                        fewer.remove(index);
+                    }
+                    pods => fewer[index].1 = pods,
+                }
+                !has_room(&when_gone(&books, &fewer), &plea, borrow)
+            })
+    };
+    let is_fair = objects.options.fair_sharing.is_some();
+    if !is_lean(true) && (is_fair || !is_lean(false)) {
+        return fault("too little is given back, or more than is needed");
+    }
+    let giving = leaving.iter().filter(|(_, pods)| pods.is_some()).count();
+    let in_part =
+        leaving.iter().filter(|(spec, pods)| pods.is_some() && *pods != surplus(spec).map(|all| all.pods)).count();
+    let is_bounded = giving > 0 && (guard.max_victims.is_some() || guard.max_evicted_percent.is_some());
+    Ok([giving, if is_fair { giving } else { 0 }, in_part, usize::from(is_bounded)].map(|count| count as u32))
+}
+
+/// Nobody gives up more pods than are needed, or more than a policy lets be taken; who could be kept by giving up some does not leave.
+#[test]
+fn who_may_do_without_some_pods_gives_up_the_fewest_that_are_enough() {
+    let mut sums = [0; 4];
+    for seed in seeds() {
+        let _named = Named(seed);
+        let objects = elastic(seed);
+        let waiting: Vec<&WorkloadSpec> =
+            objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })).collect();
+        let Some(spec) = waiting.get((seed % 3) as usize).or(waiting.first()) else { continue };
+        let uid = spec.uid.clone();
+        match gives_way(&objects, &uid) {
+            Ok(found) => sums.iter_mut().zip(found).for_each(|(sum, more)| *sum += more),
+            Err(_) => {
+                let small = objects.clone().shrink(|objects| gives_way(objects, &uid).is_err());
+                panic!("seed {seed}\n{}{}", small.describe(), gives_way(&small, &uid).err().unwrap_or_default());
+            }
+        }
+    }
+    println!("give-ups, of them under fair sharing, in part, and sets with one under a bound: {sums:?}");
+    assert!(cases() < 50_000 || sums.iter().all(|sum| *sum > cases() / 10_000), "too tame: {sums:?}");
+}
+
+/// What gives up pods keeps its books, and nobody comes to be over a quota by what others take.
+#[test]
+fn plans_with_those_who_give_up_pods_keep_quota() {
+    let mut giving = 0;
+    for seed in seeds() {
+        let _named = Named(seed);
+        let objects = elastic(seed);
+        let mut world = objects.world();
+        for _ in 0..3 {
+            let before = world.over_quota();
+            let plan = world.plan(NOW, ALL);
+            let faults = check(&world);
+            assert!(faults.is_empty(), "seed {seed}: {faults:?}\n{}", objects.describe());
+            let fresh: Vec<String> = world.over_quota().into_iter().filter(|fault| !before.contains(fault)).collect();
+            assert!(fresh.is_empty(), "seed {seed}: {fresh:?}\n{}{plan:?}", objects.describe());
+            for eviction in plan.evictions.iter().filter(|eviction| eviction.gives_up.is_some()) {
+                let spec = objects.workloads.iter().find(|spec| spec.uid == eviction.uid).unwrap();
+                let pods = eviction.gives_up.unwrap_or(0);
+                let may = surplus(spec).is_some_and(|all| pods > 0 && pods <= all.pods);
+                assert!(may, "seed {seed}: {eviction:?}\n{}", objects.describe());
+                giving += 1;
+            }
+            // Those who are to leave do so; who gives up pods takes its time.
+            for eviction in plan.evictions.iter().filter(|eviction| eviction.gives_up.is_none()) {
+                world.apply(Delta::RemoveWorkload(eviction.uid.clone())).unwrap();
+            }
+        }
+    }
+    assert!(cases() < 50_000 || giving > cases() / 10_000, "too tame: {giving}");
 }
