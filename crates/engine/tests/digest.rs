@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use berth_engine::*;
 use extras::{with_extras, with_usage};
-use worlds::{mixed, seeds};
+use worlds::{gates, mixed, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
@@ -28,10 +28,12 @@ fn mix(digest: &mut u64, text: &str) {
 fn digest() -> u64 {
     let mut digest = 0xcbf2_9ce4_8422_2325;
     for seed in seeds() {
+        let mut objects = mixed(seed);
+        objects.options.gates = gates(seed);
         let mut world = match seed % 4 {
-            0 => with_usage(mixed(seed), seed).world(),
-            1 => with_extras(mixed(seed), seed).world(),
-            _ => mixed(seed).world(),
+            0 => with_usage(objects, seed).world(),
+            1 => with_extras(objects, seed).world(),
+            _ => objects.world(),
         };
         for now in [NOW, Millis(4000)] {
             mix(&mut digest, &format!("{:?}", world.plan(now, ALL)));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use berth_engine::*;
 use worlds::ledger::{Fr, Ledger, UNLIMITED};
 use worlds::wide::{Wide, total};
-use worlds::{Dice, Named, Objects, cases, seeds};
+use worlds::{Dice, Named, Objects, cases, gates, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
@@ -230,7 +230,8 @@ fn quota_holds_and_figures_are_exact_at_any_depth() {
     let mut seen = Seen::default();
     for seed in seeds() {
         let _named = Named(seed);
-        let wide = Wide::new(seed);
+        let mut wide = Wide::new(seed);
+        wide.objects.options.gates = gates(seed);
         match walk(&wide, wide.objects.clone(), seed) {
             Ok(more) => {
                 seen.admissions += more.admissions;
@@ -286,7 +287,8 @@ fn a_workload_holds_all_its_pod_sets_or_none() {
     let mut reduced = 0;
     for seed in seeds() {
         let _named = Named(seed);
-        let objects = worlds::wide::wide(seed);
+        let mut objects = worlds::wide::wide(seed);
+        objects.options.gates = gates(seed);
         match first_cycle(&objects) {
             Ok(count) => reduced += count,
             Err(_) => {

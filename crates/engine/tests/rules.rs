@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
 use slow::books::Node;
-use worlds::{Dice, Named, Objects, cases, mixed, random, seeds};
+use worlds::{Dice, Named, Objects, cases, gates, mixed, random, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
@@ -161,7 +161,8 @@ fn come_to_an_end(make: fn(u64) -> Objects) {
     let mut rounds = [0_u32; 8];
     for seed in seeds() {
         let _named = Named(seed);
-        let objects = make(seed);
+        let mut objects = make(seed);
+        objects.options.gates = gates(seed);
         match run_out(&objects, &mut objects.world()) {
             Ok(count) => rounds[count.min(7)] += 1,
             Err(_) => {
@@ -371,7 +372,8 @@ fn with_strangers(objects: &Objects, seed: u64) -> Objects {
 fn what_must_not_matter_does_not() {
     for seed in seeds() {
         let _named = Named(seed);
-        let objects = mixed(seed);
+        let mut objects = mixed(seed);
+        objects.options.gates = gates(seed);
         let plan = objects.world().plan(NOW, ALL);
         let told = story(&objects, &plan, str::to_owned);
         let strip = |name: &str| name.strip_prefix("n-").unwrap_or(name).to_owned();

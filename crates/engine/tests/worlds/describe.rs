@@ -37,6 +37,9 @@ impl Objects {
     pub(crate) fn describe(&self) -> String {
         let (sharing, partial) = (&self.options.fair_sharing, self.options.partial_admission);
         let mut text = format!("{sharing:?}, partial admission {partial}\n");
+        if self.options.gates != Gates::default() {
+            text.push_str(&format!("{:?}\n", self.options.gates));
+        }
         for cohort in &self.cohorts {
             let (name, parent, weight) = (&cohort.name, &cohort.parent, cohort.weight);
             text.push_str(&format!("cohort {name} {parent:?} {weight} {}\n", quotas(&cohort.groups)));

@@ -74,6 +74,24 @@ impl Dice {
     }
 }
 
+/// Kueue's feature gates, of which in every fourth world some are off. The two that only Berth has on stay: without them evictions may
+/// go on for ever, and who fits may wait.
+pub(crate) fn gates(seed: u64) -> Gates {
+    let mut dice = Dice::new(seed ^ 0x5be0_cd19);
+    let is_odd = dice.chance(4);
+    let mut is_on = || !(is_odd && dice.chance(2));
+    Gates {
+        flavor_fungibility: is_on(),
+        preserve_scan_progress: is_on(),
+        priority_sorting: is_on(),
+        fair_prefer_non_borrowing: is_on(),
+        fair_preempt_within_nominal: is_on(),
+        recompute_overlap: is_on(),
+        park_equals: is_on(),
+        ..Gates::default()
+    }
+}
+
 /// The objects of a world.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
