@@ -140,7 +140,7 @@ impl Search<'_> {
         };
         match &self.options.fair_sharing {
             None => victims::classical(books, &plea),
-            Some(sharing) => victims::fair(books, &plea, &sharing.strategies),
+            Some(sharing) => victims::fair(books, &plea, &sharing.strategies, &self.options.gates),
         }
     }
 

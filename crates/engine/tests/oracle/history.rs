@@ -4,6 +4,7 @@
 mod plans;
 mod wakes;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -80,7 +81,7 @@ struct Ended<'a> {
 
 /// A world as cycles leave it.
 pub(crate) struct History<'a> {
-    options: &'a Options,
+    pub(super) options: &'a Options,
     pub(crate) books: Books,
     pub(super) now: Millis,
     waiting: BTreeMap<String, Vec<&'a WorkloadSpec>>,
@@ -461,6 +462,8 @@ impl<'a> History<'a> {
     /// What decides between heads besides shares.
     pub(crate) fn rank(&self, head: &Head<'_>) -> (bool, super::Place) {
         let is_first = self.options.gates.prioritize_preemptors && head.is_preemptor;
-        (!is_first, place(head.spec, self.now))
+        let (priority, since, uid) = place(head.spec, self.now);
+        let priority = if self.options.gates.priority_sorting { priority } else { Reverse(0) };
+        (!is_first, (priority, since, uid))
     }
 }

@@ -1,6 +1,7 @@
 //! A slow, obvious scheduler over plain objects, written from the specification and apart from the engine: cycle by cycle, with any
-//! number of pod sets and resource groups, in the orders of Kueue's default gates. It knows no partial admission, no slices and no
-//! admission fair sharing. Where Berth departs from Kueue on purpose (`Options::departures`), it does what the options say.
+//! number of pod sets and resource groups. It knows the gates that order heads, that of fair preemption and that of scans. It knows no
+//! partial admission, no slices and no admission fair sharing. Where Berth departs from Kueue on purpose (`Options::departures`), it
+//! does what the options say.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod assign;
@@ -10,7 +11,7 @@ pub(crate) mod history;
 pub(crate) mod share;
 pub(crate) mod victims;
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -163,7 +164,9 @@ fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
             let (a, b) = (standing(index, &cohort), standing(*champion, &cohort));
             let ((behind, place), (behind_other, other)) =
                 (history.rank(&heads[index]), history.rank(&heads[*champion]));
-            let order = behind.cmp(&behind_other).then(a.0.cmp(&b.0)).then_with(|| a.1.compare(&b.1));
+            let prefers = history.options.gates.fair_prefer_non_borrowing;
+            let by_borrowing = if prefers { a.0.cmp(&b.0) } else { Ordering::Equal };
+            let order = behind.cmp(&behind_other).then(by_borrowing).then_with(|| a.1.compare(&b.1));
             order.then_with(|| place.cmp(&other)).is_lt()
         });
         if wins {

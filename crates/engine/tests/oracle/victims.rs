@@ -294,7 +294,7 @@ impl Turn<'_> {
     }
 }
 
-pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy]) -> Victims {
+pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy], gates: &Gates) -> Victims {
     let both = [ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare];
     let strategies = if strategies.is_empty() { &both[..] } else { strategies };
     let policy = books.queues[plea.queue].preemption;
@@ -317,7 +317,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy])
     in_order(plea, &mut candidates);
     let mut with_plea = books.clone();
     with_plea.book(plea.queue, plea.usage.clone());
-    let entitled = !over(&with_plea, &own, &plea.needs);
+    let entitled = gates.fair_preempt_within_nominal && !over(&with_plea, &own, &plea.needs);
     let mut taken: Victims = Vec::new();
     let mut skipped: Vec<Holder> = Vec::new();
     for (pass, strategy) in strategies.iter().enumerate().take(2) {
