@@ -185,10 +185,10 @@ impl Control {
             return None;
         }
         let all = [self.passed_over(workload), self.watched(workload)];
-        all.into_iter().flatten().find(|said| self.is_news(object, said))
+        all.into_iter().flatten().find(|said| self.is_untold(object, said))
     }
 
-    fn is_news(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
+    fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
         self.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
     }
 
@@ -207,7 +207,7 @@ impl Control {
         }
         let class = self.view.priority(of_workloads, of_pods).err()?;
         let known = workload.priority_class.as_ref().is_some_and(|known| known.name == class);
-        Some(no_class(&class)).filter(|said| !known && self.is_news(object, said))
+        Some(no_class(&class)).filter(|said| !known && self.is_untold(object, said))
     }
 
     /// Why the label that a policy reads says nothing of a workload's priority. One that was made beforehand has a priority of its own.
