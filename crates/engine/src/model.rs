@@ -432,8 +432,8 @@ pub struct WorkloadSpec {
     pub preempts: Preempts,
     /// Points of priority that an hour of waiting is worth where workloads are ordered; nobody is preempted for them.
     pub points_per_hour: u32,
-    /// Since when it waits: of one that was evicted for others, since then. Otherwise it would be admitted again before those for whom it had to
-    /// go, and be evicted again.
+    /// Since when it waits: of one that was evicted for others, since then. Otherwise it would be admitted again before those for
+    /// whom it had to go, and be evicted again.
     pub waits_since: Millis,
     /// The slice that it is to replace (kueue.md 6.19): as long as that holds quota, only what it has more is asked for.
     pub replaces: Option<Replaced>,
