@@ -6,11 +6,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use berth_control::offline::Offline;
-use berth_control::settings::Settings;
+use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
+use berth_engine::{AdmissionFairSharing, Gates};
+use berth_jobs::Transformation;
 use serde_json::{Value, json};
 
 /// Writes in one round beyond which it counts as endless; a round of 40 objects makes a few hundred.
@@ -114,15 +117,23 @@ fn sensible() -> Vec<Value> {
             json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "check", "onFlavors": ["spot"]}]},
             "stopPolicy": "None"}),
         ),
+        queue("d", "left", json!({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}})),
         json!({"kind": "LocalQueue", "metadata": {"name": "a", "namespace": "team"}, "spec": {"clusterQueue": "a"}}),
         json!({"kind": "LocalQueue", "metadata": {"name": "b", "namespace": "team"}, "spec": {"clusterQueue": "b", "stopPolicy": "None"}}),
         json!({"kind": "LocalQueue", "metadata": {"name": "c", "namespace": "team"}, "spec": {"clusterQueue": "c"}}),
+        json!({"kind": "LocalQueue", "metadata": {"name": "d", "namespace": "team"}, "spec": {"clusterQueue": "d"}}),
+        json!({"kind": "LocalQueue", "metadata": {"name": "e", "namespace": "team"},
+            "spec": {"clusterQueue": "d", "fairSharing": {"weight": "3"}},
+            "status": {"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": {
+                "consumedResources": {"cpu": "2500m", "memory": "1Gi"}, "lastUpdate": "2026-11-21T11:59:00Z"}}}}),
         workload("w1", "a", 3, json!({})),
         workload("w2", "b", -3, admission),
         workload("w3", "c", 0, json!({})),
         job("j1", "a", json!({})),
         job("j2", "b", json!({"status": {"active": 1, "startTime": "2026-11-21T11:00:00Z"}})),
         job("j3", "c", json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}})),
+        job("j4", "d", json!({})),
+        job("j5", "e", json!({})),
     ]
 }
 
@@ -313,10 +324,58 @@ fn mutate(object: &mut Value, others: &[Value], odd: &[Value], dice: &mut Dice) 
     }
 }
 
+/// Gates of which in every second cluster some are off. The two that only Berth has on stay: without them evictions may go on for ever.
+fn gates(dice: &mut Dice) -> Gates {
+    let is_odd = dice.one_in(2);
+    let mut is_on = || !(is_odd && dice.one_in(2));
+    Gates {
+        flavor_fungibility: is_on(),
+        preserve_scan_progress: is_on(),
+        priority_sorting: is_on(),
+        fair_prefer_non_borrowing: is_on(),
+        fair_preempt_within_nominal: is_on(),
+        recompute_overlap: is_on(),
+        park_equals: is_on(),
+        ..Gates::default()
+    }
+}
+
+fn admission_fair_sharing(dice: &mut Dice) -> AdmissionFairSharing {
+    AdmissionFairSharing {
+        half_life: dice.pick(&[0, 1, 60_000, 9_223_372_036_854]),
+        sampling_interval: dice.pick(&[5_000, 300_000]),
+        weights: dice.pick(&[BTreeMap::new(), BTreeMap::from([("cpu".to_owned(), 0.0), ("memory".to_owned(), 1e-9)])]),
+    }
+}
+
+fn wait_for_pods_ready(dice: &mut Dice) -> WaitForPodsReady {
+    WaitForPodsReady {
+        timeout_ms: dice.pick(&[1_000, 300_000]),
+        recovery_timeout_ms: dice.pick(&[None, Some(1_000)]),
+        block_admission: dice.one_in(2),
+        order_by_creation: dice.one_in(2),
+        backoff_limit_count: dice.pick(&[None, Some(0), Some(1), Some(i32::MAX)]),
+        backoff_base_seconds: dice.pick(&[1, 60]),
+        backoff_max_seconds: dice.pick(&[1, 3_600]),
+    }
+}
+
+fn transformations(dice: &mut Dice) -> Vec<Transformation> {
+    let all = [
+        Transformation::new("cpu", None, [("example.com/credits", "3"), ("memory", "1Gi")], dice.one_in(2)),
+        Transformation::new("memory", Some("cpu"), [("cpu", "-1m")], dice.one_in(2)),
+        Transformation::new("pods", Some("nothing"), [("cpu", "9223372036854775807")], true),
+    ];
+    all.into_iter().map(Result::unwrap).filter(|_| dice.one_in(4)).collect()
+}
+
 fn settings(dice: &mut Dice) -> Settings {
     let engine = berth_engine::Options {
         fair_sharing: dice.one_in(2).then(berth_engine::FairSharing::default),
+        admission_fair_sharing: dice.one_in(2).then(|| admission_fair_sharing(dice)),
+        ignore_undeclared: dice.one_in(2),
         partial_admission: dice.one_in(2),
+        gates: gates(dice),
         ..Default::default()
     };
     let more = dice.one_in(2).then_some([Kind::JOB_SET, Kind::Pod, Kind::StatefulSet, Kind::Deployment]);
@@ -324,9 +383,17 @@ fn settings(dice: &mut Dice) -> Settings {
     settings.job_kinds.extend(more.into_iter().flatten());
     Settings {
         engine,
+        wait_for_pods_ready: dice.one_in(2).then(|| wait_for_pods_ready(dice)),
+        transformations: transformations(dice),
         refuse_invalid: dice.one_in(2),
         allowed_flavors: dice.one_in(2),
+        admission_gates: dice.one_in(2),
+        preemption_gates: dice.one_in(2),
         priority_boost: dice.one_in(2),
+        reclaimable_pods: dice.one_in(2),
+        retain_finished_ms: dice.pick(&[None, None, Some(1_000)]),
+        retain_deactivated_ms: dice.pick(&[None, None, Some(1_000)]),
+        max_unacknowledged: dice.pick(&[1, 256, 256]),
         manage_jobs_without_queue_name: dice.one_in(4),
         ..settings
     }
