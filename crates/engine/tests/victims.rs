@@ -374,7 +374,8 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     for (victim, pods) in &leaving {
         let Some(pods) = *pods else { continue };
         let is_whole = |all: &Surplus| pods == all.pods || pods % all.step == 0;
-        if !surplus(victim).is_some_and(|all| pods > 0 && pods <= all.pods && is_whole(all)) {
+        let may = surplus(victim).is_some_and(|all| pods > 0 && pods <= all.pods && is_whole(all));
+        if !may {
             return fault("more than it may do without, or no whole step");
         }
     }
