@@ -7,6 +7,7 @@
 mod extras;
 mod worlds;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
@@ -320,4 +321,71 @@ fn bounds_of_preemption_hold_in_every_cycle() {
     assert!(is_one_in(15, tally.bounded) && is_one_in(25, tally.protecting), "too tame: {tally:?}");
     assert!(is_one_in(20, tally.shares) && is_one_in(50, tally.two_flavors), "too tame: {tally:?}");
     assert!(is_one_in(80, tally.not_alone), "too tame: {tally:?}");
+}
+
+/// Whose turn it is in ClusterQueues ordered by usage, as long as all who had one were admitted: whoever is not may change whose is next.
+/// Counts turns, and those of somebody who by priority and age would have stood behind another one.
+fn turns(extras: &Extras) -> Result<[u32; 2], String> {
+    let mut world = extras.world();
+    let none = world.plan_cycles(NOW, ALL, 0);
+    assert!(none.admissions.is_empty() && none.evictions.is_empty(), "no cycle, and yet {none:?}");
+    let mut waiting = BTreeMap::<&str, Vec<&WorkloadSpec>>::new();
+    for spec in extras.objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
+        let queue = extras.queue_of(spec);
+        if queue.usage_based {
+            waiting.entry(&queue.name).or_default().push(spec);
+        }
+    }
+    let place = |spec: &WorkloadSpec| (-spec.priority, spec.queued_at, spec.uid.clone());
+    let mut seen = [0; 2];
+    while !waiting.is_empty() {
+        let mut used = BTreeMap::<&str, f64>::new();
+        for spec in waiting.values().flatten().copied() {
+            let usage = world.local_queue_usage("default", &spec.local_queue).unwrap_or(0.0);
+            used.insert(&spec.local_queue, usage);
+        }
+        let step = world.plan_cycles(NOW, ALL, 1);
+        let is_admitted = |spec: &WorkloadSpec| step.admissions.iter().any(|admission| *admission.uid == *spec.uid);
+        let stays = |spec: &WorkloadSpec| step.verdicts.iter().any(|told| told.leading && *told.uid == *spec.uid);
+        let is_before = |one: &WorkloadSpec, other: &WorkloadSpec| {
+            let by_usage = used[one.local_queue.as_str()].total_cmp(&used[other.local_queue.as_str()]);
+            // Where waiting counts as well, its worth is not counted here.
+            let by_place = || if one.points_per_hour == 0 { place(one).cmp(&place(other)) } else { Ordering::Equal };
+            by_usage.then_with(by_place).is_lt()
+        };
+        let mut fault = None;
+        waiting.retain(|queue, specs| {
+            let Some(at) = specs.iter().position(|spec| is_admitted(spec) || stays(spec)) else { return false };
+            let head = specs.remove(at);
+            if let Some(ahead) = specs.iter().find(|spec| is_before(spec, head)) {
+                fault = Some(format!("in {queue} it is the turn of {}, not of {}: {used:?}", head.uid, ahead.uid));
+            }
+            seen[0] += 1;
+            seen[1] += u32::from(specs.iter().any(|spec| place(spec) < place(head)));
+            is_admitted(head) && !specs.is_empty()
+        });
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+    }
+    Ok(seen)
+}
+
+/// What was charged for an admission counts for the next turn.
+#[test]
+fn the_local_queue_that_used_least_has_its_turn() {
+    let mut seen = [0; 2];
+    for seed in seeds() {
+        let _named = Named(seed);
+        let extras = with_usage(random(seed), seed);
+        match turns(&extras) {
+            Ok(more) => seen.iter_mut().zip(more).for_each(|(sum, more)| *sum += more),
+            Err(_) => {
+                let small = extras.shrink(|extras| turns(extras).is_err());
+                panic!("seed {seed}\n{}{}", small.describe(), turns(&small).err().unwrap_or_default());
+            }
+        }
+    }
+    println!("{} turns, {} of them against priority and age", seen[0], seen[1]);
+    assert!(is_one_in(10, seen[0]) && is_one_in(200, seen[1]), "too tame: {seen:?}");
 }
