@@ -1,0 +1,136 @@
+//! Laws of partial admission: the size in which a workload starts is one that finds room, if need be with victims, and the next larger
+//! one finds none. Each size is tried by itself, on a copy of the world in which the workload has that size and no minimum.
+//!
+//! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+
+#[path = "worlds/extras.rs"]
+mod extras;
+mod worlds;
+
+use std::collections::BTreeSet;
+
+use berth_engine::*;
+use extras::{random_guard, stir};
+use worlds::wide::wide;
+use worlds::{Dice, Named, Objects, cases, seeds};
+
+const NOW: Millis = Millis(1000);
+const ALL: Limits = Limits { max_admissions: 1000 };
+
+/// What becomes of a workload that waits alone.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    given: Option<Vec<PodSetAssignment>>,
+    victims: BTreeSet<(String, &'static str)>,
+}
+
+impl Outcome {
+    fn is_none(&self) -> bool {
+        self.given.is_none() && self.victims.is_empty()
+    }
+}
+
+/// Its first cycle.
+fn outcome(objects: &Objects) -> Outcome {
+    let plan = objects.world().plan_cycles(NOW, ALL, 1);
+    Outcome {
+        given: plan.admissions.first().map(|admission| admission.pod_sets.to_vec()),
+        victims: plan.evictions.into_iter().map(|eviction| (eviction.uid, eviction.reason)).collect(),
+    }
+}
+
+/// The sizes from the full one down to the minimum, in common steps (kueue.md 6.10).
+fn sizes(spec: &WorkloadSpec) -> Vec<Vec<i64>> {
+    let deltas: Vec<i64> = spec.pod_sets.iter().map(|set| set.count - set.min_count.unwrap_or(set.count)).collect();
+    let whole: i64 = deltas.iter().sum();
+    let counts = |step: i64| -> Vec<i64> {
+        let reduced = |(set, delta): (&PodSetSpec, &i64)| set.count - if whole > 0 { delta * step / whole } else { 0 };
+        spec.pod_sets.iter().zip(&deltas).map(reduced).collect()
+    };
+    let mut sizes: Vec<Vec<i64>> = (0..=whole).map(counts).collect();
+    sizes.dedup();
+    sizes
+}
+
+/// What becomes of a workload in one size.
+fn in_size(objects: &Objects, uid: &str, size: &[i64]) -> Outcome {
+    let mut objects = objects.clone();
+    for (set, count) in objects.workload(uid).pod_sets.iter_mut().zip(size) {
+        (set.count, set.min_count) = (*count, None);
+    }
+    outcome(&objects)
+}
+
+/// What is wrong with what becomes of a workload. Counts those in reduced size, and those of them that preempt.
+fn judge(objects: &Objects, uid: &str) -> Result<[u32; 2], String> {
+    let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
+    let mut objects = objects.clone();
+    objects.workloads.retain(|spec| spec.uid == uid || !waits(spec));
+    let Some(spec) = objects.workloads.iter().find(|spec| spec.uid == uid) else { return Ok([0; 2]) };
+    let sizes = sizes(spec);
+    let fault = |what: &str, told: &Outcome| Err(format!("{what}: {told:?}, of sizes {sizes:?}"));
+    let (told, full) = (outcome(&objects), in_size(&objects, uid, &sizes[0]));
+    if !full.is_none() || !objects.options.partial_admission {
+        return if told == full { Ok([0; 2]) } else { fault("it does not start in full size", &told) };
+    }
+    let mut larger = full;
+    for size in &sizes[1..] {
+        let outcome = in_size(&objects, uid, size);
+        if !outcome.is_none() && outcome == told && larger.is_none() {
+            return Ok([1, u32::from(told.given.is_none())]);
+        }
+        larger = outcome;
+    }
+    if !told.is_none() {
+        return fault("no size comes to that of which the next larger one finds no room", &told);
+    }
+    if larger.is_none() { Ok([0; 2]) } else { fault("it waits, and its minimum finds room", &larger) }
+}
+
+/// A wide world in which many preempt, with policies that bound that in every third queue.
+fn world(seed: u64) -> Objects {
+    let mut objects = wide(seed);
+    let mut dice = Dice::new(seed ^ 0x9b05_688c);
+    stir(&mut objects, &mut dice);
+    for queue in &mut objects.queues {
+        if dice.chance(3) {
+            queue.guard = random_guard(&mut dice);
+        }
+    }
+    for spec in &mut objects.workloads {
+        match &mut spec.state {
+            // Who is on its way out is waited for without an eviction that would tell of it.
+            WorkloadState::Reserved(held) => held.evicted = false,
+            WorkloadState::Pending { .. } => {
+                for set in &mut spec.pod_sets {
+                    let is_many = set.count > 1 && !dice.chance(3);
+                    set.min_count = is_many.then_some(1).or(set.min_count);
+                }
+            }
+        }
+    }
+    objects
+}
+
+#[test]
+fn a_workload_starts_in_the_largest_size_that_finds_room() {
+    let mut sums = [0; 2];
+    for seed in seeds() {
+        let _named = Named(seed);
+        let objects = world(seed);
+        let pending: Vec<&WorkloadSpec> =
+            objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })).collect();
+        let Some(spec) = pending.get((seed % 3) as usize).or(pending.first()) else { continue };
+        let uid = spec.uid.clone();
+        match judge(&objects, &uid) {
+            Ok(found) => sums.iter_mut().zip(found).for_each(|(sum, more)| *sum += more),
+            Err(_) => {
+                let small = objects.clone().shrink(|objects| judge(objects, &uid).is_err());
+                panic!("seed {seed}: {uid}\n{}{}", small.describe(), judge(&small, &uid).err().unwrap_or_default());
+            }
+        }
+    }
+    println!("{} in reduced size, {} of them preempt", sums[0], sums[1]);
+    assert!(cases() < 1000 || sums[0] > cases() / 500, "too tame: {sums:?}");
+    assert!(cases() < 50_000 || sums[1] > cases() / 10_000, "too tame: {sums:?}");
+}
