@@ -60,7 +60,17 @@ fn what_is_let_go_without_quota_waits_like_all_others() {
     cluster.put(Kind::JOB, gated(job("held", "lq", "1", true), "a.io/one"));
     cluster.settle();
     cluster.edit(Kind::JOB, "team", "held", &json!({"metadata": {"annotations": {GATES: ""}}}));
-    cluster.settle();
+    let mut on_the_way = Vec::new();
+    loop {
+        let step = cluster.control.step(cluster.now);
+        if step.writes.is_empty() {
+            break;
+        }
+        cluster.take(step);
+        on_the_way.push(says(&cluster, "held"));
+    }
+    let free = ("PendingEvaluation".to_owned(), "AdmissionGatedBy cleared, waiting for quota reservation".to_owned());
+    assert!(on_the_way.contains(&free), "{on_the_way:?}");
     assert_eq!(told(&cluster, "AdmissionGateCleared").len(), 1);
     cluster.pass(120);
     assert_eq!(says(&cluster, "held").0, "WaitingForQuota");

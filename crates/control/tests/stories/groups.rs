@@ -454,7 +454,9 @@ fn a_stateful_set_is_one_workload_through_updates_and_scales() {
     cluster.pass(60);
     assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", set_workload(&cluster));
     let held = set_workload(&cluster)["status"]["conditions"].as_array().unwrap().clone();
-    assert!(held.iter().any(|c| c["reason"] == json!("OnHold")), "{held:?}");
+    let says = held.iter().find(|c| c["type"] == "QuotaReserved").map(|c| (&c["reason"], &c["message"]));
+    let zero = "StatefulSet scaled to zero; workload on hold";
+    assert_eq!(says, Some((&json!("OnHold"), &json!(zero))), "{held:?}");
     cluster.put(Kind::StatefulSet, set(3));
     cluster.pass(10);
     assert_eq!(set_workload(&cluster)["spec"]["podSets"][0]["count"], json!(3));

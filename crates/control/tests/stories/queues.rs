@@ -225,6 +225,29 @@ fn a_node_affinity_that_nobody_understands_matches_no_flavor() {
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
 }
 
+#[test]
+fn a_local_queue_says_whether_it_takes_jobs() {
+    let mut cluster = one_queue("1");
+    let mut active = |kind: Kind, name: &str, patch: serde_json::Value| {
+        cluster.edit(kind, if kind == Kind::LocalQueue { "team" } else { "" }, name, &patch);
+        cluster.pass(10);
+        let object = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")];
+        let all = object["status"]["conditions"].as_array().unwrap();
+        let one = all.iter().find(|one| one["type"] == "Active").unwrap();
+        ["status", "reason", "message"].map(|field| one[field].as_str().unwrap().to_owned())
+    };
+    let ready = ["True", "Ready", "Can submit new workloads to localQueue"];
+    assert_eq!(active(Kind::LocalQueue, "lq", json!({})), ready);
+    let stop = |policy: &str| json!({"spec": {"stopPolicy": policy}});
+    assert_eq!(active(Kind::LocalQueue, "lq", stop("Hold")), ["False", "Stopped", "LocalQueue is stopped"]);
+    assert_eq!(active(Kind::LocalQueue, "lq", stop("None")), ready);
+    let no_queue = "Can't submit new workloads to clusterQueue";
+    assert_eq!(active(Kind::ClusterQueue, "cq", stop("Hold")), ["False", "ClusterQueueIsInactive", no_queue]);
+    assert_eq!(active(Kind::ClusterQueue, "cq", stop("None")), ready);
+    let elsewhere = json!({"spec": {"clusterQueue": "nowhere"}});
+    assert_eq!(active(Kind::LocalQueue, "lq", elsewhere), ["False", "ClusterQueueDoesNotExist", no_queue]);
+}
+
 /// Somebody adds a condition to the LocalQueue, and the watch does not show it yet.
 fn add_unseen_condition(cluster: &mut Cluster) {
     let object = cluster.objects.get_mut(&Cluster::key(Kind::LocalQueue, "team", "lq")).unwrap();

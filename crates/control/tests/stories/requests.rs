@@ -68,3 +68,28 @@ fn a_job_waits_while_its_runtime_class_costs_too_much() {
     cluster.pass(10);
     assert_eq!(charged(&cluster, "a"), json!("2"));
 }
+
+#[test]
+fn requests_beyond_limits_and_limit_ranges_are_named() {
+    let mut cluster = one_queue("9");
+    let most = json!([{"type": "Container", "max": {"cpu": "2"}}]);
+    let range = json!({"metadata": {"name": "limits", "namespace": "team"}, "spec": {"limits": most}});
+    let range = serde_json::from_value(range).unwrap();
+    cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now);
+    let field = "spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]";
+    let of_limit = format!("resources validation failed: {field}: requests must not exceed its limits");
+    let of_range = format!(
+        "resources didn't satisfy LimitRange constraints: {field}: requests must not be above the limitRange max"
+    );
+    for (name, resources, message) in [
+        ("beyond-limit", json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}), of_limit),
+        ("beyond-range", json!({"requests": {"cpu": "3"}}), of_range),
+    ] {
+        let mut object = job(name, "lq", "1", true);
+        object["spec"]["template"]["spec"]["containers"][0]["resources"] = resources;
+        cluster.put(Kind::JOB, object);
+        cluster.pass(5);
+        let told = cluster.condition(name, "QuotaReserved").unwrap();
+        assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{name}");
+    }
+}

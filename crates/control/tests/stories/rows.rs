@@ -219,6 +219,12 @@ fn who_is_to_be_deactivated_is_told_why_before_it_is() {
     cluster.settle();
     later(&mut cluster);
     assert_eq!(on_the_way(&mut cluster, "a", "DeactivationTarget"), ["RequeuingLimitExceeded"]);
+    let evicted = cluster.condition("a", "Evicted").unwrap();
+    let message = "The workload is deactivated due to exceeding the maximum number of re-queuing retries";
+    assert_eq!(
+        (&evicted["reason"], &evicted["message"]),
+        (&json!("DeactivatedDueToRequeuingLimitExceeded"), &json!(message))
+    );
 }
 
 #[test]
