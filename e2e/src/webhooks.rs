@@ -203,6 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn of_pods_without_a_queue_only_those_of_a_managed_stateful_set_come_here() {
+        let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
+        let about_pods = list.as_array().unwrap().iter();
+        let about_pods = about_pods.filter(|webhook| kinds::text(webhook, "/rules/0/resources/0") == "pods");
+        let others: Vec<&Value> = about_pods.filter(|webhook| webhook["name"] != json!("mpod.berth.dev")).collect();
+        let [webhook] = others[..] else { panic!("{others:?}") };
+        let selector = json!({"matchExpressions": [{"key": "kueue.x-k8s.io/queue-name", "operator": "DoesNotExist"}]});
+        assert_eq!(webhook["objectSelector"], selector, "no pod is asked about twice");
+        let [condition] = kinds::items(webhook, "/matchConditions") else { panic!("{webhook}") };
+        let expression = kinds::text(condition, "/expression");
+        for part in [
+            "[?'kueue.x-k8s.io/pod-suspending-parent'].orValue('') == 'statefulset' &&",
+            "owner.kind == 'StatefulSet' && owner.apiVersion.startsWith('apps/')",
+        ] {
+            assert!(expression.contains(part), "{expression}");
+        }
+    }
+
+    #[test]
     fn what_a_change_takes_away_is_looked_at() {
         let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
         for webhook in list.as_array().unwrap() {

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::LocalQueue;
 use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
+use berth_jobs::pods::OwningSet;
 use berth_jobs::training::{Cards, ROLES, role_names, role_of_child};
 use berth_jobs::{DEFAULT_NAME, JobType};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
@@ -23,7 +25,7 @@ const NAME: &str = berth_api::labels::NAMESPACE_NAME;
 /// Never the name of a namespace, since it has dots: an empty list of names is not allowed.
 const NOWHERE: &str = "none.berth.dev";
 
-/// Namespaces, and which of them have a default LocalQueue.
+/// Namespaces, which of them have a default LocalQueue, and what pods and Jobs are made of there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surroundings {
     managed: Selector,
@@ -38,6 +40,8 @@ pub struct Surroundings {
     /// How TrainingJobs ask for cards.
     cards: Cards,
     training: BTreeMap<Name, Training>,
+    /// StatefulSets that name a queue.
+    sets: BTreeMap<Name, OwningSet>,
     /// Namespaces and LocalQueues have been listed.
     listed: (bool, bool),
 }
@@ -87,6 +91,7 @@ impl Surroundings {
                 | Observation::LocalQueue(_)
                 | Observation::WorkloadPriorityClass(_)
                 | Observation::TrainingJob(_)
+                | Observation::StatefulSet(_)
         )
     }
 
@@ -105,6 +110,10 @@ impl Surroundings {
             }
             Observation::TrainingJob(change) => {
                 self.training_job(change);
+                false
+            }
+            Observation::StatefulSet(change) => {
+                self.stateful_sets(change);
                 false
             }
             Observation::WorkloadPriorityClass(change) => {
@@ -159,6 +168,26 @@ impl Surroundings {
                 self.training.retain(|name, _| left.contains(name));
             }
         }
+    }
+
+    fn stateful_sets(&mut self, change: &Change<Box<StatefulSet>>) {
+        match change {
+            Change::Apply(set) => drop(self.sets.insert(name_of(&set.metadata), OwningSet::of(set))),
+            Change::Delete(set) => drop(self.sets.remove(&name_of(&set.metadata))),
+            Change::Reset(sets) => {
+                self.sets = sets.iter().map(|set| (name_of(&set.metadata), OwningSet::of(set))).collect();
+            }
+            Change::Only(names) => {
+                let left: BTreeSet<&Name> = names.iter().collect();
+                self.sets.retain(|name, _| left.contains(name));
+            }
+        }
+    }
+
+    /// What a StatefulSet says of its pods; `None` of one that no watch has shown, or that names no queue.
+    #[must_use]
+    pub fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {
+        self.sets.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     /// Whether a Job to be created under that name is part of the TrainingJob of that name and uid, and admitted with it: the Job
@@ -361,6 +390,31 @@ mod tests {
         assert!(!governs(&all, "gpt-worker", "gpt", "u"), "it is over");
         all.observe(&Observation::TrainingJob(Change::Only(vec![])));
         assert!(all.training.is_empty());
+    }
+
+    #[test]
+    fn stateful_sets_are_known_by_what_they_say_now() {
+        let mut all = fresh(false);
+        let set = |queue: &str, replicas: i32| {
+            let labels = json!({"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/priority-class": "high"});
+            from_value(json!({"metadata": {"name": "web", "namespace": "n", "uid": "u", "labels": labels},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}}}))
+            .expect("a StatefulSet")
+        };
+        assert_eq!(all.stateful_set("n", "web"), None);
+        for (queue, replicas) in [("q", 2), ("r", 0)] {
+            let change = Observation::StatefulSet(Change::Apply(set(queue, replicas)));
+            assert!(Surroundings::concerns(&change) && !all.observe(&change));
+            let known = all.stateful_set("n", "web").expect("it was seen");
+            assert_eq!((known.uid.as_str(), known.queue_name.as_deref()), ("u", Some(queue)));
+            assert_eq!((known.priority_class.as_deref(), known.replicas), (Some("high"), replicas));
+        }
+        all.observe(&Observation::StatefulSet(Change::Only(vec![])));
+        assert_eq!(all.stateful_set("n", "web"), None);
+        all.observe(&Observation::StatefulSet(Change::Reset(vec![set("q", 1)])));
+        assert!(all.stateful_set("n", "web").is_some() && all.stateful_set("m", "web").is_none());
+        all.observe(&Observation::StatefulSet(Change::Delete(set("q", 1))));
+        assert_eq!(all.stateful_set("n", "web"), None);
     }
 
     #[test]

@@ -16,11 +16,11 @@ mod workload;
 
 pub use group::{Place, RoleTally, Tally, excess, last_place, replaced};
 pub use parents::{
-    ParentDefaults, deployment_defaults, group_of_stateful_set, stateful_set_defaults, validate_deployment,
+    OwningSet, ParentDefaults, deployment_defaults, group_of_stateful_set, stateful_set_defaults, validate_deployment,
     validate_deployment_update, validate_stateful_set, validate_stateful_set_update,
 };
 pub use role::role_hash;
-pub use rules::{PodDefaults, pod_defaults, validate_leaving_pod, validate_pod, validate_pod_update};
+pub use rules::{PodDefaults, controlling_set, pod_defaults, validate_leaving_pod, validate_pod, validate_pod_update};
 pub use state::{Membership, Phase, PodState};
 pub use topology::place;
 pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload};

@@ -5,6 +5,7 @@ use crate::duration::GoDuration;
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
 use berth_control::surroundings;
+use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
 use berth_runtime::clients::Clients;
@@ -176,6 +177,10 @@ impl Surroundings for Known {
 
     fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).governs(namespace, job, training_job)
+    }
+
+    fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).stateful_set(namespace, name)
     }
 
     fn opted_in(&self) -> Option<Value> {

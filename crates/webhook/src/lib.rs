@@ -20,6 +20,7 @@ pub mod review;
 pub mod routes;
 pub mod server;
 
+use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
 use serde_json::Value;
@@ -32,6 +33,8 @@ pub trait Surroundings: Send + Sync + 'static {
     fn facts(&self, namespace: &str) -> Facts;
     /// Whether a Job to be created there under that name is part of the TrainingJob of that name and uid, and is admitted with it.
     fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool;
+    /// What a StatefulSet of that namespace and name says of its pods; `None` of one that no watch has shown, or that names no queue.
+    fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet>;
     /// Label selector of the namespaces whose jobs are asked about although they name no queue; `None` while it is not known.
     fn opted_in(&self) -> Option<Value>;
     /// How TrainingJobs ask for cards.

@@ -7,7 +7,7 @@ use berth_api::validation::FieldError;
 use berth_jobs::Facts;
 use berth_jobs::pods::{self, ParentDefaults, PodDefaults};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -21,7 +21,9 @@ pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
         return Ok(Answer::Allow);
     }
     let pod: Pod = request.object()?;
-    let defaults = pods::pod_defaults(&pod, facts(request, around));
+    let owner = pods::controlling_set(&pod.metadata);
+    let set = owner.and_then(|owner| around.surroundings.stateful_set(&request.namespace, &owner.name));
+    let defaults = pods::pod_defaults(&pod, facts(request, around), set.as_ref());
     Ok(Answer::Change(pod_operations(&pod, defaults)))
 }
 
@@ -40,8 +42,7 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
 pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;
     let defaults = pods::deployment_defaults(&object, facts(request, around));
-    let template = object.spec.and_then(|spec| spec.template.metadata);
-    Ok(Answer::Change(template_operations(template.as_ref(), defaults)))
+    Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
 /// Refuses a Deployment that cannot be meant, and changes that come too late.
@@ -51,12 +52,12 @@ pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Rep
     validate(request, managed, pods::validate_deployment, pods::validate_deployment_update)
 }
 
-/// Says in a StatefulSet's template who may run its pods.
+/// Says in a StatefulSet's template that its pods wait.
 pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let object: StatefulSet = request.object()?;
-    let defaults = pods::stateful_set_defaults(&object, facts(request, around));
-    let template = object.spec.and_then(|spec| spec.template.metadata);
-    Ok(Answer::Change(template_operations(template.as_ref(), defaults)))
+    let stored: Option<StatefulSet> = request.old_object()?;
+    let defaults = pods::stateful_set_defaults(&object, stored.as_ref(), facts(request, around));
+    Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
 /// Refuses a StatefulSet that cannot be meant, and changes that its quota does not follow.
@@ -125,14 +126,17 @@ fn pod_operations(pod: &Pod, defaults: PodDefaults) -> Vec<Value> {
     operations
 }
 
-fn template_operations(metadata: Option<&ObjectMeta>, defaults: ParentDefaults) -> Vec<Value> {
+fn parent_operations(own: &ObjectMeta, template: Option<&PodTemplateSpec>, defaults: ParentDefaults) -> Vec<Value> {
     let path = "/spec/template/metadata";
+    let metadata = template.and_then(|template| template.metadata.as_ref());
+    let mut operations = entries("/metadata/labels", own.labels.as_ref(), defaults.own_labels);
     let wanted = !defaults.labels.is_empty() || !defaults.annotations.is_empty();
     let missing = (metadata.is_none() && wanted).then(|| add(path.to_owned(), json!({})));
-    let own_labels = entries(&format!("{path}/labels"), metadata.and_then(|m| m.labels.as_ref()), defaults.labels);
+    let labels = entries(&format!("{path}/labels"), metadata.and_then(|m| m.labels.as_ref()), defaults.labels);
     let notes = metadata.and_then(|m| m.annotations.as_ref());
     let notes = entries(&format!("{path}/annotations"), notes, defaults.annotations);
-    missing.into_iter().chain(own_labels).chain(notes).collect()
+    operations.extend(missing.into_iter().chain(labels).chain(notes));
+    operations
 }
 
 #[cfg(test)]
@@ -170,21 +174,27 @@ mod tests {
     }
 
     #[test]
-    fn templates_get_what_they_lack() {
+    fn parents_and_their_templates_get_what_they_lack() {
         let defaults = || ParentDefaults {
+            own_labels: BTreeMap::new(),
             labels: [(labels::QUEUE_NAME, "q".to_owned())].into(),
             annotations: [(labels::POD_SUSPENDING_PARENT, "deployment".to_owned())].into(),
         };
         let base = "/spec/template/metadata";
-        let operations = template_operations(None, defaults());
+        let own = ObjectMeta::default();
+        let operations = parent_operations(&own, None, defaults());
         assert_eq!(
             paths(&operations)[..3],
             [base, &format!("{base}/labels"), &format!("{base}/labels/kueue.x-k8s.io~1queue-name")]
         );
-        let metadata: ObjectMeta = serde_json::from_value(json!({"labels": {"app": "web"}})).unwrap();
-        let operations = template_operations(Some(&metadata), defaults());
+        let template = json!({"metadata": {"labels": {"app": "web"}}});
+        let template: PodTemplateSpec = serde_json::from_value(template).unwrap();
+        let operations = parent_operations(&own, Some(&template), defaults());
         assert_eq!(paths(&operations)[0], format!("{base}/labels/kueue.x-k8s.io~1queue-name"));
         assert_eq!(operations.len(), 3);
-        assert!(template_operations(None, ParentDefaults::default()).is_empty());
+        assert!(parent_operations(&own, None, ParentDefaults::default()).is_empty());
+        let class = [(labels::PRIORITY_CLASS, "default".to_owned())].into();
+        let operations = parent_operations(&own, None, ParentDefaults { own_labels: class, ..Default::default() });
+        assert_eq!(paths(&operations), ["/metadata/labels", "/metadata/labels/kueue.x-k8s.io~1priority-class"]);
     }
 }

@@ -1,6 +1,8 @@
-//! JobSets under their real controller, pods and groups of pods go the same way as the Jobs, in a namespace and a queue of their own:
-//! what runs is not restarted, what waits behind Kueue's gates is started by Berth, what ends gives its quota back, and what Berth writes
-//! is in the form in which Kueue would have written it.
+//! JobSets under their real controller, StatefulSets, pods and groups of pods go the same way as the Jobs, in namespaces and queues of
+//! their own: what runs is not restarted, what waits behind Kueue's gates is started by Berth, what ends gives its quota back, and what
+//! Berth writes is in the form in which Kueue would have written it.
+
+mod sets;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,8 +55,20 @@ fn kueue(world: &World) -> Kueue<'_> {
 
 /// Waits until `check` holds for an object.
 async fn is(world: &World, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+    is_in(world, NAMESPACE, kind, name, what, check).await
+}
+
+/// The same in another namespace.
+async fn is_in(
+    world: &World,
+    namespace: &str,
+    kind: Kind,
+    name: &str,
+    what: &str,
+    check: impl Fn(&Value) -> bool,
+) -> Result<Value> {
     wait::until(STEP, &format!("{} {name}: {what}", kind.kind), || async {
-        Ok(match kind.get(&world.client, NAMESPACE, name).await? {
+        Ok(match kind.get(&world.client, namespace, name).await? {
             None => Seen::NotYet("absent".to_owned()),
             Some(object) if check(&object) => Seen::Yes(object),
             Some(object) => Seen::NotYet(format!("{} {}", object["metadata"]["finalizers"], object["status"])),
@@ -177,6 +191,7 @@ pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
     // Job and JobSet have heard of it, too.
     is(world, JOBSET, "set", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(2)).await?;
     is(world, JOBSET, "done", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(1)).await?;
+    sets::as_kueue_leaves_them(world).await.context("StatefulSets")?;
     running(world).await
 }
 
@@ -224,6 +239,7 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     let set = is(world, JOBSET, "done", "Completed", |set| condition(set, "Completed") == "True").await?;
     is(world, WORKLOAD, &kueue::name_of(JOBSET, &set), "let go", let_go).await?;
     books_say(world, manager, 5).await?;
+    sets::taken_over(world).await.context("StatefulSets")?;
     untouched(world, before).await
 }
 

@@ -78,11 +78,10 @@ fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 5] {
     ]
 }
 
-/// It is suspended, or behind a gate, or has its pods made with a queue.
+/// It is suspended, or behind a gate, or has its pods wait.
 fn waits(object: &Value) -> bool {
-    let queue_of_pods = object.pointer("/spec/template/metadata/labels").and_then(|labels| labels.get(QUEUE));
-    let of_pods = kinds::text(object, "/kind") != JOB.kind && queue_of_pods.is_some();
-    object["spec"]["suspend"] == json!(true) || gated(object) || of_pods
+    let of_pods = object.pointer("/spec/template/metadata/annotations/kueue.x-k8s.io~1pod-suspending-parent");
+    object["spec"]["suspend"] == json!(true) || gated(object) || of_pods.is_some()
 }
 
 fn gated(pod: &Value) -> bool {

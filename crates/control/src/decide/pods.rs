@@ -123,7 +123,7 @@ impl Case<'_> {
         let settings = &self.control.settings;
         let whole = self.pod.owner.as_ref().and_then(|owner| Kind::of_whole(&owner.kind));
         settings.job_kinds.contains(&Kind::Pod)
-            && (self.pod.queue_name.is_some() || settings.manage_jobs_without_queue_name)
+            && self.control.names_a_queue(self.pod)
             && self.control.manages(&self.name.0)
             && !whole.is_some_and(Kind::is_admitted_with_pods)
     }

@@ -19,13 +19,20 @@ impl Control {
             Some(pod) => {
                 let mut pod = PodState::read(&pod);
                 // Who only says that it is of a group is none of it: its end would not be that of the group.
-                if pod.queue_name.is_none() && !pod.held && !me.settings.manage_jobs_without_queue_name {
+                if !me.names_a_queue(&pod) && !pod.held {
                     pod.group = None;
                 }
                 me.put_pod(name, pod, now);
             }
             None => me.drop_pod(&name),
         });
+    }
+
+    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
+    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
+        let settings = &self.settings;
+        let through_set = pod.is_of_set() && settings.job_kinds.contains(&Kind::StatefulSet);
+        pod.queue_name.is_some() || through_set || settings.manage_jobs_without_queue_name
     }
 
     fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) {

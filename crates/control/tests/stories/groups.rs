@@ -358,7 +358,7 @@ pub fn set(replicas: i32) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {"namespace": "team", "name": "web", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
         "spec": {"replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}}, "template": {
-            "metadata": {"labels": {"app": "web", "kueue.x-k8s.io/queue-name": "lq"},
+            "metadata": {"labels": {"app": "web"},
                 "annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}},
             "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}}})
 }
@@ -373,6 +373,11 @@ pub fn set_workload(cluster: &Cluster) -> &Value {
 /// A pod of it, as its controller and the webhook make it.
 pub fn replica(cluster: &mut Cluster, index: i32) {
     let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    replica_in(cluster, &name, index);
+}
+
+/// The same, in that group.
+pub fn replica_in(cluster: &mut Cluster, name: &str, index: i32) {
     let mut made = pod(&format!("web-{index}"), "1");
     let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/prebuilt-workload-name": name,
         "kueue.x-k8s.io/pod-group-serving": "true", "kueue.x-k8s.io/pod-group-fast-admission": "true",

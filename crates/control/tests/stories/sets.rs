@@ -2,11 +2,12 @@
 //! waits, its controller has made the first pod only, and replaces it by none while that is not ready.
 
 use berth_control::write::{Kind, Purpose};
+use berth_jobs::pods::group_of_stateful_set;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, local_queue, merge, settings};
 use crate::faults::with_every_fault;
-use crate::groups::{gated, replica, running_set, set, set_workload};
+use crate::groups::{gated, replica, replica_in, running_set, set, set_workload};
 use crate::pod_queue;
 use crate::tiers::ladder_on;
 
@@ -41,7 +42,7 @@ fn ladder() -> Cluster {
 }
 
 /// A StatefulSet of two pods that says this and waits, with its first pod, and the name of its Workload. The pod has the labels
-/// that the webhook puts into the template.
+/// that an earlier Berth put into the template.
 fn waiting(mut cluster: Cluster, more: &Value) -> (Cluster, String) {
     let mut asked = set(2);
     merge(&mut asked, more);
@@ -81,6 +82,55 @@ fn priority(cluster: &Cluster) -> (Value, Value) {
 
 fn runs(cluster: &Cluster, name: &str) -> bool {
     cluster.workload_is(name, "Admitted") && !gated(cluster, "web-0")
+}
+
+/// Replica `index` as its controller makes it and the webhook, which has not seen the StatefulSet yet: it names no queue.
+fn replica_without_queue(cluster: &mut Cluster, index: i32) {
+    replica(cluster, index);
+    let owner = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
+    let owner =
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": owner, "controller": true});
+    let change = json!({"metadata": {"labels": {QUEUE: null}, "ownerReferences": [owner]}});
+    cluster.edit(Kind::Pod, "team", &format!("web-{index}"), &change);
+}
+
+#[test]
+fn a_pod_of_a_stateful_set_needs_no_queue_of_its_own() {
+    let (mut cluster, name) = running_set();
+    cluster.delete(&Cluster::key(Kind::Pod, "team", "web-1"));
+    cluster.settle();
+    assert!(cluster.pod("web-1").is_none(), "{:?}", cluster.writes);
+    replica_without_queue(&mut cluster, 1);
+    cluster.pass(60);
+    assert!(!gated(&cluster, "web-1") && cluster.workload_is(&name, "Admitted"), "{:?}", cluster.writes);
+    let written = cluster.writes.len();
+    cluster.restart();
+    cluster.pass(60);
+    assert_eq!(&cluster.writes[written..], &[], "it belongs to those that run");
+    // Without its Workload it has no quota, like the other one.
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.pass(10);
+    assert!(["web-0", "web-1"].iter().all(|pod| cluster.pod(pod).is_none()), "{:?}", cluster.writes);
+}
+
+/// What Kueue writes on its pods is enough for the Workload of a group; that of a StatefulSet is made of the set all the same.
+#[test]
+fn pods_that_are_seen_before_their_stateful_set_wait_for_it() {
+    let mut cluster = pod_queue("5");
+    let group = group_of_stateful_set("web", "set-uid");
+    let total = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"}}});
+    for index in [0, 1] {
+        replica_in(&mut cluster, &group, index);
+        cluster.edit(Kind::Pod, "team", &format!("web-{index}"), &total);
+    }
+    cluster.pass(60);
+    assert!(!cluster.objects.keys().any(|key| key.kind == Kind::Workload), "{:?}", cluster.writes);
+    cluster.put(Kind::StatefulSet, set(2));
+    cluster.edit(Kind::StatefulSet, "team", "web", &json!({"metadata": {"uid": "set-uid"}}));
+    cluster.settle();
+    let owners = &set_workload(&cluster)["metadata"]["ownerReferences"];
+    assert_eq!((&owners[0]["kind"], &owners[1]), (&json!("StatefulSet"), &Value::Null), "it alone");
+    assert!(runs(&cluster, &group) && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! Deployments and StatefulSets: they are admitted through their pods, so what says who may run them goes into the template.
+//! Deployments and StatefulSets: they are admitted through their pods, so the template says that these wait.
 //!
-//! Pods of a Deployment are admitted one by one, which lets an autoscaler add and take away replicas as it likes. Pods of a
-//! StatefulSet are one group, as large as the set.
+//! Pods of a Deployment are admitted one by one, which lets an autoscaler add and take away replicas as it likes: the template says who
+//! may run them. Pods of a StatefulSet are one group, as large as the set: each is told at its creation what the set says then, so that
+//! a set which another operator began gets no new revision for that.
 
 use super::role::shape;
 use super::rules::keep_lacking;
 use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use crate::admission::{DEFAULT_NAME, Facts, elastic_rule, label_path, metadata_rules, priority_class_change};
 use crate::equivalence::same;
-use crate::kind::{annotation, controller, queue_name, workload_priority_class};
+use crate::kind::{annotation, controller, label, queue_name, workload_priority_class};
 use crate::limits::LimitSummary;
 use crate::names::workload_name;
 use crate::requests::effective_pod_spec;
@@ -20,13 +21,41 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What the pod template of such an object gets.
+/// What such an object gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentDefaults {
-    /// Labels that it has not, or with other values.
+    /// Labels of its own that it has not.
+    pub own_labels: BTreeMap<&'static str, String>,
+    /// Labels that its pod template has not, or with other values.
     pub labels: BTreeMap<&'static str, String>,
-    /// Annotations that it has not, or with other values.
+    /// Annotations that its pod template has not, or with other values.
     pub annotations: BTreeMap<&'static str, String>,
+}
+
+/// What a StatefulSet says of each of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwningSet {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// LocalQueue that governs it.
+    pub queue_name: Option<String>,
+    /// WorkloadPriorityClass.
+    pub priority_class: Option<String>,
+    /// Replicas that it shall have.
+    pub replicas: i32,
+}
+
+impl OwningSet {
+    /// What that one says.
+    #[must_use]
+    pub fn of(set: &StatefulSet) -> Self {
+        Self {
+            uid: set.metadata.uid.clone().unwrap_or_default(),
+            queue_name: queue_name(&set.metadata).map(str::to_owned),
+            priority_class: workload_priority_class(&set.metadata).map(str::to_owned),
+            replicas: replicas(set),
+        }
+    }
 }
 
 /// Name of the group of a StatefulSet's pods, and of its Workload.
@@ -35,50 +64,75 @@ pub fn group_of_stateful_set(name: &str, uid: &str) -> String {
     workload_name("StatefulSet", "apps", name, uid)
 }
 
-/// What a Deployment's pod template gets whenever the Deployment is written.
+/// What a Deployment gets whenever it is written.
 #[must_use]
 pub fn deployment_defaults(object: &Deployment, facts: Facts) -> ParentDefaults {
     let template = object.spec.as_ref().map(|spec| &spec.template);
-    defaults(&object.metadata, template, DEPLOYMENT_FRAMEWORK, Facts { pods: facts.deployments, ..facts })
-}
-
-/// What a StatefulSet's pod template gets whenever the StatefulSet is written.
-#[must_use]
-pub fn stateful_set_defaults(object: &StatefulSet, facts: Facts) -> ParentDefaults {
-    let template = object.spec.as_ref().map(|spec| &spec.template);
-    defaults(&object.metadata, template, STATEFUL_SET_FRAMEWORK, Facts { pods: facts.stateful_sets, ..facts })
-}
-
-fn defaults(
-    metadata: &ObjectMeta,
-    template: Option<&PodTemplateSpec>,
-    framework: &str,
-    facts: Facts,
-) -> ParentDefaults {
+    let metadata = &object.metadata;
+    let Some((template, queue)) = managed(metadata, template, facts, facts.deployments) else {
+        return ParentDefaults::default();
+    };
     let mut result = ParentDefaults::default();
-    // What another object controls is run as that one says.
-    let (Some(template), Some(queue)) = (template, queue_name(metadata)) else { return result };
-    if !facts.pods || !facts.managed_namespace || controller(metadata).is_some() {
-        return result;
-    }
     result.labels.insert(labels::QUEUE_NAME, queue.to_owned());
     let default = facts.default_priority_class.then_some(DEFAULT_NAME);
     if let Some(class) = workload_priority_class(metadata).or(default) {
         result.labels.insert(labels::PRIORITY_CLASS, class.to_owned());
     }
-    result.annotations.insert(labels::POD_SUSPENDING_PARENT, framework.to_owned());
-    if framework == DEPLOYMENT_FRAMEWORK {
-        // A Kueue that takes over again gates pods with that annotation, but looks only after those that have the label.
-        result.labels.insert(labels::MANAGED, "true".to_owned());
-    }
-    // Each pod of a Deployment has a Workload of its own, made of the pod; that of a StatefulSet is made of the set.
-    if let Some(tiers) = annotation(metadata, labels::CAPACITY_TIERS).filter(|_| framework == DEPLOYMENT_FRAMEWORK) {
+    // A Kueue that takes over again gates pods with that annotation, but looks only after those that have the label.
+    result.labels.insert(labels::MANAGED, "true".to_owned());
+    result.annotations.insert(labels::POD_SUSPENDING_PARENT, DEPLOYMENT_FRAMEWORK.to_owned());
+    // Each of its pods has a Workload of its own, made of the pod.
+    if let Some(tiers) = annotation(metadata, labels::CAPACITY_TIERS) {
         result.annotations.insert(labels::CAPACITY_TIERS, tiers.to_owned());
     }
-    let have = template.metadata.as_ref();
-    keep_lacking(&mut result.labels, have.and_then(|metadata| metadata.labels.as_ref()));
-    keep_lacking(&mut result.annotations, have.and_then(|metadata| metadata.annotations.as_ref()));
-    result
+    result.lacked_by(template)
+}
+
+/// What a StatefulSet gets whenever it is written; `stored` is what it was before, of one that is there.
+#[must_use]
+pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>, facts: Facts) -> ParentDefaults {
+    let template = object.spec.as_ref().map(|spec| &spec.template);
+    let metadata = &object.metadata;
+    let Some((template, _)) = managed(metadata, template, facts, facts.stateful_sets) else {
+        return ParentDefaults::default();
+    };
+    let mut result = ParentDefaults::default();
+    result.annotations.insert(labels::POD_SUSPENDING_PARENT, STATEFUL_SET_FRAMEWORK.to_owned());
+    // Berth wrote these into templates once: whoever replaces such a set without them does not mean to restart its pods.
+    let before = stored.and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
+    let now = template.metadata.as_ref();
+    for key in [labels::QUEUE_NAME, labels::PRIORITY_CLASS] {
+        if let (Some(told), None) = (before.and_then(|have| label(have, key)), now.and_then(|have| label(have, key))) {
+            result.labels.insert(key, told.to_owned());
+        }
+    }
+    let joins = stored.is_none_or(|set| queue_name(&set.metadata).is_none());
+    if joins && facts.default_priority_class && workload_priority_class(metadata).is_none() {
+        result.own_labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
+    }
+    result.lacked_by(template)
+}
+
+impl ParentDefaults {
+    /// What of it that template has not, or with another value.
+    fn lacked_by(mut self, template: &PodTemplateSpec) -> Self {
+        let have = template.metadata.as_ref();
+        keep_lacking(&mut self.labels, have.and_then(|metadata| metadata.labels.as_ref()));
+        keep_lacking(&mut self.annotations, have.and_then(|metadata| metadata.annotations.as_ref()));
+        self
+    }
+}
+
+/// The template and the queue of an object whose pods are managed through it: its kind `is_managed`.
+fn managed<'a>(
+    metadata: &'a ObjectMeta,
+    template: Option<&'a PodTemplateSpec>,
+    facts: Facts,
+    is_managed: bool,
+) -> Option<(&'a PodTemplateSpec, &'a str)> {
+    // What another object controls is run as that one says.
+    let managed = is_managed && facts.managed_namespace && controller(metadata).is_none();
+    Some((template?, queue_name(metadata).filter(|_| managed)?))
 }
 
 /// What is wrong with a Deployment by itself.
@@ -111,7 +165,6 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
     if queue_name(&new.metadata).is_some() {
         errors.extend(reshaped(old, new));
     }
-    let replicas = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let (was, is) = (replicas(old), replicas(new));
     let refuse = |message: String| FieldError::new("spec.replicas", is.to_string(), message);
     if was != is && was != 0 && is != 0 {
@@ -122,6 +175,11 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
         errors.push(refuse(format!("must stay 0 until the pods of the last scale are gone: {left} are left")));
     }
     errors
+}
+
+/// Replicas that it shall have.
+fn replicas(set: &StatefulSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
 /// What is wrong with what every parent keeps in its metadata.

@@ -1,5 +1,6 @@
 //! What an admission webhook says about a pod: what makes it wait and be held, and what is refused.
 
+use super::parents::OwningSet;
 use super::role::role_hash;
 use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{
@@ -34,12 +35,22 @@ impl PodDefaults {
     }
 }
 
-/// What is filled in when a pod is created, nothing for one that is not managed.
+/// The StatefulSet through which a pod is managed, as the pod refers to it.
 #[must_use]
-pub fn pod_defaults(pod: &Pod, facts: Facts) -> PodDefaults {
+pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let waits = annotation(metadata, labels::POD_SUSPENDING_PARENT) == Some(STATEFUL_SET_FRAMEWORK);
+    controller(metadata).filter(|owner| waits && is_set(owner))
+}
+
+/// What is filled in when a pod is created, nothing for one that is not managed. A pod of a StatefulSet is told what its `set` says;
+/// where that is not known yet it waits all the same, and its Workload says the rest.
+#[must_use]
+pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
     let parent = annotation(metadata, labels::POD_SUSPENDING_PARENT);
-    let asked = queue_name(metadata).is_some() || facts.without_queue_name;
+    let owner = controlling_set(metadata);
+    let through_set = owner.is_some() && facts.stateful_sets;
+    let asked = queue_name(metadata).is_some() || facts.without_queue_name || through_set;
     if !facts.pods || !facts.managed_namespace || !asked || is_admitted_with_owner(metadata) {
         return PodDefaults::default();
     }
@@ -49,7 +60,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts) -> PodDefaults {
     if class {
         defaults.labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
     }
-    if let Some(owner) = controller(metadata).filter(|owner| parent == Some(STATEFUL_SET_FRAMEWORK) && is_set(owner)) {
+    if let Some(owner) = owner {
         let group = group_of_stateful_set(&owner.name, &owner.uid);
         if crate::is_label_value(&group) {
             defaults.labels.insert(labels::POD_GROUP_NAME, group.clone());
@@ -59,6 +70,10 @@ pub fn pod_defaults(pod: &Pod, facts: Facts) -> PodDefaults {
         defaults.annotations.insert(labels::POD_GROUP_FAST_ADMISSION, "true".to_owned());
         defaults.annotations.insert(labels::POD_GROUP_SERVING, "true".to_owned());
         defaults.annotations.insert(labels::ROLE_HASH, DEFAULT_POD_SET_NAME.to_owned());
+        if let Some(set) = set.filter(|set| set.uid == owner.uid) {
+            defaults.labels.extend(set.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue)));
+            defaults.labels.extend(set.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class)));
+        }
     } else if let (Some(_), Some(spec), None) =
         (group_name(metadata), &pod.spec, annotation(metadata, labels::ROLE_HASH))
     {

@@ -1,7 +1,7 @@
 //! A pod as control remembers it: tens of thousands may run, so what only a waiting pod needs is let go with its gate.
 
-use super::group_name;
 use super::role::role_hash;
+use super::{STATEFUL_SET_FRAMEWORK, group_name};
 use crate::kind::{
     annotation, label, max_execution_seconds, prebuilt_workload_name, queue_name, version_of, workload_priority_class,
 };
@@ -188,6 +188,13 @@ impl PodState {
     #[must_use]
     pub fn counts(&self) -> bool {
         self.phase == Phase::Succeeded || (self.phase != Phase::Failed && !self.never_runs())
+    }
+
+    /// Whether it is managed through its StatefulSet, which says in which queue, whatever the pod says.
+    #[must_use]
+    pub fn is_of_set(&self) -> bool {
+        let controlled = self.owner.as_ref().is_some_and(|owner| &*owner.kind == "StatefulSet");
+        controlled && self.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK)
     }
 
     fn never_runs(&self) -> bool {

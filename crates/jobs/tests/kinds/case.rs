@@ -37,6 +37,8 @@ pub(crate) struct Case {
     pub(crate) admission: Option<Vec<Admission>>,
     /// The object of which the Workload was made, as a change of the file's object; none where nothing of it is known.
     original: Option<Value>,
+    /// The StatefulSet of a pod, where it is known.
+    pub(crate) set: Option<Value>,
     /// Pods of a group, each a change of the object.
     #[serde(default)]
     pub(crate) pods: Vec<Value>,

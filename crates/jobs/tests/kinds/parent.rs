@@ -28,7 +28,8 @@ pub(crate) fn stateful_set(case: &Case, key: &str) -> Option<Found> {
         stateful_set_workload(&object, replicas, Priority::default(), &Default::default())
     };
     Some(match key {
-        "template" => given(stateful_set_defaults(&object, case.facts())),
+        "template" => given(stateful_set_defaults(&object, None, case.facts())),
+        "changeTemplate" => given(stateful_set_defaults(&read(&case.after()), Some(&object), case.facts())),
         "podSets" => Found::Whole(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
         "workload" => Found::Part(json!(made().unwrap())),
         "unreadable" => Found::Text(made().err()),
@@ -43,7 +44,11 @@ pub(crate) fn stateful_set(case: &Case, key: &str) -> Option<Found> {
     })
 }
 
-/// What a template gets.
+/// What a template gets, and the object itself where it gets anything.
 fn given(defaults: ParentDefaults) -> Found {
-    Found::Whole(json!({"labels": defaults.labels, "annotations": defaults.annotations}))
+    let mut given = json!({"labels": defaults.labels, "annotations": defaults.annotations});
+    if !defaults.own_labels.is_empty() {
+        given["ownLabels"] = json!(defaults.own_labels);
+    }
+    Found::Whole(given)
 }

@@ -4,7 +4,8 @@ use crate::case::{Case, Found, merged, pod_sets};
 use crate::read;
 use berth_jobs::Priority;
 use berth_jobs::pods::{
-    Phase, PodState, pod_defaults, pod_workload, role_hash, validate_leaving_pod, validate_pod, validate_pod_update,
+    OwningSet, Phase, PodState, pod_defaults, pod_workload, role_hash, validate_leaving_pod, validate_pod,
+    validate_pod_update,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -24,7 +25,8 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
         "release" => Found::Whole(PodState::read(&pod).release_patch()),
         "defaults" => {
-            let given = pod_defaults(&pod, case.facts());
+            let set = case.set.as_ref().map(|set| OwningSet::of(&read(set)));
+            let given = pod_defaults(&pod, case.facts(), set.as_ref());
             Found::Whole(json!({"labels": given.labels, "annotations": given.annotations,
                 "finalizer": given.finalizer, "gate": given.gate}))
         }

@@ -1,5 +1,6 @@
 use super::*;
 use berth_jobs::Facts;
+use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use serde_json::{Value, json};
 
@@ -17,6 +18,16 @@ impl Surroundings for World {
 
     fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool {
         (namespace, job, training_job) == ("ns", "n-worker", ("n", "u"))
+    }
+
+    fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {
+        let known = OwningSet {
+            uid: "u".to_owned(),
+            queue_name: Some("q".to_owned()),
+            priority_class: Some("high".to_owned()),
+            replicas: 2,
+        };
+        ((namespace, name) == ("ns", "web")).then_some(known)
     }
 
     fn opted_in(&self) -> Option<Value> {
@@ -114,6 +125,54 @@ fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
     let mut released = own();
     released["metadata"]["finalizers"] = json!([]);
     assert_eq!(change(released)["allowed"], json!(true));
+}
+
+/// As Kueue leaves it, the template of a StatefulSet says nothing but that its pods wait.
+#[test]
+fn a_pod_of_a_stateful_set_is_told_what_the_set_says() {
+    let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
+    let pod = |set: &str, uid: &str| {
+        json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}, "ownerReferences":
+            [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": uid, "controller": true}]},
+            "spec": {"containers": [{"name": "c"}]}})
+    };
+    let labels = |pod: Value| {
+        let operations = patch(&ask_in("/mutate--v1-pod", json!({"object": pod}), facts));
+        let operations = operations.as_array().cloned().unwrap_or_default();
+        let of = |key: &str| {
+            let path = format!("/metadata/labels/kueue.x-k8s.io~1{key}");
+            operations.iter().find(|operation| operation["path"] == json!(path)).map(|found| found["value"].clone())
+        };
+        assert!(operations.iter().any(|operation| operation["path"] == json!("/spec/schedulingGates")), "it waits");
+        ["managed", "queue-name", "priority-class"].map(of)
+    };
+    assert_eq!(labels(pod("web", "u")), [Some(json!("true")), Some(json!("q")), Some(json!("high"))]);
+    for unknown in [pod("new", "n"), pod("web", "of-another-of-that-name")] {
+        assert_eq!(labels(unknown), [Some(json!("true")), None, None]);
+    }
+}
+
+/// A StatefulSet whose template another operator wrote, or an earlier Berth: no write of it makes a new revision.
+#[test]
+fn a_template_of_a_stateful_set_stays_as_it_is() {
+    let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
+    let queue = "kueue.x-k8s.io/queue-name";
+    let set = |labels: Value, note: &str| {
+        json!({"metadata": {"labels": {queue: "q"}, "annotations": {"note": note}}, "spec": {"selector": {}, "serviceName": "web",
+            "template": {"metadata": {"labels": labels, "annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}},
+                "spec": {"containers": [{"name": "c"}]}}}})
+    };
+    let written = |old: Value, new: Value| {
+        let change = json!({"operation": "UPDATE", "object": new, "oldObject": old});
+        ask_in("/mutate-apps-v1-statefulset", change, facts)
+    };
+    let kueues = || json!({"app": "web"});
+    assert_eq!(written(set(kueues(), "a"), set(kueues(), "b")), json!({"uid": "u", "allowed": true}));
+    let earlier = || json!({"app": "web", queue: "old"});
+    assert_eq!(written(set(earlier(), "a"), set(earlier(), "b")), json!({"uid": "u", "allowed": true}));
+    let restored = patch(&written(set(earlier(), "a"), set(kueues(), "b")));
+    let path = "/spec/template/metadata/labels/kueue.x-k8s.io~1queue-name";
+    assert_eq!(restored, json!([{"op": "add", "path": path, "value": "old"}]));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::certs::issue::{authority, leaf};
 use crate::certs::served::Served;
+use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
 use jiff::{SignedDuration, Timestamp};
@@ -26,6 +27,10 @@ impl Surroundings for Nothing {
 
     fn governs(&self, _: &str, _: &str, _: (&str, &str)) -> bool {
         false
+    }
+
+    fn stateful_set(&self, _: &str, _: &str) -> Option<OwningSet> {
+        None
     }
 
     fn opted_in(&self) -> Option<Value> {

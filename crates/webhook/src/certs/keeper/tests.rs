@@ -78,6 +78,10 @@ impl Surroundings for Around {
         false
     }
 
+    fn stateful_set(&self, _: &str, _: &str) -> Option<berth_jobs::pods::OwningSet> {
+        None
+    }
+
     fn opted_in(&self) -> Option<Value> {
         Some(namespaces())
     }

@@ -1,7 +1,7 @@
 //! The Workload of a group that has none: made once all pods are there, or of the first one where that is asked for.
 
 use berth_jobs::Priority;
-use berth_jobs::pods::{MOST_ROLES, PodState, group_workload};
+use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workload};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Case;
@@ -20,6 +20,10 @@ impl Case<'_> {
             return Decision::Done;
         }
         let Some((name, first)) = self.first() else { return Decision::Done };
+        if first.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
+            // It is made of the set, which may not have been seen yet.
+            return self.refuse(format!("pod {name}: its StatefulSet is not there, or names no queue"));
+        }
         let Some(size) = first.group.as_ref().and_then(|group| group.total) else {
             let key = berth_api::labels::POD_GROUP_TOTAL_COUNT;
             return self.refuse(format!("pod {name}: annotation {key} must be the number of pods in the group"));

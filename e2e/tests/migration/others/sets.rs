@@ -1,0 +1,140 @@
+//! StatefulSets: the template of one that Kueue began says no more than that its pods wait, and no write under Berth adds to it, so that
+//! nothing restarts. What is made anew is gated, told its group, and started on the flavor of the Workload that Kueue made.
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::control_plane::create_namespace;
+use berth_e2e::kinds::{self, POD, STATEFUL_SET, WORKLOAD, condition, text};
+use berth_e2e::manifest::{self, group, quota};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{is_in, runs};
+use crate::World;
+use crate::kueue::{self, IN_USE, Kueue};
+
+/// Their namespace, and the name of their ClusterQueue.
+const NAMESPACE: &str = "sets";
+/// The one that Kueue began.
+const SET: &str = "web";
+const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
+
+fn kueue(world: &World) -> Kueue<'_> {
+    Kueue { client: &world.client, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
+}
+
+/// A StatefulSet as its user writes it, with what Kueue's webhook puts into its template where it `waits`.
+fn set(name: &str, replicas: i32, waits: bool) -> Value {
+    let mut annotations = json!({"e2e.berth.dev/outcome": "never"});
+    if waits {
+        annotations["kueue.x-k8s.io/pod-suspending-parent"] = json!("statefulset");
+    }
+    let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "1"}}});
+    json!({"apiVersion": STATEFUL_SET.api_version, "kind": STATEFUL_SET.kind,
+        "metadata": {"namespace": NAMESPACE, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}, "annotations": annotations},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}})
+}
+
+/// The Workload that Kueue makes of a StatefulSet: that of the group of its pods, which it owns and does not control.
+fn workload_of(set: &Value) -> Value {
+    let (metadata, uid) = (&set["metadata"], text(set, "/metadata/uid"));
+    let notes = json!({"kueue.x-k8s.io/is-group-workload": "true", "kueue.x-k8s.io/job-owner-gvk": "apps/v1, Kind=StatefulSet",
+        "kueue.x-k8s.io/job-owner-name": metadata["name"]});
+    let owner = json!({"apiVersion": STATEFUL_SET.api_version, "kind": STATEFUL_SET.kind, "name": metadata["name"], "uid": uid});
+    let pods = json!({"name": "main", "count": set["spec"]["replicas"], "template": {"spec": set["spec"]["template"]["spec"]},
+        "topologyRequest": {"podIndexLabel": "apps.kubernetes.io/pod-index"}});
+    json!({"apiVersion": WORKLOAD.api_version, "kind": WORKLOAD.kind,
+        "metadata": {"namespace": NAMESPACE, "name": kueue::name_of(STATEFUL_SET, set), "finalizers": [IN_USE],
+            "labels": {"kueue.x-k8s.io/job-uid": uid}, "annotations": notes, "ownerReferences": [owner]},
+        "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [pods]}})
+}
+
+/// What Kueue writes on a pod of a StatefulSet after its creation.
+fn told(workload: &str, replicas: i32) -> Value {
+    let labels = json!({"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/queue-name": "queue", GROUP: workload});
+    let annotations = json!({GROUP: workload, "kueue.x-k8s.io/prebuilt-workload-name": workload,
+        "kueue.x-k8s.io/pod-group-total-count": replicas.to_string(),
+        "kueue.x-k8s.io/pod-group-fast-admission": "true", "kueue.x-k8s.io/pod-group-serving": "true",
+        "kueue.x-k8s.io/pod-group-pod-index-label": "apps.kubernetes.io/pod-index", "kueue.x-k8s.io/role-hash": "main"});
+    json!({"labels": labels, "annotations": annotations})
+}
+
+/// A StatefulSet whose two pods run. Nobody gates them here, so that they have no node selector of their flavor.
+pub(super) async fn as_kueue_leaves_them(world: &World) -> Result<()> {
+    create_namespace(&world.client, NAMESPACE, &[]).await?;
+    let groups = [group(&[("flavor", &[quota("cpu", "4")])])];
+    let mut queue = manifest::cluster_queue(NAMESPACE, &groups, &json!({}));
+    queue["metadata"]["finalizers"] = json!([IN_USE]);
+    kinds::apply(&world.client, &queue).await?;
+    kinds::apply(&world.client, &manifest::local_queue(NAMESPACE, "queue", NAMESPACE)).await?;
+    let kueue = kueue(world);
+    let set = kinds::apply(&world.client, &set(SET, 2, true)).await?;
+    let workload = kueue.record(workload_of(&set)).await?;
+    kueue.status(&workload, "kueue-admission", &kueue.admission_of("main", 2, "2")).await?;
+    for name in ["web-0", "web-1"] {
+        is_in(world, NAMESPACE, POD, name, "running", runs).await?;
+        let mut metadata = kueue.marks("main", &workload);
+        manifest::merge(&mut metadata, &told(&workload, 2));
+        kueue.merge(POD, name, &json!({"metadata": metadata})).await?;
+    }
+    kueue.ready(&workload).await
+}
+
+/// It runs where Berth has put it, as one of that group.
+fn started(pod: &Value, workload: &str) -> bool {
+    let metadata = &pod["metadata"];
+    runs(pod)
+        && pod["spec"]["nodeSelector"]["e2e/pool"] == json!("cpu")
+        && metadata["labels"]["kueue.x-k8s.io/queue-name"] == json!("queue")
+        && metadata["annotations"][GROUP] == json!(workload)
+}
+
+async fn stored(world: &World) -> Result<Value> {
+    STATEFUL_SET.get(&world.client, NAMESPACE, SET).await?.context("the StatefulSet")
+}
+
+async fn uid_of(world: &World, name: &str) -> Result<Value> {
+    let pod = POD.get(&world.client, NAMESPACE, name).await?.with_context(|| format!("pod {name}"))?;
+    Ok(pod["metadata"]["uid"].clone())
+}
+
+/// Writes the scale past the webhooks, as `kubectl scale` does.
+async fn scale(world: &World, replicas: i32) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    STATEFUL_SET.api(&world.client, NAMESPACE).patch_scale(SET, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Berth leads: the StatefulSet is written, loses a pod, and goes to zero and back, all in the revision that it had.
+pub(super) async fn taken_over(world: &World) -> Result<()> {
+    let before =
+        is_in(world, NAMESPACE, STATEFUL_SET, SET, "ready", |set| set["status"]["readyReplicas"] == json!(2)).await?;
+    let revision = before["status"]["updateRevision"].clone();
+    let workload = kueue::name_of(STATEFUL_SET, &before);
+    let [first, second] = [uid_of(world, "web-0").await?, uid_of(world, "web-1").await?];
+    let note = json!({"metadata": {"annotations": {"note": "written under Berth"}}});
+    let written = STATEFUL_SET.patch(&world.client, NAMESPACE, SET, &note).await?;
+    ensure!(written["spec"] == before["spec"], "its spec became {}", written["spec"]);
+    POD.delete(&world.client, NAMESPACE, "web-1").await?;
+    let another = |pod: &Value| pod["metadata"]["uid"] != second && started(pod, &workload);
+    is_in(world, NAMESPACE, POD, "web-1", "made anew, and started by Berth", another).await?;
+    ensure!(uid_of(world, "web-0").await? == first, "the pod that ran was made anew");
+
+    scale(world, 0).await?;
+    is_in(world, NAMESPACE, STATEFUL_SET, SET, "at zero", |set| set["status"]["replicas"] == json!(0)).await?;
+    let on_hold = |workload: &Value| condition(workload, "QuotaReserved") == "False";
+    is_in(world, NAMESPACE, WORKLOAD, &workload, "on hold", on_hold).await?;
+    scale(world, 1).await?;
+    is_in(world, NAMESPACE, POD, "web-0", "started by Berth", |pod| started(pod, &workload)).await?;
+    let of_one = |workload: &Value| {
+        condition(workload, "Admitted") == "True" && workload["spec"]["podSets"][0]["count"] == json!(1)
+    };
+    is_in(world, NAMESPACE, WORKLOAD, &workload, "admitted for one pod", of_one).await?;
+    let workloads = WORKLOAD.list(&world.client, NAMESPACE).await?.len();
+    ensure!(workloads == 1, "{workloads} Workloads of one StatefulSet");
+    let after = stored(world).await?;
+    let now = &after["status"]["updateRevision"];
+    ensure!(*now == revision, "revision {revision} became {now}: {}", after["spec"]["template"]);
+    Ok(())
+}
