@@ -273,6 +273,7 @@ pub(crate) async fn begun_by_berth(world: &World, manager: &Manager) -> Result<(
         is(world, POD, name, "running", runs).await?;
     }
     set_runs(world, "young", 1).await?;
+    sets::begun_by_berth(world).await.context("StatefulSets")?;
     books_say(world, manager, 8).await
 }
 
@@ -306,6 +307,7 @@ pub(crate) async fn as_kueue_writes_them(world: &World, before: &Runs) -> Result
         let strange = kueue::strange(&found, workload);
         ensure!(strange.is_empty(), "Workload {name}: {}", strange.join("; "));
     }
+    sets::as_kueue_writes_them(world).await.context("StatefulSets")?;
     let all = WORKLOAD.list(&world.client, NAMESPACE).await?.len();
     ensure!(all == wanted.len(), "there are {all} Workloads, and {} should be", wanted.len());
     for kind in [POD, JOBSET] {

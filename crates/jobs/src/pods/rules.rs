@@ -2,6 +2,7 @@
 
 use super::parents::OwningSet;
 use super::role::role_hash;
+use super::workload::POD_INDEX_LABEL;
 use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{
     DEFAULT_NAME, Facts, Place, annotation_path, elastic_rule, label_path, metadata_change_rules, metadata_rules,
@@ -70,9 +71,13 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
         defaults.annotations.insert(labels::POD_GROUP_FAST_ADMISSION, "true".to_owned());
         defaults.annotations.insert(labels::POD_GROUP_SERVING, "true".to_owned());
         defaults.annotations.insert(labels::ROLE_HASH, DEFAULT_POD_SET_NAME.to_owned());
+        defaults.annotations.insert(labels::POD_GROUP_POD_INDEX_LABEL, POD_INDEX_LABEL.to_owned());
         if let Some(set) = set.filter(|set| set.uid == owner.uid) {
             defaults.labels.extend(set.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue)));
             defaults.labels.extend(set.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class)));
+            // Nobody here reads the number, but a Kueue that takes over again does not go on without it.
+            let total = Some(set.replicas).filter(|replicas| *replicas > 0);
+            defaults.annotations.extend(total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string())));
         }
     } else if let (Some(_), Some(spec), None) =
         (group_name(metadata), &pod.spec, annotation(metadata, labels::ROLE_HASH))

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 const POD: OwnerKind = OwnerKind { group: "", api_version: "v1", kind: "Pod" };
 const STATEFUL_SET: OwnerKind = OwnerKind { group: "apps", api_version: "apps/v1", kind: "StatefulSet" };
 /// Label by which a StatefulSet tells its pods apart.
-const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
+pub(super) const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
 /// The Workload to create for a pod by itself.
 ///

@@ -16,6 +16,8 @@ use crate::kueue::{self, IN_USE, Kueue};
 const NAMESPACE: &str = "sets";
 /// The one that Kueue began.
 const SET: &str = "web";
+/// The one that Berth begins.
+const YOUNG: &str = "young";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 
 fn kueue(world: &World) -> Kueue<'_> {
@@ -136,5 +138,41 @@ pub(super) async fn taken_over(world: &World) -> Result<()> {
     let after = stored(world).await?;
     let now = &after["status"]["updateRevision"];
     ensure!(*now == revision, "revision {revision} became {now}: {}", after["spec"]["template"]);
+    Ok(())
+}
+
+/// What Berth begins, for the way back.
+pub(super) async fn begun_by_berth(world: &World) -> Result<()> {
+    kinds::apply(&world.client, &set(YOUNG, 2, false)).await?;
+    for name in ["young-0", "young-1"] {
+        is_in(world, NAMESPACE, POD, name, "running", runs).await?;
+    }
+    Ok(())
+}
+
+/// Berth has ended: its Workload and its pods say what Kueue would have written, so that Kueue can make the group of them again.
+pub(super) async fn as_kueue_writes_them(world: &World) -> Result<()> {
+    let set = STATEFUL_SET.get(&world.client, NAMESPACE, YOUNG).await?.context("what Berth began")?;
+    let waits = json!({"e2e.berth.dev/outcome": "never", "kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
+    let template = &set["spec"]["template"]["metadata"];
+    ensure!(
+        template["annotations"] == waits && template["labels"] == json!({"app": YOUNG}),
+        "its template: {template}"
+    );
+    let wanted = workload_of(&set);
+    let workload = text(&wanted, "/metadata/name");
+    let found = WORKLOAD.get(&world.client, NAMESPACE, workload).await?.context("its Workload")?;
+    let strange = kueue::strange(&found, &wanted);
+    ensure!(strange.is_empty(), "Workload {workload}: {}", strange.join("; "));
+    for name in ["young-0", "young-1"] {
+        let pod = POD.get(&world.client, NAMESPACE, name).await?.with_context(|| format!("pod {name}"))?;
+        let kueues = told(workload, 2);
+        for field in ["labels", "annotations"] {
+            for (key, value) in kueues[field].as_object().context("what Kueue writes")? {
+                let is = &pod["metadata"][field][key];
+                ensure!(is == value, "{key} of pod {name} is {is}, Kueue writes {value}");
+            }
+        }
+    }
     Ok(())
 }
