@@ -220,7 +220,7 @@ fn shape_of_pods(template: &PodSpec) -> Value {
 fn changed(old: &ObjectMeta, new: &ObjectMeta, ready: i32) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (was, is) = (queue_name(old), queue_name(new));
-    if was.is_some() && was != is && (ready > 0 || is.is_none()) {
+    if was != is && (ready > 0 || is.is_none()) {
         let message = if is.is_none() { "must not be removed" } else { "is immutable while replicas are ready" };
         errors.push(FieldError::new(label_path(labels::QUEUE_NAME), is.or(was).unwrap_or_default(), message));
     }
