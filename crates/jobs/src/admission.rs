@@ -136,18 +136,18 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
 pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
     let queues = (K::queue_name(old), K::queue_name(new));
-    let suspended = K::is_suspended(new);
+    let suspended = (K::is_suspended(old), K::is_suspended(new));
     errors.extend(metadata_change_rules(K::metadata(old), K::metadata(new), queues, suspended, default_queue));
     errors.extend(K::invalid_change(old, new));
     errors
 }
 
-/// What is wrong with a change of what every kind keeps in its metadata, of a job that is `suspended` or not.
+/// What is wrong with a change of what every kind keeps in its metadata, of a job that was suspended or not, and is.
 pub(crate) fn metadata_change_rules(
     before: &ObjectMeta,
     after: &ObjectMeta,
     (was, is): (Option<&str>, Option<&str>),
-    suspended: bool,
+    (was_suspended, suspended): (bool, bool),
     default_queue: bool,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -164,7 +164,8 @@ pub(crate) fn metadata_change_rules(
         errors.push(running(prebuilt_path(with(prebuilt)), prebuilt));
     }
     let seconds = |metadata| label(metadata, labels::MAX_EXEC_TIME_SECONDS);
-    if !suspended && seconds(before) != seconds(after) {
+    // The write that stops or starts it is none of a job that waits, as in Kueue.
+    if !(was_suspended && suspended) && seconds(before) != seconds(after) {
         errors.push(running(label_path(labels::MAX_EXEC_TIME_SECONDS), seconds(after)));
     }
     errors.extend(priority_class_change(before, after, suspended));
