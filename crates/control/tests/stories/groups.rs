@@ -370,7 +370,7 @@ pub fn set_workload(cluster: &Cluster) -> &Value {
     found
 }
 
-/// A pod of it, as its controller and the webhook make it.
+/// A pod of it, as its controller and the webhook make it, held as an earlier Berth held such pods.
 pub fn replica(cluster: &mut Cluster, index: i32) {
     let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     replica_in(cluster, &name, index);

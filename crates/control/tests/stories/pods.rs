@@ -103,6 +103,35 @@ fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
     assert!(workload_of(&cluster, "a").is_none(), "its Workload went with it");
 }
 
+/// Pods of a Deployment are not held, as in Kueue: one that is gone takes its Workload with it, and that its quota, whoever looks on.
+#[test]
+fn a_pod_that_nobody_holds_gives_its_quota_back_when_it_is_gone() {
+    for (evicted, restarts) in [(false, false), (false, true), (true, false)] {
+        let mut cluster = pod_queue("1");
+        for name in ["a", "b"] {
+            let mut made = pod(name, "1");
+            made["metadata"]["finalizers"] = json!([]);
+            made["metadata"]["annotations"] = json!({"kueue.x-k8s.io/pod-suspending-parent": "deployment"});
+            cluster.put(Kind::Pod, made);
+        }
+        cluster.settle();
+        assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
+        let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        if evicted {
+            cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+        } else {
+            cluster.delete(&Cluster::key(Kind::Pod, "team", "a"));
+        }
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(10);
+        assert!(cluster.pod("a").is_none() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
+        assert!(!gated(&cluster, "b"), "evicted: {evicted}: {:?}", cluster.writes);
+        assert_eq!(cluster.count(Purpose::ReleasePod), 0, "{:?}", cluster.writes);
+    }
+}
+
 #[test]
 fn a_pod_that_fails_by_itself_during_its_eviction_is_finished() {
     // A stop that has reached it makes it fail, too, and then its Workload did not come to an end by itself.

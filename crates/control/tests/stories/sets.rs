@@ -84,13 +84,13 @@ fn runs(cluster: &Cluster, name: &str) -> bool {
     cluster.workload_is(name, "Admitted") && !gated(cluster, "web-0")
 }
 
-/// Replica `index` as its controller makes it and the webhook, which has not seen the StatefulSet yet: it names no queue.
+/// Replica `index` as its controller makes it and the webhook, which has not seen the StatefulSet yet: it names no queue. Nobody holds it.
 fn replica_without_queue(cluster: &mut Cluster, index: i32) {
     replica(cluster, index);
     let owner = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
     let owner =
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": owner, "controller": true});
-    let change = json!({"metadata": {"labels": {QUEUE: null}, "ownerReferences": [owner]}});
+    let change = json!({"metadata": {"labels": {QUEUE: null}, "finalizers": null, "ownerReferences": [owner]}});
     cluster.edit(Kind::Pod, "team", &format!("web-{index}"), &change);
 }
 
@@ -107,6 +107,11 @@ fn a_pod_of_a_stateful_set_needs_no_queue_of_its_own() {
     cluster.restart();
     cluster.pass(60);
     assert_eq!(&cluster.writes[written..], &[], "it belongs to those that run");
+    cluster.delete(&Cluster::key(Kind::Pod, "team", "web-1"));
+    assert!(cluster.pod("web-1").is_none(), "it goes without us");
+    replica_without_queue(&mut cluster, 1);
+    cluster.pass(10);
+    assert!(!gated(&cluster, "web-1") && cluster.workload_is(&name, "Admitted"), "{:?}", cluster.writes);
     // Without its Workload it has no quota, like the other one.
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
     cluster.pass(10);

@@ -79,14 +79,13 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
             let total = Some(set.replicas).filter(|replicas| *replicas > 0);
             defaults.annotations.extend(total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string())));
         }
-    } else if let (Some(_), Some(spec), None) =
-        (group_name(metadata), &pod.spec, annotation(metadata, labels::ROLE_HASH))
-    {
+    } else if let (Some(spec), None) = (&pod.spec, annotation(metadata, labels::ROLE_HASH)) {
         defaults.annotations.insert(labels::ROLE_HASH, role_hash(spec));
     }
     keep_lacking(&mut defaults.labels, metadata.labels.as_ref());
     keep_lacking(&mut defaults.annotations, metadata.annotations.as_ref());
-    defaults.finalizer = !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
+    // What a parent makes again is counted while it is there, and must be able to go while we are down.
+    defaults.finalizer = parent.is_none() && !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     defaults.gate = !is_gated(pod);
     defaults
 }
