@@ -177,9 +177,12 @@ fn who_may_not_be_admitted_does_not_try_to_grow() {
         move |cluster: &mut Cluster| cluster.edit(Kind::TrainingJob, "team", "a", &patch)
     };
     forbidden(held_small(with_priorities(cluster()), json!({})), queue("elsewhere"), queue("lq"));
-    let checks_on =
-        |flavor: &'static str| move |cluster: &mut Cluster| rely_on_budget(cluster, &[("spot", "6")], json!([flavor]));
-    forbidden(held_small(with_priorities(cluster()), json!({})), checks_on("spot"), checks_on("elsewhere"));
+    let checks_on = |flavor: &'static str| {
+        move |cluster: &mut Cluster| rely_on_budget(cluster, &[("spot", "6"), ("elsewhere", "0")], json!([flavor]))
+    };
+    let mut with_two = with_priorities(cluster());
+    with_two.put(Kind::ResourceFlavor, flavor("elsewhere", json!({})));
+    forbidden(held_small(with_two, json!({})), checks_on("spot"), checks_on("elsewhere"));
 }
 
 /// The new slice is made, and has no quota yet.

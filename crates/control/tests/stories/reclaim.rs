@@ -113,10 +113,12 @@ fn who_lost_a_node_goes_before_those_who_came_earlier_unless_age_counts_between_
 
 #[test]
 fn what_a_job_has_waited_is_not_lost_with_its_capacity() {
-    for (patience, reason) in [("3h", "CapacityReclaimed"), ("2h", "StockOut")] {
+    // In the second case before the time-out of pods that are to be ready.
+    for (patience, reason, points, alone) in [("3h", "CapacityReclaimed", 101, 3_700), ("20m", "StockOut", 400, 1_000)]
+    {
         let mut cluster = ladder("1");
         let tiers = json!({"default": ["spot"], "patience": {"spot": patience}});
-        let bonus = json!({"pointsPerHour": 101});
+        let bonus = json!({"pointsPerHour": points});
         let spec = json!({"clusterQueues": ["cq"], "capacityTiers": tiers, "waitingTimeBonus": bonus});
         cluster.put(Kind::QueuePolicy, policy("p", spec));
         cluster.set_class("high", 100);
@@ -124,14 +126,18 @@ fn what_a_job_has_waited_is_not_lost_with_its_capacity() {
             cluster.without_nodes = vec!["spot"];
         }
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
-        cluster.pass(3_700);
+        cluster.pass(alone);
         let mut high = job("high", "lq", "1", true);
         high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
         cluster.put(Kind::JOB, high);
         cluster.pass(10);
-        assert!(cluster.is("a", "Admitted") && !cluster.is("high", "QuotaReserved"), "{reason}");
+        assert!(
+            cluster.is("a", "Admitted") && !cluster.is("high", "QuotaReserved"),
+            "{reason}: {:?}",
+            cluster.workload_of("a")
+        );
         if reason == "StockOut" {
-            cluster.pass(3_590);
+            cluster.pass(200);
         } else {
             runs_there(&mut cluster, Kind::JOB, "a", "main");
             cluster.put(Kind::Node, node(ENDING));

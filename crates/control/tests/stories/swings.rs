@@ -293,8 +293,28 @@ fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a S
     looks[next].1.iter().filter(holds).find(|one| one.last == before.last)
 }
 
-/// What is wrong with what one job did on a ground while nothing but `without` lacked nodes since `quiet`.
-fn judge(name: &str, turns: &[Turn], ground: Ground, without: &[&str], quiet: Timestamp, looks: &Looks) -> Vec<String> {
+/// What is known of a world since its capacity holds still.
+struct Known<'a> {
+    ground: Ground,
+    /// The tiers that have no nodes.
+    without: &'a [&'a str],
+    quiet: Timestamp,
+    looks: &'a Looks,
+    /// When somebody left which tier for want of nodes.
+    given_up: Vec<(Timestamp, &'a str)>,
+}
+
+impl Known<'_> {
+    /// Whether somebody gave a tier up in the moment in which somebody else, who had left for another one, was admitted: who climbs takes
+    /// what is free then, and is told of no stock-out that does not hold.
+    fn was_given_up(&self, tier: &str, at: Timestamp) -> bool {
+        self.given_up.iter().any(|(left, of)| *of == tier && (0..=SLACK).contains(&seconds(*left, at)))
+    }
+}
+
+/// What is wrong with what one job did.
+fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
+    let Known { ground, without, quiet, looks, .. } = *known;
     let mut faults = Vec::new();
     // When it has tried a tier in vain, and has been nowhere else since.
     let mut tries: Vec<Timestamp> = Vec::new();
@@ -319,10 +339,11 @@ fn judge(name: &str, turns: &[Turn], ground: Ground, without: &[&str], quiet: Ti
             // It lacked nodes before the others came back, or one was announced to go.
             TierStep::Left { .. } if turn.fell() && when <= PATIENCE + SLACK => {}
             TierStep::Left { .. } if turn.climbed() => {
-                let flavors = turns.get(index + 1).map(|next| ground.flavors(&next.tier)).unwrap_or_default();
-                let known: Vec<_> = flavors.iter().filter_map(|flavor| remembered(looks, flavor, at)).collect();
-                if !known.is_empty() && known.len() == flavors.len() {
-                    faults.push(format!("{name} climbs after {when}s to what is remembered: {known:?}"));
+                let next = turns.get(index + 1).map(|next| next.tier.as_str()).unwrap_or_default();
+                let flavors = ground.flavors(next);
+                let book: Vec<_> = flavors.iter().filter_map(|flavor| remembered(looks, flavor, at)).collect();
+                if !book.is_empty() && book.len() == flavors.len() && !known.was_given_up(next, at) {
+                    faults.push(format!("{name} climbs after {when}s to what is remembered: {book:?}"));
                 }
             }
             TierStep::Left { .. } if turn.left(&["Preempted"]) => {}
@@ -358,9 +379,10 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     fresh.dedup();
     let mut faults: Vec<String> = fresh.iter().filter_map(judge_shown).collect();
     let turns = turns(&cluster, before);
-    faults.extend(
-        turns.iter().flat_map(|(name, turns)| judge(name, turns, ground, &cluster.without_nodes, quiet, &looks)),
-    );
+    let given_up =
+        turns.values().flatten().filter(|turn| turn.fell()).map(|turn| (turn.at, turn.tier.as_str())).collect();
+    let known = Known { ground, without: &cluster.without_nodes, quiet, looks: &looks, given_up };
+    faults.extend(turns.iter().flat_map(|(name, turns)| judge(name, turns, &known)));
     // Whoever preempts has come from somewhere, and takes the place of four at most, who are worth less and preempt nobody.
     let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
     let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.climbed()));
@@ -432,7 +454,8 @@ fn who_leaves_what_has_nodes_or_climbs_too_early_is_caught() {
     };
     let faults = |turns: &[Turn], forgotten: i64| {
         let looks = vec![(at(190), vec![entry(forgotten)]), (at(220), vec![entry(forgotten)])];
-        judge("a", turns, Ground::Queue, &["reserved"], quiet, &looks)
+        let (ground, without) = (Ground::Queue, &["reserved"][..]);
+        judge("a", turns, &Known { ground, without, quiet, looks: &looks, given_up: Vec::new() })
     };
     let climbs = [left(200, "spot", "ClimbedBack"), came(201, "reserved"), left(261, "reserved", "StockOut")];
     assert_eq!(faults(&climbs, 200), [""; 0]);
