@@ -396,7 +396,9 @@ impl World {
         let Some(class) = self.store.workload(id).map(|workload| workload.class) else { return };
         let most = self.store.queues[queue].most_scans(self.store.classes[class].pod_sets.len());
         // What groups of flavors have in turn comes to an end after as many scans as there are combinations.
-        let goes_on = assignment.has_pending_flavors() && scans < most;
+        // Without FlavorFungibility no scan goes on where one has stopped, whatever it has recorded.
+        let resumes = self.options.gates.flavor_fungibility;
+        let goes_on = resumes && assignment.has_pending_flavors() && scans < most;
         // A scan that began behind the first flavor says nothing about what has become free before it since: scan all before parking.
         let resumed = self.options.departures.scan_over && assignment.resumed && requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;
