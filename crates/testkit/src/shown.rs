@@ -34,10 +34,13 @@ pub fn object(now: &Value, key: &ObjectKey, history: &[Made]) -> Value {
     shown
 }
 
+/// What Berth says of the owners that scenes give to workloads: they are of no kind of job.
+const OF_SCENES: &str = "OwnerKindUnknown";
+
 /// Events without those that tell of such writes.
 #[must_use]
 pub fn notices(all: &[Notice], history: &[Made]) -> Vec<Notice> {
-    let mut shown = all.to_vec();
+    let mut shown: Vec<Notice> = all.iter().filter(|notice| notice.reason != OF_SCENES).cloned().collect();
     for notice in others(history).flat_map(|made| &made.notices) {
         if let Some(at) = shown.iter().rposition(|other| other == notice) {
             shown.remove(at);
