@@ -17,10 +17,19 @@ pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "berth.dev/capacity-tier",
 ];
 
+/// Those of them that stand for one kind, whatever their value. Of the others the value tells the kind.
+const OF_ONE_KIND: [&str; 3] =
+    ["cloud.google.com/gke-preemptible", "cloud.google.com/gke-spot", "cloud.google.com/reservation-name"];
+
 impl Requirement {
-    /// Whether it asks for a kind of capacity.
+    /// Whether it asks for one kind of capacity: who accepts spot and on-demand is not pinned.
     fn asks_for_capacity(&self) -> bool {
-        matches!(self.op, SelectorOp::In | SelectorOp::Exists) && CAPACITY_LABELS.contains(&self.key.as_str())
+        let key = self.key.as_str();
+        match self.op {
+            SelectorOp::In if self.values.len() == 1 => CAPACITY_LABELS.contains(&key),
+            SelectorOp::In | SelectorOp::Exists => OF_ONE_KIND.contains(&key),
+            _ => false,
+        }
     }
 
     /// In words.
