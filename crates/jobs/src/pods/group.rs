@@ -148,9 +148,10 @@ impl Place {
     }
 }
 
-/// In which order pods have a place.
+/// In which order pods have a place. Pods of a Deployment or StatefulSet are not held, but by a Berth of before.
 fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) {
-    (!pod.held, pod.gated, !pod.bound, pod.created, name)
+    let counts_as_held = pod.held || pod.parent.is_some();
+    (!counts_as_held, pod.gated, !pod.bound, pod.created, name)
 }
 
 /// The pod that is the first to go where there are too many of them: the last one in the order of places.

@@ -107,7 +107,9 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
         }
     }
     let joins = stored.is_none_or(|set| queue_name(&set.metadata).is_none());
-    if joins && facts.default_priority_class && workload_priority_class(metadata).is_none() {
+    // Whoever replaces a set without the class that it was given does not mean to take it away.
+    let was_given = stored.is_some_and(|set| workload_priority_class(&set.metadata) == Some(DEFAULT_NAME));
+    if (was_given || joins && facts.default_priority_class) && workload_priority_class(metadata).is_none() {
         result.own_labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
     }
     result.lacked_by(template)
