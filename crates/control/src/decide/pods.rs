@@ -149,7 +149,12 @@ impl Case<'_> {
         }
         let live = owned.iter().copied().find(|workload| !workload.deleting);
         if self.pod.ended() {
-            return self.over(live);
+            let leaving = owned.iter().copied().find(|workload| workload.deleting && has_finalizer(workload));
+            return match (live, leaving) {
+                // Who deletes the pod in the foreground waits with it for the Workload.
+                (None, Some(workload)) if !self.pod.held => Decision::write(remove_finalizer(workload)),
+                _ => self.over(live),
+            };
         }
         if self.pod.deleting() {
             // Its end brings us back.

@@ -180,6 +180,23 @@ fn whoever_deletes_a_workload_deletes_its_pod() {
     assert!(cluster.pod("a").is_none() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
 }
 
+/// The garbage collector keeps the pod until its Workload has gone, and control keeps that until the pod has ended.
+#[test]
+fn a_pod_that_is_deleted_in_the_foreground_does_not_wait_for_its_workload_for_ever() {
+    let mut cluster = pod_queue("1");
+    let mut made = pod("a", "1");
+    made["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    made["metadata"]["annotations"] = json!({"kueue.x-k8s.io/pod-suspending-parent": "deployment"});
+    cluster.put(Kind::Pod, made);
+    cluster.settle();
+    let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.delete(&Cluster::key(Kind::Pod, "team", "a"));
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.end_pod("a", "Failed");
+    cluster.pass(10);
+    assert!(cluster.pod("a").is_some() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
+}
+
 #[test]
 fn pods_that_others_answer_for_are_left_alone() {
     // Those of a Job, and all of them where pods are not managed.
