@@ -306,16 +306,19 @@ impl WorkloadView {
         crate::status::find_true(&self.status.conditions, "Evicted").is_some_and(|evicted| evicted.reason == RECLAIMED)
     }
 
-    /// Since when it waits, where waiting counts: since its last eviction, and where that was its capacity's fault, since it last came
-    /// back from a preemption, if ever, as it did before.
+    /// Since when it waits, where waiting counts: since its last eviction, and where that was its capacity's fault, as if it had waited on
+    /// since its creation, or since it last came back from a preemption, but for the time for which it was admitted.
     pub(crate) fn waits_since(&self) -> Timestamp {
         let conditions = &self.status.conditions;
         let Some(evicted) = crate::status::find_true(conditions, "Evicted") else { return self.created };
+        let evicted_at = evicted.last_transition_time.0;
         if !LEAVES_TIER.contains(&evicted.reason.as_str()) {
-            return evicted.last_transition_time.0;
+            return evicted_at;
         }
         let preempted = crate::status::find(conditions, "Preempted").map(|condition| condition.last_transition_time.0);
-        preempted.map_or(self.created, |at| at.max(self.created))
+        let began = preempted.map_or(self.created, |at| at.max(self.created));
+        let ran = i64::from(self.status.accumulated_past_execution_time_seconds.unwrap_or_default());
+        crate::core::after_seconds(began, ran).min(evicted_at)
     }
 
     /// Queue-order timestamp (kueue.md 6.2).

@@ -32,7 +32,7 @@ impl Control {
                 self.engine(engine::Delta::ClusterQueue(spec));
                 let by_age = deltas::equals_go_by_age(&object);
                 let was = self.view.cluster_queues.insert(name.to_owned(), object);
-                let turns = was.is_some_and(|was| deltas::equals_go_by_age(&was) != by_age);
+                let turns = was.map_or(by_age, |was| deltas::equals_go_by_age(&was) != by_age);
                 self.schedule.mark_key(&object_key, now);
                 if claimed || turns || self.view.claims.contains_key(name) {
                     self.tell_members_again(name);
@@ -118,6 +118,8 @@ impl Control {
         if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
             self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
         }
+        let queue_of = |queue: Option<&Box<api::LocalQueue>>| queue.and_then(|queue| queue.spec.cluster_queue.clone());
+        let moves = queue_of(self.view.local_queues.get(name)) != queue_of(object.as_ref());
         match (self.view.local_queues.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
                 *known = object;
@@ -135,7 +137,8 @@ impl Control {
                 self.gone.local_queues.insert(name.clone());
             }
         }
-        if !self.view.claims.is_empty() {
+        // What its ClusterQueue says of them may not have been known.
+        if moves || !self.view.claims.is_empty() {
             self.tell_local_members_again(name);
         }
         self.touch_local_members(name);

@@ -78,7 +78,13 @@ fn who_lost_a_node_goes_before_those_who_came_later() {
 
 #[test]
 fn who_lost_a_node_goes_before_those_who_came_earlier_unless_age_counts_between_equals() {
-    for (policy, first, second) in [("Never", "a", "old"), ("LowerOrNewerEqualPriority", "old", "a")] {
+    let by_age = "LowerOrNewerEqualPriority";
+    for (policy, last, first, second) in [
+        ("Never", None, "a", "old"),
+        (by_age, None, "old", "a"),
+        (by_age, Some(Kind::ClusterQueue), "old", "a"),
+        (by_age, Some(Kind::LocalQueue), "old", "a"),
+    ] {
         let mut cluster = ladder("1");
         let mut closed = local_queue("closed", "cq");
         closed["spec"]["stopPolicy"] = json!("Hold");
@@ -101,51 +107,71 @@ fn who_lost_a_node_goes_before_those_who_came_earlier_unless_age_counts_between_
         );
         let preemption = json!({"spec": {"preemption": {"withinClusterQueue": policy}}});
         cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
+        if last.is_some() {
+            cluster.restart_hearing_last(last);
+        }
         cluster.pass(600);
         assert!(
             cluster.is(first, "Admitted") && !cluster.is(second, "QuotaReserved"),
-            "{policy}: {:?}",
+            "{policy}, {last:?}: {:?}",
             cluster.writes
         );
-        assert_eq!(cluster.condition("a", "Preempted"), None, "{policy}");
+        assert_eq!(cluster.condition("a", "Preempted"), None, "{policy}, {last:?}");
     }
 }
 
+/// What it has waited: the time for which it was admitted is none, however long that was.
 #[test]
 fn what_a_job_has_waited_is_not_lost_with_its_capacity() {
-    // In the second case before the time-out of pods that are to be ready.
-    for (patience, reason, points, alone) in [("3h", "CapacityReclaimed", 101, 3_700), ("20m", "StockOut", 400, 1_000)]
-    {
+    for (waits, reason, first, second) in [
+        (true, "CapacityReclaimed", "a", "high"),
+        (true, "StockOut", "a", "high"),
+        (false, "CapacityReclaimed", "high", "a"),
+    ] {
         let mut cluster = ladder("1");
-        let tiers = json!({"default": ["spot"], "patience": {"spot": patience}});
-        let bonus = json!({"pointsPerHour": points});
+        let tiers = json!({"default": ["spot"], "patience": {"spot": "20m"}});
+        let bonus = json!({"pointsPerHour": 400});
         let spec = json!({"clusterQueues": ["cq"], "capacityTiers": tiers, "waitingTimeBonus": bonus});
         cluster.put(Kind::QueuePolicy, policy("p", spec));
         cluster.set_class("high", 100);
+        if waits {
+            cluster.put(Kind::JOB, job("first", "lq", "1", true));
+            cluster.pass(10);
+        }
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
+        if !waits {
+            cluster.pass(10);
+            runs_there(&mut cluster, Kind::JOB, "a", "main");
+        }
+        cluster.pass(3_700);
         if reason == "StockOut" {
             cluster.without_nodes = vec!["spot"];
         }
-        cluster.put(Kind::JOB, job("a", "lq", "1", true));
-        cluster.pass(alone);
+        if waits {
+            cluster.complete("first");
+            cluster.pass(10);
+        }
         let mut high = job("high", "lq", "1", true);
         high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
         cluster.put(Kind::JOB, high);
         cluster.pass(10);
-        assert!(
-            cluster.is("a", "Admitted") && !cluster.is("high", "QuotaReserved"),
-            "{reason}: {:?}",
-            cluster.workload_of("a")
-        );
+        assert!(cluster.is("a", "Admitted") && !cluster.is("high", "QuotaReserved"), "{reason}: {:?}", cluster.writes);
         if reason == "StockOut" {
-            cluster.pass(200);
+            cluster.pass(1_200);
         } else {
-            runs_there(&mut cluster, Kind::JOB, "a", "main");
+            if waits {
+                runs_there(&mut cluster, Kind::JOB, "a", "main");
+            }
             cluster.put(Kind::Node, node(ENDING));
             cluster.pass(10);
         }
         assert_eq!(eviction(&cluster, "a").0, reason, "{:?}", cluster.writes);
         cluster.pass(600);
-        assert!(cluster.is("a", "Admitted") && !cluster.is("high", "QuotaReserved"), "{reason}: {:?}", cluster.writes);
+        assert!(
+            cluster.is(first, "Admitted") && !cluster.is(second, "QuotaReserved"),
+            "{reason}, it waited: {waits}: {:?}",
+            cluster.writes
+        );
     }
 }
 

@@ -44,11 +44,13 @@ fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observatio
 }
 
 impl Cluster {
-    /// A process that knows nothing but what it lists.
-    fn listed(&self) -> Control {
+    /// A process that knows nothing but what it lists, objects of one kind last.
+    fn listed(&self, last: Option<Kind>) -> Control {
         let mut control = Control::new(self.settings.clone());
         control.observe(namespace(), self.now);
-        for observation in self.objects.iter().filter_map(|(key, object)| observation(key, object, false)) {
+        let (late, soon): (Vec<_>, Vec<_>) = self.objects.iter().partition(|(key, _)| Some(key.kind) == last);
+        let all = soon.into_iter().chain(late);
+        for observation in all.filter_map(|(key, object)| observation(key, object, false)) {
             control.observe(observation, self.now);
         }
         control
@@ -56,13 +58,18 @@ impl Cluster {
 
     /// Another process takes over: it knows nothing but what it lists.
     pub fn restart(&mut self) {
-        self.control = self.listed();
+        self.restart_hearing_last(None);
+    }
+
+    /// The same, and of objects of one kind it hears after all others.
+    pub fn restart_hearing_last(&mut self, kind: Option<Kind>) {
+        self.control = self.listed(kind);
         self.control.lead(Some(Term(2)));
     }
 
     /// From now on another process sees all that happens to objects.
     pub fn stand_by(&mut self) {
-        self.standby = Some(self.listed());
+        self.standby = Some(self.listed(None));
     }
 
     /// That one takes over.
