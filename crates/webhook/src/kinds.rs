@@ -9,7 +9,7 @@ use berth_api::validation::{
     validate_workload_update,
 };
 use berth_api::{ClusterQueue, Cohort, ReclaimablePod, ResourceFlavor, Workload};
-use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change};
+use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -33,7 +33,11 @@ pub(crate) fn resource_flavor(request: &Request) -> Result<Answer, Unreadable> {
 }
 
 pub(crate) fn training_job(request: &Request, cards: &Cards) -> Result<Answer, Unreadable> {
-    let alone = |job: &TrainingJob| invalid_training_job(job, cards);
+    let alone = |job: &TrainingJob| {
+        let mut errors = invalid_training_job(job, cards);
+        errors.extend(invalid_training_job_metadata(job));
+        errors
+    };
     validate::<TrainingJob>(request, alone, invalid_training_job_change)
 }
 

@@ -58,8 +58,11 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
             Some(decision) => decision,
             None => next(workload),
         },
-        // Garbage collection takes its children; see `orphan` for a Workload that goes with it.
-        None if view.deleting => Decision::Done,
+        // Garbage collection takes its children, unless somebody keeps it; see `orphan` for a Workload that goes with it.
+        None if view.deleting => {
+            let leaving = owned.iter().find(|workload| workload.deleting);
+            leaving.map_or(Decision::Done, |workload| case.leaving(workload))
+        }
         None => case.without_workload(&owned),
     };
     match decision {
@@ -119,7 +122,12 @@ impl<'a> Case<'a> {
 
     fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
         if let Some(workload) = owned.iter().find(|workload| workload.deleting) {
-            return self.leaving(workload);
+            // What has ended is told before it goes: nothing else remembers it.
+            let runs = workload.is("Admitted") && !workload.is("Finished");
+            return match training_finish(&self.states()).filter(|_| runs) {
+                Some(end) => self.finish(workload, end.success, &end.message),
+                None => self.leaving(workload),
+            };
         }
         if let Some(slice) = owned.first() {
             // Slices that were replaced are all that is left: the next Workload has the name of the first of them.

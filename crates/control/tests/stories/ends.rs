@@ -68,6 +68,19 @@ fn a_finished_workload_that_is_deleted_by_hand_stays_until_its_end_is_told() {
     assert_over(&cluster, "deleted by hand");
 }
 
+/// It has ended while nobody led, and its Workload does not say so yet.
+#[test]
+fn a_workload_that_is_deleted_before_it_says_the_end_does_not_make_the_training_run_again() {
+    let mut cluster = running(None);
+    let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.control.lead(None);
+    cluster.complete("a-worker");
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.restart();
+    cluster.pass(30);
+    assert_over(&cluster, "deleted before its end was told");
+}
+
 #[test]
 fn a_status_that_is_refused_keeps_a_finished_workload_until_its_training_goes() {
     let mut cluster = running(Some(0));

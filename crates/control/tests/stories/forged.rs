@@ -64,7 +64,8 @@ fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
                 cluster.put(Kind::JOB, job);
             }
         }
-        cluster.pass(5);
+        // It is young, and waited for.
+        cluster.pass(12);
         assert_eq!(size(&cluster, "a-worker"), (json!(2), json!(2)), "{own:?}: {:?}", cluster.writes);
         assert_ne!(cluster.job("a-worker")["metadata"]["uid"], before, "{own:?}");
         assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{own:?}");
@@ -112,7 +113,7 @@ fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again
         } else {
             cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 50, "parallelism": 50}}));
         }
-        cluster.pass(5);
+        cluster.pass(12);
         assert_eq!(size(&cluster, "a-worker"), (json!(4), json!(4)), "{own}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::StopTraining), usize::from(own), "{:?}", cluster.writes);
         assert_eq!(cluster.job("a-worker")["metadata"]["uid"] == before, !own);

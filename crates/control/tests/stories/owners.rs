@@ -1,6 +1,6 @@
 //! Workloads whose owner is of a kind that nobody watches, is not there, or goes: they take nobody's quota.
 
-use berth_control::write::{EventType, Kind, Outcome, Purpose};
+use berth_control::write::{EventType, Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, job, local_queue, made_before, settings};
@@ -285,6 +285,17 @@ fn a_training_job_that_is_kept_by_a_finalizer_can_be_preempted() {
         assert_eq!(said_of_going(&cluster, "Requeued")["status"], "False", "it does not come back");
         assert_eq!((cluster.count(Purpose::StartTraining), cluster.count(Purpose::StopTraining)), (1, 1));
     }
+}
+
+#[test]
+fn a_training_job_that_is_kept_by_a_finalizer_gives_its_quota_back_when_its_workload_is_deleted() {
+    let mut cluster = kept_training(json!({}));
+    let owned = |key: &&ObjectKey| key.kind == Kind::Workload && key.name.starts_with("trainingjob-going");
+    let workload = cluster.objects.keys().find(owned).unwrap().clone();
+    cluster.delete(&workload);
+    cluster.pass(10);
+    assert!(!cluster.has_job("going-worker") && !cluster.objects.contains_key(&workload), "{:?}", cluster.writes);
+    assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
 }
 
 #[test]

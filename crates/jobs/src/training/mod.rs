@@ -20,7 +20,7 @@ pub use children::{Child, ChildKind, RunError, child_job_name, children, role_of
 pub use elastic::{Elastic, Past, Scale};
 pub use facts::{TrainingFacts, training_facts};
 pub use roles::{Cards, ROLES, Role, WORKER, deciding_role, role_names, roles, training_pod_sets};
-pub use rules::{invalid_training_job, invalid_training_job_change};
+pub use rules::{invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
 pub use saved::{Continuation, Saved, saved_of};
 pub(crate) use states::role_of;
 pub use states::{RoleState, role_state, training_finish};

@@ -41,13 +41,18 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
         let given = mpi.ssh_auth_secret.or(mpi.ssh_auth_mount_path).unwrap_or_default();
         errors.push(FieldError::new("spec.mpi", given, "sshAuthSecret and sshAuthMountPath go together"));
     }
-    // Where its queue is named is looked at with the field for that.
-    errors.extend(metadata_rules(&job.metadata, None));
     errors.extend(job.metadata.annotations.as_ref().map(super::saved::faults).unwrap_or_default());
     if let Err(more) = roles(job, cards) {
         errors.extend(more);
     }
     errors
+}
+
+/// What is wrong with the labels and annotations that every job may have. Who is stored with such a thing runs on without it, as any job.
+#[must_use]
+pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
+    // Where its queue is named is looked at with the field for that.
+    metadata_rules(&job.metadata, None)
 }
 
 /// What is wrong with a change of a TrainingJob by itself: the queue of one that is admitted stays, and its longest time to run, as those

@@ -2,7 +2,7 @@
 
 use super::{job, run};
 use berth_api::berth::TrainingJob;
-use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change};
+use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
 use serde_json::{Value, json};
 
 #[test]
@@ -306,7 +306,8 @@ fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
         } else {
             job.metadata.annotations = said;
         }
-        let errors = invalid_training_job(&job, &Cards::default());
+        assert_eq!(invalid_training_job(&job, &Cards::default()), [], "one that is stored runs on");
+        let errors = invalid_training_job_metadata(&job);
         let [found] = errors.as_slice() else { panic!("one error of {key}, not {errors:?}") };
         assert_eq!((found.field.as_str(), found.value.as_str()), (&*format!("metadata.{place}[{key}]"), value));
         assert!(found.message.contains(allowed), "{found:?}");

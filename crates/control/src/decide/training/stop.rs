@@ -2,7 +2,7 @@
 //! its own spec; there is nothing to restore.
 
 use super::{Case, has_finalizer, remove_finalizer, status};
-use crate::core::key;
+use crate::core::{after_seconds, key};
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
@@ -17,6 +17,9 @@ use berth_jobs::JobState;
 use berth_jobs::training::{WORKER, training_finish};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
+
+/// So long after it was made, a Job that wants other pods than hold quota is made again at the earliest.
+const REMAKE_SECONDS: i64 = 10;
 
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
@@ -123,12 +126,16 @@ impl Case<'_> {
     pub(super) fn delete_altered(&self, workload: &WorkloadView) -> Option<Decision> {
         let altered = |role: &String| {
             let job = self.child(role).filter(|job| job.finished.is_none())?;
-            self.is_altered(workload, role, job).then_some(job.uid.as_str())
+            self.is_altered(workload, role, job).then_some(job)
         };
-        let altered: BTreeSet<&str> = self.roles().iter().filter_map(altered).collect();
-        if altered.is_empty() {
-            return None;
+        let altered: Vec<&JobState> = self.roles().iter().filter_map(altered).collect();
+        // Where something changes each Job as it is made, it is made again now and then, not at once and again and again.
+        let newest = altered.iter().map(|job| job.created).max()?;
+        let due = Timestamp::from_millisecond(newest).map_or(self.now, |made| after_seconds(made, REMAKE_SECONDS));
+        if due > self.now {
+            return Some(Decision::Wait(due));
         }
+        let altered: BTreeSet<&str> = altered.into_iter().map(|job| job.uid.as_str()).collect();
         let why = "it was changed, and wants other pods than those that hold quota";
         self.delete_where(why, |job| altered.contains(job.uid.as_str()))
     }
