@@ -222,7 +222,10 @@ impl Edit<'_> {
         }
         self.status.admission = None;
         self.pending(reason, message);
-        self.remove("PodsReady");
+        // It is not taken out: Kueue may own its key still, and what is left of a condition then is refused with the whole write.
+        if find(&self.status.conditions, "PodsReady").is_some() {
+            self.set("PodsReady", false, "WaitForStart", "Not all pods are ready or succeeded");
+        }
     }
 
     /// Another try is allowed again.

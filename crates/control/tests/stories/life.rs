@@ -133,6 +133,21 @@ fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
 }
 
+/// A condition that goes by being left out of an apply goes in part where another manager, as Kueue's of this one, has written it before.
+#[test]
+fn pods_that_were_ready_wait_for_their_start_again_and_the_condition_stays() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("a", "PodsReady"));
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(5);
+    let ready = cluster.condition("a", "PodsReady").expect("it stays");
+    assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("WaitForStart")));
+    assert!(!cluster.is("a", "QuotaReserved"));
+}
+
 #[test]
 fn a_deleted_job_frees_its_quota_in_each_phase() {
     let mut cluster = one_queue("1");
