@@ -61,7 +61,8 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let direct = |review: Value| Read::Direct(review.to_string(), port, Arc::clone(&trust), Mutex::default());
     for (read, every, most) in [
         (Read::Queue(s.name("cq")), READ_EVERY, CONVERSION),
-        (direct(wide()), READ_EVERY, CONVERSION),
+        // Of the widest and the largest Workloads, which take a core for a while, no more is asked than of reviews.
+        (direct(wide()), READ_EVERY, P99),
         (direct(placed()), LARGE_EVERY, P99),
     ] {
         steady(stage, &Beside { read, every, most }).await?;
