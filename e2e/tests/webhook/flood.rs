@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::bench::meter::Usage;
 use berth_e2e::scenario::Stage;
-use berth_e2e::wait::{self, Seen};
 use berth_e2e::webhooks::{self, Reviewed};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -22,14 +21,6 @@ use crate::rotation::{review, trust};
 
 /// What a flood may leave behind, in MB: pages that the allocator keeps, not what grows with the flood.
 const LEFT: f64 = 12.0;
-/// The most that a body may have.
-const BODY: usize = 16 * 1024 * 1024;
-/// Bodies of that size that come at once: five times what is held of bodies at any time.
-const LARGE: usize = 20;
-/// A piece of such a body.
-static MORE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
-/// How long pages that were given back may take to be missed: the allocator keeps them for a moment in case they are asked for again.
-const RETURNED: Duration = Duration::from_secs(10);
 /// A path that does not exist.
 const NOWHERE: &str = "/x";
 
@@ -205,67 +196,7 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     let asked = Instant::now();
     review(&stage.client, "webhook-load", "after-the-flood").await?;
     ensure!(asked.elapsed() < Duration::from_secs(1), "the next review took {:?}", asked.elapsed());
-    large(stage, port, &targets).await
-}
-
-/// Bodies as large as they may be, many at once. What is held of them at any time is limited, and gone when they are: after the first such
-/// crowd as little is left as after the small ones, and a second one, which meets the allocator as the first one left it, adds nothing.
-async fn large(stage: &Stage, port: u16, targets: &[Target]) -> Result<()> {
-    let pid = stage.manager.pid()?;
-    let before = Usage::of(pid)?.resident_mb;
-    for crowd in 1..=2 {
-        let begun = Instant::now();
-        let trust = trust(&stage.client).await?;
-        let asked = (0..LARGE).map(|number| {
-            let target = targets.get(number % targets.len());
-            let trust = trust.clone();
-            async move { large_one(port, trust, target.context("a path")?).await }
-        });
-        let answers = futures::future::try_join_all(asked).await?;
-        let took = begun.elapsed();
-        let right_after = Usage::of(pid)?.resident_mb;
-        let left = wait::until(RETURNED, "the memory of large bodies is given back", || async {
-            let left = Usage::of(pid)?.resident_mb;
-            Ok(if left < before + LEFT {
-                Seen::Yes(left)
-            } else {
-                Seen::NotYet(format!("{left:.1} MB after {before:.1} MB"))
-            })
-        })
-        .await?;
-        println!(
-            "flood: crowd {crowd} of {LARGE} malformed bodies of 16 MiB in {:.1} s, {} read whole; resident {before:.1} MB before, {right_after:.1} \
-             MB right after, {left:.1} MB at rest",
-            took.as_secs_f64(),
-            answers.iter().filter(|whole| **whole).count()
-        );
-        review(&stage.client, "webhook-load", "after-large-bodies").await?;
-    }
     Ok(())
-}
-
-/// One such body; whether it was read to its end. What there is no room for is turned away, and its connection closed.
-async fn large_one(port: u16, trust: Arc<ClientConfig>, target: &Target) -> Result<bool> {
-    let mut stream = Direct::open(port, trust).await?.0;
-    // A good review with one more field, which does not end.
-    let begin = format!("{},\"more\":\"", target.good.trim_end_matches('}'));
-    let head = format!("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY}\r\n\r\n{begin}", target.path);
-    let sent = async {
-        stream.write_all(head.as_bytes()).await?;
-        let mut left = BODY - begin.len();
-        while left > 0 {
-            let piece = left.min(MORE.len());
-            stream.write_all(MORE.get(..piece).unwrap_or_default()).await?;
-            left -= piece;
-        }
-        stream.flush().await
-    };
-    // Who is turned away finds the connection closed, and may not see the answer.
-    let _ = tokio::time::timeout(Duration::from_secs(30), sent).await?;
-    let Ok(text) = tokio::time::timeout(Duration::from_secs(30), answer(&mut stream)).await? else { return Ok(false) };
-    let status = text.split(' ').nth(1).unwrap_or_default();
-    ensure!(["400", "404", "408", "503"].contains(&status), "{}: {text}", target.path);
-    Ok(status == "400")
 }
 
 /// A connection to the webhooks themselves, without an API server between.
