@@ -96,9 +96,9 @@ fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Opt
         )
     };
     let message = format!("its owner, {} {:?}, is of a kind that Berth does not know: {holds}", owner.kind, owner.name);
-    let told = control.told.get(&key(Kind::Workload, &workload.key())).and_then(|told| told.get(STRANGER));
-    let is_new = told != Some(&message);
-    is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, message, REPORTER)))
+    let said = (STRANGER, message);
+    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
 }
 
 /// The Jobs that are left of those of which its job is made. Costs those of the namespace.

@@ -188,7 +188,8 @@ impl Control {
         all.into_iter().flatten().find(|said| self.is_untold(object, said))
     }
 
-    fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
+    /// Whether that was not yet, or not last, told of an object.
+    pub(crate) fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
         self.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
     }
 
