@@ -278,6 +278,8 @@ fn victims(fair: bool) {
 }
 
 fn main() {
+    // As the operator does at its start: huge pages count whole, however little of them is used.
+    rustix::thread::disable_transparent_huge_pages(true).expect("Linux");
     // What criterion does not measure; `cargo bench -p berth-engine -- events` runs one part of it, `-- drain` none.
     let parts: [(&str, fn()); 3] = [("memory", memories), ("events", events), ("victims", searches)];
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));

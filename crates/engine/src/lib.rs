@@ -47,6 +47,7 @@ mod order;
 mod partial;
 mod pending;
 mod plan;
+mod podset;
 mod preempt;
 mod progress;
 mod refresh;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
-use crate::balance::{Units, add_to, units};
+use crate::balance::{Units, add_to};
 use crate::feuds::Feuds;
 pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
@@ -16,57 +16,12 @@ use crate::model::{
     Preempts, Strategy, WorkloadSpec,
 };
 use crate::pending::Pending;
+pub(crate) use crate::podset::PodSet;
+use crate::podset::Shapes;
 pub(crate) use crate::progress::{Progress, UNSURE};
 use crate::slices::Older;
 use crate::stock::StockOuts;
 use crate::tiers::Tier;
-
-/// A pod set with interned resources.
-#[derive(Clone, Debug)]
-pub(crate) struct PodSet {
-    /// What was told, without the requests.
-    pub(crate) spec: PodSetSpec,
-    /// Requests of one pod, by resource name.
-    pub(crate) requests: Box<[(ResourceId, Units)]>,
-}
-
-impl PodSet {
-    fn of(spec: &PodSetSpec, resources: &mut Interner<ResourceId, String>) -> Self {
-        let mut spec = spec.clone();
-        let requests = std::mem::take(&mut spec.requests);
-        let requests = requests.iter().map(|(resource, amount)| (resources.intern(resource), units(*amount))).collect();
-        Self { requests, spec }
-    }
-
-    fn is_as(&self, spec: &PodSetSpec, resources: &Interner<ResourceId, String>) -> bool {
-        let PodSetSpec {
-            name,
-            count,
-            min_count,
-            requests,
-            node_selector,
-            affinity,
-            tolerations,
-            constraints,
-            no_affinity,
-            topology_request,
-            group,
-        } = spec;
-        let own = &self.spec;
-        let told = requests.iter().map(|(resource, amount)| (resource, units(*amount)));
-        own.count == *count
-            && own.min_count == *min_count
-            && own.topology_request == *topology_request
-            && own.name == *name
-            && self.requests.iter().map(|(resource, value)| (resources.key(*resource), *value)).eq(told)
-            && own.node_selector == *node_selector
-            && own.affinity == *affinity
-            && own.tolerations == *tolerations
-            && own.constraints == *constraints
-            && own.no_affinity == *no_affinity
-            && own.group == *group
-    }
-}
 
 /// Workloads that nothing distinguishes for scheduling.
 #[derive(Debug)]
@@ -252,6 +207,7 @@ pub(crate) struct Store {
     /// First class by digest; nearly always the only one.
     pub(crate) class_ids: FxHashMap<u64, ClassId>,
     pub(crate) free_classes: Vec<ClassId>,
+    shapes: Shapes,
     pub(crate) pods: ResourceId,
     /// The time of the last plan.
     pub(crate) now: Millis,
@@ -285,6 +241,7 @@ impl Store {
             classes: Arena::new(),
             class_ids: FxHashMap::default(),
             free_classes: Vec::new(),
+            shapes: Shapes::default(),
             pods,
             now: Millis::default(),
             guarded: 0,
@@ -437,7 +394,7 @@ impl Store {
             self.classes[id].members = self.classes[id].members.saturating_add(1);
             return id;
         }
-        let pod_sets = pod_sets.iter().map(|spec| PodSet::of(spec, &mut self.resources)).collect();
+        let pod_sets = pod_sets.iter().map(|spec| self.shapes.pod_set(spec, &mut self.resources)).collect();
         let tiers = spec.tiers.as_deref().map(Box::from);
         let class = Class {
             digest,
@@ -466,7 +423,7 @@ impl Store {
         class.members = class.members.saturating_sub(1);
         if class.members == 0 {
             let (digest, next) = (class.digest, class.next.take());
-            class.pod_sets = Arc::new([]);
+            self.shapes.release(&std::mem::replace(&mut class.pod_sets, Arc::new([])));
             class.replaces = None;
             let before = std::iter::successors(self.class_ids.get(&digest).copied(), |id| self.classes[*id].next)
                 .find(|known| self.classes[*known].next == Some(id));
