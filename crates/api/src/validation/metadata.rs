@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::FieldError;
-use super::names::{label_value, qualified_name};
+use super::names::{domain_prefixed_path, label_value, qualified_name};
 use crate::labels::ADMISSION_GATED_BY;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -63,10 +63,7 @@ pub fn admission_gates(annotations: &BTreeMap<String, String>) -> Result<Vec<&st
         if name.len() > GATE_LIMIT {
             return Err(refuse(format!("{name:?} must be no more than {GATE_LIMIT} characters")));
         }
-        if !name.contains('/') {
-            return Err(refuse(format!("{name:?} must have a domain prefix, such as example.com/name")));
-        }
-        if let Some(wrong) = qualified_name(name) {
+        if let Some(wrong) = domain_prefixed_path(name) {
             return Err(refuse(format!("{name:?}: {wrong}")));
         }
         if !seen.insert(name) {
@@ -91,7 +88,11 @@ mod tests {
         assert_eq!(read(""), Ok(String::new()));
         assert_eq!(read("a.io/x"), Ok("a.io/x".into()));
         assert_eq!(read("a.io/x,b.io/y"), Ok("a.io/x|b.io/y".into()));
-        for (bad, word) in [("a.io/x,", "empty"), ("x", "domain"), ("a.io/x,a.io/x", "twice"), ("A/x", "prefix")] {
+        // What Kueue takes, which is no label key.
+        assert_eq!(read("a.io/team/x, a.io/_x~1"), Ok("a.io/team/x|a.io/_x~1".into()));
+        for (bad, word) in
+            [("a.io/x,", "empty"), ("x", "domain"), ("a.io/x,a.io/x", "twice"), ("A/x", "prefix"), ("a.io/x y", "path")]
+        {
             assert!(read(bad).unwrap_err().contains(word), "{bad}");
         }
         assert!(read(&format!("a.io/{}", "x".repeat(60))).unwrap_err().contains("63"));

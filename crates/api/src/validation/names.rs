@@ -48,6 +48,19 @@ pub fn label_value(text: &str) -> Option<String> {
     (!text.is_empty() && !shape(text)).then(|| format!("a valid label value {NAME_SHAPE}"))
 }
 
+/// A lower-case DNS subdomain, a slash, and what may stand in the path of a URL.
+pub(super) fn domain_prefixed_path(text: &str) -> Option<String> {
+    let Some((domain, path)) = text.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())
+    else {
+        return Some("must have a domain prefix, such as example.com/name".into());
+    };
+    if let Some(wrong) = subdomain(domain) {
+        return Some(format!("prefix part {wrong}"));
+    }
+    let in_paths = |c: u8| c.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&c);
+    (!path.bytes().all(in_paths)).then(|| "path part must consist of characters that a URL may have in its path".into())
+}
+
 fn shape(text: &str) -> bool {
     let ends = |c: char| c.is_ascii_alphanumeric();
     text.starts_with(ends)
@@ -72,6 +85,12 @@ mod tests {
         }
         for bad in ["-", "a/b", &"a".repeat(64)] {
             assert!(label_value(bad).is_some(), "{bad}");
+        }
+        for good in ["a.io/x", "a/b/c", "a.io/_x", "a.io/x~y:1"] {
+            assert_eq!(domain_prefixed_path(good), None, "{good}");
+        }
+        for bad in ["", "a", "/a", "a/", "A.io/x", "a_b/x", "a.io/x y", "a.io/é", "a.io/x?"] {
+            assert!(domain_prefixed_path(bad).is_some(), "{bad}");
         }
         assert!(subdomain(&"a".repeat(254)).is_some() && subdomain("a..b").is_some() && subdomain("a.b").is_none());
     }
