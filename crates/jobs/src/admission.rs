@@ -8,7 +8,7 @@ mod topology;
 pub(crate) use topology::{Place, topology_rules};
 
 use crate::batch_job::BatchJob;
-use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class};
+use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class, written};
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use berth_api::{labels, parse_tiers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -81,11 +81,22 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
 
 /// What is wrong with the name of a Workload that was made beforehand: for a pod of a group, it is the group's.
 pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Option<FieldError> {
-    let name = prebuilt_workload_name(metadata)?;
+    let key = labels::PREBUILT_WORKLOAD_NAME;
+    let Some(name) = prebuilt_workload_name(metadata) else {
+        // An annotation that is empty is none, as in Kueue.
+        let name = written(metadata.labels.as_ref(), key)?;
+        return Some(FieldError::new(label_path(key), name, misnamed(name, "Workload")?));
+    };
     let other =
         || group.filter(|group| *group != name).map(|group| format!("must be that of the pod's group, {group}"));
     let wrong = subdomain(name).or_else(other)?;
     Some(FieldError::new(prebuilt_path(metadata), name, wrong))
+}
+
+/// What is wrong with the name of such an object.
+fn misnamed(name: &str, what: &str) -> Option<String> {
+    let empty = name.is_empty().then(|| format!("must not be empty: leave it out, or name a {what}"));
+    empty.or_else(|| subdomain(name))
 }
 
 /// Where the name of a Workload stands that was made beforehand: the annotation wins over the label.
@@ -111,12 +122,16 @@ fn is_elastic(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::ELASTIC_JOB) == Some("true")
 }
 
-/// What is wrong with what every kind keeps in its metadata.
+/// What is wrong with what every kind keeps in its metadata; a `queue` that no label names stands in the annotation.
 pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let queue = queue.and_then(|name| Some((name, subdomain(name)?)));
-    errors.extend(queue.map(|(name, wrong)| FieldError::new(queue_path(metadata), name, wrong)));
-    if let Some(text) = label(metadata, labels::MAX_EXEC_TIME_SECONDS)
+    let named = match written(metadata.labels.as_ref(), labels::QUEUE_NAME) {
+        Some(name) => Some((label_path(labels::QUEUE_NAME), name)),
+        None => queue.map(|name| (annotation_path(labels::QUEUE_NAME), name)),
+    };
+    let named = named.and_then(|(path, name)| Some(FieldError::new(path, name, misnamed(name, "LocalQueue")?)));
+    errors.extend(named);
+    if let Some(text) = written(metadata.labels.as_ref(), labels::MAX_EXEC_TIME_SECONDS)
         && !text.parse::<i32>().is_ok_and(|seconds| seconds > 0)
     {
         let path = label_path(labels::MAX_EXEC_TIME_SECONDS);

@@ -6,7 +6,7 @@
 
 mod rules;
 
-use crate::kind::{Finish, JobKind, annotation, is_stopping};
+use crate::kind::{Finish, JobKind, annotation, go_bool, is_stopping};
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
@@ -235,15 +235,6 @@ fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32)
 /// Whether the completions of a job are to follow its parallelism.
 fn completions_follow(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::JOB_COMPLETIONS_EQUAL_PARALLELISM).and_then(go_bool).unwrap_or(false)
-}
-
-/// A truth value in the forms that Kueue takes, which are those of Go's `strconv.ParseBool`.
-fn go_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
 }
 
 fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, String> {

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// How a job ended.
@@ -152,6 +153,20 @@ pub(crate) fn is_stopping(metadata: &ObjectMeta) -> bool {
 /// A non-empty label.
 pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+/// A label or annotation that is there, empty as it may be: what nobody can mean is refused and not taken for absent.
+pub(crate) fn written<'a>(all: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
+    all?.get(key).map(String::as_str)
+}
+
+/// A truth value in the forms that Kueue takes, which are those of Go's `strconv.ParseBool`.
+pub(crate) fn go_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 /// The owner that controls an object.

@@ -1,5 +1,6 @@
 //! Pod sets of a Workload as they are made from a job's pod templates.
 
+use crate::kind::go_bool;
 use berth_api::labels;
 use berth_api::{PodSet, PodSetSliceRequiredTopologyConstraint, PodSetTopologyRequest};
 use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec};
@@ -83,7 +84,9 @@ fn topology_request(
     } else if let Some(level) = get(labels::POD_SET_PREFERRED_TOPOLOGY) {
         request.preferred = Some(level);
     } else if let Some(text) = get(labels::POD_SET_UNCONSTRAINED_TOPOLOGY) {
-        request.unconstrained = Some(parse(labels::POD_SET_UNCONSTRAINED_TOPOLOGY, &text)?);
+        let key = labels::POD_SET_UNCONSTRAINED_TOPOLOGY;
+        let free = go_bool(text.trim()).ok_or_else(|| format!("annotation {key}: {text:?} is not true or false"))?;
+        request.unconstrained = Some(free);
     } else if slice.is_none() && layers.is_none() {
         return Ok(None);
     }
@@ -162,6 +165,11 @@ mod tests {
             request(json!({key("unconstrained-topology"): "true", key("group-name"): "g"})),
             Ok(json!({"unconstrained": true, "podIndexLabel": "index", "podSetGroupName": "g"}))
         );
+        assert_eq!(
+            request(json!({key("unconstrained-topology"): "F"})),
+            Ok(json!({"unconstrained": false, "podIndexLabel": "index"}))
+        );
+        assert!(request(json!({key("unconstrained-topology"): "no"})).is_err_and(|text| text.contains("\"no\"")));
         assert_eq!(
             request(json!({key("slice-required-topology"): "host", key("slice-size"): "2"})),
             Ok(json!({"podIndexLabel": "index", "podSetSliceRequiredTopology": "host", "podSetSliceSize": 2}))

@@ -1,6 +1,6 @@
 //! Rules about the topology annotations of pod templates.
 
-use crate::kind::annotation;
+use crate::kind::{go_bool, written};
 use berth_api::PodSetSliceRequiredTopologyConstraint;
 use berth_api::labels;
 use berth_api::validation::{FieldError, qualified_name};
@@ -72,7 +72,7 @@ impl Place<'_> {
     }
 
     fn get(&self, key: &str) -> Option<&str> {
-        annotation(self.metadata?, key)
+        written(self.metadata?.annotations.as_ref(), key)
     }
 
     fn error(&self, key: &str, value: &str, message: impl Into<String>) -> FieldError {
@@ -96,7 +96,7 @@ impl Place<'_> {
             let wrong = self.get(key).and_then(|level| Some((level, qualified_name(level)?)));
             errors.extend(wrong.map(|(level, wrong)| self.error(key, level, wrong)));
         }
-        if let Some(text) = self.get(unconstrained).filter(|text| text.trim().parse::<bool>().is_err()) {
+        if let Some(text) = self.get(unconstrained).filter(|text| go_bool(text.trim()).is_none()) {
             errors.push(self.error(unconstrained, text, "must be true or false"));
         }
         errors

@@ -1,8 +1,8 @@
 //! What is refused of a batch Job when it is created or changed.
 
-use super::{BatchJob, completions_follow, go_bool, is_indexed, pod_count};
+use super::{BatchJob, completions_follow, is_indexed, pod_count};
 use crate::admission::{Place, annotation_path, topology_rules};
-use crate::kind::{JobKind, annotation};
+use crate::kind::{JobKind, annotation, go_bool, written};
 use berth_api::labels;
 use berth_api::validation::FieldError;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
@@ -13,7 +13,7 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
     let count = pod_count(spec);
     let mut errors = Vec::new();
     let key = labels::JOB_MIN_PARALLELISM;
-    if let Some(text) = annotation(&job.metadata, key)
+    if let Some(text) = written(job.metadata.annotations.as_ref(), key)
         && !text.parse::<i32>().is_ok_and(|least| (1..count).contains(&least))
     {
         let message = format!("must be a whole number greater than 0 and less than {count}, the number of pods");
@@ -28,7 +28,7 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
 /// Completions that follow the parallelism must be equal to it and be able to change.
 fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     let key = labels::JOB_COMPLETIONS_EQUAL_PARALLELISM;
-    let text = annotation(&job.metadata, key)?;
+    let text = written(job.metadata.annotations.as_ref(), key)?;
     let refuse = |message: String| Some(FieldError::new(annotation_path(key), text, message));
     match go_bool(text) {
         None => refuse("must be true or false".to_owned()),

@@ -51,7 +51,7 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
 /// What is wrong with the labels and annotations that every job may have. Who is stored with such a thing runs on without it, as any job.
 #[must_use]
 pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
-    // Where its queue is named is looked at with the field for that.
+    // The queue that its field names is looked at with the rest of its spec.
     metadata_rules(&job.metadata, None)
 }
 

@@ -315,6 +315,18 @@ fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
 }
 
 #[test]
+fn the_label_of_the_queue_is_looked_at_as_the_field_is() {
+    for (label, allowed) in [("A_b", "lower case"), ("", "name a LocalQueue")] {
+        let job = queued(Value::Null, Some(label), &json!({}));
+        let errors = invalid_training_job_metadata(&job);
+        let [found] = errors.as_slice() else { panic!("one error of {label:?}, not {errors:?}") };
+        assert_eq!((found.field.as_str(), found.value.as_str()), ("metadata.labels[kueue.x-k8s.io/queue-name]", label));
+        assert!(found.message.contains(allowed), "{found:?}");
+    }
+    assert_eq!(invalid_training_job_metadata(&queued(Value::Null, Some("a"), &json!({}))), []);
+}
+
+#[test]
 fn the_longest_time_to_run_of_an_admitted_job_stays() {
     let with = |seconds: &str, suspend: bool, status: &Value| {
         let mut job = job("PyTorchJob", json!({"suspend": suspend}));
