@@ -118,7 +118,8 @@ pub(crate) fn elastic_rule(metadata: &ObjectMeta, kind: &str) -> Option<FieldErr
     is_elastic(metadata).then(|| FieldError::new(annotation_path(labels::ELASTIC_JOB), "true", message))
 }
 
-fn is_elastic(metadata: &ObjectMeta) -> bool {
+/// Whether an object asks that its number of pods may change while it runs.
+pub(crate) fn is_elastic(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::ELASTIC_JOB) == Some("true")
 }
 

@@ -1,7 +1,7 @@
 //! What is refused of a batch Job when it is created or changed.
 
 use super::{BatchJob, completions_follow, is_indexed, pod_count};
-use crate::admission::{Place, annotation_path, topology_rules};
+use crate::admission::{Place, annotation_path, is_elastic, topology_rules};
 use crate::kind::{JobKind, annotation, go_bool, written};
 use berth_api::labels;
 use berth_api::validation::FieldError;
@@ -19,10 +19,35 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
         let message = format!("must be a whole number greater than 0 and less than {count}, the number of pods");
         errors.push(FieldError::new(annotation_path(key), text, message));
     }
+    if is_elastic(&job.metadata) {
+        errors.extend(not_elastic(job, spec));
+    }
     errors.extend(following_completions(job, spec));
     let path = "spec.template.metadata".to_owned();
     errors.extend(topology_rules(&[Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }]));
     errors
+}
+
+/// What an elastic Job may not ask for: a number of pods that is settled at its admission, and one place for all of them.
+fn not_elastic(job: &Job, spec: &JobSpec) -> Vec<FieldError> {
+    let own = job.metadata.annotations.as_ref();
+    let of_pods = spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    let key = labels::JOB_MIN_PARALLELISM;
+    let fewest = written(own, key).map(|text| {
+        let message =
+            format!("must not be set together with {}: its number of pods changes as it runs", labels::ELASTIC_JOB);
+        FieldError::new(annotation_path(key), text, message)
+    });
+    let levels = [labels::POD_SET_REQUIRED_TOPOLOGY, labels::POD_SET_PREFERRED_TOPOLOGY];
+    let placed = levels.into_iter().filter_map(|key| {
+        let message = format!(
+            "is not supported for a Job with {}; {} is",
+            labels::ELASTIC_JOB,
+            labels::POD_SET_UNCONSTRAINED_TOPOLOGY
+        );
+        Some(FieldError::new(format!("spec.template.metadata.annotations[{key}]"), written(of_pods, key)?, message))
+    });
+    fewest.into_iter().chain(placed).collect()
 }
 
 /// Completions that follow the parallelism must be equal to it and be able to change.
