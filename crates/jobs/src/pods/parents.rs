@@ -164,9 +164,10 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
     let mut errors = newly_broken(validate_stateful_set(new), &validate_stateful_set(old));
     let ready = old.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
     errors.extend(changed(&old.metadata, &new.metadata, ready));
-    if queue_name(&new.metadata).is_some() {
-        errors.extend(reshaped(old, new));
+    if queue_name(&new.metadata).is_none() {
+        return errors;
     }
+    errors.extend(reshaped(old, new));
     let (was, is) = (replicas(old), replicas(new));
     let refuse = |message: String| FieldError::new("spec.replicas", is.to_string(), message);
     if was != is && was != 0 && is != 0 {

@@ -124,6 +124,12 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
+/// Where the group of a pod stands that names one: the annotation wins over the label.
+fn group_path(metadata: &ObjectMeta) -> String {
+    let key = labels::POD_GROUP_NAME;
+    if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) }
+}
+
 fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
     let given = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
     let total = given(labels::POD_GROUP_TOTAL_COUNT);
@@ -136,7 +142,7 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
         return errors;
     };
     if let Some(wrong) = subdomain(group) {
-        errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), group, wrong));
+        errors.push(FieldError::new(group_path(metadata), group, wrong));
     }
     let path = || annotation_path(labels::POD_GROUP_TOTAL_COUNT);
     match total {
@@ -168,7 +174,8 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
         errors.push(FieldError::new("metadata.ownerReferences", "", message));
     }
     let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
-    if refuses(before) && !refuses(after) {
+    // Of a pod by itself nobody asks, as in Kueue.
+    if group_name(after).is_some() && refuses(before) && !refuses(after) {
         let value = annotation(after, labels::RETRIABLE_IN_GROUP).unwrap_or_default();
         let message = "must stay false: a group that fails with one of its pods does not become another";
         errors.push(FieldError::new(annotation_path(labels::RETRIABLE_IN_GROUP), value, message));
@@ -197,8 +204,12 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = Vec::new();
     if group_name(before).is_some() && group_name(before) != group_name(after) {
-        let value = group_name(after).unwrap_or_default();
-        errors.push(FieldError::new(label_path(labels::POD_GROUP_NAME), value, "is immutable"));
+        // What is gone stood in the pod as it was.
+        let (path, value) = match group_name(after) {
+            Some(group) => (group_path(after), group),
+            None => (group_path(before), ""),
+        };
+        errors.push(FieldError::new(path, value, "is immutable"));
     }
     if is_managed(before) && !is_managed(after) && !has_ended(old) {
         // Without it the pod is not seen any more, and its quota neither used nor given back.
