@@ -135,6 +135,11 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
+/// A condition of that name.
+fn condition_of(name: &str) -> Value {
+    json!({"type": name, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
 /// What holds quota keeps its pod sets and its books, whoever writes.
 pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     let s = stage.scenario("held-workloads").await?;
@@ -152,6 +157,7 @@ pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     for (status, field) in [
         (json!({"reclaimablePods": [{"name": "other", "count": 1}]}), "status.reclaimablePods[other].name"),
         (json!({"reclaimablePods": [{"name": "main", "count": 9}]}), "status.reclaimablePods[main].count"),
+        (json!({"conditions": [condition_of(&"x".repeat(64))]}), "status.conditions[0].type"),
         (json!({"admission": null}), "status.admission"),
         (json!({"admission": {"clusterQueue": "other"}}), "status.admission"),
     ] {

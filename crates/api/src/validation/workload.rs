@@ -6,7 +6,7 @@ use berth_quantity::{Nano, parse_quantity};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::{FieldError, metadata, supported};
+use super::{FieldError, metadata, qualified_name, supported};
 use crate::conditions::{is_true, types};
 use crate::labels::{ELASTIC_JOB, PRIORITY_BOOST};
 use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
@@ -15,7 +15,18 @@ use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
 pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     let mut errors = validate_pod_sets(&workload.spec.pod_sets);
     errors.extend(validate_beside_pod_sets(workload));
+    errors.extend(condition_names(workload));
     errors
+}
+
+/// Names of conditions: the schema bounds the length of the whole only. They keep nobody from running, whoever wrote them.
+fn condition_names(workload: &Workload) -> Vec<FieldError> {
+    let conditions = workload.status.iter().flat_map(|status| &status.conditions).enumerate();
+    let told = conditions.filter_map(|(index, condition)| {
+        let wrong = qualified_name(&condition.type_)?;
+        Some(FieldError::new(format!("status.conditions[{index}].type"), &condition.type_, wrong))
+    });
+    told.collect()
 }
 
 /// What [`validate_workload`] finds and [`validate_pod_sets`] does not: metadata, status, and the pod sets together.
@@ -324,6 +335,22 @@ mod tests {
         assert_eq!(usage("1"), [format!("{path}.resourceUsage[cpu]")]);
         assert_eq!(usage("1500m"), [""; 0]);
         assert_eq!(status(json!({"admission": {"podSetAssignments": [{"name": "other"}]}})), [""; 0]);
+    }
+
+    #[test]
+    fn names_of_conditions() {
+        let with = |name: &str| {
+            json!({"conditions": [{"type": name, "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+        };
+        assert_eq!(status(with("example.com/Checked")), [""; 0]);
+        let long = "x".repeat(64);
+        for name in [long.as_str(), "a b", ""] {
+            assert_eq!(status(with(name)), ["status.conditions[0].type"], "{name}");
+            let stored = json!({"spec": {"podSets": []}, "metadata": {}, "status": with(name)});
+            let stored: Workload = serde_json::from_value(stored).unwrap();
+            assert_eq!(validate_beside_pod_sets(&stored), [], "{name}");
+        }
     }
 
     #[test]

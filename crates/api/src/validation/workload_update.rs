@@ -1,12 +1,14 @@
 //! Rules about changes of a Workload, from the stored object to the new one.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 use super::{FieldError, admission_gates, supported};
 use crate::conditions::{is_true, types};
 use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB};
-use crate::{Admission, Workload, WorkloadStatus};
+use crate::{Admission, PodSet, Workload, WorkloadStatus};
 
 /// What holds quota stays what it was when it got it: pod sets, admission, and the demands of checks that are ready; pods
 /// that were given back stay given back, and nothing is gated after the fact.
@@ -19,7 +21,7 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
         errors.push(FieldError::new("spec.podSets", counts(new), "is immutable while quota is reserved"));
     }
     if reserved(before) && reserved(after) {
-        reclaimable(before, after, &mut errors);
+        reclaimable(before, after, &shrunk(new), &mut errors);
     }
     if let (Some(before), Some(after)) = (&before.admission, &after.admission)
         && fixed(before) != fixed(after)
@@ -52,11 +54,7 @@ pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Op
 /// Equal, but for the counts of an elastic job, which may go down. Kueue lets anybody lower any count while its gate
 /// ElasticJobsViaWorkloadSlices is on, and with the count goes the quota of pods that run on.
 fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
-    let elastic = |workload: &Workload| {
-        let annotations = workload.metadata.annotations.as_ref();
-        annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true")
-    };
-    let elastic = elastic(old) && elastic(new);
+    let elastic = is_elastic(old) && is_elastic(new);
     old.spec.pod_sets.len() == new.spec.pod_sets.len()
         && old.spec.pod_sets.iter().zip(&new.spec.pod_sets).all(|(old, new)| {
             let mut same = new.clone();
@@ -64,6 +62,24 @@ fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
             let fewer = new.effective_count() < old.effective_count();
             same == *old && (new.count == old.count || fewer && elastic)
         })
+}
+
+fn is_elastic(workload: &Workload) -> bool {
+    let annotations = workload.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true")
+}
+
+/// Pod sets of an elastic Workload with fewer pods than it was admitted with: of those that are left, fewer may have been given back.
+fn shrunk(workload: &Workload) -> BTreeSet<&str> {
+    let size = |name: &str| {
+        let set = workload.spec.pod_sets.iter().find(|set| set.effective_name() == name);
+        set.map_or(0, PodSet::effective_count)
+    };
+    let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());
+    let admission = admission.filter(|_| is_elastic(workload));
+    let assigned = admission.into_iter().flat_map(|admission| &admission.pod_set_assignments);
+    let fewer = assigned.filter(|set| set.count.is_some_and(|count| count > size(set.effective_name())));
+    fewer.map(|set| set.effective_name()).collect()
 }
 
 /// Most bytes of a value that is an object.
@@ -86,8 +102,8 @@ fn counts(workload: &Workload) -> String {
     sets.join(", ")
 }
 
-fn reclaimable(before: &WorkloadStatus, after: &WorkloadStatus, errors: &mut Vec<FieldError>) {
-    for old in &before.reclaimable_pods {
+fn reclaimable(before: &WorkloadStatus, after: &WorkloadStatus, shrunk: &BTreeSet<&str>, errors: &mut Vec<FieldError>) {
+    for old in before.reclaimable_pods.iter().filter(|pods| !shrunk.contains(pods.name.as_str())) {
         let path = format!("status.reclaimablePods[{}].count", old.name);
         match after.reclaimable_pods.iter().find(|pods| pods.name == old.name) {
             None => errors.push(FieldError::new(path, "", "must not be removed while quota is reserved")),
@@ -227,6 +243,19 @@ mod tests {
         assert_eq!(fields(&old, &workload(3, reserved(json!({})), none.clone())), [field]);
         assert_eq!(fields(&old, &workload(3, pods(3), none.clone())), [""; 0]);
         assert_eq!(fields(&old, &workload(3, json!({}), none)), [""; 0]);
+    }
+
+    #[test]
+    fn what_an_elastic_workload_gave_back_is_counted_anew_once_it_is_smaller() {
+        let pods = |count: i32| reserved(json!({"reclaimablePods": [{"name": "main", "count": count}]}));
+        let elastic = json!({ELASTIC_JOB: "true"});
+        let old = workload(3, pods(2), elastic.clone());
+        let field = "status.reclaimablePods[main].count";
+        assert_eq!(fields(&old, &workload(2, pods(1), elastic.clone())), [""; 0]);
+        assert_eq!(fields(&old, &workload(2, reserved(json!({})), elastic.clone())), [""; 0]);
+        assert_eq!(fields(&old, &workload(3, pods(1), elastic)), [field]);
+        let plain = workload(3, pods(2), json!({}));
+        assert_eq!(fields(&plain, &workload(2, pods(1), json!({}))), ["spec.podSets", field]);
     }
 
     #[test]
