@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::facts::training_facts;
 use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
-use crate::admission::{label_path, metadata_rules};
+use crate::admission::{elastic_rule, label_path, metadata_rules};
 use crate::kind::{label, queue_name, workload_priority_class};
 
 const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
@@ -52,7 +52,9 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
 #[must_use]
 pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
     // The queue that its field names is looked at with the rest of its spec.
-    metadata_rules(&job.metadata, None)
+    let mut errors = metadata_rules(&job.metadata, None);
+    errors.extend(elastic_rule(&job.metadata, super::KIND));
+    errors
 }
 
 /// What is wrong with a change of a TrainingJob by itself: the queue of one that is admitted stays, and its longest time to run, as those

@@ -298,6 +298,7 @@ fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
         ("labels", "kueue.x-k8s.io/max-exec-time-seconds", "2h", "whole number of seconds greater than 0"),
         ("annotations", "berth.dev/capacity-tiers", "spot,cheap", "reserved, on-demand and spot"),
         ("annotations", "kueue.x-k8s.io/admission-gated-by", "budget", "example.com/name"),
+        ("annotations", "kueue.x-k8s.io/elastic-job", "true", "a batch/v1 Job alone may say so"),
     ] {
         let mut job = job("PyTorchJob", json!({}));
         let said = Some([(key.to_owned(), value.to_owned())].into());
