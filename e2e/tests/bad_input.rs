@@ -84,6 +84,8 @@ fn bad() -> Vec<(&'static str, &'static str, Value)> {
         ("Cohort", "own-parent", json!({"spec": {"parentName": "bad-own-parent"}})),
         ("Cohort", "parent-is-a-list", json!({"spec": {"parentName": ["a"]}})),
         ("Cohort", "quota-is-no-quantity", json!({"spec": {"resourceGroups": group(json!("much"))}})),
+        ("Cohort", "weight-is-negative", json!({"spec": {"fairSharing": {"weight": "-1"}}})),
+        ("LocalQueue", "queue-is-no-name", json!({"spec": {"clusterQueue": "A_b"}})),
         ("LocalQueue", "queue-is-a-number", json!({"spec": {"clusterQueue": 7}})),
         ("LocalQueue", "no-queue", json!({"spec": {}})),
         ("LocalQueue", "no-such-stop", json!({"spec": {"clusterQueue": "bad-input-cq", "stopPolicy": "Perhaps"}})),
@@ -118,9 +120,21 @@ fn bad() -> Vec<(&'static str, &'static str, Value)> {
         ("WorkloadPriorityClass", "value-is-text", json!({"value": "high"})),
         ("WorkloadPriorityClass", "no-value", json!({})),
         ("AdmissionCheck", "spec-is-text", json!({"spec": "x"})),
+        ("AdmissionCheck", "no-controller", json!({"spec": {}})),
         ("Topology", "levels-are-text", json!({"spec": {"levels": "x"}})),
+        ("Topology", "level-is-no-label", json!({"spec": {"levels": [{"nodeLabel": "a b"}]}})),
+        ("Topology", "level-twice", json!({"spec": {"levels": [{"nodeLabel": "a"}, {"nodeLabel": "a"}]}})),
         ("ProvisioningRequestConfig", "spec-is-a-list", json!({"spec": []})),
+        ("ProvisioningRequestConfig", "no-class", json!({"spec": {"retryStrategy": {"backoffLimitCount": 1}}})),
+        (
+            "ProvisioningRequestConfig",
+            "backoff-is-negative",
+            json!({"spec": {"provisioningClassName": "c", "retryStrategy": {
+                "backoffLimitCount": -1, "backoffBaseSeconds": -1, "backoffMaxSeconds": -1}}}),
+        ),
         ("MultiKueueConfig", "clusters-are-text", json!({"spec": {"clusters": "x"}})),
+        ("MultiKueueConfig", "cluster-twice", json!({"spec": {"clusters": ["a", "a"]}})),
+        ("MultiKueueCluster", "no-source", json!({"spec": {"clusterSource": {}}})),
         ("MultiKueueCluster", "spec-is-a-number", json!({"spec": 1})),
     ]
 }
@@ -165,7 +179,7 @@ async fn loosen(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// What the schema lets through today as well: only the operator can see that it makes no sense.
-const BEYOND_SCHEMA: [&str; 10] = [
+const BEYOND_SCHEMA: [&str; 12] = [
     "no-spec",
     "no-queue",
     "below-a-cycle",
@@ -176,6 +190,8 @@ const BEYOND_SCHEMA: [&str; 10] = [
     "covers-something-else",
     "no-such-selector",
     "negative-request",
+    "weight-is-negative",
+    "backoff-is-negative",
 ];
 
 async fn tighten(s: &Scenario<'_>) -> Result<()> {
