@@ -66,7 +66,47 @@ fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str, &'static str)> {
             "resources[0].lendingLimit",
             "must be nil when parent is empty",
         ),
+        (
+            queue(&[group(&[("f", &[quota("a b", "1")])])], &json!({})),
+            "spec.resourceGroups[0].coveredResources[0]",
+            name,
+        ),
+        (
+            queue(&[one()], &json!({"fairSharing": {"weight": "-1"}})),
+            "spec.fairSharing.weight",
+            "must be greater than or equal to 0",
+        ),
+        (
+            queue(&[one()], &json!({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}})),
+            "spec.namespaceSelector.matchExpressions[0].values",
+            "must be specified when the operator is In",
+        ),
+        (
+            queue(&[one()], &json!({"namespaceSelector": {"matchLabels": {"a": "b c"}}})),
+            "spec.namespaceSelector.matchLabels[a]",
+            "a valid label value must consist of alphanumeric characters",
+        ),
         (flavor(&s.name("bad"), &[("a b", "c")]), "spec.nodeLabels", name),
+        (
+            flavor(&s.name("bad"), &[("a", "b c")]),
+            "spec.nodeLabels[a]",
+            "a valid label value must consist of alphanumeric characters",
+        ),
+        (taints(json!({"nodeTaints": [{"key": "a b", "effect": "NoSchedule"}]})), "spec.nodeTaints[0].key", name),
+        (
+            taints(json!({"nodeTaints": [{"key": "a", "value": "b c", "effect": "NoSchedule"}]})),
+            "spec.nodeTaints[0].value",
+            "a valid label value must consist of alphanumeric characters",
+        ),
+        (
+            with_member(
+                flavor(&s.name("bad"), &[]),
+                "metadata",
+                json!({"name": s.name("bad"), "labels": {"berth.dev/capacity-tier": "gold"}}),
+            ),
+            "metadata.labels[berth.dev/capacity-tier]",
+            "reserved, on-demand and spot",
+        ),
         (
             taints(json!({"nodeTaints": [{"key": "k", "effect": "NoSchedule", "value": "a"},
                 {"key": "k", "effect": "NoSchedule", "value": "b"}]})),
@@ -75,6 +115,11 @@ fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str, &'static str)> {
         ),
         (taints(json!({"tolerations": [{"key": "a b", "operator": "Exists"}]})), "spec.tolerations[0].key", name),
         (workload(json!([fewer("a"), fewer("b")]), json!({})), "spec.podSets", "at most one podSet can use minCount"),
+        (
+            workload(json!([fewer("a")]), json!({"kueue.x-k8s.io/elastic-job": "true"})),
+            "spec.podSets",
+            "partial admission and elastic job cannot be used together",
+        ),
         (
             workload(json!([set("a", json!({"pods": "1"}))]), json!({})),
             "requests[pods]",
