@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_api as api;
 use berth_engine::model as engine;
-use berth_jobs::{LimitSummary, PodSetDigest, RequestRules, TemplateParts, WorkloadNeeds};
+use berth_jobs::{LimitSummary, PodSetDigest, PodSetNeeds, RequestRules, TemplateParts, WorkloadNeeds};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::deltas;
@@ -25,6 +25,16 @@ pub(crate) struct Shape {
     pub(crate) illegal: Option<String>,
     /// Why their requests are out of bounds.
     pub(crate) refused: Option<String>,
+}
+
+impl Shape {
+    /// The resource of which a pod asks for more than those of a pod set.
+    pub(crate) fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<String> {
+        let given = self.pod_sets.iter().find(|set| set.name == pod_set)?;
+        let asked = own.requests.iter();
+        let mut over = asked.filter(|(name, amount)| given.requests.get(*name).is_none_or(|most| *amount > most));
+        over.find(|(_, amount)| **amount > engine::Amount::ZERO).map(|(name, _)| name.clone())
+    }
 }
 
 /// Of what the text of a shape is made.

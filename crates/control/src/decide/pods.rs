@@ -9,7 +9,6 @@ mod place;
 use std::collections::BTreeSet;
 
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
-use berth_engine::model::Amount;
 use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
 use berth_jobs::{PodSetNeeds, Priority};
 use jiff::Timestamp;
@@ -249,11 +248,7 @@ impl Case<'_> {
     /// The resource of which the pod asks for more than the pod set as which it was admitted: its role is what its user says, and
     /// a Workload may have been edited.
     fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
-        let own = self.needs(&self.pod.whole()?)?;
-        let given = workload.shape.pod_sets.iter().find(|set| set.name == self.pod.role())?;
-        let asked = own.requests.iter();
-        let mut over = asked.filter(|(name, amount)| given.requests.get(*name).is_none_or(|most| *amount > most));
-        over.find(|(_, amount)| **amount > Amount::ZERO).map(|(name, _)| name.clone())
+        workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?)
     }
 
     fn out_of_sync(&self, workload: &WorkloadView) -> Decision {

@@ -1,5 +1,6 @@
 //! Objects that say they belong to somebody's TrainingJob: anybody may write an owner reference, or a label.
 
+use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
@@ -73,6 +74,97 @@ fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
         assert_eq!(told, Some("worker: it was changed, and wants other pods than those that hold quota"));
         assert_eq!(cluster.count(Purpose::Evict), 0, "{own:?}");
     }
+}
+
+/// The first container of a pod with those resources.
+fn container(resources: &Value) -> Value {
+    json!({"containers": [{"name": "c", "image": "i", "resources": resources}]})
+}
+
+#[test]
+fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
+    let beside = json!({"name": "s", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
+    for more in [
+        container(&json!({"requests": {"cpu": "50"}})),
+        container(&json!({"limits": {"cpu": "50"}})),
+        json!({"initContainers": [beside]}),
+        json!({"overhead": {"cpu": "1"}}),
+        json!({"resources": {"requests": {"cpu": "50"}}}),
+    ] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
+        cluster.pass(3);
+        let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": more}}}));
+        // It is young, and waited for.
+        cluster.pass(12);
+        let job = cluster.job("a-worker");
+        assert_ne!(job["metadata"]["uid"], before, "{more}: {:?}", cluster.writes);
+        let pod = &job["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["resources"]["requests"], json!({"cpu": "1"}), "{more}");
+        assert!(pod["initContainers"].is_null() && pod["overhead"].is_null() && pod["resources"].is_null(), "{more}");
+        assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{more}");
+        let told = cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str());
+        assert_eq!(told, Some("worker: it was changed, and wants other pods than those that hold quota"));
+        assert_eq!(cluster.count(Purpose::Evict), 0, "{more}");
+    }
+}
+
+#[test]
+fn an_elastic_part_whose_pods_ask_for_more_is_made_again() {
+    let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
+    cluster.put(Kind::TrainingJob, crate::elastic::elastic("a", json!({})));
+    cluster.pass(3);
+    let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+    let more = container(&json!({"requests": {"cpu": "2"}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": more}}}));
+    cluster.pass(12);
+    let job = cluster.job("a-worker");
+    assert_ne!(job["metadata"]["uid"], before, "{:?}", cluster.writes);
+    assert_eq!(job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"], json!({"cpu": "1"}));
+    assert_eq!((size(&cluster, "a-worker").0, cluster.count(Purpose::StopTraining)), (json!(4), 1));
+}
+
+#[test]
+fn a_part_is_left_alone_that_asks_for_no_more() {
+    // Written otherwise, as the API server fills it in, less, and more of what its queue does not count.
+    for same in [
+        json!({"requests": {"cpu": "1000m"}}),
+        json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
+        json!({"limits": {"cpu": "1"}}),
+        json!({"requests": {"cpu": "500m"}}),
+        json!({"requests": {"cpu": "1", "memory": "1Gi"}}),
+    ] {
+        let mut cluster = cluster("2");
+        cluster.put(Kind::TrainingJob, training("a", json!({})));
+        cluster.pass(3);
+        let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": container(&same)}}}));
+        cluster.pass(20);
+        assert_eq!(cluster.job("a-worker")["metadata"]["uid"], before, "{same}: {:?}", cluster.writes);
+        assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (0, "Running"), "{same}");
+    }
+}
+
+#[test]
+fn what_a_namespace_adds_to_every_pod_makes_no_part_an_altered_one() {
+    let mut cluster = cluster("4");
+    let own = json!({"template": {"spec": {"runtimeClassName": "sandbox"}}});
+    cluster.put(Kind::TrainingJob, training("a", own));
+    cluster.pass(3);
+    let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+    let class =
+        json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": {"cpu": "500m"}}});
+    let class = serde_json::from_value(class).unwrap();
+    cluster.control.observe(Observation::RuntimeClass(Change::Apply(class)), cluster.now);
+    let range = json!({"metadata": {"name": "l", "namespace": "team"},
+        "spec": {"limits": [{"type": "Container", "defaultRequest": {"memory": "1Gi"}}]}});
+    let range = serde_json::from_value(range).unwrap();
+    cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now);
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"annotations": {"seen": "again"}}}));
+    cluster.pass(20);
+    assert_eq!(cluster.job("a-worker")["metadata"]["uid"], before, "{:?}", cluster.writes);
+    assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (0, "Running"));
 }
 
 #[test]

@@ -140,14 +140,32 @@ impl Case<'_> {
         self.delete_where(why, |job| altered.contains(job.uid.as_str()))
     }
 
-    /// Whether the Job of a role wants another number of pods than hold quota.
+    /// Whether the Job of a role wants another number of pods than hold quota, or pods that ask for more. Pods that ask for less are left
+    /// alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is made may have made them so.
     fn is_altered(&self, workload: &WorkloadView, role: &str, job: &JobState) -> bool {
         let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
         let given = granted_to(workload, role);
         let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
         // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
         let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
-        wanted != given && !is_step
+        (wanted != given && !is_step) || self.exceeds(workload, role, job)
+    }
+
+    /// Whether the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that cannot be
+    /// read was not made here, and may ask for anything.
+    fn exceeds(&self, workload: &WorkloadView, role: &str, job: &JobState) -> bool {
+        let Some(whole) = job.whole() else { return false };
+        let Ok(sets) = whole.pod_sets() else { return true };
+        let queue = workload.holds().and_then(|queue| self.control.view.cluster_queues.get(queue));
+        let counts = |resource: &String| {
+            queue.is_none_or(|queue| {
+                queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))
+            })
+        };
+        self.control.needs_of(&self.name.0, &sets).into_iter().any(|mut own| {
+            own.requests.retain(|resource, _| counts(resource));
+            workload.shape.exceeded_by(role, &own).is_some()
+        })
     }
 
     fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
