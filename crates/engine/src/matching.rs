@@ -52,21 +52,35 @@ impl PodSetSpec {
     }
 }
 
-/// What pods require of capacity by an affinity that matches a flavor, and the flavor says nothing of, in each alternative that
-/// matches; the first such requirement. `is_offered` tells whether other flavors say something of a label.
-pub(crate) fn other_capacity<'a>(
+/// What keeps every alternative of an affinity that matches a flavor from it, the first such requirement; `None` where one of them has
+/// nothing of the sort.
+pub(crate) fn in_each_alternative<'a>(
     labels: &Labels,
     affinity: &'a [Vec<Requirement>],
-    is_offered: impl Fn(&str) -> bool,
+    keeps_off: impl Fn(&Requirement) -> bool,
 ) -> Option<&'a Requirement> {
-    let is_missing = |r: &&Requirement| r.asks_for_capacity() && !labels.contains_key(&r.key) && is_offered(&r.key);
     let matches = |term: &&Vec<Requirement>| term.iter().all(|r| !labels.contains_key(&r.key) || holds(r, labels));
-    let mut missing = None;
+    let mut found = None;
     for term in affinity.iter().filter(matches) {
-        let first = term.iter().find(is_missing)?;
-        missing = missing.or(Some(first));
+        let first = term.iter().find(|r| keeps_off(r))?;
+        found = found.or(Some(first));
     }
-    missing
+    found
+}
+
+/// Whether pods require capacity of which a flavor says nothing. `is_offered` tells whether other flavors say something of a label.
+pub(crate) fn is_other_capacity(labels: &Labels, r: &Requirement, is_offered: impl Fn(&str) -> bool) -> bool {
+    r.asks_for_capacity() && !labels.contains_key(&r.key) && is_offered(&r.key)
+}
+
+/// Whether pods require a node label that a flavor forbids with every value that they accept.
+pub(crate) fn requires_forbidden(forbidden: &[(String, Vec<String>)], r: &Requirement) -> bool {
+    let Some((_, values)) = forbidden.iter().find(|(key, _)| *key == r.key) else { return false };
+    match r.op {
+        SelectorOp::In => values.is_empty() || r.values.iter().all(|value| values.contains(value)),
+        SelectorOp::Exists | SelectorOp::Gt | SelectorOp::Lt => values.is_empty(),
+        SelectorOp::NotIn | SelectorOp::DoesNotExist | SelectorOp::Illegal => false,
+    }
 }
 
 /// The first entry of a node selector that a flavor forbids.

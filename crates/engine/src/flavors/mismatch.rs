@@ -3,8 +3,11 @@
 use crate::flavors::groups::Member;
 use crate::flavors::scan::Scan;
 use crate::ids::FlavorId;
-use crate::matching::{CAPACITY_LABELS, affinity_matches, other_capacity, selects_forbidden, untolerated};
-use crate::model::{FlavorSpec, PodSetSpec};
+use crate::matching::{
+    CAPACITY_LABELS, affinity_matches, in_each_alternative, is_other_capacity, requires_forbidden, selects_forbidden,
+    untolerated,
+};
+use crate::model::{FlavorSpec, PodSetSpec, Requirement};
 use crate::why::Why;
 
 impl Scan<'_> {
@@ -38,8 +41,15 @@ impl Scan<'_> {
         }
         match affinity_matches(&spec.node_labels, &pods.node_selector, &pods.affinity) {
             Ok(true) => {
-                let other = other_capacity(&spec.node_labels, &pods.affinity, |key| self.is_offered(key))?;
-                because(format!("flavor {name} is not the capacity that the pods require with {}", other.text()))
+                let labels = &spec.node_labels;
+                let is_other = |r: &Requirement| is_other_capacity(labels, r, |key| self.is_offered(key));
+                let keeps_off = |r: &Requirement| is_other(r) || requires_forbidden(&spec.forbidden, r);
+                let found = in_each_alternative(labels, &pods.affinity, keeps_off)?;
+                because(if is_other(found) {
+                    format!("flavor {name} is not the capacity that the pods require with {}", found.text())
+                } else {
+                    format!("flavor {name} forbids nodes with {}, which the pods require", found.text())
+                })
             }
             Ok(false) => because(format!("flavor {name} doesn't match node affinity")),
             Err(fault) => Some(Why::Illegal(fault.into_boxed_str())),
