@@ -154,6 +154,7 @@ impl Control {
             Some(wish) => wish.tiers.clone().ok(),
             None => self.tiers_by_label(workload, &pod_sets),
         };
+        let tiers = self.line_of(workload, tiers, &pod_sets);
         let by_creation = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.order_by_creation);
         engine::WorkloadSpec {
             uid: workload.uid.clone(),

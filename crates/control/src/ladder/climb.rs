@@ -1,12 +1,13 @@
 //! Back up the ladder: a running job goes to a better tier once that has been free for a while, at most so many times.
 
-use berth_engine::model::Tier;
+use berth_engine::model::{PodSetSpec, Tier};
 use jiff::{SignedDuration, Timestamp};
 
 use super::rules::{ClimbRules, When};
 use super::watch::CLIMBED_BACK;
 use crate::core::{Control, key};
 use crate::decide::workload::evict;
+use crate::deltas;
 use crate::elastic::runs_since;
 use crate::flight::Decision;
 use crate::policies::Claim;
@@ -128,6 +129,42 @@ impl Control {
                 return;
             }
         }
+    }
+
+    /// The tiers that a workload accepts, in the order in which it is tried there; `told` are those that it has by itself, and `pod_sets` what
+    /// the engine is told of it. Who has left for a better tier takes one of which a stock-out was remembered then only where nothing else is
+    /// free, though somebody may give it up meanwhile; of several the worst first, as it comes from there.
+    pub(crate) fn line_of(
+        &self,
+        workload: &WorkloadView,
+        told: Option<Vec<Tier>>,
+        pod_sets: &[PodSetSpec],
+    ) -> Option<Vec<Tier>> {
+        let left = find_true(&workload.status.conditions, "Evicted").filter(|left| left.reason == CLIMBED_BACK);
+        let Some(left) = left.filter(|_| !workload.reserved()) else { return told };
+        let Some(queue) = self.queue_of(workload) else { return told };
+        let of_queue = || {
+            let default = &self.rules_for(workload)?.tiers.as_ref()?.default;
+            let pinned = pod_sets.iter().any(PodSetSpec::asks_for_capacity);
+            (!pinned && !default.is_empty()).then(|| default.clone())
+        };
+        let at = left.last_transition_time.0;
+        let tiers = told.clone().or_else(of_queue)?;
+        let (mut line, remembered): (Vec<Tier>, Vec<Tier>) =
+            tiers.into_iter().partition(|tier| !self.remembers_tier(queue, *tier, at));
+        if remembered.is_empty() {
+            return told;
+        }
+        line.extend(remembered.into_iter().rev());
+        Some(line)
+    }
+
+    /// Whether each flavor that a queue has of a tier was out of stock not long before that moment.
+    fn remembers_tier(&self, queue: &str, tier: Tier, at: Timestamp) -> bool {
+        let is_of = |flavor: &&str| self.capacity_tier_of(flavor).map(deltas::tier) == Some(tier);
+        let flavors: Vec<String> = self.flavors_of(queue).filter(is_of).map(str::to_owned).collect();
+        !flavors.is_empty()
+            && flavors.iter().all(|flavor| self.ladder.stock.remembers(std::slice::from_ref(flavor), at))
     }
 
     /// Whether the job of a workload says that it saved a checkpoint since a moment.

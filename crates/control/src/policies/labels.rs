@@ -91,7 +91,8 @@ impl Control {
         flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).map(deltas::tier).collect()
     }
 
-    fn flavors_of(&self, cluster_queue: &str) -> impl Iterator<Item = &str> {
+    /// The flavors of a ClusterQueue; one that is in several of its groups more than once.
+    pub(crate) fn flavors_of(&self, cluster_queue: &str) -> impl Iterator<Item = &str> {
         let queue = self.view.cluster_queues.get(cluster_queue).into_iter();
         let groups = queue.flat_map(|queue| &queue.spec.resource_groups);
         groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str())

@@ -108,6 +108,49 @@ fn nobody_climbs_to_a_flavor_whose_stock_out_is_not_forgotten() {
 }
 
 #[test]
+fn who_climbs_takes_what_is_remembered_and_given_up_meanwhile_only_where_nothing_else_is_free() {
+    for crowded in [false, true] {
+        let mut cluster = ladder("1");
+        let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
+        let backoff = json!({"initial": "1m", "max": "1m", "decay": "10h"});
+        let tiers = json!({"default": ["reserved", "on-demand", "spot"], "climbBack": climb, "backoff": backoff});
+        cluster.put(Kind::QueuePolicy, with_tiers(tiers));
+        cluster.without_nodes = vec!["reserved"];
+        cluster.put(Kind::JOB, job("early", "lq", "1", true));
+        cluster.pass(75);
+        assert_eq!(flavor_of(&cluster, "early"), json!("on-demand"));
+        cluster.without_nodes.clear();
+        cluster.complete("early");
+        // The back-off is over, and the stock-out is remembered.
+        cluster.pass(75);
+        for (name, tier) in [("first", "reserved"), ("filler", "on-demand"), ("second", "spot")] {
+            cluster.put(Kind::JOB, job(name, "lq", "1", true));
+            cluster.pass(3);
+            assert_eq!(flavor_of(&cluster, name), json!(tier));
+        }
+        // It takes its time to stop, and the reservation is given up meanwhile.
+        cluster.controller_sleeps = true;
+        cluster.complete("filler");
+        cluster.pass(30);
+        assert_eq!((flavor_of(&cluster, "second"), evictions(&cluster, "second", "ClimbedBack")), (json!("spot"), 1));
+        if crowded {
+            cluster.put(Kind::JOB, job("third", "lq", "1", true));
+            cluster.settle();
+            assert_eq!(flavor_of(&cluster, "third"), json!("on-demand"));
+            let without = cluster_queue("cq", None, &[("spot", "0"), ("on-demand", "1"), ("reserved", "1")]);
+            cluster.edit(Kind::ClusterQueue, "", "cq", &without);
+        }
+        cluster.complete("first");
+        cluster.settle();
+        cluster.controller_sleeps = false;
+        cluster.pass(30);
+        let tier = if crowded { "reserved" } else { "on-demand" };
+        assert_eq!(flavor_of(&cluster, "second"), json!(tier), "{:?}", cluster.writes);
+        assert_eq!(evictions(&cluster, "second", "ClimbedBack"), 1);
+    }
+}
+
+#[test]
 fn who_has_found_a_flavor_there_shortens_its_memory() {
     let mut cluster = ladder("2");
     let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});

@@ -300,21 +300,11 @@ struct Known<'a> {
     without: &'a [&'a str],
     quiet: Timestamp,
     looks: &'a Looks,
-    /// When somebody left which tier for want of nodes.
-    given_up: Vec<(Timestamp, &'a str)>,
-}
-
-impl Known<'_> {
-    /// Whether somebody gave a tier up in the moment in which somebody else, who had left for another one, was admitted: who climbs takes
-    /// what is free then, and is told of no stock-out that does not hold.
-    fn was_given_up(&self, tier: &str, at: Timestamp) -> bool {
-        self.given_up.iter().any(|(left, of)| *of == tier && (0..=SLACK).contains(&seconds(*left, at)))
-    }
 }
 
 /// What is wrong with what one job did.
 fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
-    let Known { ground, without, quiet, looks, .. } = *known;
+    let Known { ground, without, quiet, looks } = *known;
     let mut faults = Vec::new();
     // When it has tried a tier in vain, and has been nowhere else since.
     let mut tries: Vec<Timestamp> = Vec::new();
@@ -342,7 +332,7 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
                 let next = turns.get(index + 1).map(|next| next.tier.as_str()).unwrap_or_default();
                 let flavors = ground.flavors(next);
                 let book: Vec<_> = flavors.iter().filter_map(|flavor| remembered(looks, flavor, at)).collect();
-                if !book.is_empty() && book.len() == flavors.len() && !known.was_given_up(next, at) {
+                if !book.is_empty() && book.len() == flavors.len() {
                     faults.push(format!("{name} climbs after {when}s to what is remembered: {book:?}"));
                 }
             }
@@ -379,9 +369,7 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     fresh.dedup();
     let mut faults: Vec<String> = fresh.iter().filter_map(judge_shown).collect();
     let turns = turns(&cluster, before);
-    let given_up =
-        turns.values().flatten().filter(|turn| turn.fell()).map(|turn| (turn.at, turn.tier.as_str())).collect();
-    let known = Known { ground, without: &cluster.without_nodes, quiet, looks: &looks, given_up };
+    let known = Known { ground, without: &cluster.without_nodes, quiet, looks: &looks };
     faults.extend(turns.iter().flat_map(|(name, turns)| judge(name, turns, &known)));
     // Whoever preempts has come from somewhere, and takes the place of four at most, who are worth less and preempt nobody.
     let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
@@ -455,7 +443,7 @@ fn who_leaves_what_has_nodes_or_climbs_too_early_is_caught() {
     let faults = |turns: &[Turn], forgotten: i64| {
         let looks = vec![(at(190), vec![entry(forgotten)]), (at(220), vec![entry(forgotten)])];
         let (ground, without) = (Ground::Queue, &["reserved"][..]);
-        judge("a", turns, &Known { ground, without, quiet, looks: &looks, given_up: Vec::new() })
+        judge("a", turns, &Known { ground, without, quiet, looks: &looks })
     };
     let climbs = [left(200, "spot", "ClimbedBack"), came(201, "reserved"), left(261, "reserved", "StockOut")];
     assert_eq!(faults(&climbs, 200), [""; 0]);
