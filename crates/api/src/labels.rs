@@ -134,6 +134,8 @@ strings! {
     LAST_SCALE = "berth.dev/last-scale";
     /// Annotation on a Workload by which an elastic TrainingJob grows: since when the job is queued, and its run admitted, as JSON.
     BEFORE_GROWTH = "berth.dev/before-growth";
+    /// Annotation on the Workload of a TrainingJob: it is inactive because that is suspended, and not because others want it so.
+    SUSPENDED_WITH_JOB = "berth.dev/suspended-with-job";
     /// Annotation on pods that are to stop: until when they may save their work, as RFC 3339.
     STOP_AT = "berth.dev/stop-at";
     /// Annotation on pods that are to stop: why.

@@ -60,6 +60,7 @@ impl Control {
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
             slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
             past: annotations.get(api::labels::BEFORE_GROWTH).and_then(|text| Past::parse(text)),
+            suspended_with_job: annotations.contains_key(api::labels::SUSPENDED_WITH_JOB),
             unsupported,
         };
         let (namespace, name) = name;

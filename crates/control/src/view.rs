@@ -127,6 +127,8 @@ pub(crate) struct Rare {
     pub(crate) slice: Option<String>,
     /// What its job has behind it that grew by it.
     pub(crate) past: Option<Past>,
+    /// It was deactivated because its TrainingJob is suspended.
+    pub(crate) suspended_with_job: bool,
     /// A field that Berth does not act on: why it may not be admitted at all.
     pub(crate) unsupported: Option<String>,
 }
@@ -153,6 +155,11 @@ impl WorkloadView {
     /// Whoever gates its admission, nobody where it is empty.
     pub(crate) fn gated_by(&self) -> &str {
         self.rare.as_ref().map_or("", |rare| &rare.gated_by)
+    }
+
+    /// It was deactivated because its TrainingJob is suspended, as far as it says so itself.
+    pub(crate) fn suspended_with_job(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.suspended_with_job)
     }
 
     /// Its preemption gates, by name.

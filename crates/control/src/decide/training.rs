@@ -201,22 +201,32 @@ impl<'a> Case<'a> {
         self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
     }
 
-    /// A suspended TrainingJob has an inactive Workload; one that others have deactivated stays as they want it.
+    /// A suspended TrainingJob has an inactive Workload, which says so; one that others have deactivated stays as they want it.
     fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
         let suspended = self.view.facts.suspended;
-        let asked = status::asked(self.view);
         let silent = self.control.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
-        if suspended && workload.active && !asked && !silent {
-            // First it is told, so that a resumption knows who has deactivated the Workload. A status that the API server does not take
-            // keeps it from being suspended no longer than a few tries.
-            return Some(status::told_at_once(self).map_or(Decision::Done, Decision::write));
+        if suspended
+            && workload.active
+            && !status::asked(self.view)
+            && !silent
+            && let Some(told) = status::told_at_once(self)
+        {
+            // First it is told. A status that the API server does not take keeps it from being suspended no longer than a few tries.
+            return Some(Decision::write(told));
         }
-        let (active, purpose) = match (suspended, workload.active) {
-            (true, true) => (false, Purpose::Deactivate),
-            (false, false) if asked => (true, Purpose::Requeue),
+        let marked = workload.suspended_with_job();
+        let (active, purpose, mark) = match (suspended, workload.active) {
+            (true, true) => (false, Purpose::Deactivate, json!("true")),
+            (false, false) if status::sleeps(self.view, workload) => (true, Purpose::Requeue, json!(null)),
+            // Somebody else has woken it: who deactivates it next has his own reasons.
+            (false, true) if marked => (true, Purpose::UpdateWorkload, json!(null)),
             _ => return None,
         };
-        Some(Decision::write(object_write(workload, purpose, json!({"spec": {"active": active}}))))
+        let patch = json!({
+            "spec": {"active": active},
+            "metadata": {"annotations": {(labels::SUSPENDED_WITH_JOB): mark}},
+        });
+        Some(Decision::write(object_write(workload, purpose, patch)))
     }
 
     /// Not admitted: follows its object, and gives up after its longest wait.

@@ -38,3 +38,105 @@ fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {
         assert_eq!((cluster.phase("a"), cluster.is("victim", "Admitted")), ("Running", false), "{:?}", cluster.writes);
     }
 }
+
+/// Whether the Workload of `a` is active, and marked as suspended with it.
+fn standing(cluster: &Cluster) -> (bool, bool) {
+    let workload = cluster.workload_of_training("a").unwrap();
+    let mark = &workload["metadata"]["annotations"]["berth.dev/suspended-with-job"];
+    (workload["spec"]["active"] != json!(false), !mark.is_null())
+}
+
+fn suspend(cluster: &mut Cluster, suspend: bool) {
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
+}
+
+/// Somebody else than its TrainingJob.
+fn activate(cluster: &mut Cluster, active: bool) {
+    let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));
+}
+
+fn running() -> Cluster {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Running");
+    cluster
+}
+
+#[test]
+fn a_suspension_of_which_no_status_was_taken_is_taken_back_whoever_leads() {
+    for restarts in [false, true] {
+        let mut cluster = running();
+        let refusal = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+        cluster.faults.extend(vec![refusal; 1_000]);
+        suspend(&mut cluster, true);
+        cluster.pass(30);
+        assert_eq!(standing(&cluster), (false, true), "{:?}", cluster.writes);
+        assert!(!cluster.has_job("a-worker"));
+        if restarts {
+            cluster.restart();
+        }
+        suspend(&mut cluster, false);
+        cluster.pass(30);
+        assert_eq!(standing(&cluster), (true, false), "{:?}", cluster.writes);
+        assert!(cluster.has_job("a-worker"), "no status is needed for that: {:?}", cluster.writes);
+        cluster.faults.clear();
+        cluster.pass(900);
+        assert_eq!(cluster.phase("a"), "Running");
+    }
+}
+
+#[test]
+fn a_workload_that_was_deactivated_before_the_suspension_stays_so_after_it() {
+    let mut cluster = running();
+    activate(&mut cluster, false);
+    cluster.pass(10);
+    suspend(&mut cluster, true);
+    cluster.pass(120);
+    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
+    assert_eq!(cluster.told("a", "Suspended")["reason"], "WorkloadDeactivated");
+    suspend(&mut cluster, false);
+    cluster.pass(120);
+    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
+    assert!(!cluster.has_job("a-worker"));
+    activate(&mut cluster, true);
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn who_wakes_the_workload_of_a_suspended_job_changes_nothing_before_it_is_resumed() {
+    let mut cluster = running();
+    suspend(&mut cluster, true);
+    cluster.pass(10);
+    assert_eq!(standing(&cluster), (false, true));
+    activate(&mut cluster, true);
+    cluster.pass(10);
+    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, true)));
+    // Both at once: nothing is left of the mark, and the next deactivation is somebody else's.
+    suspend(&mut cluster, false);
+    activate(&mut cluster, true);
+    cluster.pass(10);
+    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Running", (true, false)));
+    activate(&mut cluster, false);
+    cluster.pass(30);
+    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
+    assert_eq!(cluster.told("a", "Suspended")["reason"], "WorkloadDeactivated");
+}
+
+#[test]
+fn a_suspension_by_a_berth_that_marked_no_workload_is_taken_back() {
+    let mut cluster = running();
+    suspend(&mut cluster, true);
+    cluster.pass(10);
+    let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let unmarked = json!({"metadata": {"annotations": {"berth.dev/suspended-with-job": null}}});
+    cluster.edit(Kind::Workload, "team", &workload, &unmarked);
+    cluster.restart();
+    cluster.pass(10);
+    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
+    suspend(&mut cluster, false);
+    cluster.pass(10);
+    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Running", (true, false)));
+}

@@ -331,16 +331,15 @@ impl Telling<'_> {
     }
 
     fn suspension(&self) -> Words {
-        if self.case.view.facts.suspended {
-            return (true, REQUESTED.to_owned(), "spec.suspend is true".to_owned());
-        }
+        let view = self.case.view;
         match self.workload.filter(|workload| !workload.active) {
-            // Its Workload follows; until then the reason says that it is ours to wake.
-            Some(_) if asked(self.case.view) => (true, REQUESTED.to_owned(), "spec.suspend was true".to_owned()),
-            Some(workload) => {
+            Some(workload) if !sleeps(view, workload) => {
                 let why = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
                 (true, "WorkloadDeactivated".to_owned(), why.unwrap_or_default())
             }
+            _ if view.facts.suspended => (true, REQUESTED.to_owned(), "spec.suspend is true".to_owned()),
+            // Its Workload follows.
+            Some(_) => (true, REQUESTED.to_owned(), "spec.suspend was true".to_owned()),
             None => (false, "Resumed".to_owned(), "The job may be queued".to_owned()),
         }
     }
@@ -441,6 +440,11 @@ impl Telling<'_> {
 pub(super) fn asked(view: &TrainingView) -> bool {
     let told = find(&view.status.conditions, "Suspended");
     told.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
+}
+
+/// An inactive Workload is so because its TrainingJob is, or was, suspended. A Berth that did not mark it has told that in the status only.
+pub(super) fn sleeps(view: &TrainingView, workload: &WorkloadView) -> bool {
+    !workload.active && (workload.suspended_with_job() || asked(view))
 }
 
 /// Names of the flavors of an admission, each once, in the order of pod sets and resources.
