@@ -111,6 +111,26 @@ fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
 }
 
 #[test]
+fn a_part_that_somebody_suspends_is_made_again() {
+    for elastic in [false, true] {
+        let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
+        let whole = if elastic { crate::elastic::elastic("a", json!({})) } else { training("a", json!({})) };
+        cluster.put(Kind::TrainingJob, whole);
+        cluster.pass(3);
+        let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"suspend": true}}));
+        cluster.pass(12);
+        let job = cluster.job("a-worker");
+        assert_ne!(job["metadata"]["uid"], before, "{elastic}: {:?}", cluster.writes);
+        assert_ne!(job["spec"]["suspend"], json!(true), "{elastic}");
+        assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{elastic}");
+        let told = cluster.notices.iter().find(|notice| notice.reason == "Stopped").unwrap();
+        assert!(told.message.starts_with("worker: somebody has suspended it"), "{}", told.message);
+        assert_eq!(cluster.count(Purpose::Evict), 0, "{elastic}");
+    }
+}
+
+#[test]
 fn an_elastic_part_whose_pods_ask_for_more_is_made_again() {
     let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
     cluster.put(Kind::TrainingJob, crate::elastic::elastic("a", json!({})));

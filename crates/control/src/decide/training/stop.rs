@@ -135,20 +135,26 @@ impl Case<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        let altered: BTreeSet<&str> = altered.into_iter().map(|job| job.uid.as_str()).collect();
-        let why = "it was changed, and wants other pods than those that hold quota";
+        let (stopped, why) = if altered.iter().any(|job| job.suspended) {
+            (true, "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead")
+        } else {
+            (false, "it was changed, and wants other pods than those that hold quota")
+        };
+        let altered = altered.into_iter().filter(|job| job.suspended == stopped);
+        let altered: BTreeSet<&str> = altered.map(|job| job.uid.as_str()).collect();
         self.delete_where(why, |job| altered.contains(job.uid.as_str()))
     }
 
-    /// Whether the Job of a role wants another number of pods than hold quota, or pods that ask for more. Pods that ask for less are left
-    /// alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is made may have made them so.
+    /// Whether the Job of a role is suspended, wants another number of pods than hold quota, or pods that ask for more. Pods that ask for
+    /// less are left alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is made may have made
+    /// them so.
     fn is_altered(&self, workload: &WorkloadView, role: &str, job: &JobState) -> bool {
         let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
         let given = granted_to(workload, role);
         let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
         // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
         let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
-        (wanted != given && !is_step) || self.exceeds(workload, role, job)
+        job.suspended || (wanted != given && !is_step) || self.exceeds(workload, role, job)
     }
 
     /// Whether the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that cannot be
