@@ -228,6 +228,10 @@ fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again
         cluster.pass(12);
         assert_eq!(size(&cluster, "a-worker"), (json!(4), json!(4)), "{own}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::StopTraining), usize::from(own), "{:?}", cluster.writes);
+        let told = cluster.notices.iter().find(|notice| notice.message.ends_with("for which quota is reserved"));
+        let told = told.map(|told| (told.reason.as_str(), told.message.as_str()));
+        let words = ("ScalingDown", "from 50 to 4 workers, for which quota is reserved");
+        assert_eq!(told, (!own).then_some(words));
         assert_eq!(cluster.job("a-worker")["metadata"]["uid"] == before, !own);
     }
 }

@@ -91,7 +91,9 @@ impl Case<'_> {
         }
         if run.workers != have {
             let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
-            return Some(self.resize(workload, &run, have, ("ScaledUp", words)));
+            // Somebody may have asked for more than it has quota for.
+            let reason = if run.workers < have { "ScaledUp" } else { SCALING_DOWN };
+            return Some(self.resize(workload, &run, have, (reason, words)));
         }
         if let Some(asked) = self.control.growth.gives_up.get(&workload.uid) {
             let keeps = asked.keeps.max(run.bounds.0);
