@@ -4,6 +4,7 @@
 use berth_api::berth::{ReplicaResources, TrainingJob};
 use berth_api::labels;
 use berth_api::validation::FieldError;
+use berth_quantity::parse_quantity;
 use k8s_openapi::api::core::v1::{
     Affinity, Container, EmptyDirVolumeSource, PodAffinity, PodAffinityTerm, PodSpec, PodTemplateSpec, Volume,
     VolumeMount, WeightedPodAffinityTerm,
@@ -71,7 +72,7 @@ fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards,
     let resources = main.resources.get_or_insert_default();
     let mut put = |list: &str, into: &mut Option<BTreeMap<String, Quantity>>, name: &str, amount: &Quantity| {
         let given = into.get_or_insert_default().entry(name.to_owned()).or_insert_with(|| amount.clone());
-        if given != amount {
+        if !is_same(given, amount) {
             errors.push(FieldError::new(
                 format!("{path}.spec.containers[0].resources.{list}[{name}]"),
                 given.0.clone(),
@@ -88,6 +89,12 @@ fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards,
         }
     }
     errors
+}
+
+/// Whether two amounts are the same, however they are written.
+fn is_same(one: &Quantity, other: &Quantity) -> bool {
+    let amounts = (parse_quantity(&one.0), parse_quantity(&other.0));
+    one == other || matches!(amounts, (Ok(one), Ok(other)) if one == other)
 }
 
 fn put_shared_memory(job: &TrainingJob, spec: &mut PodSpec, path: &str) -> Option<FieldError> {

@@ -15,6 +15,14 @@ fn good_jobs_have_no_errors() {
 }
 
 #[test]
+fn an_amount_that_the_template_writes_otherwise_is_the_same() {
+    let resources = json!({"requests": {"cpu": "32000m", "memory": "262144Mi", "nvidia.com/gpu": "8"}});
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}});
+    let job = job("PyTorchJob", json!({"template": template}));
+    assert_eq!(invalid_training_job(&job, &Cards::default()), []);
+}
+
+#[test]
 fn every_field_is_named_with_value_and_choice() {
     let container = |more: Value| {
         let mut container = json!({"name": "c", "image": "i"});
