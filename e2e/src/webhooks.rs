@@ -211,6 +211,8 @@ mod tests {
         let [webhook] = others[..] else { panic!("{others:?}") };
         let selector = json!({"matchExpressions": [{"key": "kueue.x-k8s.io/queue-name", "operator": "DoesNotExist"}]});
         assert_eq!(webhook["objectSelector"], selector, "no pod is asked about twice");
+        let url = kinds::text(webhook, "/clientConfig/url");
+        assert!(url.ends_with("/mutate--v1-pod-of-set"), "a replica that lets such pods by does not answer: {url}");
         let [condition] = kinds::items(webhook, "/matchConditions") else { panic!("{webhook}") };
         let expression = kinds::text(condition, "/expression");
         for part in [

@@ -62,10 +62,16 @@ pub struct Route {
 }
 
 /// Every path but those of jobs that can be suspended.
-const OTHERS: [Route; 13] = [
+const OTHERS: [Route; 14] = [
     Route {
         path: Cow::Borrowed("/mutate--v1-pod"),
         name: Cow::Borrowed("mutate-pod"),
+        handle: Handle::Admission(pods::mutate_pod),
+    },
+    // Replicas of before this path let such pods by, unmanaged, where they are asked at that of other pods.
+    Route {
+        path: Cow::Borrowed("/mutate--v1-pod-of-set"),
+        name: Cow::Borrowed("mutate-pod-of-set"),
         handle: Handle::Admission(pods::mutate_pod),
     },
     Route {

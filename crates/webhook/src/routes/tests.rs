@@ -137,7 +137,7 @@ fn a_pod_of_a_stateful_set_is_told_what_the_set_says() {
             "spec": {"containers": [{"name": "c"}]}})
     };
     let labels = |pod: Value| {
-        let operations = patch(&ask_in("/mutate--v1-pod", json!({"object": pod}), facts));
+        let operations = patch(&ask_in("/mutate--v1-pod-of-set", json!({"object": pod}), facts));
         let operations = operations.as_array().cloned().unwrap_or_default();
         let of = |key: &str| {
             let path = format!("/metadata/labels/kueue.x-k8s.io~1{key}");
