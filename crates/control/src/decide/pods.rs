@@ -9,7 +9,7 @@ mod place;
 use std::collections::BTreeSet;
 
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
-use berth_jobs::pods::{POD_REPORTER, Phase, PodState, pod_workload};
+use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, pod_workload};
 use berth_jobs::{PodSetNeeds, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -321,7 +321,9 @@ impl Case<'_> {
             );
             return Decision::tell(self.notice(EventType::Warning, "OutOfSync", text));
         }
-        let placed = placements(self.control, workload).and_then(|placements| self.pod.start_patch(&placements));
+        let set = self.owning_set();
+        let placed = placements(self.control, workload);
+        let placed = placed.and_then(|placements| self.pod.start_patch(&placements, set.as_ref()));
         match placed {
             Ok(Some(body)) => {
                 let admission = workload.status.admission.as_ref();
@@ -337,6 +339,13 @@ impl Case<'_> {
                 }))
             }),
         }
+    }
+
+    /// What the StatefulSet of that name says by now through which the pod is managed.
+    fn owning_set(&self) -> Option<OwningSet> {
+        let owner = self.pod.owner.as_ref().filter(|_| self.pod.is_of_set())?;
+        let set = self.control.view.sets.get(&(self.name.0.clone(), owner.name.to_string()))?;
+        set.whole().as_ref().map(OwningSet::of)
     }
 
     /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear.

@@ -118,6 +118,27 @@ fn a_pod_of_a_stateful_set_needs_no_queue_of_its_own() {
     assert!(["web-0", "web-1"].iter().all(|pod| cluster.pod(pod).is_none()), "{:?}", cluster.writes);
 }
 
+#[test]
+fn a_pod_that_nobody_could_tell_its_queue_is_told_when_it_starts() {
+    let mut cluster = pod_queue("5");
+    cluster.set_class("high", 100);
+    let mut asked = set(2);
+    merge(&mut asked, &labelled(CLASS, "high"));
+    cluster.put(Kind::StatefulSet, asked);
+    cluster.settle();
+    replica_without_queue(&mut cluster, 0);
+    cluster.settle();
+    assert!(!gated(&cluster, "web-0"), "{:?}", cluster.writes);
+    let metadata = &cluster.pod("web-0").unwrap()["metadata"];
+    // Without the label of its queue nobody asks whether the one that shows it to us may go.
+    let told = (&metadata["labels"][QUEUE], &metadata["labels"][CLASS]);
+    assert_eq!(told, (&json!("lq"), &json!("high")), "{metadata}");
+    assert_eq!(metadata["annotations"]["kueue.x-k8s.io/pod-group-total-count"], json!("2"), "{metadata}");
+    let written = cluster.writes.len();
+    cluster.pass(60);
+    assert_eq!(&cluster.writes[written..], &[], "all of it in the write that started it");
+}
+
 /// What Kueue writes on its pods is enough for the Workload of a group; that of a StatefulSet is made of the set all the same.
 #[test]
 fn pods_that_are_seen_before_their_stateful_set_wait_for_it() {

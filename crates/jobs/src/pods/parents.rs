@@ -56,6 +56,16 @@ impl OwningSet {
             replicas: replicas(set),
         }
     }
+
+    /// Labels and annotations that each of its pods gets beside those of its group.
+    pub(super) fn tells(&self) -> [BTreeMap<&'static str, String>; 2] {
+        let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
+        let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));
+        // Nobody here reads the number, but a Kueue that takes over again does not go on without it.
+        let total = Some(self.replicas).filter(|replicas| *replicas > 0);
+        let total = total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string()));
+        [queue.into_iter().chain(class).collect(), total.into_iter().collect()]
+    }
 }
 
 /// Name of the group of a StatefulSet's pods, and of its Workload.

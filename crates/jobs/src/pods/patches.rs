@@ -1,5 +1,6 @@
 //! What is written to a pod: its start, why it goes, and the end of our hold on it.
 
+use super::parents::OwningSet;
 use super::state::{PodState, template};
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
@@ -9,16 +10,26 @@ use serde_json::{Value, json};
 
 impl PodState {
     /// Starts a waiting pod: its placement, and its gate away; `None` when it does not wait any more. With it goes the gate
-    /// that Kueue puts on every pod in case its admission names a topology: nobody else would take it away.
+    /// that Kueue puts on every pod in case its admission names a topology: nobody else would take it away. A pod of a StatefulSet is
+    /// told what its `set` says by now, which may not have been known when the pod was made.
     ///
     /// # Errors
     /// [`PlacementError`]: it can never start as it was admitted.
-    pub fn start_patch(&self, placements: &[Placement]) -> Result<Option<Value>, PlacementError> {
+    pub fn start_patch(
+        &self,
+        placements: &[Placement],
+        set: Option<&OwningSet>,
+    ) -> Result<Option<Value>, PlacementError> {
         let Some(pod) = self.whole() else { return Ok(None) };
         let named = placements.iter().find(|placement| placement.pod_set == self.role());
         let placement = named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: 1 })?;
         let have = TemplateParts::of(&template(&pod), 1);
         let mut want = placement.apply(&have)?;
+        if let Some(set) = set.filter(|set| self.is_controlled_by(set)) {
+            let [told, noted] = set.tells();
+            want.labels.extend(told.into_iter().map(|(key, value)| (key.to_owned(), value)));
+            want.annotations.extend(noted.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        }
         want.scheduling_gates.retain(|gate| ![labels::ADMISSION_GATE, labels::TOPOLOGY_GATE].contains(&gate.as_str()));
         let mut patch = merge_diff(&have.to_value(), &want.to_value()).unwrap_or_else(|| json!({}));
         if let Some(fields) = patch.as_object_mut() {
@@ -29,6 +40,10 @@ impl PodState {
             }
         }
         Ok(Some(patch))
+    }
+
+    fn is_controlled_by(&self, set: &OwningSet) -> bool {
+        self.is_of_set() && self.owner.as_ref().is_some_and(|owner| *owner.uid == *set.uid)
     }
 
     /// Tells a pod that and why it goes: the body of a server-side apply of its status at that time.

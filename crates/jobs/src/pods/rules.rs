@@ -44,7 +44,7 @@ pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// What is filled in when a pod is created, nothing for one that is not managed. A pod of a StatefulSet is told what its `set` says;
-/// where that is not known yet it waits all the same, and its Workload says the rest.
+/// where that is not known yet it waits all the same, and is told when it starts.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
@@ -73,11 +73,9 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
         defaults.annotations.insert(labels::ROLE_HASH, DEFAULT_POD_SET_NAME.to_owned());
         defaults.annotations.insert(labels::POD_GROUP_POD_INDEX_LABEL, POD_INDEX_LABEL.to_owned());
         if let Some(set) = set.filter(|set| set.uid == owner.uid) {
-            defaults.labels.extend(set.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue)));
-            defaults.labels.extend(set.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class)));
-            // Nobody here reads the number, but a Kueue that takes over again does not go on without it.
-            let total = Some(set.replicas).filter(|replicas| *replicas > 0);
-            defaults.annotations.extend(total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string())));
+            let [told, noted] = set.tells();
+            defaults.labels.extend(told);
+            defaults.annotations.extend(noted);
         }
     } else if let (Some(spec), None) = (&pod.spec, annotation(metadata, labels::ROLE_HASH)) {
         defaults.annotations.insert(labels::ROLE_HASH, role_hash(spec));

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
     let pod: Pod = read(&case.object);
-    let start = || PodState::read(&pod).start_patch(&case.placements().unwrap_or_default());
+    let set = || case.set.as_ref().map(|set| OwningSet::of(&read(set)));
+    let start = || PodState::read(&pod).start_patch(&case.placements().unwrap_or_default(), set().as_ref());
     let made = || pod_workload(&pod, Priority::default(), &Default::default());
     Some(match key {
         "role" => Found::of(role_hash(pod.spec.as_ref().unwrap())),
@@ -25,8 +26,7 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
         "release" => Found::Whole(PodState::read(&pod).release_patch()),
         "defaults" => {
-            let set = case.set.as_ref().map(|set| OwningSet::of(&read(set)));
-            let given = pod_defaults(&pod, case.facts(), set.as_ref());
+            let given = pod_defaults(&pod, case.facts(), set().as_ref());
             Found::Whole(json!({"labels": given.labels, "annotations": given.annotations,
                 "finalizer": given.finalizer, "gate": given.gate}))
         }
@@ -64,7 +64,7 @@ fn state(pod: &Pod) -> Value {
 pub(crate) fn laws(case: &Case) -> Vec<String> {
     let pod: Pod = read(&case.object);
     let placements = case.placements();
-    let Some(Ok(Some(start))) = placements.map(|placements| PodState::read(&pod).start_patch(&placements)) else {
+    let Some(Ok(Some(start))) = placements.map(|placements| PodState::read(&pod).start_patch(&placements, None)) else {
         return Vec::new();
     };
     let metadata = &case.object["metadata"];

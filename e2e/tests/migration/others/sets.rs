@@ -1,8 +1,6 @@
 //! StatefulSets: the template of one that Kueue began says no more than that its pods wait, and no write under Berth adds to it, so that
 //! nothing restarts. What is made anew is gated, told its group, and started on the flavor of the Workload that Kueue made.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use berth_e2e::control_plane::create_namespace;
 use berth_e2e::kinds::{self, POD, STATEFUL_SET, WORKLOAD, condition, text};
@@ -104,9 +102,9 @@ async fn uid_of(world: &World, name: &str) -> Result<Value> {
 }
 
 /// Writes the scale past the webhooks, as `kubectl scale` does.
-async fn scale(world: &World, name: &str, replicas: i32) -> Result<()> {
+async fn scale(world: &World, replicas: i32) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    STATEFUL_SET.api(&world.client, NAMESPACE).patch_scale(name, &PatchParams::default(), &patch).await?;
+    STATEFUL_SET.api(&world.client, NAMESPACE).patch_scale(SET, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
@@ -125,11 +123,11 @@ pub(super) async fn taken_over(world: &World) -> Result<()> {
     is_in(world, NAMESPACE, POD, "web-1", "made anew, and started by Berth", another).await?;
     ensure!(uid_of(world, "web-0").await? == first, "the pod that ran was made anew");
 
-    scale(world, SET, 0).await?;
+    scale(world, 0).await?;
     is_in(world, NAMESPACE, STATEFUL_SET, SET, "at zero", |set| set["status"]["replicas"] == json!(0)).await?;
     let on_hold = |workload: &Value| condition(workload, "QuotaReserved") == "False";
     is_in(world, NAMESPACE, WORKLOAD, &workload, "on hold", on_hold).await?;
-    scale(world, SET, 1).await?;
+    scale(world, 1).await?;
     is_in(world, NAMESPACE, POD, "web-0", "started by Berth", |pod| started(pod, &workload)).await?;
     let of_one = |workload: &Value| {
         condition(workload, "Admitted") == "True" && workload["spec"]["podSets"][0]["count"] == json!(1)
@@ -145,10 +143,8 @@ pub(super) async fn taken_over(world: &World) -> Result<()> {
 
 /// What Berth begins, for the way back.
 pub(super) async fn begun_by_berth(world: &World) -> Result<()> {
-    // A pod that is made before Berth has seen its set is not told the queue.
-    kinds::apply(&world.client, &set(YOUNG, 0, false)).await?;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    scale(world, YOUNG, 2).await?;
+    // Its pods may be made before Berth has seen it, and are told the queue when they start.
+    kinds::apply(&world.client, &set(YOUNG, 2, false)).await?;
     for name in ["young-0", "young-1"] {
         is_in(world, NAMESPACE, POD, name, "running", runs).await?;
     }
