@@ -43,7 +43,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     let Some(pod) = control.view.pods.get(name) else { return Decision::Done };
     let case = Case { control, name, pod, now };
     if !case.managed() {
-        return Decision::Done;
+        return case.unmanaged();
     }
     match &pod.group {
         Some(group) => member::decide(&case, &group.name),
@@ -125,6 +125,17 @@ impl Case<'_> {
             && self.control.names_a_queue(self.pod)
             && self.control.manages(&self.name.0)
             && !whole.is_some_and(Kind::is_admitted_with_pods)
+    }
+
+    /// It is not ours any more: it names no queue now, or its namespace is not managed. Its deletion waits for our finalizer all the
+    /// same, which nobody else takes away.
+    fn unmanaged(&self) -> Decision {
+        let seen = self.control.settings.job_kinds.contains(&Kind::Pod)
+            && self.control.view.namespaces.contains_key(&self.name.0);
+        match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
+            true => self.release(),
+            false => Decision::Done,
+        }
     }
 
     fn key(&self) -> ObjectKey {

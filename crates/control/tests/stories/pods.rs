@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, job};
 use crate::faults::with_every_fault;
-use crate::groups::gated;
+use crate::groups::{gated, member};
 use crate::{one_queue, pod_queue};
 
 /// A pod as the webhook lets it be stored.
@@ -195,6 +195,23 @@ fn a_pod_that_is_deleted_in_the_foreground_does_not_wait_for_its_workload_for_ev
     cluster.end_pod("a", "Failed");
     cluster.pass(10);
     assert!(cluster.pod("a").is_some() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
+}
+
+/// A pod that waits may be taken out of its queue: its deletion must not wait for us for ever.
+#[test]
+fn a_pod_that_names_no_queue_any_more_can_be_deleted() {
+    for made in [pod("a", "2"), member("a", "1", 2, &[])] {
+        let mut cluster = pod_queue("1");
+        cluster.put(Kind::Pod, made);
+        cluster.settle();
+        cluster.edit(Kind::Pod, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": null}}}));
+        cluster.pass(10);
+        assert!(gated(&cluster, "a"));
+        assert_eq!(cluster.count(Purpose::ReleasePod), 0, "as long as nobody deletes it");
+        cluster.delete(&Cluster::key(Kind::Pod, "team", "a"));
+        cluster.pass(10);
+        assert!(cluster.pod("a").is_none() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
+    }
 }
 
 #[test]
