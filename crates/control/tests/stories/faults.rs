@@ -4,7 +4,9 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
 use crate::cluster::{Cluster, Fault, job, made_before};
+use crate::groups::{gated, member};
 use crate::one_queue;
+use crate::pods::pod;
 
 /// Every way in which a write of each of these purposes may fail or be lost, with its name.
 pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
@@ -154,6 +156,25 @@ fn a_pod_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
     let pod = cluster.pod("guest").unwrap();
     assert_eq!(pod["status"]["phase"], json!("Running"), "{pod} {:?}", cluster.writes);
     assert!(cluster.workload_is("before", "Admitted"));
+}
+
+#[test]
+fn a_group_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
+    let mut cluster = crate::pod_queue("2");
+    for name in ["a", "b"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "main"), ("prebuilt-workload-name", "g")]));
+    }
+    cluster.pass(30);
+    assert!(cluster.writes.iter().all(|(_, key)| key.kind != Kind::Workload), "{:?}", cluster.writes);
+    let template = json!({"spec": {"containers": pod("a", "1")["spec"]["containers"]}});
+    cluster.put(
+        Kind::Workload,
+        json!({"metadata": {"namespace": "team", "name": "g", "annotations": {"kueue.x-k8s.io/is-group-workload": "true"}},
+        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 2, "template": template}]}}),
+    );
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && !gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert!(cluster.workload_is("g", "Admitted"));
 }
 
 #[test]

@@ -5,10 +5,11 @@ use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workl
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Case;
+use crate::core::key;
 use crate::decide::pods::classes_of;
 use crate::decide::workload::create;
 use crate::flight::Decision;
-use crate::write::EventType;
+use crate::write::{EventType, Kind};
 
 impl Case<'_> {
     pub(super) fn without_workload(&self) -> Decision {
@@ -24,9 +25,13 @@ impl Case<'_> {
             // It is made of the set, which may not have been seen yet.
             return self.refuse(format!("pod {name}: its StatefulSet is not there, or names no queue"));
         }
+        if first.prebuilt_workload.is_some() {
+            // Whoever makes it beforehand gives it the name of the group.
+            return Decision::WaitFor(key(Kind::Workload, self.name));
+        }
         let Some(size) = first.group.as_ref().and_then(|group| group.total) else {
-            let key = berth_api::labels::POD_GROUP_TOTAL_COUNT;
-            return self.refuse(format!("pod {name}: annotation {key} must be the number of pods in the group"));
+            let total = berth_api::labels::POD_GROUP_TOTAL_COUNT;
+            return self.refuse(format!("pod {name}: annotation {total} must be the number of pods in the group"));
         };
         let there = self.tally().counting();
         if there < size && self.tally().fast == 0 {
