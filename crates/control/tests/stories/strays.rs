@@ -112,6 +112,42 @@ fn a_group_that_ends_before_its_pods_keeps_none_of_them_running() {
 }
 
 #[test]
+fn what_has_run_to_its_end_goes_with_the_workload_of_its_group() {
+    let mut cluster = pod_queue("4");
+    for name in ["a", "b"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[]));
+    }
+    cluster.settle();
+    cluster.end_pod("a", "Succeeded");
+    cluster.settle();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
+    cluster.pass(10);
+    assert!(cluster.pod("a").is_none() && cluster.pod("b").is_none(), "{:?}", cluster.writes);
+    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
+    // Else it would be one of the next group of that name, and one of those too many.
+    for name in ["c", "d"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[]));
+    }
+    cluster.settle();
+    assert!(!gated(&cluster, "c") && !gated(&cluster, "d"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_group_whose_pod_has_left_its_queue_does_not_keep_its_workload() {
+    let mut cluster = pod_queue("1");
+    for name in ["a", "b"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[]));
+    }
+    cluster.settle();
+    assert!(gated(&cluster, "a") && cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")));
+    cluster.edit(Kind::Pod, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": null}}}));
+    cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
+    cluster.pass(10);
+    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
+    assert!(gated(&cluster, "a") && cluster.pod("b").is_none(), "{:?}", cluster.writes);
+}
+
+#[test]
 fn whoever_deletes_the_workload_of_a_stateful_set_stops_its_pods() {
     let (mut cluster, name) = running_set();
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));

@@ -100,7 +100,9 @@ impl<'a> Case<'a> {
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
-        let left = |(_, pod): (&str, &PodState)| !pod.ended() && workload.is_owned_by(&pod.uid);
+        // One that names no queue any more is stopped by nobody.
+        let stopped = |pod: &PodState| pod.ended() && pod.deleting() || !self.control.names_a_queue(pod);
+        let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
         let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
         let running = running && !workload.is("Finished");
         match has_finalizer(workload) && !running {

@@ -72,7 +72,12 @@ fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
 fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     let owned = workload.is_owned_by(&case.pod.uid);
     if case.pod.ended() {
-        return if case.pod.held && owned { case.release() } else { Decision::Done };
+        return match (owned, case.pod.deleting()) {
+            // What has run to its end goes with the others: it would be one of the next group of that name.
+            (true, false) => case.delete("Stopped", "The workload is deleted"),
+            (true, true) if case.pod.held => case.release(),
+            _ => Decision::Done,
+        };
     }
     // Whatever runs has run on its quota, also where a StatefulSet owns it.
     if !owned && !case.pod.runs() {
