@@ -63,6 +63,8 @@ struct Wishes<'a> {
     gated_by: Option<&'a str>,
     /// Accepted capacity tiers.
     tiers: Option<&'a str>,
+    /// Longest time of running in seconds, null for none; `None` leaves the one that it has.
+    limit: Option<Value>,
     /// It was made beforehand, and says for itself what is left open here.
     prebuilt: bool,
 }
@@ -76,19 +78,23 @@ impl<'a> Wishes<'a> {
             priority: priority.ok().filter(|_| !prebuilt),
             gated_by: pod.admission_gates.as_deref(),
             tiers: pod.capacity_tiers.as_deref(),
+            limit: (!prebuilt).then(|| json!(pod.max_execution_seconds)),
             prebuilt,
         }
     }
 }
 
-/// The one write by which a Workload follows: in pod sets, queue and tiers while it has no quota, in priority and gates with it too.
+/// The one write by which a Workload follows: in pod sets, queue, longest time and tiers while it has no quota, in priority and gates
+/// with it too.
 fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
-    let Wishes { pod_sets, queue, priority, gated_by, tiers, prebuilt } = wishes;
+    let Wishes { pod_sets, queue, priority, gated_by, tiers, limit, prebuilt } = wishes;
     let waits = !workload.reserved();
     let mut spec = class_change(workload, priority);
     spec.extend(pod_sets.filter(|_| waits).map(|sets| ("podSets".to_owned(), sets)));
     let queue = queue.filter(|queue| waits && workload.queue != *queue);
     spec.extend(queue.map(|queue| ("queueName".to_owned(), Value::from(queue))));
+    let limit = limit.filter(|limit| waits && *limit != json!(workload.max_execution_seconds));
+    spec.extend(limit.map(|limit| ("maximumExecutionTimeSeconds".to_owned(), limit)));
     let says = |named: Option<&str>| named.is_some() || !prebuilt;
     let mut annotations = Map::new();
     let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());

@@ -261,6 +261,32 @@ fn a_pod_may_bring_its_workload_and_move_to_another_queue() {
     assert!(!gated(&cluster, "guest"), "{:?}", cluster.writes);
 }
 
+#[test]
+fn how_long_a_pod_may_run_can_change_while_it_waits() {
+    let labelled = |key: &str, value: Value| {
+        let key = format!("kueue.x-k8s.io/{key}");
+        json!({"metadata": {"labels": {key: value}}})
+    };
+    for mut made in [pod("a", "1"), member("a", "1", 1, &[])] {
+        let mut cluster = pod_queue("1");
+        cluster.put(Kind::LocalQueue, crate::cluster::local_queue("none", "absent"));
+        made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("none");
+        cluster.put(Kind::Pod, made);
+        cluster.settle();
+        for (said, limit) in [(json!("10"), json!(10)), (Value::Null, Value::Null), (json!("20"), json!(20))] {
+            cluster.edit(Kind::Pod, "team", "a", &labelled("max-exec-time-seconds", said));
+            cluster.settle();
+            let workload = workload_of(&cluster, "a").unwrap();
+            assert_eq!(workload["spec"]["maximumExecutionTimeSeconds"], limit, "{:?}", cluster.writes);
+        }
+        cluster.edit(Kind::Pod, "team", "a", &labelled("queue-name", json!("lq")));
+        cluster.pass(10);
+        assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
+        cluster.pass(30);
+        assert!(cluster.count(Purpose::Deactivate) > 0, "{:?}", cluster.writes);
+    }
+}
+
 /// Pods are managed, and the reserved tier has no nodes.
 fn without_reserved_nodes() -> Cluster {
     let mut settings = crate::cluster::settings();

@@ -57,6 +57,7 @@ impl Case<'_> {
             priority: self.control.wanted_priority(workload, classes_of_set(set)).ok(),
             gated_by: set.admission_gates.as_deref(),
             tiers: set.capacity_tiers.as_deref(),
+            limit: None,
             prebuilt: false,
         }
     }
