@@ -448,6 +448,9 @@ fn a_stateful_set_is_one_workload_through_updates_and_scales() {
     replica(&mut cluster, 2);
     cluster.pass(10);
     assert!(gated(&cluster, "web-2") && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
+    let told =
+        |name: &str| cluster.notices.iter().filter(|told| told.reason == "ExcessPod" && told.key.name == name).count();
+    assert_eq!(["web-0", "web-1", "web-2"].map(told), [0, 0, 1], "{:?}", cluster.notices);
     cluster.delete(&Cluster::key(Kind::Pod, "team", "web-2"));
     cluster.pass(10);
     assert!(cluster.pod("web-2").is_none(), "{:?}", cluster.writes);

@@ -51,6 +51,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         (false, None) if pod.placing => case.place(workload),
         (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
         (true, None) if admitted && is_admitted(case, workload) => case.start(workload),
+        (true, None) if admitted => case.withdraw_start().unwrap_or_else(|| without_place(case, workload)),
         _ => case.withdraw_start().unwrap_or(Decision::Done),
     }
 }
@@ -66,6 +67,22 @@ fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
         known.join(", ")
     );
     Decision::tell(case.notice(EventType::Warning, "RoleNotFound", text))
+}
+
+/// Of a group, one pod too many is deleted. The controller of a StatefulSet that was scaled past the webhook would make it again: it
+/// waits as long as others run, and is told so.
+fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+    let others_run = case.control.view.pods.group(&workload.key()).is_some_and(|group| group.tally.running > 0);
+    if case.pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK) || !others_run {
+        return Decision::Done;
+    }
+    let size = workload.size(case.pod.role());
+    let text = format!(
+        "Workload {:?} was admitted for {size} pods of the StatefulSet, and this is one more: it does not start; scale the \
+         StatefulSet to 0 and then to as many replicas as there shall be, or back to {size}",
+        workload.name
+    );
+    Decision::tell(case.notice(EventType::Warning, "ExcessPod", text))
 }
 
 /// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.
