@@ -18,8 +18,8 @@ use berth_api::validation::{FieldError, newly_broken, validate_admission_gates_u
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What such an object gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -206,9 +206,12 @@ fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
 fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape_of_pods);
     let (Some(Value::Object(was)), Some(Value::Object(is))) = (of(old), of(new)) else { return Vec::new() };
-    let differs =
-        is.into_iter().filter(|(field, value)| !same(was.get(field).cloned().unwrap_or_default(), value.clone()));
-    let refuse = |(field, value): (String, Value)| {
+    let said = |shape: &Map<String, Value>, field: &str| shape.get(field).cloned().unwrap_or_default();
+    // What is gone stood in the template as it was.
+    let fields: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    let differs = fields.into_iter().map(|field| (field, said(&was, field), said(&is, field)));
+    let differs = differs.filter(|(_, was, is)| !same(was.clone(), is.clone()));
+    let refuse = |(field, _, value): (&String, Value, Value)| {
         let message = "is immutable while a queue manages the StatefulSet: its quota is reserved for these pods";
         FieldError::new(format!("spec.template.spec.{field}"), value.to_string(), message)
     };
