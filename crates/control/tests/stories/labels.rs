@@ -4,10 +4,39 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, job, local_queue};
-use crate::one_queue;
+use crate::cluster::{Cluster, cluster_queue, job, local_queue, settings};
+use crate::groups::member;
 use crate::policies::{policy, with_tiers};
 use crate::tiers::{flavor_of, ladder};
+use crate::{one_queue, with_queue};
+
+/// Kueue asks all pods of a group, whatever their roles are called.
+#[test]
+fn the_workload_of_a_group_takes_over_what_one_of_its_pods_says_and_none_says_otherwise() {
+    for (other, copied) in [(None, Some("a")), (Some("a"), Some("a")), (Some("b"), None)] {
+        for (first, second) in [("1", "2"), ("2", "1")] {
+            let mut settings = settings();
+            settings.job_kinds.insert(Kind::Pod);
+            settings.label_keys_to_copy = ["team".to_owned()].into();
+            let mut cluster = with_queue(Cluster::with(settings), "3");
+            let mut pods = [member("one", first, 2, &[]), member("two", second, 2, &[])];
+            pods[0]["metadata"]["labels"]["team"] = json!("a");
+            if let Some(other) = other {
+                pods[1]["metadata"]["labels"]["team"] = json!(other);
+            }
+            for pod in pods {
+                cluster.put(Kind::Pod, pod);
+            }
+            cluster.settle();
+            let made = cluster.objects.get(&Cluster::key(Kind::Workload, "team", "g"));
+            let label = made.map(|made| made["metadata"]["labels"]["team"].clone());
+            assert_eq!(label, copied.map(|value| json!(value)), "{other:?} {first}: {:?}", cluster.notices);
+            let words = "pods one and two have different values of label team, which the Workload takes over: a and b";
+            let told = cluster.notices.iter().any(|notice| notice.message == words);
+            assert_eq!(told, copied.is_none(), "{:?}", cluster.notices);
+        }
+    }
+}
 
 /// A job whose pods have a label.
 fn labelled(name: &str, key: &str, value: &str) -> Value {

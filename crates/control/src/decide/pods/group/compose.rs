@@ -1,5 +1,7 @@
 //! The Workload of a group that has none: made once all pods are there, or of the first one where that is asked for.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use berth_jobs::Priority;
 use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workload};
 use k8s_openapi::api::core::v1::Pod;
@@ -76,6 +78,29 @@ impl Case<'_> {
         })
     }
 
+    /// The labels that a Workload takes over: any of its pods may say them, and none may say them otherwise.
+    fn copied_labels(&self) -> Result<BTreeMap<String, String>, String> {
+        let keys = &self.control.settings.label_keys_to_copy;
+        let mut said: BTreeMap<String, (&str, String)> = BTreeMap::new();
+        // Whoever copies nothing need not read all pods of a large group.
+        for (name, pod) in self.members().filter(|(_, pod)| !keys.is_empty() && pod.counts()) {
+            let labels = pod.whole().and_then(|pod| pod.metadata.labels).unwrap_or_default();
+            for (key, value) in labels.into_iter().filter(|(key, _)| keys.contains(key)) {
+                match said.get(&key) {
+                    Some((other, before)) if *before != value => {
+                        return Err(format!(
+                            "pods {other} and {name} have different values of label {key}, which the Workload takes over: \
+                             {before} and {value}"
+                        ));
+                    }
+                    Some(_) => {}
+                    None => drop(said.insert(key, (name, value))),
+                }
+            }
+        }
+        Ok(said.into_iter().map(|(key, (_, value))| (key, value)).collect())
+    }
+
     fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
         let mut roles: Vec<(&str, Pod, i32)> = Vec::new();
         let partial = self.tally().counting() < size;
@@ -92,8 +117,12 @@ impl Case<'_> {
         }
         let members: Vec<(&str, &str)> =
             self.members().filter(|(_, pod)| pod.counts()).map(|(name, pod)| (name, &*pod.uid)).collect();
-        let copied = &self.control.settings.label_keys_to_copy;
-        let made = match group_workload(&self.name.1, &roles, &members, Priority::default(), copied) {
+        let made = self.copied_labels().and_then(|labels| {
+            let mut made = group_workload(&self.name.1, &roles, &members, Priority::default(), &BTreeSet::new())?;
+            made.metadata.labels.get_or_insert_default().extend(labels);
+            Ok(made)
+        });
+        let made = match made {
             Ok(made) => made,
             Err(problem) => return self.refuse(problem),
         };
