@@ -165,7 +165,9 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = newly_broken(validate_pod(new), &validate_pod(old));
     let queues = (queue_name(before), queue_name(after));
-    errors.extend(metadata_change_rules(before, after, queues, (is_gated(old), is_gated(new)), default_queue));
+    // What has ended moves with those of its group that wait again.
+    let rests = |pod: &Pod| is_gated(pod) || has_ended(pod);
+    errors.extend(metadata_change_rules(before, after, queues, (rests(old), rests(new)), default_queue));
     errors.extend(identity_change_rules(old, new));
     if is_managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
         let message = "a controller that is admitted with its pods cannot be added: the pod has a place of its own";
