@@ -17,6 +17,9 @@ use crate::shape::Surroundings;
 use crate::view::{Member, Name, Owner, Rare, TierWish, View, WorkloadView};
 use crate::write::Kind;
 
+/// Kind of the owners of a group's Workload that are its pods.
+const POD: &str = "Pod";
+
 impl Control {
     pub(crate) fn slim(&mut self, object: api::Workload) -> WorkloadView {
         // What reads the whole object comes before it is taken apart.
@@ -30,6 +33,8 @@ impl Control {
         let generation = metadata.generation.unwrap_or_default();
         let group = group_of(&metadata);
         let owner = if group.is_some() { group_owner(&metadata) } else { owner_of(&metadata) };
+        let others = metadata.owner_references.iter().flatten().filter(|owner| group.is_some() && owner.kind != POD);
+        let owners = others.map(|owner| serde_json::to_value(owner).unwrap_or_default()).collect();
         let uid = metadata.uid.unwrap_or_default();
         let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
         // The spec of a generation is the spec that was seen with it.
@@ -55,6 +60,7 @@ impl Control {
         let guarded = finalizers.len() < all;
         let rare = Rare {
             finalizers,
+            owners,
             gated_by: gates.unwrap_or_default(),
             preemption_gates,
             allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
@@ -153,7 +159,7 @@ fn owner_of(metadata: &ObjectMeta) -> Option<Owner> {
 /// The pods that own the Workload of a group.
 fn group_of(metadata: &ObjectMeta) -> Option<Box<[Member]>> {
     let marked = metadata.annotations.as_ref()?.get(api::labels::IS_GROUP_WORKLOAD)? == "true";
-    let pods = metadata.owner_references.iter().flatten().filter(|owner| owner.kind == "Pod");
+    let pods = metadata.owner_references.iter().flatten().filter(|owner| owner.kind == POD);
     let members = pods.map(|owner| Member { name: owner.name.as_str().into(), uid: owner.uid.as_str().into() });
     marked.then(|| {
         let mut members: Box<[Member]> = members.collect();

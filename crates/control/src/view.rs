@@ -11,6 +11,7 @@ use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
 use crate::ladder::watch::{LEAVES_TIER, RECLAIMED};
 use crate::pods::{PodBook, SetBook};
@@ -117,6 +118,8 @@ pub(crate) struct WorkloadView {
 pub(crate) struct Rare {
     /// Finalizers of others.
     pub(crate) finalizers: Vec<String>,
+    /// References to who owns it beside its pods, of a group's.
+    pub(crate) owners: Vec<Value>,
     /// `kueue.x-k8s.io/admission-gated-by`.
     pub(crate) gated_by: String,
     /// Names of `spec.preemptionGates`, where they count.

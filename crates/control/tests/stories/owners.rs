@@ -4,7 +4,9 @@ use berth_control::write::{EventType, Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, job, local_queue, made_before, settings};
-use crate::one_queue;
+use crate::groups::member;
+use crate::pods::pod;
+use crate::{one_queue, pod_queue};
 
 /// A Workload of one cpu that this object controls, of the name `before`.
 fn owned_by(api_version: &str, kind: &str, uid: &str) -> Value {
@@ -29,6 +31,28 @@ fn the_queue_goes_on(cluster: &mut Cluster) {
     assert!(cluster.is("next", "Admitted"), "{:?}", cluster.writes);
     let told = cluster.condition("later", "QuotaReserved").map(|one| one["reason"].clone());
     assert_eq!(told, Some(json!("WaitingForQuota")), "{:?}", cluster.writes);
+}
+
+/// As a LeaderWorkerSet owns the Workload of its pods, which are made anew all at once.
+#[test]
+fn who_owns_the_workload_of_a_group_beside_its_pods_stays_its_owner() {
+    let mut cluster = pod_queue("2");
+    let owner =
+        json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "set", "uid": "set"});
+    let template = json!({"spec": {"containers": pod("a", "1")["spec"]["containers"]}});
+    cluster.put(
+        Kind::Workload,
+        json!({"metadata": {"namespace": "team", "name": "g", "ownerReferences": [owner.clone()],
+            "annotations": {"kueue.x-k8s.io/is-group-workload": "true"}},
+            "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 2, "template": template}]}}),
+    );
+    for name in ["a", "b"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "main"), ("prebuilt-workload-name", "g")]));
+    }
+    cluster.settle();
+    let owners = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")]["metadata"]["ownerReferences"];
+    let kinds: Vec<&str> = owners.as_array().unwrap().iter().filter_map(|owner| owner["kind"].as_str()).collect();
+    assert_eq!((&owners[0], &*kinds), (&owner, &["LeaderWorkerSet", "Pod", "Pod"][..]), "{:?}", cluster.writes);
 }
 
 #[test]

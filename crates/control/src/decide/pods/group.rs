@@ -192,7 +192,9 @@ impl<'a> Case<'a> {
         let all = known.map(|member| (&*member.name, &*member.uid)).chain(new.iter().copied());
         let reference =
             |(name, uid): (&str, &str)| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
-        let references: Vec<Value> = all.map(reference).collect();
+        // A merge patch replaces the list: whoever else owns it is named again.
+        let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
+        let references: Vec<Value> = others.iter().cloned().chain(all.map(reference)).collect();
         let body = json!({"metadata": {"ownerReferences": references}});
         let mut draft = object_write(workload, Purpose::AddOwners, body);
         draft.notices.push(crate::decide::workload::notice(
