@@ -187,9 +187,11 @@ mod tests {
 
     #[test]
     fn pods_go_with_owners_of_the_groups_that_are_admitted() {
-        for (file, name) in
-            [("mutating-webhooks.yaml", "mpod.berth.dev"), ("validating-webhooks.yaml", "vpod.berth.dev")]
-        {
+        for (file, name) in [
+            ("mutating-webhooks.yaml", "mpod.berth.dev"),
+            ("mutating-webhooks.yaml", "mpod-opted-in.berth.dev"),
+            ("validating-webhooks.yaml", "vpod.berth.dev"),
+        ] {
             let list = webhooks(file, 1, "Fail").unwrap();
             let webhook =
                 list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
@@ -203,14 +205,16 @@ mod tests {
     }
 
     #[test]
-    fn of_pods_without_a_queue_only_those_of_a_managed_stateful_set_come_here() {
+    fn of_pods_without_a_queue_those_of_a_managed_stateful_set_come_here_and_those_that_are_given_one() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
         let about_pods = list.as_array().unwrap().iter();
         let about_pods = about_pods.filter(|webhook| kinds::text(webhook, "/rules/0/resources/0") == "pods");
         let others: Vec<&Value> = about_pods.filter(|webhook| webhook["name"] != json!("mpod.berth.dev")).collect();
-        let [webhook] = others[..] else { panic!("{others:?}") };
+        let [webhook, opted_in] = others[..] else { panic!("{others:?}") };
         let selector = json!({"matchExpressions": [{"key": "kueue.x-k8s.io/queue-name", "operator": "DoesNotExist"}]});
-        assert_eq!(webhook["objectSelector"], selector, "no pod is asked about twice");
+        for webhook in [webhook, opted_in] {
+            assert_eq!(webhook["objectSelector"], selector, "no pod is asked about twice");
+        }
         let url = kinds::text(webhook, "/clientConfig/url");
         assert!(url.ends_with("/mutate--v1-pod-of-set"), "a replica that lets such pods by does not answer: {url}");
         let [condition] = kinds::items(webhook, "/matchConditions") else { panic!("{webhook}") };
@@ -221,6 +225,28 @@ mod tests {
         ] {
             assert!(expression.contains(part), "{expression}");
         }
+        assert_eq!(kinds::text(opted_in, "/name"), "mpod-opted-in.berth.dev");
+        let [owners, of_no_set, no_mirror] = kinds::items(opted_in, "/matchConditions") else { panic!("{opted_in}") };
+        assert_eq!(kinds::text(of_no_set, "/expression"), format!("!({expression})"));
+        // What has its node already could not wait for another one.
+        let part = "owner.kind == 'DaemonSet' && owner.apiVersion.startsWith('apps/')";
+        assert!(kinds::text(owners, "/expression").contains(part), "{owners}");
+        assert!(kinds::text(no_mirror, "/expression").contains("'kubernetes.io/config.mirror'"), "{no_mirror}");
+    }
+
+    #[test]
+    fn what_is_there_is_given_no_queue() {
+        let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
+        let opted_in = list.as_array().unwrap().iter();
+        let opted_in = opted_in.filter(|webhook| kinds::text(webhook, "/name").contains("-opted-in."));
+        let mut resources: Vec<&str> = opted_in
+            .map(|webhook| {
+                assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE"]), "{webhook}");
+                kinds::text(webhook, "/rules/0/resources/0")
+            })
+            .collect();
+        resources.sort_unstable();
+        assert_eq!(resources, ["deployments", "jobs", "jobsets", "pods", "statefulsets"]);
     }
 
     #[test]

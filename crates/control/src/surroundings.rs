@@ -8,7 +8,7 @@ use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::{Cards, ROLES, role_names, role_of_child};
-use berth_jobs::{DEFAULT_NAME, JobType};
+use berth_jobs::{DEFAULT_NAME, JobType, KINDS};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
@@ -255,11 +255,20 @@ impl Surroundings {
         }
     }
 
-    /// The label selector of the namespaces whose jobs are asked about although they name no queue: all that are managed where
-    /// the configuration says so, else those that have a default LocalQueue. `None` before all are listed.
+    /// By the plural of a kind, the label selector of the namespaces where its objects are asked about although they name no queue:
+    /// all that are managed where the configuration says so, else those that have a default LocalQueue; of a kind that is not managed,
+    /// none. `None` before all are listed.
     #[must_use]
-    pub fn opted_in(&self) -> Option<Value> {
-        (self.listed == (true, true)).then(|| self.selector())
+    pub fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>> {
+        (self.listed == (true, true)).then(|| self.selectors())
+    }
+
+    fn selectors(&self) -> BTreeMap<&'static str, Value> {
+        let [pods, deployments, stateful_sets] = self.pods;
+        let others = [("pods", pods), ("deployments", deployments), ("statefulsets", stateful_sets)];
+        let all = KINDS.map(|kind| (kind.info().plural, self.has_kind(kind))).into_iter().chain(others);
+        let (chosen, none) = (self.selector(), in_namespaces(&[NOWHERE]));
+        all.map(|(plural, managed)| (plural, if managed { chosen.clone() } else { none.clone() })).collect()
     }
 
     /// Whether all namespaces were listed: before, it is a guess which of them are managed.
@@ -294,8 +303,13 @@ impl Surroundings {
         if names.is_empty() {
             names.push(NOWHERE);
         }
-        json!({"matchExpressions": [{"key": NAME, "operator": "In", "values": names}]})
+        in_namespaces(&names)
     }
+}
+
+/// The label selector of the namespaces of these names.
+fn in_namespaces(names: &[&str]) -> Value {
+    json!({"matchExpressions": [{"key": NAME, "operator": "In", "values": names}]})
 }
 
 /// Whether a list was completed.
@@ -369,6 +383,35 @@ mod tests {
         assert!(all.knows_namespaces());
         assert!(all.opted_in().is_none() && all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
         assert!(all.opted_in().is_some() && !all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
+    }
+
+    #[test]
+    fn nobody_is_asked_about_kinds_that_are_not_managed() {
+        for (kind, plural) in [
+            (Kind::JOB_SET, "jobsets"),
+            (Kind::Pod, "pods"),
+            (Kind::Deployment, "deployments"),
+            (Kind::StatefulSet, "statefulsets"),
+        ] {
+            for without_queue_name in [false, true] {
+                let job_kinds = BTreeSet::from([Kind::JOB, kind]);
+                let settings = Settings { managed_namespaces: not_system(), job_kinds, ..Settings::default() };
+                let settings = Settings { manage_jobs_without_queue_name: without_queue_name, ..settings };
+                let mut all = Surroundings::new(&settings);
+                all.observe(&Observation::Namespace(Change::Only(vec![])));
+                all.observe(&Observation::LocalQueue(Change::Reset(vec![queue("team", "default")])));
+                let told = all.opted_in().expect("all is listed");
+                assert_eq!(
+                    told.keys().copied().collect::<Vec<_>>(),
+                    ["deployments", "jobs", "jobsets", "pods", "statefulsets"]
+                );
+                for (resource, selector) in told {
+                    let managed = resource == "jobs" || resource == plural;
+                    let wanted = if managed { all.selector() } else { in_namespaces(&["none.berth.dev"]) };
+                    assert_eq!(selector, wanted, "{resource}, where {plural} are managed");
+                }
+            }
+        }
     }
 
     #[test]

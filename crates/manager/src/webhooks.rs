@@ -20,6 +20,7 @@ use berth_webhook::server::Handler;
 use berth_webhook::{Meter, Surroundings};
 use jiff::SignedDuration;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -183,7 +184,7 @@ impl Surroundings for Known {
         self.0.read().unwrap_or_else(PoisonError::into_inner).stateful_set(namespace, name)
     }
 
-    fn opted_in(&self) -> Option<Value> {
+    fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).opted_in()
     }
 

@@ -24,6 +24,7 @@ use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What a review must know about the cluster; answered from memory, at once.
 pub trait Surroundings: Send + Sync + 'static {
@@ -35,8 +36,9 @@ pub trait Surroundings: Send + Sync + 'static {
     fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool;
     /// What a StatefulSet of that namespace and name says of its pods; `None` of one that no watch has shown, or that names no queue.
     fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet>;
-    /// Label selector of the namespaces whose jobs are asked about although they name no queue; `None` while it is not known.
-    fn opted_in(&self) -> Option<Value>;
+    /// By the plural of a kind, the label selector of the namespaces where its objects are asked about although they name no queue;
+    /// `None` while it is not known.
+    fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>>;
     /// How TrainingJobs ask for cards.
     fn cards(&self) -> Cards;
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 type Reply = Result<Answer, Unreadable>;
 
-/// Makes a managed pod wait, and holds it.
+/// Makes a managed pod wait, and holds it; one that names no queue is given the one for those.
 pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
     if request.operation != "CREATE" {
         return Ok(Answer::Allow);
@@ -38,10 +38,11 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     validate(request, managed, pods::validate_pod, update)
 }
 
-/// Says in a Deployment's template who may run its pods.
+/// Says in a Deployment's template who may run its pods; one that names no queue is given the one for those.
 pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;
-    let defaults = pods::deployment_defaults(&object, facts(request, around));
+    let stored: Option<Deployment> = request.old_object()?;
+    let defaults = pods::deployment_defaults(&object, stored.as_ref(), facts(request, around));
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Rep
     validate(request, managed, pods::validate_deployment, pods::validate_deployment_update)
 }
 
-/// Says in a StatefulSet's template that its pods wait.
+/// Says in a StatefulSet's template that its pods wait; one that names no queue is given the one for those.
 pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let object: StatefulSet = request.object()?;
     let stored: Option<StatefulSet> = request.old_object()?;

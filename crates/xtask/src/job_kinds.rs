@@ -12,7 +12,11 @@ use berth_jobs::{JobInfo, JobType, KINDS};
 const FILES: [(&str, &[Part]); 4] = [
     (
         "files/mutating-webhooks.yaml",
-        &[("webhooks of job kinds", mutating), ("owners that pods are admitted with", || owners("object"))],
+        &[
+            ("webhooks of job kinds", mutating),
+            ("owners that pods are admitted with", || owners("object")),
+            ("owners whose pods are given no queue", owners_without),
+        ],
     ),
     (
         "files/validating-webhooks.yaml",
@@ -211,16 +215,30 @@ fn owner_of(group: &str, kind: &str) -> String {
 }
 
 fn owners(object: &str) -> String {
-    let training_job = owner_of(berth_api::berth::GROUP, "TrainingJob");
-    let all: Vec<String> = infos().map(owner).chain([training_job]).collect();
+    controlled_by_none("not-admitted-with-its-owner", object, &admitted_with_pods())
+}
+
+/// Those, and DaemonSets, whose pods have their nodes.
+fn owners_without() -> String {
+    let mut all = admitted_with_pods();
+    all.push(owner_of("apps", "DaemonSet"));
+    controlled_by_none("not-left-to-its-owner", "object", &all)
+}
+
+fn admitted_with_pods() -> Vec<String> {
+    infos().map(owner).chain([owner_of(berth_api::berth::GROUP, "TrainingJob")]).collect()
+}
+
+/// The condition of that name, that no such owner controls the object.
+fn controlled_by_none(name: &str, object: &str, owners: &[String]) -> String {
     format!(
-        "  - name: not-admitted-with-its-owner
+        "  - name: {name}
     expression: >-
       !has({object}.metadata.ownerReferences) ||
       !{object}.metadata.ownerReferences.exists(owner, has(owner.controller) &&
       owner.controller && ({}))
 ",
-        all.join(" ||\n      ")
+        owners.join(" ||\n      ")
     )
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use berth_e2e::jobset::JOBSET;
-use berth_e2e::kinds::{JOB, Kind, POD, WORKLOAD_PRIORITY_CLASS, condition, text};
+use berth_e2e::kinds::{JOB, Kind, POD, WORKLOAD_PRIORITY_CLASS, condition, items, text};
 use berth_e2e::manager;
 use berth_e2e::manifest::{Job, priority_class};
 use berth_e2e::scenario::{Scenario, Stage};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
+const GATE: &str = "kueue.x-k8s.io/admission";
 
 /// A container of little cpu, and what else a pod needs.
 fn pods() -> Value {
@@ -54,6 +55,27 @@ async fn job_set_without_queue(s: &Scenario<'_>) -> Result<()> {
     JOBSET.delete(&s.client, &s.namespace, "plain-set").await
 }
 
+/// The same of a pod, which the webhook stores behind a gate.
+async fn pod_without_queue(s: &Scenario<'_>) -> Result<()> {
+    let gated = |pod: &Value| items(pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == GATE);
+    let metadata =
+        json!({"namespace": s.namespace, "name": "plain-pod", "annotations": {"e2e.berth.dev/run-ms": "300"}});
+    let plain = json!({"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": pods()});
+    let stored = s.apply(&plain).await?;
+    ensure!(gated(&stored), "{stored}");
+    let workload = s.workload("plain-pod", "made", |_| true).await?;
+    ensure!(workload["spec"].get("queueName").is_none_or(|name| name == ""), "{}", workload["spec"]["queueName"]);
+    wait::stays(Duration::from_millis(1_500), "the pod waits", || async {
+        let pod = POD.get(&s.client, &s.namespace, "plain-pod").await?.unwrap_or_default();
+        Ok(Seen::when(gated(&pod), || pod["spec"].to_string()))
+    })
+    .await?;
+    let named = json!({"metadata": {"labels": {QUEUE: "queue"}}});
+    POD.patch(&s.client, &s.namespace, "plain-pod", &named).await?;
+    s.object_is(POD, "plain-pod", "succeeded", |pod| text(pod, "/status/phase") == "Succeeded").await?;
+    POD.delete(&s.client, &s.namespace, "plain-pod").await
+}
+
 /// A job that names no queue waits as well, until it names one.
 pub(crate) async fn without_queue(stage: &Stage) -> Result<()> {
     let s = stage.scenario("without-queue").await?;
@@ -65,6 +87,7 @@ pub(crate) async fn without_queue(stage: &Stage) -> Result<()> {
     JOB.patch(&s.client, &s.namespace, "plain", &json!({"metadata": {"labels": {QUEUE: "queue"}}})).await?;
     s.finished("plain").await?;
     job_set_without_queue(&s).await?;
+    pod_without_queue(&s).await?;
     s.conclude().await
 }
 

@@ -55,7 +55,7 @@ fn parent((kind, suffix): (Kind, &str), name: &str, labels: &Value) -> Value {
 }
 
 /// Waits until a pod that a Deployment or a StatefulSet has made satisfies `check`.
-async fn a_pod_of(s: &Scenario<'_>, parent: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
+pub(crate) async fn a_pod_of(s: &Scenario<'_>, parent: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
     wait::until(STEP, &format!("a pod of {parent} is {what}"), || async {
         let mut pods = POD.list(&s.client, &s.namespace).await?;
         pods.retain(|pod| text(pod, "/metadata/labels/app") == parent);
@@ -84,11 +84,11 @@ fn waits(object: &Value) -> bool {
     object["spec"]["suspend"] == json!(true) || gated(object) || of_pods.is_some()
 }
 
-fn gated(pod: &Value) -> bool {
+pub(crate) fn gated(pod: &Value) -> bool {
     items(pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission")
 }
 
-fn runs(pod: &Value) -> bool {
+pub(crate) fn runs(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running" && pod.pointer("/metadata/deletionTimestamp").is_none()
 }
 
@@ -175,8 +175,22 @@ async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()
     part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "name": set["metadata"]["name"], "uid": set["metadata"]["uid"], "controller": true}]);
     s.apply(&part).await.context("a Job of a JobSet, with Berth down")?;
+    pods_of_daemon_sets_are_let_in(s, text(set, "/metadata/namespace")).await?;
     // It goes with the JobSet.
     JOBSET.delete(&s.client, text(set, "/metadata/namespace"), text(set, "/metadata/name")).await
+}
+
+/// There, a pod that nobody answers for waits for Berth, and one that was made for its node does not.
+async fn pods_of_daemon_sets_are_let_in(s: &Scenario<'_>, namespace: &str) -> Result<()> {
+    let mut part = pod("part", &json!({}));
+    part["metadata"]["namespace"] = json!(namespace);
+    let refused = s.apply(&part).await.err();
+    let error = format!("{:#}", refused.context("a pod of a namespace that opts in was let in, with Berth down")?);
+    ensure!(error.contains("mpod-opted-in.berth.dev") && error.contains("failed calling webhook"), "{error}");
+    part["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "uid": "gone", "controller": true}]);
+    // It goes because its DaemonSet is not there.
+    s.apply(&part).await.context("a pod of a DaemonSet, with Berth down").map(drop)
 }
 
 /// As the operator chose: what is opted in is created as it is and runs.

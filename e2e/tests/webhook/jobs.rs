@@ -79,7 +79,7 @@ pub(crate) async fn labels_of_a_running_job(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Namespaces that the webhooks for jobs without a queue name are asked about.
+/// Namespaces where the webhooks of all kinds are asked about what names no queue.
 pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
     wait::until(STEP, &format!("{} opted in: {expected}", s.namespace), || async {
         let configuration = MUTATING.get(&s.client, "", NAMES[0]).await?.context("the configuration")?;
@@ -88,7 +88,7 @@ pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
         let names: Vec<_> =
             selectors.map(|webhook| items(webhook, "/namespaceSelector/matchExpressions/0/values")).collect();
         let there = |names: &&[Value]| names.iter().any(|name| name.as_str() == Some(&s.namespace));
-        let right = names.len() == 2 && names.iter().all(|names| there(names) == expected);
+        let right = names.len() == 5 && names.iter().all(|names| there(names) == expected);
         Ok(Seen::when(right, || format!("{names:?}")))
     })
     .await?;

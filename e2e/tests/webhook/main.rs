@@ -7,6 +7,7 @@ mod flood;
 mod jobs;
 mod kinds;
 mod load;
+mod pods;
 mod rotation;
 mod tables;
 
@@ -67,6 +68,7 @@ async fn reviews() -> Result<()> {
         ("labels-locked", jobs::labels_of_a_running_job(s).boxed()),
         ("default-queue", jobs::default_queue(s).boxed()),
         ("default-queue-jobset", jobs::default_queue_of_job_sets(s).boxed()),
+        ("default-queue-pods", pods::default_queue(s).boxed()),
         ("refused-jobs", jobs::refused(s).boxed()),
         ("reviews", tables::answered(s).boxed()),
         ("refused-kinds", kinds::refused(s).boxed()),

@@ -155,7 +155,7 @@ async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
 }
 
 /// Deletes what was stored and what was made of it, but for Jobs.
-async fn clear(s: &Scenario<'_>) -> Result<()> {
+pub(crate) async fn clear(s: &Scenario<'_>) -> Result<()> {
     for kind in [DEPLOYMENT, STATEFUL_SET, JOBSET] {
         for object in kind.list(&s.client, &s.namespace).await? {
             kind.delete(&s.client, &s.namespace, text(&object, "/metadata/name")).await?;

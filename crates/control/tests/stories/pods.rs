@@ -236,6 +236,23 @@ fn pods_that_others_answer_for_are_left_alone() {
 }
 
 #[test]
+fn a_pod_that_names_no_queue_waits_until_it_does_where_all_are_managed() {
+    let mut settings = crate::cluster::settings();
+    settings.job_kinds.insert(Kind::Pod);
+    settings.manage_jobs_without_queue_name = true;
+    let mut cluster = crate::with_queue(Cluster::with(settings), "1");
+    let mut lone = pod("a", "1");
+    lone["metadata"]["labels"] = json!({"kueue.x-k8s.io/managed": "true"});
+    cluster.put(Kind::Pod, lone);
+    cluster.pass(60);
+    let made = workload_of(&cluster, "a").unwrap();
+    assert!(gated(&cluster, "a") && made["spec"]["queueName"].is_null(), "{made}");
+    cluster.edit(Kind::Pod, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}));
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && is(&cluster, "a", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
 fn a_pod_may_bring_its_workload_and_move_to_another_queue() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::LocalQueue, crate::cluster::local_queue("none", "absent"));

@@ -74,16 +74,17 @@ pub fn group_of_stateful_set(name: &str, uid: &str) -> String {
     workload_name("StatefulSet", "apps", name, uid)
 }
 
-/// What a Deployment gets whenever it is written.
+/// What a Deployment gets whenever it is written; `stored` is what it was before, of one that is there.
 #[must_use]
-pub fn deployment_defaults(object: &Deployment, facts: Facts) -> ParentDefaults {
+pub fn deployment_defaults(object: &Deployment, stored: Option<&Deployment>, facts: Facts) -> ParentDefaults {
     let template = object.spec.as_ref().map(|spec| &spec.template);
     let metadata = &object.metadata;
-    let Some((template, queue)) = managed(metadata, template, facts, facts.deployments) else {
+    let before = stored.map(|stored| &stored.metadata);
+    let Some(managed) = Managed::of(metadata, before, template, facts).filter(|_| facts.deployments) else {
         return ParentDefaults::default();
     };
-    let mut result = ParentDefaults::default();
-    result.labels.insert(labels::QUEUE_NAME, queue.to_owned());
+    let mut result = managed.defaults();
+    result.labels.extend(managed.queue.map(|queue| (labels::QUEUE_NAME, queue.to_owned())));
     let default = facts.default_priority_class.then_some(DEFAULT_NAME);
     if let Some(class) = workload_priority_class(metadata).or(default) {
         result.labels.insert(labels::PRIORITY_CLASS, class.to_owned());
@@ -95,7 +96,7 @@ pub fn deployment_defaults(object: &Deployment, facts: Facts) -> ParentDefaults 
     if let Some(tiers) = annotation(metadata, labels::CAPACITY_TIERS) {
         result.annotations.insert(labels::CAPACITY_TIERS, tiers.to_owned());
     }
-    result.lacked_by(template)
+    result.lacked_by(managed.template)
 }
 
 /// What a StatefulSet gets whenever it is written; `stored` is what it was before, of one that is there.
@@ -103,10 +104,12 @@ pub fn deployment_defaults(object: &Deployment, facts: Facts) -> ParentDefaults 
 pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>, facts: Facts) -> ParentDefaults {
     let template = object.spec.as_ref().map(|spec| &spec.template);
     let metadata = &object.metadata;
-    let Some((template, _)) = managed(metadata, template, facts, facts.stateful_sets) else {
+    let before = stored.map(|stored| &stored.metadata);
+    let Some(managed) = Managed::of(metadata, before, template, facts).filter(|_| facts.stateful_sets) else {
         return ParentDefaults::default();
     };
-    let mut result = ParentDefaults::default();
+    let template = managed.template;
+    let mut result = managed.defaults();
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, STATEFUL_SET_FRAMEWORK.to_owned());
     // Berth wrote these into templates once: whoever replaces such a set without them does not mean to restart its pods.
     let before = stored.and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
@@ -135,16 +138,42 @@ impl ParentDefaults {
     }
 }
 
-/// The template and the queue of an object whose pods are managed through it: its kind `is_managed`.
-fn managed<'a>(
-    metadata: &'a ObjectMeta,
-    template: Option<&'a PodTemplateSpec>,
-    facts: Facts,
-    is_managed: bool,
-) -> Option<(&'a PodTemplateSpec, &'a str)> {
-    // What another object controls is run as that one says.
-    let managed = is_managed && facts.managed_namespace && controller(metadata).is_none();
-    Some((template?, queue_name(metadata).filter(|_| managed)?))
+/// An object whose pods are managed through it.
+struct Managed<'a> {
+    template: &'a PodTemplateSpec,
+    /// The queue that its pods wait for; without one they wait until it names one.
+    queue: Option<&'a str>,
+    /// It names none itself, and is given that.
+    given: bool,
+}
+
+impl<'a> Managed<'a> {
+    /// The object with that metadata and template, which had that metadata `before`, if it was there.
+    fn of(
+        metadata: &'a ObjectMeta,
+        before: Option<&ObjectMeta>,
+        template: Option<&'a PodTemplateSpec>,
+        facts: Facts,
+    ) -> Option<Self> {
+        // What another object controls is run as that one says.
+        let template = template.filter(|_| facts.managed_namespace && controller(metadata).is_none())?;
+        let named = queue_name(metadata);
+        // One that is there may run, and comes under no queue unasked. Whoever replaces one without the queue that it was given does not
+        // mean to take it away.
+        let gives = facts.default_queue && before.is_none_or(|before| queue_name(before) == Some(DEFAULT_NAME));
+        let given = named.is_none() && gives;
+        let queue = named.or(given.then_some(DEFAULT_NAME));
+        (queue.is_some() || facts.without_queue_name).then_some(Self { template, queue, given })
+    }
+
+    /// What every such object gets.
+    fn defaults(&self) -> ParentDefaults {
+        let mut result = ParentDefaults::default();
+        if self.given {
+            result.own_labels.insert(labels::QUEUE_NAME, DEFAULT_NAME.to_owned());
+        }
+        result
+    }
 }
 
 /// What is wrong with a Deployment by itself.

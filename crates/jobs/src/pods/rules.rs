@@ -8,12 +8,15 @@ use crate::admission::{
     DEFAULT_NAME, Facts, Place, annotation_path, elastic_rule, label_path, metadata_change_rules, metadata_rules,
     prebuilt_rule,
 };
-use crate::kind::{annotation, controller, queue_name, workload_priority_class};
+use crate::kind::{annotation, controller, group_of, queue_name, workload_priority_class};
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
+
+/// Annotation by which a kubelet shows a pod that it runs of itself.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What a pod gets at its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,24 +47,31 @@ pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// What is filled in when a pod is created, nothing for one that is not managed. A pod of a StatefulSet is told what its `set` says;
-/// where that is not known yet it waits all the same, and is told when it starts.
+/// where that is not known yet it waits all the same, and is told when it starts. Who names no queue is given the one called
+/// [`DEFAULT_NAME`], where there is one.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
     let parent = annotation(metadata, labels::POD_SUSPENDING_PARENT);
-    let owner = controlling_set(metadata);
-    let through_set = owner.is_some() && facts.stateful_sets;
-    let asked = queue_name(metadata).is_some() || facts.without_queue_name || through_set;
+    let named = queue_name(metadata).is_some();
+    let through_set = facts.stateful_sets && controlling_set(metadata).is_some();
+    let may_be_given = !named && !through_set && !goes_without(metadata);
+    let given = may_be_given && facts.default_queue;
+    let asked = named || through_set || given || may_be_given && facts.without_queue_name;
     if !facts.pods || !facts.managed_namespace || !asked || is_admitted_with_owner(metadata) {
         return PodDefaults::default();
     }
     let mut defaults = PodDefaults::default();
     defaults.labels.insert(labels::MANAGED, "true".to_owned());
+    if given {
+        defaults.labels.insert(labels::QUEUE_NAME, DEFAULT_NAME.to_owned());
+    }
     let class = facts.default_priority_class && parent.is_none() && workload_priority_class(metadata).is_none();
     if class {
         defaults.labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
     }
-    if let Some(owner) = owner {
+    // What is not managed through its StatefulSet is no part of a group for its sake.
+    if let Some(owner) = controlling_set(metadata).filter(|_| named || through_set) {
         let group = group_of_stateful_set(&owner.name, &owner.uid);
         if crate::is_label_value(&group) {
             defaults.labels.insert(labels::POD_GROUP_NAME, group.clone());
@@ -91,6 +101,13 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
 /// Of what an object is to get, leaves what it has not, or with another value.
 pub(super) fn keep_lacking(wanted: &mut BTreeMap<&'static str, String>, have: Option<&BTreeMap<String, String>>) {
     wanted.retain(|key, value| have.and_then(|have| have.get(*key)) != Some(value));
+}
+
+/// Whether a pod is left alone where it names no queue: one of a DaemonSet has its node, which is not for a flavor to choose, and one
+/// that a kubelet runs of itself is only shown, and cannot wait.
+fn goes_without(metadata: &ObjectMeta) -> bool {
+    let of_daemon_set = |owner: &OwnerReference| owner.kind == "DaemonSet" && group_of(&owner.api_version) == "apps";
+    annotation(metadata, MIRROR).is_some() || controller(metadata).is_some_and(of_daemon_set)
 }
 
 fn is_set(owner: &OwnerReference) -> bool {

@@ -13,7 +13,8 @@ use serde_json::json;
 pub(crate) fn deployment(case: &Case, key: &str) -> Option<Found> {
     let object: Deployment = read(&case.object);
     Some(match key {
-        "template" => given(deployment_defaults(&object, case.facts())),
+        "template" => given(deployment_defaults(&object, None, case.facts())),
+        "changeTemplate" => given(deployment_defaults(&read(&case.after()), Some(&object), case.facts())),
         "errors" => Found::Errors(validate_deployment(&object)),
         "changeErrors" => Found::Errors(validate_deployment_update(&object, &read(&case.after()))),
         _ => return None,

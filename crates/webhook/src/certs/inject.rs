@@ -1,9 +1,10 @@
-//! What the webhook configurations must say: whom to trust, and which namespaces are asked about jobs without a queue. Pure.
+//! What the webhook configurations must say: whom to trust, and in which namespaces is asked about what names no queue. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What is read of a webhook configuration or of a CRD. A CRD's schemas, half a megabyte of it, are passed over.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -36,7 +37,7 @@ impl Said {
     }
 }
 
-/// Marks, in a webhook's name, the one for jobs that name no queue: its namespaces are ours to choose.
+/// Marks, in a webhook's name, the one for objects that name no queue: its namespaces are ours to choose.
 pub const OPTED_IN: &str = "-opted-in.";
 
 /// What is to be written.
@@ -44,8 +45,8 @@ pub const OPTED_IN: &str = "-opted-in.";
 pub struct Wanted<'a> {
     /// Authorities as PEM; `None` when somebody else takes care of them.
     pub bundle: Option<&'a str>,
-    /// Selector of the namespaces that opt in; `None` leaves it as it is.
-    pub opted_in: Option<&'a Value>,
+    /// Selector of the namespaces that opt in, by the plural of a kind; what is missing is left as it is.
+    pub opted_in: Option<&'a BTreeMap<&'static str, Value>>,
     /// Our Service: what points elsewhere is not ours.
     pub service: (&'a str, &'a str),
 }
@@ -57,8 +58,10 @@ pub fn configuration_patch(configuration: &Value, wanted: &Wanted<'_>) -> Option
     let mut new = webhooks.clone();
     for webhook in new.iter_mut().filter(|webhook| is_ours(webhook.get("clientConfig"), wanted)) {
         let name = webhook.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let resource = webhook.pointer("/rules/0/resources/0").and_then(Value::as_str).unwrap_or_default();
+        let selector = wanted.opted_in.filter(|_| name.contains(OPTED_IN)).and_then(|all| all.get(resource));
         let Some(fields) = webhook.as_object_mut() else { continue };
-        if let Some(selector) = wanted.opted_in.filter(|_| name.contains(OPTED_IN)) {
+        if let Some(selector) = selector {
             fields.insert("namespaceSelector".to_owned(), selector.clone());
         }
         if let (Some(bundle), Some(Value::Object(client))) = (wanted.bundle, fields.get_mut("clientConfig")) {
@@ -116,20 +119,28 @@ mod tests {
         let other = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
         json!({"metadata": {"resourceVersion": "7"}, "webhooks": [
             {"name": "mjob.berth.dev", "clientConfig": client, "namespaceSelector": other},
-            {"name": "mjob-opted-in.berth.dev", "clientConfig": client},
+            {"name": "mjob-opted-in.berth.dev", "clientConfig": client, "rules": rules("jobs")},
         ]})
+    }
+
+    fn rules(resource: &str) -> Value {
+        json!([{"apiGroups": ["x"], "resources": [resource]}])
+    }
+
+    fn in_namespace(name: &str) -> Value {
+        json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": [name]}]})
     }
 
     #[test]
     fn bundle_and_namespaces_are_put_in_once() {
-        let namespaces = json!({"matchExpressions": []});
+        let namespaces = BTreeMap::from([("jobs", in_namespace("team"))]);
         let wanted = Wanted { bundle: Some("PEM"), opted_in: Some(&namespaces), service: ("ns", "berth") };
         let patch = configuration_patch(&configuration("", "berth"), &wanted).unwrap();
         assert_eq!(patch["metadata"]["resourceVersion"], json!("7"));
         assert_eq!(patch["webhooks"][0]["clientConfig"]["caBundle"], json!("UEVN"));
         assert_eq!(patch["webhooks"][0]["clientConfig"]["service"]["path"], json!("/p"));
         assert_eq!(patch["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["key"], json!("a"));
-        assert_eq!(patch["webhooks"][1]["namespaceSelector"], namespaces);
+        assert_eq!(patch["webhooks"][1]["namespaceSelector"], in_namespace("team"));
         let after = json!({"metadata": {}, "webhooks": patch["webhooks"]});
         assert_eq!(configuration_patch(&after, &wanted), None);
         assert_eq!(bundles(&after, &wanted), ["PEM", "PEM"]);
@@ -140,8 +151,22 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_has_namespaces_of_its_own() {
+        let client = json!({"service": {"namespace": "ns", "name": "berth", "path": "/p"}});
+        let of = |name: &str, resource: &str| json!({"name": name, "clientConfig": client, "rules": rules(resource), "namespaceSelector": in_namespace("none")});
+        let configuration = json!({"metadata": {}, "webhooks": [
+            of("mjob-opted-in.berth.dev", "jobs"), of("mpod-opted-in.berth.dev", "pods"), of("mpod.berth.dev", "pods"),
+            of("mother-opted-in.berth.dev", "others")]});
+        let namespaces = BTreeMap::from([("jobs", in_namespace("a")), ("pods", in_namespace("b"))]);
+        let wanted = Wanted { bundle: None, opted_in: Some(&namespaces), service: ("ns", "berth") };
+        let patch = configuration_patch(&configuration, &wanted).unwrap();
+        let told = patch["webhooks"].as_array().unwrap().iter().map(|webhook| webhook["namespaceSelector"].clone());
+        assert_eq!(told.collect::<Vec<_>>(), ["a", "b", "none", "none"].map(in_namespace));
+    }
+
+    #[test]
     fn what_leads_elsewhere_is_not_ours() {
-        let namespaces = json!({});
+        let namespaces = BTreeMap::from([("jobs", json!({}))]);
         let wanted = Wanted { bundle: Some("PEM"), opted_in: Some(&namespaces), service: ("ns", "berth") };
         assert_eq!(configuration_patch(&configuration("", "kueue-webhook-service"), &wanted), None);
         assert!(bundles(&configuration("", "kueue-webhook-service"), &wanted).is_empty());

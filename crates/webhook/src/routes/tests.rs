@@ -3,6 +3,9 @@ use berth_jobs::Facts;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+mod pods;
 
 struct World(Facts);
 
@@ -30,7 +33,7 @@ impl Surroundings for World {
         ((namespace, name) == ("ns", "web")).then_some(known)
     }
 
-    fn opted_in(&self) -> Option<Value> {
+    fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>> {
         None
     }
 
@@ -106,73 +109,6 @@ fn a_change_of_queue_waits_for_suspension_and_deletion_waits_for_nothing() {
         ask(path, json!({"operation": "DELETE", "object": null, "oldObject": job("a", false)}))["allowed"],
         json!(true)
     );
-}
-
-#[test]
-fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
-    let pod = |labels: Value| {
-        json!({"metadata": {"labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kueue.x-k8s.io/managed"]},
-            "spec": {"containers": [{"name": "c"}]}})
-    };
-    let own = || pod(json!({"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/managed": "true"}));
-    let facts = Facts { managed_namespace: true, pods: true, ..Facts::default() };
-    let change = |new: Value| {
-        let request = json!({"operation": "UPDATE", "object": new, "oldObject": own()});
-        ask_in("/validate--v1-pod", request, facts)
-    };
-    let lost = change(pod(json!({"kueue.x-k8s.io/queue-name": "q"})));
-    assert_eq!(denied_fields(&lost), ["metadata.labels[kueue.x-k8s.io/managed]"]);
-    let mut released = own();
-    released["metadata"]["finalizers"] = json!([]);
-    assert_eq!(change(released)["allowed"], json!(true));
-}
-
-/// As Kueue leaves it, the template of a StatefulSet says nothing but that its pods wait.
-#[test]
-fn a_pod_of_a_stateful_set_is_told_what_the_set_says() {
-    let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
-    let pod = |set: &str, uid: &str| {
-        json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}, "ownerReferences":
-            [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": uid, "controller": true}]},
-            "spec": {"containers": [{"name": "c"}]}})
-    };
-    let labels = |pod: Value| {
-        let operations = patch(&ask_in("/mutate--v1-pod-of-set", json!({"object": pod}), facts));
-        let operations = operations.as_array().cloned().unwrap_or_default();
-        let of = |key: &str| {
-            let path = format!("/metadata/labels/kueue.x-k8s.io~1{key}");
-            operations.iter().find(|operation| operation["path"] == json!(path)).map(|found| found["value"].clone())
-        };
-        assert!(operations.iter().any(|operation| operation["path"] == json!("/spec/schedulingGates")), "it waits");
-        ["managed", "queue-name", "priority-class"].map(of)
-    };
-    assert_eq!(labels(pod("web", "u")), [Some(json!("true")), Some(json!("q")), Some(json!("high"))]);
-    for unknown in [pod("new", "n"), pod("web", "of-another-of-that-name")] {
-        assert_eq!(labels(unknown), [Some(json!("true")), None, None]);
-    }
-}
-
-/// A StatefulSet whose template another operator wrote, or an earlier Berth: no write of it makes a new revision.
-#[test]
-fn a_template_of_a_stateful_set_stays_as_it_is() {
-    let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
-    let queue = "kueue.x-k8s.io/queue-name";
-    let set = |labels: Value, note: &str| {
-        json!({"metadata": {"labels": {queue: "q"}, "annotations": {"note": note}}, "spec": {"selector": {}, "serviceName": "web",
-            "template": {"metadata": {"labels": labels, "annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}},
-                "spec": {"containers": [{"name": "c"}]}}}})
-    };
-    let written = |old: Value, new: Value| {
-        let change = json!({"operation": "UPDATE", "object": new, "oldObject": old});
-        ask_in("/mutate-apps-v1-statefulset", change, facts)
-    };
-    let kueues = || json!({"app": "web"});
-    assert_eq!(written(set(kueues(), "a"), set(kueues(), "b")), json!({"uid": "u", "allowed": true}));
-    let earlier = || json!({"app": "web", queue: "old"});
-    assert_eq!(written(set(earlier(), "a"), set(earlier(), "b")), json!({"uid": "u", "allowed": true}));
-    let restored = patch(&written(set(earlier(), "a"), set(kueues(), "b")));
-    let path = "/spec/template/metadata/labels/kueue.x-k8s.io~1queue-name";
-    assert_eq!(restored, json!([{"op": "add", "path": path, "value": "old"}]));
 }
 
 #[test]

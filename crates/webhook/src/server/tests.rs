@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
@@ -33,7 +34,7 @@ impl Surroundings for Nothing {
         None
     }
 
-    fn opted_in(&self) -> Option<Value> {
+    fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>> {
         None
     }
 

@@ -82,8 +82,8 @@ impl Surroundings for Around {
         None
     }
 
-    fn opted_in(&self) -> Option<Value> {
-        Some(namespaces())
+    fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>> {
+        Some(BTreeMap::from([("jobs", namespaces())]))
     }
 
     fn cards(&self) -> berth_jobs::training::Cards {
@@ -109,7 +109,7 @@ async fn a_conflict_does_not_take_a_namespace_back_out() {
         "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/berth-mutating-webhook-configuration";
     let client = json!({"service": {"namespace": "ns", "name": "berth"}});
     let configuration = json!({"metadata": {"resourceVersion": "7"}, "webhooks": [
-        {"name": "mjob-opted-in.berth.dev", "clientConfig": client, "namespaceSelector": {}}]});
+        {"name": "mjob-opted-in.berth.dev", "clientConfig": client, "rules": [{"resources": ["jobs"]}], "namespaceSelector": {}}]});
     let store =
         Arc::new(Mutex::new(Store { objects: BTreeMap::from([(path.to_owned(), configuration)]), conflicts: 1 }));
     let around = Arc::new(Around);

@@ -1,0 +1,128 @@
+//! Reviews of pods, Deployments and StatefulSets.
+
+use super::*;
+
+#[test]
+fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
+    let pod = |labels: Value| {
+        json!({"metadata": {"labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kueue.x-k8s.io/managed"]},
+            "spec": {"containers": [{"name": "c"}]}})
+    };
+    let own = || pod(json!({"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/managed": "true"}));
+    let facts = Facts { managed_namespace: true, pods: true, ..Facts::default() };
+    let change = |new: Value| {
+        let request = json!({"operation": "UPDATE", "object": new, "oldObject": own()});
+        ask_in("/validate--v1-pod", request, facts)
+    };
+    let lost = change(pod(json!({"kueue.x-k8s.io/queue-name": "q"})));
+    assert_eq!(denied_fields(&lost), ["metadata.labels[kueue.x-k8s.io/managed]"]);
+    let mut released = own();
+    released["metadata"]["finalizers"] = json!([]);
+    assert_eq!(change(released)["allowed"], json!(true));
+}
+
+/// As Kueue leaves it, the template of a StatefulSet says nothing but that its pods wait.
+#[test]
+fn a_pod_of_a_stateful_set_is_told_what_the_set_says() {
+    let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
+    let pod = |set: &str, uid: &str| {
+        json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}, "ownerReferences":
+            [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": uid, "controller": true}]},
+            "spec": {"containers": [{"name": "c"}]}})
+    };
+    let labels = |pod: Value| {
+        let operations = patch(&ask_in("/mutate--v1-pod-of-set", json!({"object": pod}), facts));
+        let operations = operations.as_array().cloned().unwrap_or_default();
+        let of = |key: &str| {
+            let path = format!("/metadata/labels/kueue.x-k8s.io~1{key}");
+            operations.iter().find(|operation| operation["path"] == json!(path)).map(|found| found["value"].clone())
+        };
+        assert!(operations.iter().any(|operation| operation["path"] == json!("/spec/schedulingGates")), "it waits");
+        ["managed", "queue-name", "priority-class"].map(of)
+    };
+    assert_eq!(labels(pod("web", "u")), [Some(json!("true")), Some(json!("q")), Some(json!("high"))]);
+    for unknown in [pod("new", "n"), pod("web", "of-another-of-that-name")] {
+        assert_eq!(labels(unknown), [Some(json!("true")), None, None]);
+    }
+}
+
+/// A StatefulSet whose template another operator wrote, or an earlier Berth: no write of it makes a new revision.
+#[test]
+fn a_template_of_a_stateful_set_stays_as_it_is() {
+    let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
+    let queue = "kueue.x-k8s.io/queue-name";
+    let set = |labels: Value, note: &str| {
+        json!({"metadata": {"labels": {queue: "q"}, "annotations": {"note": note}}, "spec": {"selector": {}, "serviceName": "web",
+            "template": {"metadata": {"labels": labels, "annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}},
+                "spec": {"containers": [{"name": "c"}]}}}})
+    };
+    let written = |old: Value, new: Value| {
+        let change = json!({"operation": "UPDATE", "object": new, "oldObject": old});
+        ask_in("/mutate-apps-v1-statefulset", change, facts)
+    };
+    let kueues = || json!({"app": "web"});
+    assert_eq!(written(set(kueues(), "a"), set(kueues(), "b")), json!({"uid": "u", "allowed": true}));
+    let earlier = || json!({"app": "web", queue: "old"});
+    assert_eq!(written(set(earlier(), "a"), set(earlier(), "b")), json!({"uid": "u", "allowed": true}));
+    let restored = patch(&written(set(earlier(), "a"), set(kueues(), "b")));
+    let path = "/spec/template/metadata/labels/kueue.x-k8s.io~1queue-name";
+    assert_eq!(restored, json!([{"op": "add", "path": path, "value": "old"}]));
+}
+
+#[test]
+fn who_names_no_queue_is_given_the_one_for_those() {
+    let facts = Facts {
+        managed_namespace: true,
+        default_queue: true,
+        pods: true,
+        deployments: true,
+        stateful_sets: true,
+        ..Facts::default()
+    };
+    let pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c"}]}});
+    let parent = json!({"metadata": {"name": "web"}, "spec": {"selector": {}, "serviceName": "web",
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}}});
+    let label = "labels/kueue.x-k8s.io~1queue-name";
+    let waits = "annotations/kueue.x-k8s.io~1pod-suspending-parent";
+    let of_template = |path: &str| format!("/spec/template/metadata/{path}");
+    let own = || format!("/metadata/{label}");
+    for (path, object, expected) in [
+        ("/mutate--v1-pod", &pod, vec![own(), "/spec/schedulingGates".to_owned()]),
+        ("/mutate-apps-v1-deployment", &parent, vec![own(), of_template(label), of_template(waits)]),
+        ("/mutate-apps-v1-statefulset", &parent, vec![own(), of_template(waits)]),
+    ] {
+        let given = |object: &Value, facts: Facts| patch(&ask_in(path, json!({"object": object}), facts));
+        let operations = given(object, facts);
+        let of = |path: &str| operations.as_array().unwrap().iter().find(|operation| operation["path"] == json!(path));
+        for wanted in &expected {
+            assert!(of(wanted).is_some(), "{path}: {wanted} is not in {operations}");
+        }
+        assert_eq!(of(&own()).unwrap()["value"], json!("default"), "{path}");
+        assert_eq!(of(&of_template(label)).is_some(), path.ends_with("deployment"), "{path}");
+        // What it got with its queue it has not without.
+        assert_eq!(given(object, Facts { default_queue: false, ..facts }), Value::Null, "{path}");
+        let change = json!({"operation": "UPDATE", "object": object, "oldObject": object});
+        assert_eq!(ask_in(path, change, facts).get("patch"), None, "{path}: it was there before the queue");
+        let mut had = object.clone();
+        had["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "default"});
+        let replaced = json!({"operation": "UPDATE", "object": object, "oldObject": had});
+        let restored = ask_in(path, replaced, facts).get("patch").is_some();
+        assert_eq!(restored, path.contains("apps"), "{path}: a pod is given what it gets when it is created");
+    }
+}
+
+/// The queue that a pod was given is not taken away where it would be given it again.
+#[test]
+fn a_queue_that_was_given_stays() {
+    let facts = Facts { managed_namespace: true, default_queue: true, pods: true, ..Facts::default() };
+    let pod = |labels: Value| {
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c"}],
+            "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}})
+    };
+    let change = json!({"operation": "UPDATE", "object": pod(json!({"kueue.x-k8s.io/managed": "true"})),
+        "oldObject": pod(json!({"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/queue-name": "default"}))});
+    let refused = ask_in("/validate--v1-pod", change.clone(), facts);
+    assert_eq!(denied_fields(&refused), ["metadata.labels[kueue.x-k8s.io/queue-name]"]);
+    let without = ask_in("/validate--v1-pod", change, Facts { default_queue: false, ..facts });
+    assert_eq!(without["allowed"], json!(true), "it waits, and there is none that it would be given");
+}
