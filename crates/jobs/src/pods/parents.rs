@@ -158,12 +158,15 @@ impl<'a> Managed<'a> {
         // What another object controls is run as that one says.
         let template = template.filter(|_| facts.managed_namespace && controller(metadata).is_none())?;
         let named = queue_name(metadata);
+        // Then its pods wait for that, one by one.
+        let pods_name_one = template.metadata.as_ref().is_some_and(|metadata| queue_name(metadata).is_some());
         // One that is there may run, and comes under no queue unasked. Whoever replaces one without the queue that it was given does not
         // mean to take it away.
-        let gives = facts.default_queue && before.is_none_or(|before| queue_name(before) == Some(DEFAULT_NAME));
-        let given = named.is_none() && gives;
+        let gives = before.map_or(!pods_name_one, |before| queue_name(before) == Some(DEFAULT_NAME));
+        let given = named.is_none() && facts.default_queue && gives;
         let queue = named.or(given.then_some(DEFAULT_NAME));
-        (queue.is_some() || facts.without_queue_name).then_some(Self { template, queue, given })
+        let waits = queue.is_some() || facts.without_queue_name && !pods_name_one;
+        waits.then_some(Self { template, queue, given })
     }
 
     /// What every such object gets.
