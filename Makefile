@@ -103,7 +103,7 @@ night: test small-worlds laws ## What is wide and slow
 	BERTH_FUZZ=1000000 $(TEST) --test fuzz -- --nocapture
 	$(call say,50000 malformed reviews and TLS byte streams)
 	BERTH_FLOOD=50000 $(TEST) --test webhook load_and_floods -- --nocapture
-	$(call say,PyTorch, JAX and Paddle as processes under what TrainingJobs render)
+	$(call say,PyTorch, JAX, Paddle and Open MPI as processes under what TrainingJobs render)
 	BERTH_FRAMEWORKS=1 $(TEST) --test frameworks -- --nocapture
 	$(call say,the chart under Helm 3)
 	BERTH_HELM=3 $(TEST) --test helm -- --nocapture

@@ -1,18 +1,21 @@
-//! PyTorch, JAX and Paddle from PyPI, and the containers of pods as processes of this machine: the pods of kwok execute nothing.
+//! PyTorch, JAX, Paddle and Open MPI from PyPI, and the containers of pods as processes of this machine: the pods of kwok execute
+//! nothing.
 //!
 //! Only `make night` runs them (`BERTH_FRAMEWORKS=1`): PyTorch's wheels bring 3 GB.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
+use kube::Client;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::binaries::{cache_folder, repository};
-use crate::kinds::{items, text};
+use crate::kinds::{CONFIG_MAP, items, text};
 use crate::own_folder::OwnFolder;
 
 /// Time for the processes of a training.
@@ -42,7 +45,7 @@ pub fn python() -> Result<PathBuf> {
         return Ok(python);
     }
     let _ = fs::remove_dir_all(&folder);
-    eprintln!("frameworks: installing PyTorch, JAX and Paddle into {}, once, 5 GB", folder.display());
+    eprintln!("frameworks: installing PyTorch, JAX, Paddle and Open MPI into {}, once, 5 GB", folder.display());
     run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))?;
     File::create(complete).context("the mark of a complete installation")?;
@@ -55,14 +58,40 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// The files that ConfigMaps put into a pod's first container, by path.
+///
+/// # Errors
+/// When the API server does not answer or a ConfigMap is not there.
+pub async fn mounted_files(client: &Client, pod: &Value) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    for mount in items(pod, "/spec/containers/0/volumeMounts") {
+        let volume = items(pod, "/spec/volumes").iter().find(|volume| volume["name"] == mount["name"]);
+        let Some(map) = volume.and_then(|volume| volume.pointer("/configMap/name")).and_then(Value::as_str) else {
+            continue;
+        };
+        let found = CONFIG_MAP.get(client, text(pod, "/metadata/namespace"), map).await?;
+        let found = found.with_context(|| format!("no ConfigMap {map}"))?;
+        for (name, content) in found["data"].as_object().into_iter().flatten() {
+            let path = format!("{}/{name}", text(mount, "/mountPath"));
+            files.insert(path, content.as_str().unwrap_or_default().to_owned());
+        }
+    }
+    Ok(files)
+}
+
 /// Runs the first container of each pod, all at the same time, and gives back what they wrote. Names that the pods have in the
-/// cluster are those of the loopback of a network of their own.
+/// cluster are those of the loopback of a network of their own, and files of theirs in `/etc` are there for all.
 ///
 /// # Errors
 /// When a process fails or does not end.
-pub fn run_pods(python: &Path, pods: &[Value], hosts: &[String]) -> Result<Vec<String>> {
-    let task =
-        json!({"hosts": hosts, "seconds": SECONDS, "pods": pods.iter().map(process).collect::<Result<Vec<_>>>()?});
+pub fn run_pods(
+    python: &Path,
+    pods: &[Value],
+    hosts: &[String],
+    files: &BTreeMap<String, String>,
+) -> Result<Vec<String>> {
+    let processes = pods.iter().map(process).collect::<Result<Vec<_>>>()?;
+    let task = json!({"hosts": hosts, "files": files, "seconds": SECONDS, "pods": processes});
     // They write their logs where they run.
     let name = format!("berth-e2e-processes-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
     let folder = OwnFolder::make(std::env::temp_dir().join(name))?;

@@ -61,6 +61,8 @@ pub const EVENT: Kind = kind("v1", "Event", "events", true);
 pub const STATEFUL_SET: Kind = kind("apps/v1", "StatefulSet", "statefulsets", true);
 /// Node.
 pub const NODE: Kind = kind("v1", "Node", "nodes", false);
+/// ConfigMap.
+pub const CONFIG_MAP: Kind = kind("v1", "ConfigMap", "configmaps", true);
 /// Deployment.
 pub const DEPLOYMENT: Kind = kind("apps/v1", "Deployment", "deployments", true);
 /// Namespace.
@@ -97,7 +99,7 @@ const KINDS: &[Kind] = &[
     kind("v1", "ServiceAccount", "serviceaccounts", true),
     kind("v1", "LimitRange", "limitranges", true),
     kind("v1", "ResourceQuota", "resourcequotas", true),
-    kind("v1", "ConfigMap", "configmaps", true),
+    CONFIG_MAP,
     kind("v1", "Service", "services", true),
     kind("batch/v1", "CronJob", "cronjobs", true),
     kind("coordination.k8s.io/v1", "Lease", "leases", true),

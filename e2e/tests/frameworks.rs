@@ -1,8 +1,11 @@
 //! The frameworks themselves, from PyPI, under what Berth renders: commands and environment of a TrainingJob's pods run as processes
 //! of this machine and finish an all-reduce. In `make night` (`BERTH_FRAMEWORKS=1`).
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
-use berth_e2e::frameworks::{python, run_pods};
+use berth_e2e::frameworks::{mounted_files, python, run_pods};
 use berth_e2e::kinds::{POD, TRAINING_JOB, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::nodes::{Pool, Tier};
@@ -26,8 +29,8 @@ fn training(s: &Scenario<'_>, name: &str, framework: &str, command: &[&str], mor
         "spec": spec})
 }
 
-/// Its pods, when all of them run.
-async fn pods(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
+/// Its pods, when so many of them run.
+async fn pods(s: &Scenario<'_>, name: &str, wanted: i64) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("the pods of {name} run"), || async {
         let mut all = POD.list(&s.client, &s.namespace).await?;
         all.retain(|pod| {
@@ -35,12 +38,27 @@ async fn pods(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
                 && text(pod, "/status/phase") == "Running"
         });
         let count = i64::try_from(all.len())?;
-        Ok(if count == WORKERS { Seen::Yes(all) } else { Seen::NotYet(format!("{count} run")) })
+        Ok(if count == wanted { Seen::Yes(all) } else { Seen::NotYet(format!("{count} run")) })
     })
     .await
 }
 
-async fn all_reduce(s: &Scenario<'_>, python: &std::path::Path) -> Result<()> {
+/// Where a pod is found.
+fn host(pod: &Value) -> String {
+    format!("{}.{}", text(pod, "/spec/hostname"), text(pod, "/spec/subdomain"))
+}
+
+/// Deletes it and waits until it is gone.
+async fn end(s: &Scenario<'_>, name: &str) -> Result<()> {
+    TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
+    wait::until(STEP, &format!("{name} is gone"), || async {
+        let gone = TRAINING_JOB.get(&s.client, &s.namespace, name).await?.is_none();
+        Ok(Seen::when(gone, || "still there".to_owned()))
+    })
+    .await
+}
+
+async fn all_reduce(s: &Scenario<'_>, python: &Path) -> Result<()> {
     let elastic = json!({"resources": {"minReplicas": 2}, "elasticConfig": {"enabled": true}});
     let paddle = ["python", "-m", "paddle.distributed.launch", "paddle_allreduce.py"];
     for (name, framework, command, more) in [
@@ -51,7 +69,7 @@ async fn all_reduce(s: &Scenario<'_>, python: &std::path::Path) -> Result<()> {
         ("paddle", "PaddleJob", &paddle, json!({})),
     ] {
         s.apply(&training(s, name, framework, command, &more)).await?;
-        let pods = pods(s, name).await?;
+        let pods = pods(s, name, WORKERS).await?;
         let backend = pods
             .iter()
             .flat_map(|pod| items(pod, "/spec/containers/0/env"))
@@ -60,28 +78,45 @@ async fn all_reduce(s: &Scenario<'_>, python: &std::path::Path) -> Result<()> {
             backend.is_some() == (name == "elastic"),
             "{name}: the rendezvous of workers that come and go: {backend:?}"
         );
-        let host = |pod: &Value| format!("{}.{}", text(pod, "/spec/hostname"), text(pod, "/spec/subdomain"));
         let hosts: Vec<String> = pods.iter().map(host).collect();
         let python = python.to_path_buf();
-        let outputs = tokio::task::spawn_blocking(move || run_pods(&python, &pods, &hosts)).await?;
+        let outputs = tokio::task::spawn_blocking(move || run_pods(&python, &pods, &hosts, &BTreeMap::new())).await?;
         let outputs = outputs.with_context(|| format!("training {name}"))?;
         let sum = format!("of {WORKERS}: sum {}", WORKERS * (WORKERS + 1) / 2);
         ensure!(outputs.iter().all(|output| output.contains(&sum)), "{name}: no {sum:?} in {outputs:#?}");
         println!("{name}: {WORKERS} processes, {sum}");
-        TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
-        wait::until(STEP, &format!("{name} is gone"), || async {
-            let gone = TRAINING_JOB.get(&s.client, &s.namespace, name).await?.is_none();
-            Ok(Seen::when(gone, || "still there".to_owned()))
-        })
-        .await?;
+        end(s, name).await?;
     }
     Ok(())
+}
+
+/// Only the launcher of an MPIJob is a process of Berth's: Open MPI starts the ranks on the hosts of the file that it is told to read.
+async fn open_mpi(s: &Scenario<'_>, python: &Path) -> Result<()> {
+    let name = "mpi";
+    s.apply(&training(s, name, "MPIJob", &["sh", "mpi_launcher.sh"], &json!({}))).await?;
+    let pods = pods(s, name, WORKERS + 1).await?;
+    let (launcher, workers): (Vec<Value>, Vec<Value>) =
+        pods.iter().cloned().partition(|pod| pod["metadata"]["labels"]["berth.dev/training-role"] == "launcher");
+    ensure!(launcher.len() == 1, "one launcher: {launcher:#?}");
+    let files = mounted_files(&s.client, &launcher[0]).await?;
+    let hosts: Vec<String> = pods.iter().map(host).collect();
+    let python = python.to_path_buf();
+    let outputs = tokio::task::spawn_blocking(move || run_pods(&python, &launcher, &hosts, &files)).await?;
+    let output = outputs.context("training mpi")?.concat();
+    for worker in &workers {
+        let line = format!("of {WORKERS}: sum {} on {}\n", WORKERS * (WORKERS + 1) / 2, text(worker, "/spec/hostname"));
+        ensure!(output.matches(&line).count() == 1, "one rank {line:?} in {output}");
+    }
+    println!("{name}: a rank on each of {} hosts", workers.len());
+    end(s, name).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frameworks_find_each_other() -> Result<()> {
     if std::env::var_os("BERTH_FRAMEWORKS").is_none_or(|asked| asked.is_empty()) {
-        println!("not run: `make night` sets BERTH_FRAMEWORKS=1 and installs PyTorch, JAX and Paddle from PyPI");
+        println!(
+            "not run: `make night` sets BERTH_FRAMEWORKS=1 and installs PyTorch, JAX, Paddle and Open MPI from PyPI"
+        );
         return Ok(());
     }
     let python = tokio::task::spawn_blocking(python).await??;
@@ -90,6 +125,7 @@ async fn frameworks_find_each_other() -> Result<()> {
         let s = stage.scenario("frameworks").await?;
         s.simple_queue("8", &json!({})).await?;
         all_reduce(&s, &python).await?;
+        open_mpi(&s, &python).await?;
         s.conclude().await
     };
     let outcome = told.await;

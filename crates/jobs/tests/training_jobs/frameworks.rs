@@ -122,12 +122,19 @@ fn mpi() {
     let launcher = container(&all, "launcher");
     for (name, file) in [
         ("OMPI_MCA_orte_default_hostfile", "/etc/mpi/hostfile"),
+        ("PRTE_MCA_prte_default_hostfile", "/etc/mpi/hostfile"),
         ("I_MPI_HYDRA_HOST_FILE", "/etc/mpi/machinefile"),
         ("HYDRA_HOST_FILE", "/etc/mpi/machinefile"),
     ] {
         assert_eq!(variable(&launcher, name, 0).as_deref(), Some(file), "{name}");
     }
-    assert_eq!(variable(&launcher, "OMPI_MCA_orte_keep_fqdn_hostnames", 0).as_deref(), Some("true"));
+    for name in ["OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_plm_ssh_no_tree_spawn"] {
+        assert_eq!(variable(&launcher, name, 0).as_deref(), Some("true"), "{name}");
+    }
+    for name in ["OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args"] {
+        let told = variable(&launcher, name, 0);
+        assert_eq!(told.as_deref(), Some("-o ConnectionAttempts=10 -o StrictHostKeyChecking=no"), "{name}");
+    }
     let mounts = |container: &Value| -> Vec<String> {
         let all = container["volumeMounts"].as_array().unwrap();
         all.iter().map(|mount| mount["mountPath"].as_str().unwrap().to_owned()).collect()

@@ -32,16 +32,26 @@ pub(super) fn host_file(party: &Party<'_>) -> Value {
     json!({HOST_FILE: lines(" slots="), MACHINE_FILE: lines(":")})
 }
 
+/// What Open MPI gives to ssh.
+const SSH_ARGUMENTS: &str = "-o ConnectionAttempts=10 -o StrictHostKeyChecking=no";
+
 /// Where Open MPI, Intel MPI and MPICH look for their hosts; only the launcher does.
+///
+/// Open MPI 4 reads the variables of ORTE, Open MPI 5 those of PRRTE, and each ignores the other's. PRRTE calls a host by its name up to
+/// the first dot, which is what the pod calls itself, and gives ssh the whole name: `prte_keep_fqdn_hostnames` stays as it is.
 pub(super) fn variables(role: &str) -> Variables {
     if role != LAUNCHER {
         return Vec::new();
     }
     let (file, machines) = (format!("{HOST_FOLDER}/{HOST_FILE}"), format!("{HOST_FOLDER}/{MACHINE_FILE}"));
     vec![
-        ("OMPI_MCA_orte_default_hostfile", file),
+        ("OMPI_MCA_orte_default_hostfile", file.clone()),
         ("OMPI_MCA_orte_keep_fqdn_hostnames", "true".to_owned()),
-        ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10 -o StrictHostKeyChecking=no".to_owned()),
+        ("OMPI_MCA_plm_rsh_args", SSH_ARGUMENTS.to_owned()),
+        ("PRTE_MCA_prte_default_hostfile", file),
+        ("PRTE_MCA_plm_ssh_args", SSH_ARGUMENTS.to_owned()),
+        // Of more than 64 workers some would be started by others, which get neither whole names nor arguments with a `=`.
+        ("PRTE_MCA_plm_ssh_no_tree_spawn", "true".to_owned()),
         ("I_MPI_HYDRA_HOST_FILE", machines.clone()),
         ("I_MPI_HYDRA_BOOTSTRAP", "ssh".to_owned()),
         ("HYDRA_HOST_FILE", machines),
