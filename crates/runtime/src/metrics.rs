@@ -201,7 +201,7 @@ fn histogram(shape: Shape) -> Histogram {
         Shape::Doubling(tenths) => Histogram::new(exponential_buckets(f64::from(tenths) / 10.0, 2.0, 15)),
         Shape::Creation => Histogram::new(exponential_buckets(0.01, 2.0, 11)),
         Shape::Brief => {
-            Histogram::new([0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 1.0])
+            Histogram::new([0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0])
         }
         Shape::Short | Shape::Counter | Shape::Gauge => {
             Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
