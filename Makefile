@@ -113,6 +113,6 @@ night: test small-worlds laws ## What is wide and slow
 demo: build controlplane ## A cluster of its own with the quickstart, until Ctrl-C (DEMO_KUBECONFIG=path for a real one)
 	@export DEMO_KUBECONFIG="$(DEMO_KUBECONFIG)" DEMO_ONCE="$(DEMO_ONCE)"; $(call program,demo)
 
-crds: ## Generate crds/ from the types, and the dashboard
+crds: ## Generate crds/ from the types, the dashboard, and the rights and webhooks of the chart
 	$(call program,xtask) crdgen
 	$(BIN)/xtask dashboard

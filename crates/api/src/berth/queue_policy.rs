@@ -1,4 +1,5 @@
-//! QueuePolicy: what ClusterQueues do that Kueue has no word for. A queue without one behaves as in Kueue.
+//! QueuePolicy: what ClusterQueues do that Kueue has no word for. A queue without one behaves as in Kueue, but for what
+//! docs/decisions lists.
 
 use std::collections::BTreeMap;
 
