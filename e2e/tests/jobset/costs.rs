@@ -1,11 +1,14 @@
 //! What JobSets and Jobs cost in writes by Berth, as the API server counts them: events apart, the statuses of their queues included.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use berth_e2e::bench::audit::{self, Audit};
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{CLUSTER_QUEUE, condition, items};
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
 /// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is let go: of one that comes
@@ -21,11 +24,21 @@ const TENTHS: u64 = 75;
 const JOBS: u64 = 40;
 const JOB_TENTHS: u64 = 65;
 
-/// Eight Jobs of one pod, suspended as the webhook has it.
-fn crowded(s: &Scenario<'_>, name: &str) -> Value {
-    let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": "4000"}}, "spec": {"restartPolicy": "Never",
-        "containers": [{"name": "main", "image": "train", "resources": {"requests": {"cpu": "100m"}}}]}});
-    let jobs = json!([{"name": "job", "replicas": 8, "template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}}]);
+/// Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it says that pods are over.
+const ENDS: u64 = 4;
+const APART_MS: u64 = 8_000;
+
+/// So many Jobs of one pod that runs so long.
+fn jobs(name: &str, replicas: u64, run_ms: u64) -> Value {
+    let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": run_ms.to_string()}},
+        "spec": {"restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "train", "resources": {"requests": {"cpu": "100m"}}}]}});
+    json!({"name": name, "replicas": replicas,
+        "template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}})
+}
+
+/// A JobSet of these, suspended as the webhook has it.
+fn suspended(s: &Scenario<'_>, name: &str, jobs: &[Value]) -> Value {
     json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "metadata": {"namespace": s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
         "spec": {"suspend": true, "replicatedJobs": jobs}})
@@ -38,7 +51,7 @@ pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()
     let from = audit.mark();
     let names: Vec<String> = (0..CROWD).map(|index| format!("set-{index}")).collect();
     for name in &names {
-        s.apply(&crowded(&s, name)).await?;
+        s.apply(&suspended(&s, name, &[jobs("job", 8, 4_000)])).await?;
     }
     all_end(&s, &names).await?;
     costs(&s, audit, from, ("JobSets of 8 Jobs", CROWD, TENTHS))?;
@@ -46,6 +59,43 @@ pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()
         JOBSET.delete(&s.client, &s.namespace, name).await?;
     }
     s.conclude().await
+}
+
+/// What Jobs of a JobSet cost that end one after another, beside what the same Jobs cost that end together: a write of the Workload for
+/// each end but the last, which is the JobSet's own, and the statuses of the queues, which show what it still uses.
+pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -> Result<()> {
+    let s = stage.scenario("one-by-one").await?;
+    s.simple_queue("100", &json!({})).await?;
+    let (told_together, all_together) = written_for(&s, audit, "together", 0).await?;
+    let (told_apart, all_apart) = written_for(&s, audit, "apart", APART_MS).await?;
+    println!("{ENDS} ends: {all_together} writes together, {told_together} of them of the status of the Workload");
+    println!("{ENDS} ends: {all_apart} writes one by one, {told_apart} of them of the status of the Workload");
+    ensure!(told_apart > told_together, "no end was told by itself: {told_apart} writes of the status of the Workload");
+    ensure!(told_apart < told_together + ENDS, "{told_apart} writes of that status, {told_together} for ends together");
+    ensure!(all_apart <= all_together + 3 * ENDS, "{all_apart} writes in all, {all_together} for ends together");
+    for name in ["together", "apart"] {
+        JOBSET.delete(&s.client, &s.namespace, name).await?;
+    }
+    s.conclude().await
+}
+
+/// Runs a JobSet whose Jobs end so far apart. What Berth wrote: of the status of its Workload, and in all, events apart.
+async fn written_for(s: &Scenario<'_>, audit: &Audit, name: &str, apart_ms: u64) -> Result<(u64, u64)> {
+    let from = audit.mark();
+    let parts: Vec<Value> = (0..ENDS).map(|index| jobs(&format!("job-{index}"), 1, 3_000 + apart_ms * index)).collect();
+    s.apply(&suspended(s, name, &parts)).await?;
+    wait::until(Duration::from_secs(120), &format!("JobSet {name} is complete"), || async {
+        let found = JOBSET.get(&s.client, &s.namespace, name).await?.unwrap_or_default();
+        Ok(Seen::when(condition(&found, "Completed") == "True", || found["status"].to_string()))
+    })
+    .await?;
+    all_end(s, &[name.to_owned()]).await?;
+    let requests = audit.within(&s.namespace, from, audit.mark())?;
+    let writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    println!("{name}: {writes:?}");
+    let of = |status: &str| -> u64 { writes.iter().filter(|(what, _)| what.ends_with(status)).map(|(_, n)| n).sum() };
+    // The ClusterQueue's status is counted as in `costs`.
+    Ok((of(" workloads/status"), audit::split_events(&writes).0 + of(" localqueues/status")))
 }
 
 /// Waits until these JobSets are complete and all that Berth writes about it is written.

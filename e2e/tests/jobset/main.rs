@@ -314,6 +314,7 @@ async fn jobsets() -> Result<()> {
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("crowd", costs::little_in_a_crowd(s, &audit).boxed()),
+        ("one-by-one", costs::an_end_apart_from_the_others(s, &audit).boxed()),
         ("job-crowd", costs::little_in_a_crowd_of_jobs(s, &audit).boxed()),
         ("annotated", as_axlearn_writes_it(s, &audit).boxed()),
         ("axlearn", the_preset_serves_all(s).boxed()),
