@@ -61,6 +61,8 @@ pub const EVENT: Kind = kind("v1", "Event", "events", true);
 pub const STATEFUL_SET: Kind = kind("apps/v1", "StatefulSet", "statefulsets", true);
 /// Node.
 pub const NODE: Kind = kind("v1", "Node", "nodes", false);
+/// HorizontalPodAutoscaler.
+pub const AUTOSCALER: Kind = kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true);
 /// ConfigMap.
 pub const CONFIG_MAP: Kind = kind("v1", "ConfigMap", "configmaps", true);
 /// Deployment.
@@ -100,6 +102,7 @@ const KINDS: &[Kind] = &[
     kind("v1", "LimitRange", "limitranges", true),
     kind("v1", "ResourceQuota", "resourcequotas", true),
     CONFIG_MAP,
+    AUTOSCALER,
     kind("v1", "Service", "services", true),
     kind("batch/v1", "CronJob", "cronjobs", true),
     kind("coordination.k8s.io/v1", "Lease", "leases", true),

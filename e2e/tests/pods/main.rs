@@ -144,12 +144,15 @@ async fn pods() -> Result<()> {
     let options = ManagerOptions { webhooks: Some(port), config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
     let mut spot = Pool::cpu("spot", 1, Tier::Spot);
     spot.labels.push(("e2e/pool".to_owned(), "spot".to_owned()));
-    let mut stage =
-        Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu"), spot], options).await?;
+    let cpu = Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu");
+    let cards = ["t4", "h100"].map(|card| Pool::gpu(&format!("gpu-{card}"), 1, Tier::OnDemand).label("gpu-type", card));
+    let [small, large] = cards;
+    let mut stage = Stage::on(plane, &[cpu, spot, small, large], options).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("single", single::admitted_by_tier_and_finished(s).boxed()),
         ("pod-scale-up-failed", single::autoscaler_gets_no_node(s).boxed()),
+        ("gpu-type", single::the_card_that_its_affinity_requires(s).boxed()),
         ("untouched", single::without_a_queue_nothing_happens(s).boxed()),
         ("refused-pods", single::refused(s).boxed()),
         ("roles", groups::two_roles_all_or_none(s).boxed()),
@@ -159,6 +162,7 @@ async fn pods() -> Result<()> {
         ("serving", groups::serving_without_an_end(s).boxed()),
         ("fast-admission", groups::admitted_with_its_first_pod(s).boxed()),
         ("deployment", parents::a_deployment_grows_as_an_autoscaler_wants(s).boxed()),
+        ("autoscaled", parents::an_autoscaler_moves_its_bounds(s).boxed()),
         ("statefulset", parents::a_stateful_set_scales_to_zero_and_back(s).boxed()),
         ("parent-tiers", parents::they_take_the_tier_that_they_name(s).boxed()),
     ];

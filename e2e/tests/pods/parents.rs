@@ -1,7 +1,9 @@
 //! Deployments and StatefulSets.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{DEPLOYMENT, Kind, POD, STATEFUL_SET, WORKLOAD, condition, text};
+use berth_e2e::kinds::{AUTOSCALER, DEPLOYMENT, Kind, POD, STATEFUL_SET, WORKLOAD, condition, text};
 use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::quickstart::flavor_of;
 use berth_e2e::scenario::{Scenario, Stage};
@@ -10,6 +12,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{all_run, conclude, counts};
+
+/// Time for a HorizontalPodAutoscaler, which looks every 15 s.
+const LOOKS: Duration = Duration::from_secs(60);
 
 fn parent(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Value {
     let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind,
@@ -24,7 +29,7 @@ fn parent(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Value {
     object
 }
 
-/// Writes the scale, as a HorizontalPodAutoscaler does.
+/// Writes the scale by itself, as an autoscaler does.
 async fn scale(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     kind.api(&s.client, &s.namespace).patch_scale("web", &PatchParams::default(), &patch).await?;
@@ -56,6 +61,37 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     .await?;
     scale(&s, DEPLOYMENT, 1).await?;
     counts(&s, 1, 0).await?;
+    conclude(s).await
+}
+
+/// Waits until the Deployment wants so many pods, by its HorizontalPodAutoscaler.
+async fn scaled(s: &Scenario<'_>, replicas: u32) -> Result<()> {
+    wait::until(LOOKS, &format!("{replicas} replicas by the autoscaler"), || async {
+        let web = DEPLOYMENT.get(&s.client, &s.namespace, "web").await?.unwrap_or_default();
+        let autoscaler = AUTOSCALER.get(&s.client, &s.namespace, "web").await?.unwrap_or_default();
+        let there = web["spec"]["replicas"] == json!(replicas);
+        Ok(Seen::when(there, || format!("{}, {}", web["spec"]["replicas"], autoscaler["status"])))
+    })
+    .await
+}
+
+/// The real HorizontalPodAutoscaler, without metrics: it keeps a Deployment within its bounds, and each pod that it adds is queued.
+pub(crate) async fn an_autoscaler_moves_its_bounds(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("autoscaled").await?;
+    s.simple_queue("2", &json!({})).await?;
+    s.apply(&parent(&s, DEPLOYMENT, 1)).await?;
+    counts(&s, 1, 0).await?;
+    s.apply(&json!({"apiVersion": AUTOSCALER.api_version, "kind": AUTOSCALER.kind,
+        "metadata": {"namespace": s.namespace, "name": "web"},
+        "spec": {"scaleTargetRef": {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "name": "web"},
+            "minReplicas": 3, "maxReplicas": 5}}))
+        .await?;
+    scaled(&s, 3).await?;
+    counts(&s, 2, 1).await?;
+    AUTOSCALER.patch(&s.client, &s.namespace, "web", &json!({"spec": {"minReplicas": 1, "maxReplicas": 1}})).await?;
+    scaled(&s, 1).await?;
+    counts(&s, 1, 0).await?;
+    AUTOSCALER.delete(&s.client, &s.namespace, "web").await?;
     conclude(s).await
 }
 

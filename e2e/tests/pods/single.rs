@@ -48,6 +48,38 @@ pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
+/// Two types of card, and a pod that requires one of them by the affinity that people write. Its queue lists the other first.
+pub(crate) async fn the_card_that_its_affinity_requires(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("gpu-type").await?;
+    let (small, large) = (s.name("t4"), s.name("h100"));
+    for (name, card) in [(&small, "t4"), (&large, "h100")] {
+        let mut flavor = manifest::flavor(name, &[("gpu-type", card)]);
+        flavor["spec"]["tolerations"] = json!([{"key": "nvidia.com/gpu", "operator": "Exists"}]);
+        s.apply(&flavor).await?;
+    }
+    let covered = [quota("cpu", "8"), quota("nvidia.com/gpu", "8")];
+    let quotas = [(&*small, &covered[..]), (&*large, &covered[..])];
+    s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
+    s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
+    for (name, cards, flavor, node) in
+        [("trained", &["h100"][..], &large, "gpu-h100"), ("either", &["h100", "t4"], &small, "gpu-t4")]
+    {
+        let terms = json!([{"matchExpressions": [{"key": "gpu-type", "operator": "In", "values": cards}]}]);
+        let required =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+        let container = json!({"name": "main", "image": "work",
+            "resources": {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}});
+        s.apply(&pod(&s, name, "1", &json!({"spec": {"affinity": required, "containers": [container]}}))).await?;
+        all_run(&s, &[name]).await?;
+        let workload = s.workload(name, "Admitted", |w| condition(w, "Admitted") == "True").await?;
+        let assigned = &workload["status"]["admission"]["podSetAssignments"][0]["flavors"];
+        ensure!(assigned == &json!({"cpu": flavor, "nvidia.com/gpu": flavor}), "{name}: {assigned}");
+        let bound = s.object_is(POD, name, "on its node", |p| !text(p, "/spec/nodeName").is_empty()).await?;
+        ensure!(text(&bound, "/spec/nodeName").starts_with(node), "{name} is on {}", bound["spec"]["nodeName"]);
+    }
+    conclude(s).await
+}
+
 /// A scripted autoscaler gets no node for a pod: it goes, and what comes in its place meets the next tier.
 pub(crate) async fn autoscaler_gets_no_node(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pod-scale-up-failed").await?;
