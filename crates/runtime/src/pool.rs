@@ -6,7 +6,6 @@
 //! Stores of checkpoints have a lane, too, since one that does not answer must not keep anything else waiting.
 
 use crate::load::Load;
-use crate::rate::Bucket;
 use crate::writer::Writer;
 use berth_control::write::{Outcome, Purpose, Urgency, Write, WriteId};
 use futures::FutureExt;
@@ -14,7 +13,7 @@ use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 /// Writes in flight that nobody waits for: enough for hundreds a second on a server that is not busy.
@@ -98,22 +97,20 @@ impl Freight {
 struct Shared {
     writer: Arc<Writer>,
     outcomes: mpsc::Sender<(WriteId, Outcome)>,
-    bucket: Arc<Mutex<Bucket>>,
     /// Of the first lane.
     load: Arc<Load>,
 }
 
 /// Performs what arrives until the sender is gone and the last write has ended. At most `in_flight` at once and a few in the
-/// background, at most as fast as the bucket allows; outcomes go to `outcomes`. `load` is told of what moves jobs.
+/// background, at most as fast as the writer's rate allows; outcomes go to `outcomes`. `load` is told of what moves jobs.
 pub async fn run(
     writer: Arc<Writer>,
     mut writes: mpsc::UnboundedReceiver<Write>,
     outcomes: mpsc::Sender<(WriteId, Outcome)>,
-    bucket: Bucket,
     in_flight: usize,
     load: Arc<Load>,
 ) {
-    let shared = Shared { writer, outcomes, bucket: Arc::new(Mutex::new(bucket)), load: Arc::clone(&load) };
+    let shared = Shared { writer, outcomes, load: Arc::clone(&load) };
     let (first_in, first_out) = mpsc::unbounded_channel();
     let (second_in, second_out) = mpsc::unbounded_channel();
     let (stores_in, stores_out) = mpsc::unbounded_channel();
@@ -157,7 +154,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {
                 tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
             }
-            take(&shared).await;
+            shared.writer.wait_for_rate().await;
         }
         // Taken as late as possible, so that an admission overtakes what was waiting for a slot.
         while let Ok(write) = writes.try_recv() {
@@ -194,14 +191,6 @@ async fn performed(writer: &Writer, write: &Write) -> Outcome {
 /// Pause before a write that changes nothing for anybody, the longer the busier the server is with others.
 fn pause(load: &Load, waiting: usize, now: Instant) -> Duration {
     if waiting < BACKGROUND_MOST { BACKGROUND_PAUSE.mul_f64(load.yielding(now)) } else { Duration::ZERO }
-}
-
-/// Waits for the rate to allow one more write.
-async fn take(shared: &Shared) {
-    loop {
-        let Err(pause) = shared.bucket.lock().await.take(Instant::now()) else { return };
-        tokio::time::sleep(pause).await;
-    }
 }
 
 #[cfg(test)]

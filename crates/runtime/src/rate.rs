@@ -1,6 +1,8 @@
 //! A token bucket on the monotonic clock.
 
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// Token bucket. Without a rate it never waits.
@@ -43,6 +45,26 @@ impl Bucket {
             return Ok(());
         }
         Err(Duration::from_secs_f64((wanted - self.tokens) / rate))
+    }
+}
+
+/// A bucket out of which several take.
+#[derive(Clone, Debug)]
+pub struct Rate(Arc<Mutex<Bucket>>);
+
+impl Rate {
+    /// Out of that bucket.
+    #[must_use]
+    pub fn new(bucket: Bucket) -> Self {
+        Self(Arc::new(Mutex::new(bucket)))
+    }
+
+    /// Waits for a token and takes it.
+    pub async fn take(&self) {
+        loop {
+            let Err(pause) = self.0.lock().await.take(Instant::now()) else { return };
+            tokio::time::sleep(pause).await;
+        }
     }
 }
 

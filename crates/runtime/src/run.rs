@@ -10,7 +10,7 @@ use crate::leadership::{Leadership, State};
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::rate::Bucket;
+use crate::rate::{Bucket, Rate};
 use crate::server::{self, Context, Fresh, Missing};
 use crate::watches::{self, Tap};
 use crate::{pool, stored, writer::Writer};
@@ -103,19 +103,12 @@ pub async fn run<B: Brain>(
         metrics.count("berth_writes_refused", &[("kind", kind.name())], 0);
     }
     let stores = Stores::new(clients.rpc.clone(), options.namespace.clone());
-    let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), stores, Arc::clone(&metrics)));
+    let rate = Rate::new(Bucket::new(options.write_rate, options.write_burst, Instant::now()));
+    let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), stores, rate, Arc::clone(&metrics)));
     let load = Arc::new(Load::new(Instant::now()));
     let rpc = clients.rpc.clone();
     let events = EventSink::spawn(rpc, identity.clone(), event_bucket, Arc::clone(&load), Arc::clone(&metrics));
-    let write_bucket = Bucket::new(options.write_rate, options.write_burst, Instant::now());
-    let pool = tokio::spawn(pool::run(
-        writer,
-        writes_out,
-        outcomes_in,
-        write_bucket,
-        options.writes_in_flight,
-        Arc::clone(&load),
-    ));
+    let pool = tokio::spawn(pool::run(writer, writes_out, outcomes_in, options.writes_in_flight, Arc::clone(&load)));
     let ports = Ports {
         seen,
         outcomes,

@@ -8,7 +8,8 @@ use crate::checkpoints::Stores;
 use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
-use berth_control::write::{ObjectKey, Outcome, Request, Subresource, Write};
+use crate::rate::Rate;
+use berth_control::write::{ObjectKey, Outcome, Request, Subresource, Term, Write};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use kube::client::{Body, Client};
 use serde_json::json;
@@ -31,14 +32,21 @@ pub struct Writer {
     client: Client,
     leadership: Leadership,
     stores: Stores,
+    rate: Rate,
     metrics: Arc<Metrics>,
 }
 
 impl Writer {
     /// A writer on a client without retries.
     #[must_use]
-    pub fn new(client: Client, leadership: Leadership, stores: Stores, metrics: Arc<Metrics>) -> Self {
-        Self { client, leadership, stores, metrics }
+    pub fn new(client: Client, leadership: Leadership, stores: Stores, rate: Rate, metrics: Arc<Metrics>) -> Self {
+        Self { client, leadership, stores, rate, metrics }
+    }
+
+    /// Waits until one more request may be sent: the pool does before each write, and a write that patches many objects before
+    /// each patch.
+    pub async fn wait_for_rate(&self) {
+        self.rate.take().await;
     }
 
     /// Whether a write would be sent: its term is not over, and it could end within the lease.
@@ -76,12 +84,23 @@ impl Writer {
         if let Some(outcome) = self.about_pods(write, deadline).await {
             return outcome;
         }
-        let request = match http_request(&write.key, &write.request, deadline) {
-            Ok(request) => request,
+        if let Request::AnnotatePods { pods, annotations } = &write.request {
+            return notify::annotate(self, write, pods, annotations).await;
+        }
+        self.request(write.term, &write.key, &write.request).await
+    }
+
+    /// One request of a write, in its term and within the deadline.
+    async fn request(&self, term: Term, key: &ObjectKey, request: &Request) -> Outcome {
+        if !self.leadership.permits(term, Instant::now()) {
+            return Outcome::NotSent;
+        }
+        let deadline = self.leadership.deadline();
+        let http = match http_request(key, request, deadline) {
+            Ok(http) => http,
             Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
         };
-        let verb = verb_of(&write.request);
-        match tokio::time::timeout(deadline, self.exchange(verb, request)).await {
+        match tokio::time::timeout(deadline, self.exchange(verb_of(request), http)).await {
             Ok(outcome) => outcome,
             Err(_) => Outcome::Unknown(format!("no answer within {} s", deadline.as_secs())),
         }
@@ -111,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// What is asked or told of the pods of a job, `None` for everything else.
+    /// What is asked about pods, `None` for everything else.
     async fn about_pods(&self, write: &Write, deadline: Duration) -> Option<Outcome> {
         let (client, namespace) = (&self.client, write.key.namespace.as_str());
         let act = async {
@@ -121,9 +140,6 @@ impl Writer {
                 Request::AskAutoscalers { pods } => Some(stuck::ask(client, namespace, pods).await),
                 Request::FindPodsOnNode => Some(pods::on_node(client, &write.key.name).await),
                 Request::CountNodes { pods } => Some(pods::count_nodes(client, namespace, pods).await),
-                Request::AnnotatePods { pods, annotations } => {
-                    Some(notify::annotate(client, namespace, pods, annotations).await)
-                }
                 _ => None,
             }
         };

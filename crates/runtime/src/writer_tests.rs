@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::leadership::State;
+use crate::rate::Bucket;
 use berth_control::write::{CheckpointPlace, Kind, PodOnNode, PodsOf, Purpose, StuckPod, Term, WriteId};
 use http::Response;
 use std::sync::Mutex;
@@ -43,8 +44,14 @@ fn write(kind: Kind, namespace: &str, request: Request) -> Write {
 fn writer(client: Client, state: State) -> (tokio::sync::watch::Sender<State>, Writer) {
     let (sender, leadership) = Leadership::new(Duration::from_secs(10));
     sender.send_replace(state);
+    (sender, in_term(client, leadership, None))
+}
+
+/// A writer that may send that many patches and then none for an hour, or as many as it likes.
+fn in_term(client: Client, leadership: Leadership, patches: Option<f64>) -> Writer {
     let stores = Stores::new(client.clone(), None);
-    (sender, Writer::new(client, leadership, stores, Arc::new(Metrics::new("test"))))
+    let rate = Rate::new(Bucket::new(patches.map(|_| 1.0 / 3_600.0), patches.unwrap_or(1.0), Instant::now()));
+    Writer::new(client, leadership, stores, rate, Arc::new(Metrics::new("test")))
 }
 
 /// The pods with that label and uid that the Job with the uid j-1 controls.
@@ -58,7 +65,7 @@ const LEADING: State = State { term: Some(Term(4)), until: None };
 async fn pods_that_were_not_told_are_told_once() {
     let seen = Seen::default();
     let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [
-        {"metadata": {"name": "a", "ownerReferences": [
+        {"metadata": {"name": "a", "uid": "p-1", "ownerReferences": [
             {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]}},
         {"metadata": {"name": "b", "annotations": {"stop": "now"}, "ownerReferences": [
             {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]}},
@@ -70,9 +77,57 @@ async fn pods_that_were_not_told_are_told_once() {
     assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
     let seen = seen.lock().unwrap();
     let [(method, uri, _, _), (patch, pod, _, body)] = seen.as_slice() else { panic!("{seen:?}") };
-    assert_eq!((method.as_str(), patch.as_str(), pod.as_str()), ("GET", "PATCH", "/api/v1/namespaces/ns/pods/a"));
+    assert_eq!((method.as_str(), patch.as_str()), ("GET", "PATCH"));
+    assert_eq!(pod, "/api/v1/namespaces/ns/pods/a?fieldManager=kueue&timeout=9s");
     assert!(uri.contains("labelSelector=job-uid%3Du%201&fieldSelector=status.phase%21%3DSucceeded"), "{uri}");
-    assert_eq!(body, r#"{"metadata":{"annotations":{"stop":"now"}}}"#);
+    assert_eq!(body, r#"{"metadata":{"annotations":{"stop":"now"},"uid":"p-1"}}"#, "no other pod of that name");
+}
+
+/// Three pods of a job of which none was told, and how many patches came.
+fn three_untold(patches: Arc<Mutex<usize>>) -> Client {
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        if request.method() == http::Method::PATCH {
+            *patches.lock().unwrap() += 1;
+        }
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true});
+        let pod = |name: &str| json!({"metadata": {"name": name, "uid": name, "ownerReferences": [owner]}});
+        let list = json!({"metadata": {}, "items": [pod("a"), pod("b"), pod("c")]}).to_string();
+        async move { Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap()) }
+    });
+    Client::new(service, "default")
+}
+
+fn stop_now() -> Write {
+    let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
+    write(Kind::Workload, "ns", Request::AnnotatePods { pods: pods_of("job-uid", "u"), annotations })
+}
+
+#[tokio::test]
+async fn each_pod_that_is_told_counts_as_a_write() {
+    let patches = Arc::<Mutex<usize>>::default();
+    let (sender, leadership) = Leadership::new(Duration::from_millis(500));
+    sender.send_replace(LEADING);
+    let writer = in_term(three_untold(Arc::clone(&patches)), leadership, Some(2.0));
+    assert_eq!(writer.perform(&stop_now()).await, Outcome::Busy(1_000), "the third is told the next time");
+    assert_eq!(*patches.lock().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn no_pod_is_told_after_the_term() {
+    let patches = Arc::<Mutex<usize>>::default();
+    let (sender, leadership) = Leadership::new(Duration::from_secs(60));
+    sender.send_replace(LEADING);
+    let writer = in_term(three_untold(Arc::clone(&patches)), leadership, Some(1.0));
+    let begin = Instant::now();
+    let resign = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        sender.send_replace(State::default());
+    };
+    let told = stop_now();
+    let (outcome, ()) = tokio::join!(writer.perform(&told), resign);
+    assert_eq!(outcome, Outcome::NotSent);
+    assert_eq!(*patches.lock().unwrap(), 1);
+    assert!(begin.elapsed() < Duration::from_secs(30), "a hand-over waits for it");
 }
 
 /// Two pods: the first one's patch is refused for good, the second one's is answered with `code`.
@@ -89,18 +144,17 @@ async fn told_where_one_refuses(code: u16) -> Outcome {
             (_, "/api/v1/namespaces/ns/pods/a") => (403, "{}".to_owned()),
             _ => (code, "{}".to_owned()),
         };
-        async move { Ok::<_, kube::Error>(Response::builder().status(status).body(Body::from(body.into_bytes())).unwrap()) }
+        let answer = Response::builder().status(status).header(RETRY_AFTER, "3").body(Body::from(body.into_bytes()));
+        async move { Ok::<_, kube::Error>(answer.unwrap()) }
     });
     let (_sender, writer) = writer(Client::new(service, "default"), LEADING);
-    let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
-    let request = Request::AnnotatePods { pods: pods_of("job-uid", "u"), annotations };
-    writer.perform(&write(Kind::Workload, "ns", request)).await
+    writer.perform(&stop_now()).await
 }
 
 #[tokio::test]
 async fn a_pod_that_cannot_be_told_does_not_end_the_tries_for_the_others() {
     assert_eq!(told_where_one_refuses(409).await, Outcome::Conflict);
-    assert_eq!(told_where_one_refuses(429).await, Outcome::Busy(1_000));
+    assert_eq!(told_where_one_refuses(429).await, Outcome::Busy(3_000));
     for code in [200, 404, 403] {
         let told = told_where_one_refuses(code).await;
         assert!(matches!(told, Outcome::Refused(_)), "{code}: {told:?}");
@@ -165,9 +219,7 @@ async fn a_silent_server_is_unknown_after_the_deadline() {
     let seen = Seen::default();
     let (sender, leadership) = Leadership::new(Duration::from_millis(300));
     sender.send_replace(LEADING);
-    let client = answering(0, "", Arc::clone(&seen));
-    let stores = Stores::new(client.clone(), None);
-    let writer = Writer::new(client, leadership, stores, Arc::new(Metrics::new("test")));
+    let writer = in_term(answering(0, "", Arc::clone(&seen)), leadership, None);
     let begin = Instant::now();
     let outcome = writer.perform(&write(Kind::Workload, "ns", Request::Create(json!({}).into()))).await;
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use berth_control::write::{Outcome, PodsOf};
+use berth_control::write::{Kind, ObjectKey, Outcome, PodsOf, Request, Subresource, Write};
 use futures::{FutureExt, StreamExt, stream};
-use http::header::CONTENT_TYPE;
-use kube::client::{Body, Client};
+use kube::client::Client;
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::encoded;
+use super::Writer;
 use super::pods::{METADATA, Meta, NOT_ENDED, page};
-use crate::outcome::{Verb, outcome_of, outcome_of_failure};
+use crate::outcome::{Verb, outcome_of};
 
 /// So many patches at once.
 const AT_ONCE: usize = 16;
@@ -18,61 +18,96 @@ const AT_ONCE: usize = 16;
 /// So many pods are asked for at once.
 const PAGE: usize = 500;
 
-/// Annotates those pods of a job that lack it and have not ended.
+/// Field manager of the annotations, the one of Berth's other merge patches.
+const MANAGER: &str = "kueue";
+
+/// A pod to be told.
+struct Pod {
+    name: String,
+    uid: String,
+}
+
+/// Annotates those pods of a job that lack it and have not ended. Patches begin within one deadline: what is left then is told the
+/// next time.
 pub(super) async fn annotate(
-    client: &Client,
-    namespace: &str,
+    writer: &Writer,
+    write: &Write,
     pods: &PodsOf,
     annotations: &BTreeMap<String, String>,
 ) -> Outcome {
-    let lacks = |pod: &Meta| {
-        let known = pod.metadata.annotations.as_ref();
-        annotations.iter().any(|(key, value)| known.and_then(|known| known.get(key)) != Some(value))
+    let until = Instant::now() + writer.leadership.deadline();
+    let namespace = write.key.namespace.as_str();
+    let found = match tokio::time::timeout_at(until, lacking(&writer.client, namespace, pods, annotations)).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(outcome)) => return outcome,
+        Err(_) => return Outcome::Busy(1_000),
     };
-    let body = json!({"metadata": {"annotations": annotations}}).to_string();
-    let (mut patches, mut from) = (Vec::new(), None::<String>);
-    loop {
-        let asked = page::<Meta>(client, (namespace, pods), (METADATA, NOT_ENDED), (PAGE, from.as_deref())).await;
-        let page = match asked {
-            Ok(page) => page,
-            Err(Some((code, body))) => return outcome_of(Verb::Patch, code, None, &body),
-            Err(None) => return Outcome::Busy(1_000),
-        };
-        from = page.next();
-        for pod in page.items.into_iter().filter(|pod| pods.has(&pod.metadata) && lacks(pod)) {
-            let name = pod.metadata.name.unwrap_or_default();
-            let path = format!("/api/v1/namespaces/{}/pods/{}", encoded(namespace), encoded(&name));
-            patches.push(patch(client.clone(), path, body.clone()).boxed());
-        }
-        if from.is_none() {
-            break;
-        }
-    }
-    let outcomes: Vec<Outcome> = stream::iter(patches).buffer_unordered(AT_ONCE).collect().await;
+    // One of them waits for the rate at a time, so that the others' writes get their share of it.
+    let turns = stream::iter(found).then(|pod| turn(writer, write, pod, until).boxed());
+    let patches = turns.map(|turn| patch(writer, write, turn, annotations).boxed());
+    let outcomes: Vec<Outcome> = patches.buffer_unordered(AT_ONCE).collect().await;
     // A pod that is gone need not be told. Of other troubles one that may pass is the answer for all: a refusal would end the tries.
     let troubles = outcomes.into_iter().filter(|outcome| !matches!(outcome, Outcome::Applied { .. } | Outcome::Gone));
     let trouble = troubles.min_by_key(|outcome| matches!(outcome, Outcome::Refused(_)));
     trouble.unwrap_or(Outcome::Applied { resource_version: String::new() })
 }
 
-async fn patch(client: Client, path: String, body: String) -> Outcome {
-    let request = http::Request::builder()
-        .method(http::Method::PATCH)
-        .uri(path)
-        .header(CONTENT_TYPE, "application/merge-patch+json")
-        .body(Body::from(body.into_bytes()));
-    match request {
-        Ok(request) => match send(&client, request).await {
-            Ok((code, body)) => outcome_of(Verb::Patch, code, None, &body),
-            Err(outcome) => outcome,
-        },
-        Err(error) => Outcome::Refused(format!("request cannot be built: {error}")),
+/// The pods of a job that have not ended and lack one of the annotations.
+async fn lacking(
+    client: &Client,
+    namespace: &str,
+    pods: &PodsOf,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Vec<Pod>, Outcome> {
+    let lacks = |pod: &Meta| {
+        let known = pod.metadata.annotations.as_ref();
+        annotations.iter().any(|(key, value)| known.and_then(|known| known.get(key)) != Some(value))
+    };
+    let (mut found, mut from) = (Vec::new(), None::<String>);
+    loop {
+        let asked = page::<Meta>(client, (namespace, pods), (METADATA, NOT_ENDED), (PAGE, from.as_deref())).await;
+        let page = match asked {
+            Ok(page) => page,
+            Err(Some((code, body))) => return Err(outcome_of(Verb::Patch, code, None, &body)),
+            Err(None) => return Err(Outcome::Busy(1_000)),
+        };
+        from = page.next();
+        let own = page.items.into_iter().filter(|pod| pods.has(&pod.metadata) && lacks(pod));
+        found.extend(
+            own.map(|pod| Pod {
+                name: pod.metadata.name.unwrap_or_default(),
+                uid: pod.metadata.uid.unwrap_or_default(),
+            }),
+        );
+        if from.is_none() {
+            return Ok(found);
+        }
     }
 }
 
-async fn send(client: &Client, request: http::Request<Body>) -> Result<(u16, Vec<u8>), Outcome> {
-    let response = client.send(request).await.map_err(|error| outcome_of_failure(&error))?;
-    let code = response.status().as_u16();
-    let body = response.into_body().collect_bytes().await.map_err(|_| Outcome::Busy(1_000))?;
-    Ok((code, body.to_vec()))
+/// Waits until a pod may be told, as long as there is time and the term lasts.
+async fn turn(writer: &Writer, write: &Write, pod: Pod, until: Instant) -> Result<Pod, Outcome> {
+    tokio::select! {
+        biased;
+        () = writer.leadership.over(write.term) => Err(Outcome::NotSent),
+        () = tokio::time::sleep_until(until) => Err(Outcome::Busy(1_000)),
+        () = writer.wait_for_rate() => Ok(pod),
+    }
+}
+
+async fn patch(
+    writer: &Writer,
+    write: &Write,
+    turn: Result<Pod, Outcome>,
+    annotations: &BTreeMap<String, String>,
+) -> Outcome {
+    let Pod { name, uid } = match turn {
+        Ok(pod) => pod,
+        Err(outcome) => return outcome,
+    };
+    // The uid alone: a kubelet changes pods all the time, and nothing that it changes matters here.
+    let body = json!({"metadata": {"uid": uid, "annotations": annotations}});
+    let request = Request::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
+    let key = ObjectKey { kind: Kind::Pod, namespace: write.key.namespace.clone(), name };
+    writer.request(write.term, &key, &request).await
 }
