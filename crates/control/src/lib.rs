@@ -46,6 +46,7 @@ mod relations;
 mod schedule;
 pub mod settings;
 mod shape;
+mod shed;
 mod slim;
 mod status;
 mod strays;

@@ -216,7 +216,10 @@ impl Control {
 
     fn put_job(&mut self, object: ObjectKey, now: Timestamp, read: impl FnOnce(Option<&JobState>) -> JobState) {
         let older = self.view.jobs.get(&object);
-        let job = read(older);
+        let mut job = read(older);
+        if self.passes_over(object.kind, &job) {
+            job.shed();
+        }
         let version = job.version;
         let appeared = older.is_none_or(|old| old.uid != job.uid);
         match older {

@@ -389,15 +389,6 @@ impl View {
         old
     }
 
-    /// Lets go of the template of a job that is over and whose Workload knows it: it can neither start nor change again.
-    pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
-        let Some(job) = self.jobs.get_mut(key) else { return };
-        let known = self.workloads.owned_by(&job.uid).any(|workload| workload.is("Finished"));
-        if known && job.finished.is_some() {
-            job.shed();
-        }
-    }
-
     /// The job that controls a workload, if it is one of ours and still there.
     pub(crate) fn job_of(&self, workload: &WorkloadView) -> Option<&JobState> {
         let owner = workload.owner.as_ref()?;

@@ -170,10 +170,10 @@ impl JobState {
         self.kind.decode(self.packed.as_deref()?).ok()
     }
 
-    /// Lets go of the job itself: it can neither start nor change again.
+    /// Lets go of the job itself, and of what it asks for: its next state says both again.
     pub fn shed(&mut self) {
         self.packed = None;
-        self.asked = Some(None);
+        self.asked = None;
     }
 }
 
@@ -285,5 +285,7 @@ mod tests {
         let mut state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         state.shed();
         assert!(state.whole().is_none() && state.asked().is_none());
+        let again = JobState::read::<BatchJob>(&job(1, "one", "q"), Some(&state));
+        assert!(again.whole().is_some() && again.asked().is_some(), "of the same generation");
     }
 }

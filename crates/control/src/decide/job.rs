@@ -63,7 +63,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         return Decision::Done;
     }
     match case.governor() {
-        Governor::Itself if case.is_managed(key.kind, job) => {}
+        Governor::Itself if control.manages_job(key.kind, job) => {}
         Governor::Itself | Governor::TrainingJob => return Decision::Done,
         _ if job.deleting => return Decision::Done,
         Governor::Job(above) => return case.below(above),

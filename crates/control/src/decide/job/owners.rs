@@ -47,18 +47,12 @@ impl<'a> Case<'a> {
             let above = view.jobs.get(&whole).filter(|above| *above.uid == *owner.uid);
             let Some(above) = above else { return governor };
             above_it = Some(whole);
-            if self.is_managed(kind, above) {
+            if self.control.manages_job(kind, above) {
                 governor = Governor::Job(above);
             }
             job = above;
         }
         Governor::TooFar
-    }
-
-    /// Whether a job of that kind is managed as far as it depends on itself.
-    pub(super) fn is_managed(&self, kind: Kind, job: &JobState) -> bool {
-        let settings = &self.control.settings;
-        settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
     }
 
     /// It runs only while the job above it is admitted.
