@@ -10,6 +10,11 @@
 //!
 //! Where to start: [`Workload`] and [`ClusterQueue`], then [`labels`] and [`conditions`].
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
+
 #[macro_use]
 mod object;
 mod admission_check;
