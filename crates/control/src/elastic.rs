@@ -302,7 +302,7 @@ impl Control {
         let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
         let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
         let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
-        may.then(|| (-workload.priority, due, name.clone(), workload.key(), workers))
+        may.then(|| (workload.priority.saturating_neg(), due, name.clone(), workload.key(), workers))
     }
 
     /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job

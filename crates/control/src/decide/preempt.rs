@@ -69,7 +69,8 @@ fn told_to_training_job(
 /// What decides who preempts whom, and what it is made of.
 fn priority_of(workload: &WorkloadView) -> String {
     let (base, effective) = (workload.own_priority, workload.priority);
-    format!("effective priority: {effective} (base: {base}, boost: {})", effective - i64::from(base))
+    let boost = effective.saturating_sub(i64::from(base));
+    format!("effective priority: {effective} (base: {base}, boost: {boost})")
 }
 
 pub(crate) fn preempt(

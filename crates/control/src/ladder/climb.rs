@@ -44,7 +44,7 @@ const ARRIVAL_MS: i64 = 60_000;
 /// How often a workload has climbed: a slice has taken over what was counted of the one whose place it took.
 fn climbs(workload: &WorkloadView) -> i32 {
     let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
-    stats.filter(|entry| entry.reason == CLIMBED_BACK).map(|entry| entry.count).sum()
+    stats.filter(|entry| entry.reason == CLIMBED_BACK).map(|entry| entry.count).fold(0, i32::saturating_add)
 }
 
 fn passed(from: Timestamp, ms: i64, now: Timestamp) -> bool {
@@ -108,7 +108,9 @@ impl Control {
             .workloads
             .reserving(queue)
             .filter(|workload| stays(workload))
-            .map(|workload| (-workload.priority, workload.queued_first(), workload.key(), workload.uid.clone()))
+            .map(|workload| {
+                (workload.priority.saturating_neg(), workload.queued_first(), workload.key(), workload.uid.clone())
+            })
             .collect();
         candidates.sort_unstable();
         for (_, _, name, uid) in candidates {

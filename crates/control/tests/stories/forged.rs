@@ -307,6 +307,21 @@ fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
 }
 
 #[test]
+fn counts_that_no_job_can_have_are_told_as_far_as_a_number_goes() {
+    let mut cluster = cluster("2");
+    let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
+        "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
+    cluster.put(Kind::TrainingJob, training("a", more));
+    cluster.pass(3);
+    assert_eq!(cluster.phase("a"), "Running");
+    for part in ["a-worker", "a-ps"] {
+        cluster.edit(Kind::JOB, "team", part, &json!({"status": {"failed": i32::MAX}}));
+    }
+    cluster.pass(60);
+    assert_eq!(cluster.training("a")["status"]["restarts"], i32::MAX);
+}
+
+#[test]
 fn a_job_that_has_ended_keeps_its_quota_while_pods_of_a_kept_part_run() {
     let mut cluster = cluster("2");
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},

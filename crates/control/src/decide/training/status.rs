@@ -313,8 +313,8 @@ impl Telling<'_> {
         if self.is_up() {
             return (true, "PodsReady".to_owned(), "All pods have been ready".to_owned());
         }
-        let ready: i32 = self.states.values().map(|state| state.ready.saturating_add(state.succeeded)).sum();
-        let wanted: i32 = self.states.values().map(|state| state.wanted).sum();
+        let ready = self.total(|state| state.ready.saturating_add(state.succeeded));
+        let wanted = self.total(|state| state.wanted);
         let starting = || ("PodsStarting".to_owned(), format!("{ready} of {wanted} pods are ready"));
         let obstacle = self.case.obstacle();
         if self.case.gone_since(workload).is_none() {
@@ -328,6 +328,11 @@ impl Telling<'_> {
             (None, obstacle) => obstacle.unwrap_or_else(starting).1,
         };
         (false, JOB_GONE.to_owned(), message)
+    }
+
+    /// A figure of all roles; anybody may write any into the status of a Job.
+    fn total(&self, figure: impl Fn(&RoleState) -> i32) -> i32 {
+        self.states.values().map(figure).fold(0, i32::saturating_add)
     }
 
     fn suspension(&self) -> Words {
@@ -377,7 +382,7 @@ impl Telling<'_> {
         let worker = self.states.get("worker").filter(|state| admitted.is_some() && state.wanted > 0);
         status.workers = worker
             .map(|state| format!("{}/{}", state.ready.saturating_add(state.succeeded).min(state.wanted), state.wanted));
-        let failed: i32 = self.states.values().map(|state| state.failed).sum();
+        let failed = self.total(|state| state.failed);
         status.restarts = (failed > 0).then_some(failed);
     }
 
@@ -390,7 +395,8 @@ impl Telling<'_> {
             for (resource, amount) in &set.resource_usage {
                 let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
                 // Of an elastic job the count may have gone down since.
-                let amount = match (left < given).then(|| amount.get() / i64::from(given)) {
+                let each = amount.get().checked_div(i64::from(given)).filter(|_| left < given);
+                let amount = match each {
                     Some(each) => Amount::new(each.saturating_mul(i64::from(left))),
                     None => amount,
                 };
