@@ -155,7 +155,7 @@ impl Control {
         let mut fresh = 0;
         let changed = match found {
             Ok(mut listed) => {
-                listed.sort_by(|a, b| (a.at, a.step, &a.id).cmp(&(b.at, b.step, &b.id)));
+                listed.sort_by(|a, b| a.rank().cmp(&b.rank()));
                 if book.at.is_some() {
                     let known: BTreeSet<&String> = book.listed.iter().map(|checkpoint| &checkpoint.id).collect();
                     fresh = listed.iter().filter(|checkpoint| !known.contains(&checkpoint.id)).count();

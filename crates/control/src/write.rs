@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use checkpoint::{Checkpoint, CheckpointPlace};
+pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
 pub use pods::{PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
 

@@ -52,3 +52,20 @@ pub struct Checkpoint {
     /// What the job says of it.
     pub metadata: BTreeMap<String, String>,
 }
+
+/// What orders the checkpoints of a job: the last one is what it goes on from.
+pub type Rank<'a> = (Timestamp, i64, &'a str);
+
+/// The place of a checkpoint that was complete then, with that step and name.
+#[must_use]
+pub const fn rank(at: Timestamp, step: i64, id: &str) -> Rank<'_> {
+    (at, step, id)
+}
+
+impl Checkpoint {
+    /// Its place among those of its job.
+    #[must_use]
+    pub fn rank(&self) -> Rank<'_> {
+        rank(self.at, self.step, &self.id)
+    }
+}

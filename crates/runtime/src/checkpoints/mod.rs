@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::berth::MAX_SHOWN_CHECKPOINTS;
-use berth_control::write::{Checkpoint, CheckpointPlace};
+use berth_control::write::{Checkpoint, CheckpointPlace, Rank, rank};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use kube::client::Client;
@@ -133,8 +133,8 @@ impl Stores {
         }
         let mut read = stream::iter(reading).buffer_unordered(AT_ONCE);
         let mut found = BTreeMap::new();
-        // In the order in which control sorts them: a status shows the last ones, and only theirs is metadata kept.
-        let mut shown = BTreeMap::<(Timestamp, i64, &str), Said>::new();
+        // A status shows the last ones, and only theirs is metadata kept.
+        let mut shown = BTreeMap::<Rank<'_>, Said>::new();
         while let Some((id, at, said)) = read.try_next().await? {
             let Some(said) = said else { continue };
             let checkpoint = Checkpoint {
@@ -146,7 +146,7 @@ impl Stores {
                 metadata: BTreeMap::new(),
             };
             found.insert(id, checkpoint);
-            shown.insert((at, said.step, id), said);
+            shown.insert(rank(at, said.step, id), said);
             if shown.len() > MAX_SHOWN_CHECKPOINTS {
                 shown.pop_first();
             }
@@ -217,8 +217,8 @@ fn relative(folder: &Path, path: &Path) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn time(text: i64) -> Timestamp {
-    Timestamp::from_millisecond(text).unwrap_or(Timestamp::UNIX_EPOCH)
+fn from_millis(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 impl Backend {
@@ -233,7 +233,7 @@ impl Backend {
         let mut found = Listing::new(place);
         while let Some(object) = objects.try_next().await.map_err(|error| error.to_string())? {
             let Some(path) = relative(&folder, &object.location) else { continue };
-            let modified = time(object.last_modified.timestamp_millis());
+            let modified = from_millis(object.last_modified.timestamp_millis());
             found.add(&path, Version { modified, bytes: object.size })?;
         }
         if found.files > MOST_FILES {
