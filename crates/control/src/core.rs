@@ -34,6 +34,8 @@ pub struct Step {
     pub moves: Vec<TierMove>,
     /// Call again at that time even if nothing happens.
     pub wake_at: Option<Timestamp>,
+    /// Somebody waits for quota: what gives it back is urgent then.
+    pub quota_is_wanted: bool,
 }
 
 /// Control: the view of the cluster, the engine's world, and what to write next. No I/O and no clock: `now` comes in.
@@ -249,13 +251,8 @@ impl Control {
         }
         step.notices.append(&mut self.notices);
         step.moves.append(&mut self.ladder.moves);
+        step.quota_is_wanted = self.world.quota_is_wanted();
         step
-    }
-
-    /// Whether anybody waits for quota: what gives it back is urgent then.
-    #[must_use]
-    pub fn quota_is_wanted(&self) -> bool {
-        self.world.quota_is_wanted()
     }
 
     fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {

@@ -2,26 +2,11 @@
 
 use crate::metrics::{Gauges, Metrics};
 use berth_control::event::Observation;
-use berth_control::measure::{Labels, Measure, TierMove};
-use berth_control::write::{Notice, Outcome, Term, Write, WriteId};
-use berth_control::{Control, measure};
+use berth_control::measure::{Labels, Measure};
+use berth_control::write::{Outcome, Term, WriteId};
+use berth_control::{Control, Step, measure};
 use jiff::Timestamp;
 use std::time::Duration;
-
-/// What control decided.
-#[derive(Debug, Default)]
-pub struct Step {
-    /// Writes to perform.
-    pub writes: Vec<Write>,
-    /// Events to publish.
-    pub notices: Vec<Notice>,
-    /// For the log: who came to a tier of capacity, or left it.
-    pub moves: Vec<TierMove>,
-    /// When to step again even if nothing happens.
-    pub wake_at: Option<Timestamp>,
-    /// Somebody waits for quota.
-    pub quota_is_wanted: bool,
-}
 
 /// Control, seen from the loop.
 pub trait Brain: Send + 'static {
@@ -56,9 +41,7 @@ impl Brain for Control {
     }
 
     fn step(&mut self, now: Timestamp) -> Step {
-        let step = Self::step(self, now);
-        let quota_is_wanted = self.quota_is_wanted();
-        Step { writes: step.writes, notices: step.notices, moves: step.moves, wake_at: step.wake_at, quota_is_wanted }
+        Self::step(self, now)
     }
 
     fn record(&mut self, metrics: &Metrics, took: Duration) {

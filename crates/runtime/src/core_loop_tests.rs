@@ -1,9 +1,9 @@
 //! The loop with a small brain: when it leads, what it does with outcomes, how it stops.
 
 use super::*;
-use crate::brain::Step;
 use crate::leadership::State;
 use crate::rate::Bucket;
+use berth_control::Step;
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Purpose, Request};
 use kube::client::{Body, Client};

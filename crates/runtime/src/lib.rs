@@ -36,6 +36,6 @@ mod stored;
 pub mod watches;
 pub mod writer;
 
-pub use brain::{Brain, Step};
+pub use brain::Brain;
 pub use options::{Election, Options};
 pub use run::{Beside, Error, run};

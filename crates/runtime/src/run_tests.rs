@@ -1,10 +1,10 @@
 //! The whole runtime beside an API server that knows definitions alone.
 
 use super::*;
-use crate::Step;
 use crate::metrics::Gauges;
 use crate::options::Election;
 use axum::body::Body;
+use berth_control::Step;
 use berth_control::event::Observation;
 use berth_control::write::{Outcome, WriteId};
 use serde_json::{Value, json};
