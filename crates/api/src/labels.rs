@@ -1,13 +1,11 @@
-//! Every label, annotation, finalizer, gate and field manager that is part of the contract with Kueue's users.
+//! Every label, annotation, finalizer and gate that is part of the contract with Kueue's users.
 //!
-//! Values are literal because manifests, dashboards and scripts depend on them.
+//! Values are literal because manifests, dashboards and scripts depend on them. Those of Kueue's group are here whether Berth acts on
+//! them or not: `make tidy` asks a row of docs/compatibility.md for each.
 
 macro_rules! strings {
     ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {
         $($(#[$doc])* pub const $name: &str = $value;)*
-
-        /// Every constant of this module as (name, value), for tests that keep them unique per name.
-        pub const ALL: &[(&str, &str)] = &[$((stringify!($name), $value)),*];
     };
 }
 
@@ -182,29 +180,10 @@ strings! {
     /// MultiKueue dispatcher that nominates step by step.
     DISPATCHER_INCREMENTAL = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 
-    /// Field manager and event source of admission and eviction.
-    FIELD_MANAGER_ADMISSION = "kueue-admission";
-    /// Field manager of reclaimable pods.
-    FIELD_MANAGER_RECLAIMABLE_PODS = "kueue-reclaimable-pods";
-    /// Field manager prefix of conditions set by job controllers; the condition type follows.
-    FIELD_MANAGER_JOB_CONTROLLER_PREFIX = "kueue-job-controller-";
-    /// Field manager of pod status.
-    FIELD_MANAGER_POD = "kueue";
-    /// Event source of the workload controller.
-    EVENT_SOURCE_WORKLOAD_CONTROLLER = "kueue-workload-controller";
-    /// Suffix of a job integration's event source; the framework name precedes.
-    EVENT_SOURCE_JOB_CONTROLLER_SUFFIX = "-kueue-controller";
     /// Lease of the leader, in the manager's namespace.
     LEADER_LEASE = "c1f6bfd2.kueue.x-k8s.io";
-    /// Key of a MultiKueue kubeconfig in its Secret.
-    KUBECONFIG_SECRET_KEY = "kubeconfig";
     /// API group of WorkloadPriorityClass references.
     GROUP_KUEUE = "kueue.x-k8s.io";
     /// API group of PriorityClass references.
     GROUP_SCHEDULING = "scheduling.k8s.io";
-}
-
-/// Field manager of a condition set by a job controller.
-pub fn job_controller_field_manager(condition: &str) -> String {
-    format!("{FIELD_MANAGER_JOB_CONTROLLER_PREFIX}{condition}")
 }

@@ -72,10 +72,3 @@ pub struct FairSharingStatus {
     /// the weight.
     pub weighted_share: i64,
 }
-
-impl FairSharing {
-    /// The weight as written, `1` when absent.
-    pub fn weight_or_default(&self) -> &str {
-        self.weight.as_ref().map_or("1", |weight| weight.0.as_str())
-    }
-}

@@ -39,12 +39,6 @@ impl Control {
         self.term.is_some()
     }
 
-    /// Whether nothing is under way: used by a shutdown that drains.
-    #[must_use]
-    pub fn idle(&self) -> bool {
-        self.flights.idle()
-    }
-
     /// Plans again with the next step, whether something was observed or not.
     pub fn look_again(&mut self) {
         self.replan();

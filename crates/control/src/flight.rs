@@ -323,9 +323,4 @@ impl Flights {
             self.strays.landed(key);
         }
     }
-
-    /// Nothing is under way.
-    pub(crate) fn idle(&self) -> bool {
-        self.flying.is_empty()
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::balance::{amount, left, units};
+use crate::balance::{amount, left};
 use crate::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
 use crate::store::{Phase, Place};
@@ -351,21 +351,5 @@ impl World {
             }
         }
         faults
-    }
-
-    /// The quota that a flavor and resource have at a queue, as `(nominal, used)`.
-    #[must_use]
-    pub fn nominal_and_used(
-        &self,
-        cluster_queue: &str,
-        flavor: &str,
-        resource: &str,
-    ) -> Option<(crate::model::Amount, crate::model::Amount)> {
-        let queue = &self.store.queues[self.find_queue(cluster_queue)?];
-        let flavor = self.store.flavor_names.get(&flavor.to_owned())?;
-        let cell = self.store.find_cell(flavor, self.store.resources.get(&resource.to_owned())?)?;
-        let cell = self.tree.cell(queue.node, cell);
-        debug_assert_eq!(units(amount(cell.nominal)), cell.nominal);
-        Some((amount(cell.nominal), amount(cell.usage)))
     }
 }

@@ -3,6 +3,7 @@
 use super::Given;
 use crate::duration::GoDuration;
 use crate::schema::LeaderElection;
+use berth_api::labels::LEADER_LEASE;
 use berth_runtime::Election;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ pub(super) fn election(block: &LeaderElection, given: &Given, namespace: &str) -
     };
     Ok(Some(Election {
         namespace: named(&given.lease_namespace, &block.resource_namespace, namespace),
-        name: named(&given.lease_name, &block.resource_name, "c1f6bfd2.kueue.x-k8s.io"),
+        name: named(&given.lease_name, &block.resource_name, LEADER_LEASE),
         lease_duration: lease.length(),
         renew_deadline: renew.length(),
         retry_period: retry.length(),
