@@ -5,6 +5,7 @@
 
 mod boundaries;
 mod compatibility;
+mod dependencies;
 mod layout;
 mod purity;
 mod requirements;
@@ -46,6 +47,7 @@ impl std::fmt::Display for Finding {
 pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     let tree = Tree::read(root)?;
     let mut found = boundaries::check(&boundaries::packages(root)?);
+    found.extend(dependencies::check(&tree));
     found.extend(purity::check(&tree));
     found.extend(layout::check(&tree));
     found.extend(requirements::check(&tree));
