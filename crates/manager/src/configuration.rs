@@ -1,11 +1,13 @@
 //! Kueue's configuration file, read strictly: an unknown key is an error with its line, a setting that has no effect yet is
 //! a warning that names it, and everything else becomes settings.
 
+mod addresses;
 mod election;
 mod namespaces;
 mod transformations;
 mod webhook;
 
+pub(crate) use addresses::Addresses;
 pub(crate) use webhook::{SECRET, SERVICE, Webhook};
 
 use crate::duration::GoDuration;
@@ -58,6 +60,8 @@ pub(crate) struct Given {
     pub(crate) lease_namespace: Option<String>,
     /// `--leader-elect-resource-name`.
     pub(crate) lease_name: Option<String>,
+    /// Addresses from flags.
+    pub(crate) addresses: Addresses,
     /// `--feature-gates`.
     pub(crate) feature_gates: Option<BTreeMap<String, bool>>,
     /// `--training-card-resource` and `--training-card-label`.
@@ -115,6 +119,8 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     warnings.extend(webhook::unused_names(&file.internal_cert_management));
     warnings.extend(gates.warnings());
     warnings.extend(election::overruled(&file.leader_election, given));
+    let webhook = Webhook::of(&file, &gates)?;
+    warnings.extend(addresses::overruled(&file, &webhook.address, &given.addresses));
     let (job_kinds, unsupported) = frameworks(&file)?;
     warnings.extend(unsupported);
     let ignore_undeclared = quota_check(&file.resources, &gates)?;
@@ -162,7 +168,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         qps: (qps > 0.0).then_some(qps),
         burst: f64::from(file.client_connection.burst.filter(|burst| *burst > 0).unwrap_or(500)),
         namespace,
-        webhook: Webhook::of(&file, &gates)?,
+        webhook,
         warnings,
     })
 }

@@ -124,6 +124,11 @@ fn started(text: &str) -> Loaded {
         home: "berth-system".to_owned(),
         lease_namespace: Some("kueue-system".to_owned()),
         lease_name: Some("c1f6bfd2.kueue.x-k8s.io".to_owned()),
+        addresses: Addresses {
+            metrics: Some(":8080".to_owned()),
+            health: Some(":8081".to_owned()),
+            webhook: Some(":9443".to_owned()),
+        },
         ..Given::default()
     };
     load(text, &given).unwrap()
@@ -147,7 +152,8 @@ fn what_kueue_ships_is_what_berth_does_anyhow() {
     let names = ["kueue-webhook-service", "kueue-webhook-server-cert"];
     for (text, unused) in [(CHART, &names[..]), (MANIFESTS, &names[..0])] {
         let loaded = started(text);
-        assert_warns(&loaded, &[&left_alone[..], unused, &["controller"]].concat());
+        // The chart's port of the metrics is another one.
+        assert_warns(&loaded, &[&left_alone[..], unused, &["controller", ":8443"]].concat());
         assert_eq!(loaded.settings.job_kinds, kinds);
         // Each of the other fields says what is the default here, too.
         let mut plain = started("");
@@ -170,6 +176,12 @@ fn no_field_of_kueue_is_passed_over() {
     ] {
         assert!(CHART.contains(field), "{field}");
         assert_ne!(started(&CHART.replace(field, other)), started(CHART), "{other} changes nothing");
+    }
+    for (field, other, flag) in
+        [(":8081", ":8082", "--health-probe-bind-address"), ("port: 9443", "port: 9444", "--webhook-bind-address")]
+    {
+        let warnings = started(&CHART.replace(field, other)).warnings;
+        assert!(warnings.iter().any(|warning| warning.contains(flag)), "{other}: {warnings:?}");
     }
     // The chart's flag names the lease.
     let given = Given { home: "kueue-system".to_owned(), ..Given::default() };

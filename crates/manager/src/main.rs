@@ -23,7 +23,7 @@ use berth_control::Control;
 use berth_runtime::metrics::Metrics;
 use berth_runtime::{Beside, Options, server};
 use clap::Parser;
-use configuration::{Given, Loaded};
+use configuration::{Addresses, Given, Loaded};
 use flags::{Cli, Command, Import, ManagerFlags};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::cell::OnceCell;
@@ -146,6 +146,11 @@ fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
         leader_elect: flags.leader_elect,
         lease_namespace: flags.leader_elect_resource_namespace.clone(),
         lease_name: flags.leader_elect_resource_name.clone(),
+        addresses: Addresses {
+            metrics: flags.metrics_bind_address.clone(),
+            health: flags.health_probe_bind_address.clone(),
+            webhook: flags.webhook_bind_address.clone(),
+        },
         feature_gates: gates.map_err(|error| anyhow!("--feature-gates: {error}"))?,
         cards: flags.cards.cards().map_err(anyhow::Error::msg)?,
     };
