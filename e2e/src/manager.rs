@@ -96,20 +96,39 @@ pub async fn install(client: &Client) -> Result<()> {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE}});
     kinds::apply(client, &account).await?;
-    for (file, kind) in [("rules.yaml", "ClusterRole"), ("namespace-rules.yaml", "Role")] {
-        let path = repository().join("charts/berth/files").join(file);
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let concerns: BTreeMap<String, Value> =
-            serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))?;
-        for (concern, rules) in concerns {
-            grant(client, kind, &concern, &rules).await?;
+    for (file, kind) in [("rules.yaml", "ClusterRole"), (IN_NAMESPACES, "Role")] {
+        for (concern, rules) in concerns(file)? {
+            grant(client, (kind, NAMESPACE), &concern, &rules).await?;
         }
     }
     Ok(())
 }
 
-/// A role for one concern, and its binding to the manager.
-async fn grant(client: &Client, kind: &str, concern: &str, rules: &Value) -> Result<()> {
+/// Rules in single namespaces.
+const IN_NAMESPACES: &str = "namespace-rules.yaml";
+
+/// The chart's own rules, by concern.
+fn concerns(file: &str) -> Result<BTreeMap<String, Value>> {
+    let path = repository().join("charts/berth/files").join(file);
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
+}
+
+/// Gives the manager the right to another lease than the chart's by default, as the chart does where its values name one.
+///
+/// # Errors
+/// As [`install`].
+pub async fn grant_lease(client: &Client, namespace: &str, name: &str) -> Result<()> {
+    create_namespace(client, namespace, &[]).await?;
+    let mut rules = concerns(IN_NAMESPACES)?.remove("leader-election").context("rules of the lease")?;
+    for names in rules.as_array_mut().into_iter().flatten().filter_map(|rule| rule.get_mut("resourceNames")) {
+        *names = json!([name]);
+    }
+    grant(client, ("Role", namespace), "other-lease", &rules).await
+}
+
+/// A role for one concern, and its binding to the manager; one of a namespace is there.
+async fn grant(client: &Client, (kind, namespace): (&str, &str), concern: &str, rules: &Value) -> Result<()> {
     let rbac = "rbac.authorization.k8s.io";
     let role = format!("berth-{concern}-role");
     let mut objects = [
@@ -121,7 +140,7 @@ async fn grant(client: &Client, kind: &str, concern: &str, rules: &Value) -> Res
     ];
     for object in &mut objects {
         if kind == "Role" {
-            object["metadata"]["namespace"] = json!(NAMESPACE);
+            object["metadata"]["namespace"] = json!(namespace);
         }
         kinds::apply(client, object).await?;
     }

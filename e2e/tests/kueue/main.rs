@@ -424,23 +424,6 @@ fn definitions(source: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Berth's right to Kueue's lease, as the chart gives it.
-async fn lease_for_berth(client: &Client) -> Result<()> {
-    let rbac = "rbac.authorization.k8s.io";
-    let metadata = json!({"name": "berth-leader-election", "namespace": SYSTEM});
-    let rule = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
-        "verbs": ["get", "list", "watch", "create", "update", "patch"]});
-    let subject = json!({"kind": "ServiceAccount", "name": manager::SERVICE_ACCOUNT, "namespace": manager::NAMESPACE});
-    for object in [
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": [rule]}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata, "subjects": [subject],
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "berth-leader-election"}}),
-    ] {
-        kinds::apply(client, &object).await?;
-    }
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hands_over_and_takes_back() -> Result<()> {
     let Some(source) = source()? else { return Ok(()) };
@@ -454,7 +437,7 @@ async fn hands_over_and_takes_back() -> Result<()> {
     nodes::create(&client, &[Pool::cpu("cpu", 3, Tier::OnDemand).label("e2e/pool", "cpu")]).await?;
     create_namespace(&client, SYSTEM, &[]).await?;
     manager::install(&client).await?;
-    lease_for_berth(&client).await?;
+    manager::grant_lease(&client, SYSTEM, LEASE).await?;
     let jobsets = jobset::start(&plane).await?;
     let world = World { plane, client, source, port: webhooks::port()? };
     let kueue = world.kueue("kueue")?;

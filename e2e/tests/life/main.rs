@@ -9,7 +9,7 @@ use anyhow::Result;
 use berth_e2e::control_plane::{ControlPlane, Options};
 use berth_e2e::jobset;
 use berth_e2e::kinds::{self, condition_object, text};
-use berth_e2e::manager::ManagerOptions;
+use berth_e2e::manager::{self, ManagerOptions};
 use berth_e2e::manifest;
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::scenario::{Run, Stage, run_all};
@@ -112,7 +112,9 @@ async fn life() -> Result<()> {
 async fn undeclared_resources() -> Result<()> {
     let options = ManagerOptions { config: Some(IGNORES.to_owned()), told_by_file: true, ..ManagerOptions::default() };
     let pools = [Pool::cpu("cpu", 1, Tier::OnDemand).offers("e2e.berth.dev/license", "4")];
-    let stage = Stage::start("life-undeclared", &pools, options).await?;
+    let plane = ControlPlane::start(Options::with_crds("life-undeclared")).await?;
+    manager::grant_lease(&plane.client(), manager::NAMESPACE, "e2e-lease").await?;
+    let stage = Stage::on(plane, &pools, options).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> =
         vec![("undeclared", counted::undeclared(s).boxed()), ("told-by-file", managed::told_by_file(s).boxed())];
