@@ -47,7 +47,8 @@ pub(crate) struct ManagerFlags {
     /// Pause between telling the API server about a new authority and using it, as 90s; ten times as long it is kept after
     #[arg(long, default_value = "1m")]
     pub(crate) webhook_ca_margin: String,
-    /// Time from being told to end for which webhooks are served still, until all of the cluster has heard of it
+    /// Time from being told to end for which webhooks are served still, until all of the cluster has heard of it; the pod's
+    /// terminationGracePeriodSeconds (45 by the chart) has to be longer by 6, and above the 31 that what is under way may take
     #[arg(long, default_value = "5s")]
     pub(crate) webhook_shutdown_delay: String,
     /// Namespace of the manager [default: the file's, else the service account's, else kueue-system]
