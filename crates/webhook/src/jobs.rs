@@ -34,7 +34,7 @@ pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) ->
         return Ok(Answer::Allow);
     }
     let job = request.job(kind)?;
-    let errors = match request.old_job(kind)? {
+    let errors = match request.old_job(kind) {
         None => job.errors(),
         Some(old) => job.change_errors(&*old, facts.default_queue),
     };

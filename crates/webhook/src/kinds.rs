@@ -48,7 +48,7 @@ pub(crate) fn workload(request: &Request, priority_boost: bool) -> Result<Answer
         errors
     };
     let object: Workload = request.object()?;
-    let old = request.old_object::<Workload>().ok().flatten();
+    let old = request.old_object::<Workload>();
     let mut errors = broken(&object, old.as_ref(), alone, validate_workload_update);
     errors.retain(|error| !old.as_ref().is_some_and(|old| is_stale_count(error, old, &object)));
     Ok(Answer::of(errors))
@@ -88,8 +88,7 @@ fn validate<T: DeserializeOwned>(
     change: impl Fn(&T, &T) -> Vec<FieldError>,
 ) -> Result<Answer, Unreadable> {
     let object: T = request.object()?;
-    // What is stored and does not decode any more may only get better.
-    let old = request.old_object::<T>().ok().flatten();
+    let old = request.old_object::<T>();
     Ok(Answer::of(broken(&object, old.as_ref(), alone, change)))
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Rep
 /// Says in a StatefulSet's template that its pods wait; one that names no queue is given the one for those.
 pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let object: StatefulSet = request.object()?;
-    let stored: Option<StatefulSet> = request.old_object()?;
+    let stored: Option<StatefulSet> = request.old_object();
     let defaults = pods::stateful_set_defaults(&object, stored.as_ref(), facts(request, around));
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
@@ -83,7 +83,7 @@ fn validate<T: DeserializeOwned>(
     if !managed {
         return Ok(Answer::Allow);
     }
-    Ok(Answer::of(match request.old_object::<T>()? {
+    Ok(Answer::of(match request.old_object::<T>() {
         None => alone(&object),
         Some(old) => changed(&old, &object),
     }))

@@ -112,6 +112,18 @@ fn a_change_of_queue_waits_for_suspension_and_deletion_waits_for_nothing() {
 }
 
 #[test]
+fn what_is_stored_and_does_not_decode_any_more_can_be_repaired() {
+    let path = "/validate-batch-v1-job";
+    let mut broken = job("q", true);
+    broken["spec"]["parallelism"] = json!("many");
+    let update = |old: &Value, new: &Value| ask(path, json!({"operation": "UPDATE", "object": new, "oldObject": old}));
+    assert_eq!(update(&broken, &job("q", true))["allowed"], json!(true));
+    let refused = update(&broken, &job("no name", true));
+    assert_eq!(denied_fields(&refused), ["metadata.labels[kueue.x-k8s.io/queue-name]"], "it is judged by itself");
+    assert_eq!(update(&job("q", true), &broken)["status"]["code"], json!(400));
+}
+
+#[test]
 fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
     let path = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
     let queue = json!({"kueue.x-k8s.io/queue-name": "q"});
