@@ -232,6 +232,16 @@ pub struct Context {
     pub job_kinds: BTreeSet<control::Kind>,
 }
 
+impl Context {
+    /// Tells whoever wants to know first, and then the loop; false when that is gone.
+    async fn tell(&self, observation: Observation, listed: Option<(usize, u64)>) -> bool {
+        if let Some(tap) = &self.tap {
+            tap(&observation);
+        }
+        self.seen.send(Seen { observation, listed }).await.is_ok()
+    }
+}
+
 /// Starts the watches of all kinds. They end when the set is dropped or aborted.
 #[must_use]
 pub fn spawn_all(context: &Context) -> JoinSet<()> {
@@ -301,15 +311,14 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
         let epoch = *context.epoch.borrow_and_update();
         if !wanted {
             let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
-            let told = context.seen.send(Seen { observation, listed: Some((index, epoch)) }).await;
-            if told.is_err() || context.epoch.changed().await.is_err() {
+            if !context.tell(observation, Some((index, epoch))).await || context.epoch.changed().await.is_err() {
                 return;
             }
             continue;
         }
         let served = kind.is_served(&context.client).await;
         if let Some(tells) = tells
-            && context.seen.send(Seen { observation: tells(served), listed: None }).await.is_err()
+            && !context.tell(tells(served), None).await
         {
             return;
         }
@@ -321,10 +330,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                 );
             }
             let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
-            if let Some(tap) = &context.tap {
-                tap(&observation);
-            }
-            if context.seen.send(Seen { observation, listed: Some((index, epoch)) }).await.is_err() {
+            if !context.tell(observation, Some((index, epoch))).await {
                 return;
             }
             tokio::select! {
@@ -389,11 +395,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                 None => break,
             };
             let Some(observation) = observation else { continue };
-            if let Some(tap) = &context.tap {
-                tap(&observation);
-            }
-            let listed = ends.then_some((index, epoch));
-            if context.seen.send(Seen { observation, listed }).await.is_err() {
+            if !context.tell(observation, ends.then_some((index, epoch))).await {
                 return;
             }
         }
