@@ -122,6 +122,13 @@ impl World {
         targets
     }
 
+    /// Whether a head issued preemptions and waits for its victims. Who gave up its claim waits for nobody any more: it comes after those
+    /// whose victims have left, and keeps nothing from them.
+    pub(crate) fn is_waiting(&self, entry: &Entry) -> bool {
+        let claims = entry.assignment.progress.claim.is_some() || !self.options.departures.claims;
+        claims && self.store.queues[entry.queue].pending.preemptor == Some(entry.workload)
+    }
+
     /// Notes what an entry waits for: its victims, or, where it was only to wait for those of others, all of the cycle.
     pub(crate) fn await_victims(&self, entry: &mut Entry, run: &Run) {
         if !self.options.departures.claims {

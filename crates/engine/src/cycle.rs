@@ -295,7 +295,7 @@ impl World {
         Nominee {
             uid: Arc::clone(&workload.uid),
             borrowing: entry.assignment.borrowing,
-            preemptor: self.store.queues[entry.queue].pending.preemptor == Some(entry.workload),
+            preemptor: self.is_waiting(entry),
             priority: workload.priority_at(now),
             queued_at: workload.queued_at,
         }

@@ -30,14 +30,14 @@ impl World {
         run.booked.push((queue, usage));
     }
 
-    /// Keeps quota from later entries for a head that needs preemption but finds no victims, unless its queue can
-    /// always take its quota back.
+    /// Keeps quota from later entries for a head that needs preemption but finds no victims: where its queue cannot always take its
+    /// quota back, and for one that waits for its victims.
     pub(crate) fn reserve(&mut self, entry: &Entry, run: &mut Run) {
         let queue = &self.store.queues[entry.queue];
         let can_always_reclaim =
             queue.spec.as_ref().is_some_and(|spec| spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any);
-        let waits = self.options.gates.prioritize_preemptors && queue.pending.preemptor == Some(entry.workload);
-        if !can_always_reclaim && !waits {
+        let waits = self.options.gates.prioritize_preemptors && self.is_waiting(entry);
+        if !can_always_reclaim || waits {
             let usage = self.reserved(entry.queue, &entry.assignment);
             self.book(entry.queue, usage, run);
         }

@@ -191,9 +191,12 @@ impl<'a> History<'a> {
     fn nominate(&mut self, spec: &'a WorkloadSpec, queue: &str) -> Head<'a> {
         let (claim, scan) = (self.claims.remove(&spec.uid), self.scans.remove(&spec.uid));
         let is_preemptor = self.preemptors.get(queue) == Some(&spec.uid);
+        // Who gave up its claim waits for nobody.
+        let claims = self.options.departures.claims;
         let fresh = Some(self.left(queue));
         let head = |found: Found, held: bool, (began, scans)| {
             let (queue, scans) = (queue.to_owned(), scans + 1);
+            let is_preemptor = is_preemptor && (held || !claims);
             Head { spec, queue, found, is_preemptor, held, began, scans }
         };
         if let Some(found) = claim.as_ref().and_then(|claim| self.look_by_claim(spec, queue, claim)) {
@@ -265,10 +268,12 @@ impl<'a> History<'a> {
         self.fits(head, gone)
     }
 
-    /// Keeps quota for a head that needs preemption and finds nobody, unless its queue can always take its own back.
+    /// Keeps quota for a head that needs preemption and finds nobody: where its queue can not always take its own back, and for one that
+    /// waits for its victims.
     fn reserve(&mut self, head: &Head<'_>) {
         let always = self.books.queues[&head.queue].preemption.reclaim_within_cohort == PreemptionPolicy::Any;
-        if always || (self.options.gates.prioritize_preemptors && head.is_preemptor) {
+        let waits = self.options.gates.prioritize_preemptors && head.is_preemptor;
+        if always && !waits {
             return;
         }
         let (node, borrows) = (Node::Queue(head.queue.clone()), head.found.borrow > 0);
