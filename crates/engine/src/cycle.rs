@@ -397,8 +397,8 @@ impl World {
         let most = self.store.queues[queue].most_scans(self.store.classes[class].pod_sets.len());
         // What groups of flavors have in turn comes to an end after as many scans as there are combinations.
         // Without FlavorFungibility no scan goes on where one has stopped, whatever it has recorded.
-        let resumes = self.options.gates.flavor_fungibility;
-        let goes_on = resumes && assignment.has_pending_flavors() && scans < most;
+        let is_over = !self.options.gates.flavor_fungibility || scans >= most;
+        let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
         // A scan that began behind the first flavor says nothing about what has become free before it since: scan all before parking.
         let resumed = self.options.departures.scan_over && assignment.resumed && requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;

@@ -232,3 +232,30 @@ fn a_search_that_is_repeated_is_counted_by_what_came_of_it() {
         assert_eq!(counted, [(result, 1)]);
     }
 }
+
+#[test]
+fn a_round_of_scans_ends_after_as_many_as_berth_allows() {
+    let many = |resource: &str, count: usize| {
+        let nominal = Amount::new(9);
+        let quotas = vec![Quota { nominal, borrowing_limit: None, lending_limit: None }];
+        let flavor = |at: usize| FlavorQuotas { flavor: format!("{resource}{at}"), quotas: quotas.clone() };
+        ResourceGroup { covered: vec![resource.into()], flavors: (0..count).map(flavor).collect() }
+    };
+    // Sixteen and seventeen are at their ends together after 272 scans.
+    for (departures, scans) in [(Departures::NONE, 272), (Departures::default(), 256)] {
+        let mut spec = queue("q", None, 1, None);
+        spec.groups.extend([many("memory", 16), many("gpu", 17)]);
+        let mut world = world(Options { departures, ..Options::default() }, vec![]);
+        for name in spec.groups.iter().flat_map(|group| &group.flavors).map(|quotas| quotas.flavor.clone()) {
+            world.apply(Delta::Flavor(FlavorSpec { name, ..FlavorSpec::default() })).unwrap();
+        }
+        world.apply(local("default", "q", "q")).unwrap();
+        world.apply(Delta::ClusterQueue(spec)).unwrap();
+        world.apply(Delta::Workload(held("runs", "q", "q", 0, &[("main", 1)]))).unwrap();
+        let mut asks = pending("asks", "q", 0, &[("main", 1)]);
+        asks.pod_sets[0].requests.extend(["memory", "gpu"].map(|resource| (resource.to_owned(), Amount::new(1))));
+        world.apply(Delta::Workload(asks)).unwrap();
+        let plan = world.plan(NOW, ALL);
+        assert_eq!((plan.heads, world.figures("q").unwrap().pending_inadmissible), (scans, 1));
+    }
+}

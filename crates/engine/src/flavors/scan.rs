@@ -108,6 +108,8 @@ impl<'a> Scan<'a> {
         }
         let exhausted = last.is_some_and(|at| at.saturating_add(1) == line.len());
         let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
+        // Without FlavorFungibility no scan says how far it got, and it reads as if the second flavor came next.
+        let tried = if self.request.fungible { tried } else { 0 };
         for choice in &mut found.choices {
             choice.tried = tried;
         }

@@ -381,7 +381,8 @@ impl<'a> History<'a> {
             After::Retry => self.options.gates.preserve_scan_progress,
             After::PendingPreemption => false,
         };
-        let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty()) && head.scans < most;
+        let is_over = self.options.departures.scans_end && head.scans >= most;
+        let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty()) && !is_over;
         // A scan that began behind the first flavor says nothing about what has become free there since (`flavor-scan-starts-over.md`).
         let resumed = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
         let over = resumed && !scans && head.began != Some(left);
