@@ -197,7 +197,7 @@ impl World {
         let ask = || Ask::of(store, workload, queue, &gone, options);
         // For what was found, victims are looked for all at once; for what was not, cell by cell.
         let (needs, usage) = match found.filter(|found| found.mode() == Mode::Preempt) {
-            Some(found) => contested(store, found),
+            Some(found) => contested(store, found, options.departures.pods_count),
             None => (Vec::new(), Usage::new()),
         };
         let whole = Ask { needs: &needs, usage: &usage, ..ask() };

@@ -12,6 +12,8 @@ pub struct Departures {
     pub fit_beside_victims: bool,
     /// A scan that began behind the first flavor starts over before its workload is parked (`flavor-scan-starts-over.md`).
     pub scan_over: bool,
+    /// Victims are enough only where quota of `pods` is, too (`pods-count-for-victims.md`).
+    pub pods_count: bool,
     /// Who has tried all flavors is parked, however its scans ended (`scans-come-to-an-end.md`).
     pub scans_end: bool,
     /// A head of a BestEffortFIFO queue that loses to what is only booked lets those behind it have their turn (`losers-stand-aside.md`).
@@ -31,6 +33,7 @@ impl Departures {
         fit_beside_victims: false,
         scan_over: false,
         scans_end: false,
+        pods_count: false,
         stand_aside: false,
         all_must_fit: false,
         capacity_pins: false,
@@ -45,6 +48,7 @@ impl Default for Departures {
             fit_beside_victims: true,
             scan_over: true,
             scans_end: true,
+            pods_count: true,
             stand_aside: true,
             all_must_fit: true,
             capacity_pins: true,

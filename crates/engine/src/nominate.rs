@@ -16,14 +16,15 @@ use crate::tree::Tree;
 /// An assignment and the victims it needs.
 pub(crate) type Nomination = (Assignment, Vec<Target>);
 
-/// What victims are looked for: the cells that lack quota, and all that the assignment would use.
-pub(crate) fn contested(store: &Store, assignment: &Assignment) -> (Vec<CellId>, Usage) {
+/// What victims are looked for: the cells that lack quota, and all that the assignment would use, pods only where they count.
+pub(crate) fn contested(store: &Store, assignment: &Assignment, pods_count: bool) -> (Vec<CellId>, Usage) {
     let choices = assignment.pod_sets.iter().flat_map(|pod_set| &pod_set.choices);
     let lacking = choices.filter(|choice| choice.mode == Mode::Preempt);
     let mut needs: Vec<CellId> = lacking.filter_map(|choice| store.find_cell(choice.flavor, choice.resource)).collect();
     needs.sort_unstable();
     needs.dedup();
-    (needs, assignment.usage.iter().filter(|(_, value)| *value != 0).copied().collect())
+    let counts = |cell: CellId| pods_count || store.cells.key(cell).1 != store.pods;
+    (needs, assignment.usage.iter().filter(|(cell, value)| *value != 0 && counts(*cell)).copied().collect())
 }
 
 /// Looks for room for workloads.
@@ -126,14 +127,16 @@ impl Nominator<'_> {
     }
 
     fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {
+        let pods_count = self.options.departures.pods_count;
         // With one cell in all, the search for that cell was this very search.
         if let ([pod_set], [_]) = (assignment.pod_sets.as_slice(), assignment.usage.as_slice())
             && let [choice] = pod_set.choices.as_slice()
             && choice.hopeless
+            && (pods_count || choice.resource != self.store.pods)
         {
             return Ok(Vec::new());
         }
-        let (needs, usage) = contested(self.store, assignment);
+        let (needs, usage) = contested(self.store, assignment, pods_count);
         let ask = Ask { needs: &needs, usage: &usage, ..Ask::of(self.store, workload, queue, self.gone, self.options) };
         preempt::targets(self.store, self.tree, self.options, &ask)
     }
