@@ -112,8 +112,8 @@ impl World {
             };
             entries.extend(entry);
         }
-        let mut run =
-            Run { victims: BTreeMap::new(), booked: Vec::new(), room: report.admissions.len().saturating_add(room) };
+        let room = report.admissions.len().saturating_add(room);
+        let mut run = Run { victims: BTreeMap::new(), admitted: Vec::new(), booked: Vec::new(), room };
         if self.options.fair_sharing.is_some() {
             let heads = open.into_iter().filter_map(|at| {
                 let entry: &Entry = entries.get(at)?;
@@ -373,6 +373,7 @@ impl World {
             Mode::Fit => {
                 entry.requeue = Requeue::Admitted;
                 self.admit(entry, now, report);
+                run.admitted.push(entry.workload);
             }
         }
     }

@@ -16,6 +16,8 @@ use crate::world::World;
 pub(crate) struct Run {
     /// Victims chosen so far, each with what it gives back.
     pub(crate) victims: BTreeMap<WorkloadId, Target>,
+    /// Who was admitted in this cycle: nobody's victim before the next one.
+    pub(crate) admitted: Vec<WorkloadId>,
     /// Usage booked only for the rest of the cycle.
     pub(crate) booked: Vec<(QueueId, Usage)>,
     /// Number of admissions at which the cycle stops.

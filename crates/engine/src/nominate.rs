@@ -32,7 +32,8 @@ pub(crate) struct Nominator<'a> {
     pub(crate) store: &'a Store,
     pub(crate) tree: &'a mut Tree,
     pub(crate) options: &'a Options,
-    /// Workloads that are not to be preempted: gone already, with their usage out of the tree, or barred by a feud.
+    /// Workloads that are not to be preempted: gone already, with their usage out of the tree, barred by a feud, or
+    /// admitted in this cycle.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
 }
 

@@ -28,7 +28,7 @@ impl World {
         }
         let pins = entry.assignment.pins();
         let mut gone = self.barred(entry.workload);
-        gone.extend(run.victims.keys());
+        gone.extend(run.victims.keys().chain(&run.admitted));
         let mut trial = Trial::new(&mut self.tree);
         for victim in run.victims.values() {
             spare::leave(&self.store, &mut trial, victim, true);

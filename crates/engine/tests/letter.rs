@@ -259,3 +259,33 @@ fn a_round_of_scans_ends_after_as_many_as_berth_allows() {
         assert_eq!((plan.heads, world.figures("q").unwrap().pending_inadmissible), (scans, 1));
     }
 }
+
+#[test]
+fn who_was_admitted_in_a_cycle_is_no_victim_in_it() {
+    for departures in [Departures::NONE, Departures::default()] {
+        let takes = |name: &str, nominal: i64| ClusterQueueSpec {
+            preemption: Preemption {
+                reclaim_within_cohort: PreemptionPolicy::Any,
+                borrow_within_cohort: true,
+                ..Preemption::default()
+            },
+            ..queue(name, Some("c"), nominal, None)
+        };
+        let others = [("lent", 0), ("small", 0), ("spare", 1)];
+        let others = others.map(|(name, nominal)| queue(name, Some("c"), nominal, None));
+        let gates = Gates { priority_sorting: false, ..Gates::default() };
+        let queues = [takes("a", 3), takes("b", 2)].into_iter().chain(others).collect();
+        let mut world = world(Options { departures, gates, ..Options::default() }, queues);
+        let mut apply = |spec: WorkloadSpec| world.apply(Delta::Workload(spec)).unwrap();
+        apply(held("first", "lent", "lent", 1, &[("main", 3)]));
+        apply(held("second", "lent", "lent", 2, &[("main", 2)]));
+        apply(pending("a", "a", 9, &[("main", 3)]));
+        apply(pending("small", "small", 0, &[("main", 1)]));
+        // Last of the three: `first` leaves for `a`, and without `small` and `second` there would be room for it as well.
+        apply(WorkloadSpec { queued_at: Millis(5), ..pending("b", "b", 5, &[("main", 3)]) });
+        let plan = world.plan_cycles(NOW, ALL, 1);
+        let admitted: Vec<&str> = plan.admissions.iter().map(|admission| &*admission.uid).collect();
+        let evicted: Vec<&str> = plan.evictions.iter().map(|eviction| eviction.uid.as_str()).collect();
+        assert_eq!((admitted, evicted), (vec!["small"], vec!["first"]));
+    }
+}

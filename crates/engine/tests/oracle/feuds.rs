@@ -16,9 +16,9 @@ impl History<'_> {
     }
 
     /// Whom a workload must not preempt: evictions would go round in a circle, each of them holding back the next preemptor, by evicting
-    /// it or by letting its victim come back before it.
+    /// it or by letting its victim come back before it. Nor those who were admitted in this cycle.
     pub(super) fn barred(&self, spec: &WorkloadSpec) -> BTreeSet<String> {
-        let Some(feuds) = self.feuds.get(&self.root(&spec.local_queue)) else { return BTreeSet::new() };
+        let Some(feuds) = self.feuds.get(&self.root(&spec.local_queue)) else { return self.fresh.clone() };
         let victims: BTreeSet<&String> = feuds.iter().map(|(_, victim)| victim).collect();
         let mut against = BTreeSet::from([spec.uid.clone()]);
         loop {
@@ -39,6 +39,7 @@ impl History<'_> {
         let holds_back = |uid: &String| against.iter().any(|one| self.comes_back_before(uid, one));
         let more: Vec<String> = self.books.holders.iter().map(|holder| holder.uid.clone()).filter(holds_back).collect();
         against.extend(more);
+        against.extend(self.fresh.iter().cloned());
         against
     }
 }

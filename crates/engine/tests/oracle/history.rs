@@ -96,6 +96,8 @@ pub(crate) struct History<'a> {
     claims: BTreeMap<String, Claim>,
     scans: BTreeMap<String, Scan>,
     cycle: u64,
+    /// Who was admitted in this cycle: nobody's victim before the next one.
+    pub(super) fresh: BTreeSet<String>,
     /// By queue: how often somebody of it left.
     generations: BTreeMap<String, u64>,
     /// By tree: preemptors and whom they had evicted (`no-eviction-loops.md`, rule 1).
@@ -127,6 +129,7 @@ impl<'a> History<'a> {
             claims: BTreeMap::new(),
             scans: BTreeMap::new(),
             cycle: 0,
+            fresh: BTreeSet::new(),
             generations: BTreeMap::new(),
             feuds: BTreeMap::new(),
             places: workloads.iter().map(|spec| (spec.uid.clone(), spec)).collect(),
@@ -366,6 +369,7 @@ impl<'a> History<'a> {
         self.preemptors.retain(|_, preemptor| *preemptor != uid);
         self.first.retain(|_, first| *first != uid);
         self.stirred.insert(self.root(&head.queue));
+        self.fresh.insert(uid.clone());
         Step::Admit(uid, head.found.pins())
     }
 
@@ -416,6 +420,7 @@ impl<'a> History<'a> {
     /// One cycle over the heads of these trees.
     fn cycle(&mut self, live: &BTreeSet<Node>) -> Cycle {
         self.cycle += 1;
+        self.fresh.clear();
         let mut heads: Vec<Head<'a>> = Vec::new();
         for queue in self.books.queues.keys().cloned().collect::<Vec<_>>() {
             if !self.books.is_active(&queue) || !live.contains(&self.root(&queue)) {
