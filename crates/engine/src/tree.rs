@@ -27,7 +27,9 @@ pub(crate) struct Node {
     pub(crate) weight: i64,
     /// A cohort on or below a declared cycle: it is kept without a parent, so the forest itself never has cycles.
     pub(crate) cyclic: bool,
-    /// Distance to the furthest leaf.
+    /// At a queue: it may admit.
+    pub(crate) active: bool,
+    /// Distance to the furthest leaf; a queue that may not admit is none, though its quota and usage count.
     pub(crate) height: u32,
     /// At a root: counts changes that may let parked workloads in.
     pub(crate) epoch: u64,
@@ -81,6 +83,7 @@ impl Tree {
             lendable: Vec::new(),
             weight: WEIGHT_ONE,
             cyclic: false,
+            active: false,
             height: 0,
             epoch: 0,
             generation: 0,
@@ -182,16 +185,12 @@ impl Tree {
                 continue;
             }
             let children = self.nodes[node].children.clone();
-            let mut height = u32::from(!children.is_empty());
             for cell in &mut self.nodes[node].cells {
                 cell.subtree = cell.nominal;
                 cell.usage = 0;
                 cell.has_quota = cell.own;
             }
             for child in children {
-                if !self.nodes[child].is_queue {
-                    height = height.max(self.nodes[child].height.saturating_add(1));
-                }
                 for cell in self.nodes[child].cells.clone() {
                     self.nodes[node].update(cell.key, |own| {
                         own.subtree = plus(own.subtree, cell.lent());
@@ -200,6 +199,18 @@ impl Tree {
                     });
                 }
             }
+        }
+        self.measure(around);
+    }
+
+    /// Recomputes the heights of the tree around a node.
+    pub(crate) fn measure(&mut self, around: NodeId) {
+        for node in self.bottom_up(self.root(around)) {
+            let above = self.nodes[node].children.iter().map(|child| {
+                let child = &self.nodes[*child];
+                if child.is_queue { u32::from(child.active) } else { child.height.saturating_add(1) }
+            });
+            let height = above.max().unwrap_or(0);
             self.nodes[node].height = height;
         }
     }

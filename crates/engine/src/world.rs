@@ -389,10 +389,12 @@ impl World {
             return;
         }
         self.store.queues[id].active = active;
+        let node = self.store.queues[id].node;
+        self.tree.nodes[node].active = active;
+        self.tree.measure(node);
         self.mark(id);
         self.changed_local_queues.extend(self.store.queues[id].local_queues.iter().copied());
         if active {
-            let node = self.store.queues[id].node;
             self.wake(node);
         } else {
             let members = self.store.queues[id].pending.classes.values().flat_map(|class| class.members());

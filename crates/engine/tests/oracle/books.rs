@@ -73,6 +73,8 @@ struct Forest {
     nodes: Vec<Node>,
     parents: Vec<Option<usize>>,
     children: Vec<Vec<usize>>,
+    /// Queues that may not admit: no leaves to heights.
+    stopped: BTreeSet<usize>,
     frs: BTreeMap<Fr, usize>,
     /// By node and by flavor and resource.
     levels: Vec<Vec<Level>>,
@@ -128,7 +130,9 @@ impl Forest {
         }
         let levels = nodes.iter().map(|node| frs.iter().map(|fr| own(groups(node), fr)).collect()).collect();
         let frs = frs.into_iter().enumerate().map(|(at, fr)| (fr, at)).collect();
-        let mut forest = Self { places, nodes, parents, children, frs, levels };
+        let is_stopped = |node: &Node| matches!(node, Node::Queue(name) if queues[name].stop != StopPolicy::None);
+        let stopped = (0..nodes.len()).filter(|at| is_stopped(&nodes[*at])).collect();
+        let mut forest = Self { places, nodes, parents, children, stopped, frs, levels };
         for root in (0..forest.nodes.len()).filter(|node| forest.parents[*node].is_none()).collect::<Vec<_>>() {
             for at in 0..forest.frs.len() {
                 forest.add_up(root, at);
@@ -165,7 +169,8 @@ impl Forest {
     }
 
     fn height(&self, node: usize) -> u32 {
-        self.children[node].iter().map(|child| 1 + self.height(*child)).max().unwrap_or(0)
+        let children = self.children[node].iter().filter(|child| !self.stopped.contains(child));
+        children.map(|child| 1 + self.height(*child)).max().unwrap_or(0)
     }
 }
 
