@@ -189,6 +189,6 @@ pub struct QueueFigures {
     pub pending_inadmissible: u32,
     /// Workloads holding quota.
     pub reserving: u32,
-    /// Usage per cell, in the queue's order of flavors and covered resources.
+    /// Usage per cell, in the queue's order of flavors, and by name of the resource.
     pub reservation: Vec<CellUsage>,
 }

@@ -151,12 +151,14 @@ impl World {
         let Some(queue) = self.find_queue(cluster_queue).map(|id| &self.store.queues[id]) else { return Vec::new() };
         let mut cells = Vec::new();
         for group in &queue.groups {
+            let mut covered: Vec<_> = group.covered.iter().map(|id| (self.store.resource(*id), *id)).collect();
+            covered.sort_unstable();
             for flavor in group.flavors.iter().copied() {
-                for resource in group.covered.iter().copied() {
+                for (name, resource) in covered.iter().copied() {
                     let (total, borrowed) = self.store.find_cell(flavor, resource).map_or((0, 0), &usage);
                     cells.push(CellUsage {
                         flavor: self.store.flavor(flavor).to_owned(),
-                        resource: self.store.resource(resource).to_owned(),
+                        resource: name.to_owned(),
                         total: amount(total),
                         borrowed: amount(borrowed),
                     });
