@@ -31,6 +31,8 @@ pub use parse::{Nano, ParseError, parse_quantity};
 
 const NANO_PER_MILLI: i128 = 1_000_000;
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
+/// From so many cores on Kueue takes a quota of `cpu` for unlimited.
+const MOST_CPU: Nano = Nano(9_223_372_036_854_775_000_000_000);
 
 const fn is_cpu(resource: &str) -> bool {
     matches!(resource.as_bytes(), b"cpu")
@@ -41,22 +43,30 @@ const fn is_cpu(resource: &str) -> bool {
 /// # Errors
 /// [`ParseError`] when the text is not a Kubernetes quantity.
 pub fn value(resource: &str, text: &str) -> Result<Amount, ParseError> {
-    let Nano(nano) = parse_quantity(text)?;
+    Ok(in_units(resource, parse_quantity(text)?))
+}
+
+fn in_units(resource: &str, Nano(nano): Nano) -> Amount {
     let (units, rest) = if is_cpu(resource) {
         (nano / NANO_PER_MILLI, nano % NANO_PER_MILLI)
     } else {
         (nano / NANO_PER_WHOLE, nano % NANO_PER_WHOLE)
     };
     // What is left of a division has the sign of the value, so this leads away from zero.
-    Ok(Amount::clamped(units.saturating_add(rest.signum())))
+    Amount::clamped(units.saturating_add(rest.signum()))
 }
 
-/// A quota (nominal, borrowing or lending limit): beyond `i64` it is [`Amount::UNLIMITED`].
+/// A quota (nominal, borrowing or lending limit): beyond `i64` it is [`Amount::UNLIMITED`], for `cpu` from the last whole core on that
+/// `i64` can tell in milli units.
 ///
 /// # Errors
 /// [`ParseError`] when the text is not a Kubernetes quantity, or [`ParseError::Negative`].
 pub fn quota(resource: &str, text: &str) -> Result<Amount, ParseError> {
-    non_negative(value(resource, text)?, text)
+    let nano = parse_quantity(text)?;
+    if is_cpu(resource) && nano >= MOST_CPU {
+        return Ok(Amount::UNLIMITED);
+    }
+    non_negative(in_units(resource, nano), text)
 }
 
 /// A pod's request; beyond `i64` it is clamped to the largest value, as Kueue does.

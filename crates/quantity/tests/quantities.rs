@@ -74,6 +74,11 @@ fn units_and_bounds() {
     }
     assert_eq!(quota("cpu", "10P"), Ok(Amount::UNLIMITED));
     assert_eq!(quota("memory", "10E"), Ok(Amount::UNLIMITED));
+    // Kueue judges whole cores: the last of them that fit are no bound any more, to a quota.
+    assert_eq!(quota("cpu", "9223372036854775"), Ok(Amount::UNLIMITED));
+    assert_eq!(quota("cpu", "9223372036854774999m"), Ok(Amount::new(9_223_372_036_854_774_999)));
+    assert_eq!(request("cpu", "9223372036854775"), Ok(Amount::new(9_223_372_036_854_775_000)));
+    assert_eq!(quota("memory", "9223372036854775806"), Ok(Amount::new(i64::MAX - 1)));
 }
 
 #[test]
