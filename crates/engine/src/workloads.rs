@@ -9,6 +9,16 @@ use crate::preempt::spare::Spare;
 use crate::store::{Held, Phase, Place, Progress, Workload};
 use crate::world::World;
 
+/// What a pending workload that issued preemptions is to its queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Footing {
+    queue: QueueId,
+    /// It waits for its victims.
+    waits: bool,
+    /// It goes first.
+    first: bool,
+}
+
 impl World {
     pub(crate) fn set_workload(&mut self, spec: WorkloadSpec) {
         let local_queue = self.store.local_queue_id(&spec.namespace, &spec.local_queue);
@@ -49,6 +59,7 @@ impl World {
             && old.preemption_gated == spec.preemption_gated
             && old.refused.as_deref() == spec.refused.as_deref();
         let (old_class, was_queue, old_gated) = (old.class, old.local_queue, old.preemption_gated);
+        let same_spec = self.options.departures.claims || old.revision == spec.revision;
         let class = self.store.class(&spec);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
             self.store.release_class(class);
@@ -59,7 +70,10 @@ impl World {
         // A scan that began when it could preempt fewer, or nobody, does not know what the first flavors have.
         let may_preempt_otherwise = priority_fell || old_gated != spec.preemption_gated;
         let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
-        let standing = self.standing(id).filter(|_| class == old_class && was_queue == local_queue);
+        // Who goes first in its queue is known by name; who waits for victims has to be what they were evicted for.
+        let waits = |footing: &Footing| footing.waits && same_spec && class == old_class;
+        let footing = self.footing(id).filter(|_| was_queue == local_queue);
+        let footing = footing.map(|footing| Footing { waits: waits(&footing), ..footing });
         let was_giving = was_held.as_ref().filter(|_| stays).map_or(0, |held| held.giving);
         self.detach_quietly(id, stays);
         self.store.list_slice(id, false);
@@ -93,7 +107,7 @@ impl World {
             self.store.set_evicted_for(id, was_held.as_ref().and_then(|held| held.evicted_for.as_ref()));
         }
         self.store.set_giving(id, was_giving);
-        self.restore_standing(id, standing);
+        self.restore_footing(id, footing);
         if was_queue != local_queue {
             self.store.release_local_queue(was_queue);
         }
@@ -102,24 +116,25 @@ impl World {
         }
     }
 
-    /// The queue of which a pending workload is the preemptor, and whether it goes first there as such.
-    pub(crate) fn standing(&self, id: WorkloadId) -> Option<(QueueId, bool)> {
+    /// What a pending workload that issued preemptions is to its queue.
+    pub(crate) fn footing(&self, id: WorkloadId) -> Option<Footing> {
         let queue = self.store.local_queues[self.store.workload(id)?.local_queue].queue?;
         let pending = &self.store.queues[queue].pending;
-        (pending.preemptor == Some(id)).then(|| (queue, pending.sticky == Some(id)))
+        let footing = Footing { queue, waits: pending.preemptor == Some(id), first: pending.sticky == Some(id) };
+        (footing.waits || footing.first).then_some(footing)
     }
 
     /// A workload that was only placed anew still waits for its victims (kueue.md 6.2).
-    pub(crate) fn restore_standing(&mut self, id: WorkloadId, standing: Option<(QueueId, bool)>) {
-        let Some((queue, sticky)) = standing else { return };
+    pub(crate) fn restore_footing(&mut self, id: WorkloadId, footing: Option<Footing>) {
+        let Some(Footing { queue, waits, first }) = footing else { return };
         let is_there = self.store.workload(id).is_some_and(|workload| {
             matches!(workload.phase, Phase::Pending(Place::Class))
                 && self.store.local_queues[workload.local_queue].queue == Some(queue)
         });
         if is_there {
             let pending = &mut self.store.queues[queue].pending;
-            pending.preemptor = Some(id);
-            pending.sticky = pending.sticky.or(sticky.then_some(id));
+            pending.preemptor = pending.preemptor.or(waits.then_some(id));
+            pending.sticky = pending.sticky.or(first.then_some(id));
         }
     }
 

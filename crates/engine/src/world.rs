@@ -407,7 +407,7 @@ impl World {
             self.store.queues[old].local_queues.remove(&id);
         }
         let members: Vec<WorkloadId> = self.store.local_queues[id].pending.iter().copied().collect();
-        let standings: Vec<_> = members.iter().map(|workload| self.standing(*workload)).collect();
+        let footings: Vec<_> = members.iter().map(|workload| self.footing(*workload)).collect();
         for workload in &members {
             self.unplace(*workload);
         }
@@ -424,9 +424,9 @@ impl World {
         self.store.local_queues[id].queue = queue;
         self.store.local_queues[id].spec = spec;
         self.changed_local_queues.insert(id);
-        for (workload, standing) in members.into_iter().zip(standings) {
+        for (workload, footing) in members.into_iter().zip(footings) {
             self.place(workload);
-            self.restore_standing(workload, standing);
+            self.restore_footing(workload, footing);
         }
         self.store.release_local_queue(id);
     }

@@ -289,3 +289,33 @@ fn who_was_admitted_in_a_cycle_is_no_victim_in_it() {
         assert_eq!((admitted, evicted), (vec!["small"], vec!["first"]));
     }
 }
+
+#[test]
+fn who_waits_for_victims_is_no_preemptor_once_its_spec_has_changed() {
+    for (revision, first) in [(1, "high"), (2, "other")] {
+        let takes = ClusterQueueSpec {
+            preemption: Preemption {
+                within_cluster_queue: PreemptionPolicy::LowerPriority,
+                reclaim_within_cohort: PreemptionPolicy::Any,
+                borrow_within_cohort: true,
+                ..Preemption::default()
+            },
+            ..queue("a", Some("c"), 2, None)
+        };
+        let queues = vec![takes, queue("b", Some("c"), 0, None), queue("spare", Some("c"), 2, None)];
+        let mut world = world(Options { departures: Departures::NONE, ..Options::default() }, queues);
+        let mut apply = |delta: Delta| world.apply(delta).unwrap();
+        apply(Delta::Workload(held("low", "a", "a", 0, &[("main", 2)])));
+        let high = pending("high", "a", 1, &[("main", 3)]);
+        apply(Delta::Workload(high.clone()));
+        let plan = world.plan(NOW, ALL);
+        assert_eq!(plan.evictions.len(), 1);
+        let mut apply = |delta: Delta| world.apply(delta).unwrap();
+        apply(Delta::RemoveWorkload("low".into()));
+        apply(Delta::Workload(WorkloadSpec { revision, ..high }));
+        apply(Delta::Workload(pending("other", "b", 9, &[("main", 4)])));
+        let plan = world.plan_cycles(NOW, ALL, 1);
+        let admitted: Vec<&str> = plan.admissions.iter().map(|admission| &*admission.uid).collect();
+        assert_eq!(admitted, [first], "revision {revision}");
+    }
+}
