@@ -321,6 +321,8 @@ impl World {
         }
         let fits = self.refresh(entry, run, report) && !self.would_close_a_circle(entry, run);
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
+        let refusals = u64::from(entry.assignment.breach.is_some());
+        self.refused_victims = self.refused_victims.saturating_add(refusals);
         let waiting = |said: Said| Some((PendingReason::WaitingForQuota, said));
         match entry.assignment.mode() {
             Mode::NoFit => {
@@ -331,8 +333,6 @@ impl World {
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = Requeue::NoRoom;
                 self.reserve(entry, run);
-                let refusals = u64::from(entry.assignment.breach.is_some());
-                self.refused_victims = self.refused_victims.saturating_add(refusals);
                 let refused = entry.assignment.breach.take().map(|breach| Said::Plainly(breach.text()));
                 entry.verdict = waiting(refused.unwrap_or_else(|| entry.assignment.take_unfit(Issued::default())));
             }

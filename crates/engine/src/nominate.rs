@@ -62,20 +62,24 @@ impl Nominator<'_> {
             let pod_sets = &self.store.classes[workload.class].pod_sets;
             let counts: Vec<(i64, Option<i64>)> =
                 pod_sets.iter().map(|pod_set| (pod_set.spec.count, pod_set.spec.min_count)).collect();
+            let mut breach = full.breach;
             let reduced = partial::search(&counts, |counts| {
                 let assignment = self.assign(workload, queue, Some(counts), progress, pins);
                 match assignment.mode() {
                     Mode::Fit => Some((assignment, Vec::new())),
                     Mode::Preempt => {
-                        let targets = self.targets(workload, queue, &assignment).unwrap_or_default();
+                        let found = self.targets(workload, queue, &assignment);
+                        let targets = found.map_err(|refused| breach = Some(refused)).unwrap_or_default();
                         (!targets.is_empty()).then_some((assignment, targets))
                     }
                     Mode::NoFit | Mode::DeferredFit => None,
                 }
             });
-            if let Some(nomination) = reduced {
-                return nomination;
+            // What was refused on the way is a fault, whatever is found in the end.
+            if let Some((assignment, targets)) = reduced {
+                return (Assignment { breach, ..assignment }, targets);
             }
+            full.breach = breach;
         }
         (full, Vec::new())
     }
