@@ -59,5 +59,5 @@ mod workloads;
 pub mod write;
 
 pub use crate::core::{Control, Step};
-pub use crate::decide::preempt::preemption_message;
+pub use crate::decide::preempt::{preemption_message, preemptor_named};
 pub use crate::status::requests_differ;

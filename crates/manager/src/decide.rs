@@ -12,6 +12,7 @@ use crate::configuration::{self, Given};
 use crate::flags::{DecideFlags, Output};
 use anyhow::{Context, anyhow};
 use berth_control::offline::Offline;
+use berth_control::preemptor_named;
 use berth_control::write::{EventType, Kind, ObjectKey};
 use berth_engine::Selector;
 use berth_jobs::training::Cards;
@@ -42,6 +43,9 @@ struct Decision {
     reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// The preemptor (uid) that its condition names.
+    #[serde(skip)]
+    preempted_for: Option<String>,
     /// The engine's account, but for finished workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<account::Account>,
@@ -244,7 +248,7 @@ fn decisions(offline: &mut Offline) -> Vec<Decision> {
         workloads.map(|(key, object)| decision(format!("{}/{}", key.namespace, key.name), object)).collect();
     let names = uids.iter().cloned().zip(found.iter().map(|decision| decision.workload.clone())).collect();
     for (decision, uid) in found.iter_mut().zip(uids) {
-        decision.account = account::of(offline, &uid, &names);
+        decision.account = account::of(offline, &uid, &names, decision.preempted_for.take());
         // Nothing was written about one that no cycle has come to.
         if decision.reason.is_empty()
             && let Some(verdict) = offline.control().world().explain(&uid, now)
@@ -286,6 +290,7 @@ fn decision(workload: String, object: &Value) -> Decision {
         ("pending", condition("QuotaReserved", "False"))
     };
     let about = about.unwrap_or_default();
+    let preempted = condition("Preempted", "True");
     Decision {
         workload,
         job_kind: job.as_ref().map(|(kind, _)| kind.name()),
@@ -295,6 +300,7 @@ fn decision(workload: String, object: &Value) -> Decision {
         pod_sets: pod_sets.collect(),
         reason: text(&about, "/reason"),
         message: text(&about, "/message"),
+        preempted_for: preempted.and_then(|told| preemptor_named(&text(&told, "/message")).map(str::to_owned)),
         account: None,
     }
 }

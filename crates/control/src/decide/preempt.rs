@@ -38,6 +38,13 @@ pub fn preemption_message(
     )
 }
 
+/// The UID of the preemptor that such a message names.
+#[must_use]
+pub fn preemptor_named(message: &str) -> Option<&str> {
+    let (uid, _) = message.split_once("(UID: ")?.1.split_once(',')?;
+    (uid != "UNKNOWN").then_some(uid)
+}
+
 /// Who takes quota, for those who lose it: its queue, and nothing of another tenant's names.
 pub(crate) fn preemptor_words(control: &Control, preemptor: Option<&WorkloadView>) -> String {
     let queue = preemptor

@@ -83,8 +83,13 @@ struct Holder {
     right: &'static str,
 }
 
-/// The account of a workload; `names` are workloads by uid.
-pub(super) fn of(offline: &mut Offline, uid: &str, names: &BTreeMap<String, String>) -> Option<Account> {
+/// The account of a workload; `names` are workloads by uid, `before` is for whom it was evicted before this run.
+pub(super) fn of(
+    offline: &mut Offline,
+    uid: &str,
+    names: &BTreeMap<String, String>,
+    before: Option<String>,
+) -> Option<Account> {
     let now = Millis(offline.now().as_millisecond());
     let full = offline.control().world().account(uid, now)?;
     let Full { ahead, not_before, mode, obstacle, evicted_for, cells, .. } = full;
@@ -99,7 +104,7 @@ pub(super) fn of(offline: &mut Offline, uid: &str, names: &BTreeMap<String, Stri
         mode: mode.map(|mode| format!("{mode:?}")),
         obstacle: obstacle.map(|unblock| named(&unblock).0),
         head,
-        evicted_for: evicted_for.as_ref().map(name),
+        evicted_for: evicted_for.or(before).as_ref().map(name),
         flavors: cells.into_iter().map(|cell| shown(cell, names)).collect(),
     })
 }
@@ -188,6 +193,8 @@ impl Account {
         if self.obstacle == Some("PodsStop") {
             let preemptor = self.evicted_for.as_ref().map(|name| format!(" to make room for {name}"));
             let _ = writeln!(out, "    its pods have to stop{}", preemptor.unwrap_or_default());
+        } else if let Some(preemptor) = &self.evicted_for {
+            let _ = writeln!(out, "    was evicted to make room for {preemptor}");
         }
         if let Some(head) = &self.head {
             let _ = writeln!(out, "    {head} goes first in its queue, and lets nobody pass");

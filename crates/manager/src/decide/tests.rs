@@ -127,6 +127,46 @@ fn pod_sets_are_accounted_for_together() {
 }
 
 #[test]
+fn who_was_evicted_before_and_waits_says_for_whom() {
+    let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 4}}}]}}";
+    let workload = |name: &str, status: &str| {
+        format!(
+            "{{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {{name: {name}, uid: uid-of-{name}}}, spec: \
+             {{queueName: all, podSets: [{{name: main, count: 1, template: {template}}}]}}, status: {{{status}}}}}\n---\n"
+        )
+    };
+    let is = |kind: &str, reason: &str, message: &str| {
+        let at = "2026-01-01T00:00:01Z";
+        format!("{{type: {kind}, status: 'True', reason: {reason}, message: '{message}', lastTransitionTime: '{at}'}}")
+    };
+    let given_to = "admission: {clusterQueue: all, podSetAssignments: [{name: main, count: 1, flavors: {cpu: standard}, \
+                    resourceUsage: {cpu: '4'}}]}";
+    let runs = format!(
+        "{given_to}, conditions: [{}, {}]",
+        is("QuotaReserved", "QuotaReserved", "m"),
+        is("Admitted", "Admitted", "m")
+    );
+    let said_to = |uid: &str| {
+        let message = berth_control::preemption_message((uid, ""), "InClusterQueue", "/all", "/all");
+        format!(
+            "conditions: [{}, {}]",
+            is("Evicted", "Preempted", &message),
+            is("Preempted", "InClusterQueue", &message)
+        )
+    };
+    for (uid, line) in [
+        ("uid-of-runs", Some("    was evicted to make room for default/runs\n")),
+        ("gone", Some("    was evicted to make room for gone\n")),
+        ("", None),
+    ] {
+        let workloads = workload("runs", &runs) + &workload("waits", &said_to(uid));
+        let told = said(&given(&format!("{QUEUES}{workloads}"))).unwrap();
+        assert_eq!(told.contains("was evicted to make room for"), line.is_some(), "{told}");
+        assert!(line.is_none_or(|line| told.contains(line)), "{told}");
+    }
+}
+
+#[test]
 fn queues_that_admit_nothing_say_why() {
     assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "inactive"), [""; 0]);
     let local = "LocalQueue default/all: ClusterQueueIsInactive: Can't submit new workloads to clusterQueue";
