@@ -9,7 +9,7 @@ use crate::options::{Gates, ShareStrategy};
 use crate::preempt::candidates::{Candidate, Filter, Line, Right, collect_borrowers};
 use crate::preempt::classical::{fill_back, fits, leave};
 use crate::preempt::spare::keep_whole;
-use crate::preempt::{Ask, Target};
+use crate::preempt::{Ask, Target, Victims};
 use crate::share::{Share, share_of};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
@@ -154,19 +154,19 @@ struct Search<'a> {
     gates: &'a Gates,
 }
 
-/// The victims, and whether all who were taken beside the asking queue leave whole: then what shares said when the others were taken
-/// holds at the end as well.
+/// The victims. What shares said when they were taken holds at the end as well if all who were taken beside the asking queue leave whole;
+/// where some of these stay, all who were taken come with them.
 pub(crate) fn targets(
     store: &Store,
     tree: &mut Tree,
     strategies: &[ShareStrategy],
     gates: &Gates,
     ask: &Ask<'_>,
-) -> (Vec<Target>, bool) {
+) -> Victims {
     let filter = Filter::new(store, ask);
     let lines = collect_borrowers(&filter, tree);
     if lines.is_empty() {
-        return (Vec::new(), true);
+        return (Vec::new(), None);
     }
     let strategies = in_order(strategies);
     let search = Search { store, ask, filter: &filter, own: store.queues[ask.queue].node, gates };
@@ -181,14 +181,15 @@ pub(crate) fn targets(
         found = search.second_pass(&mut trial, retry, &mut targets);
     }
     if !found {
-        return (Vec::new(), true);
+        return (Vec::new(), None);
     }
     trial.remove(search.own, ask.usage);
-    let taken = search.beside(trial.tree(), &targets);
+    let taken = targets.clone();
     fill_back(store, &mut trial, ask, &mut targets, true);
     keep_whole(store, &mut trial, ask, &mut targets, true);
-    let settled = search.beside(trial.tree(), &targets) == taken;
-    (targets, settled)
+    let beside = |targets: &[Target]| search.beside(trial.tree(), targets);
+    let stay = beside(&targets) != beside(&taken);
+    (targets, stay.then_some(taken))
 }
 
 /// The children of the lowest common cohort of two queues, on the side of each.

@@ -30,6 +30,9 @@ pub(crate) struct Target {
     pub(crate) gives_up: Option<i64>,
 }
 
+/// Victims, and all who were taken before those not needed were put back, where shares can only be judged on these.
+pub(crate) type Victims = (Vec<Target>, Option<Vec<Target>>);
+
 /// Who asks for what.
 pub(crate) struct Ask<'a> {
     pub(crate) queue: QueueId,
@@ -78,22 +81,22 @@ impl<'a> Ask<'a> {
 /// # Errors
 /// The rule that they break when they are checked again, which no search should let happen.
 pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Result<Vec<Target>, Breach> {
-    let (targets, settled) = search(store, tree, options, ask);
-    let checked = recheck::check(store, tree, options, ask, &targets, settled);
+    let (targets, taken) = search(store, tree, options, ask);
+    let checked = recheck::check(store, tree, options, ask, &targets, taken.as_deref());
     debug_assert!(checked.is_ok(), "{checked:?} by {targets:?}");
     checked.map(|()| targets)
 }
 
-/// The victims before they are checked again, and whether shares can be judged on them.
-fn search(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> (Vec<Target>, bool) {
-    let (targets, settled) = unbounded(store, tree, options, ask);
-    (guard::bounded(store, ask, targets), settled)
+/// The victims before they are checked again.
+fn search(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
+    let (targets, taken) = unbounded(store, tree, options, ask);
+    (guard::bounded(store, ask, targets), taken)
 }
 
 /// The same, however many they are.
-pub(crate) fn unbounded(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> (Vec<Target>, bool) {
+pub(crate) fn unbounded(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
     match &options.fair_sharing {
-        None => (classical::targets(store, tree, ask), true),
+        None => (classical::targets(store, tree, ask), None),
         Some(sharing) => fair::targets(store, tree, &sharing.strategies, &options.gates, ask),
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{NodeId, QueueId};
+use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::options::Options;
 use crate::preempt::candidates::{Filter, Right, fit_in_quota, satisfies, uses};
 use crate::preempt::classical::fits;
@@ -77,8 +77,8 @@ struct Check<'a> {
     own: NodeId,
 }
 
-/// Checks victims in the state in which they were looked for. `settled` says that all who were taken on the side of the asking queue
-/// leave whole: only then shares can be judged again. Costs the victims, and the nodes above each.
+/// Checks victims in the state in which they were looked for. `taken` are all who were taken, where some on the side of the asking queue
+/// stay after all: then shares are judged on these. Costs the victims, and the nodes above each.
 ///
 /// # Errors
 /// A rule that they break.
@@ -88,7 +88,7 @@ pub(crate) fn check(
     options: &Options,
     ask: &Ask<'_>,
     targets: &[Target],
-    settled: bool,
+    taken: Option<&[Target]>,
 ) -> Result<(), Breach> {
     if targets.is_empty() {
         return Ok(());
@@ -105,7 +105,7 @@ pub(crate) fn check(
         return Err(Breach::Bounds);
     }
     if options.fair_sharing.is_some() {
-        check.fair(tree, options, targets, settled)
+        check.fair(tree, options, targets, taken)
     } else {
         check.classical(tree, targets)
     }
@@ -186,7 +186,13 @@ impl Check<'_> {
         if above.into_values().all(|above| above) { Ok(()) } else { Err(Breach::WithinQuota) }
     }
 
-    fn fair(&self, tree: &mut Tree, options: &Options, targets: &[Target], settled: bool) -> Result<(), Breach> {
+    fn fair(
+        &self,
+        tree: &mut Tree,
+        options: &Options,
+        targets: &[Target],
+        taken: Option<&[Target]>,
+    ) -> Result<(), Breach> {
         let others = |target: &&Target| self.victim(target).is_ok_and(|(_, held)| held.queue != self.ask.queue);
         for target in targets.iter().filter(others) {
             let (_, held) = self.victim(target)?;
@@ -206,17 +212,21 @@ impl Check<'_> {
                 return Err(Breach::Right);
             }
         }
-        let mut trial = self.without(tree, targets);
+        let trial = self.without(tree, targets);
         if !fits(self.store, trial.tree(), self.ask, true) {
             return Err(Breach::NotEnough);
         }
-        if !settled {
-            return Ok(());
+        drop(trial);
+        let judged = taken.unwrap_or(targets);
+        let known: BTreeSet<WorkloadId> = judged.iter().map(|target| target.workload).collect();
+        if !targets.iter().all(|target| known.contains(&target.workload)) {
+            return Err(Breach::Share);
         }
+        let mut trial = self.without(tree, judged);
         // As when they were looked for, shares are those with the asking workload in.
         trial.add(self.own, self.ask.usage);
         let mut higher: BTreeMap<NodeId, bool> = BTreeMap::new();
-        for target in targets.iter().filter(|target| target.reason == FAIR) {
+        for target in judged.iter().filter(|target| target.reason == FAIR) {
             let (_, held) = self.victim(target)?;
             let (own_side, other_side) = sides(trial.tree(), self.own, self.node(held.queue));
             let (new, _) = share_of(self.store, trial.tree(), own_side, &[]);

@@ -1,5 +1,4 @@
 use super::*;
-use crate::ids::WorkloadId;
 use crate::model::{ClusterQueueSpec, Limits, Millis, Preemption, PreemptionGuard, WorkloadSpec};
 use crate::options::FairSharing;
 use crate::preempt::targets;
@@ -41,12 +40,13 @@ struct Court {
     world: World,
     asked: i128,
     gone: BTreeSet<WorkloadId>,
-    settled: bool,
+    /// All who were taken before some of them were put back, where that is known.
+    taken: Option<Vec<Target>>,
 }
 
 impl Court {
     fn new(options: Options, queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>, asked: i128) -> Self {
-        Self { world: world(options, queues, workloads), asked, gone: BTreeSet::new(), settled: true }
+        Self { world: world(options, queues, workloads), asked, gone: BTreeSet::new(), taken: None }
     }
 
     fn id(&self, uid: &str) -> WorkloadId {
@@ -70,15 +70,19 @@ impl Court {
         targets.iter().map(|target| (uid(target), target.reason)).collect()
     }
 
-    fn judge(&mut self, victims: &[(&str, &'static str)]) -> Result<(), Breach> {
+    fn targets(&self, victims: &[(&str, &'static str)]) -> Vec<Target> {
         let target = |&(uid, reason): &(&str, &'static str)| Target { workload: self.id(uid), reason, gives_up: None };
-        let targets: Vec<Target> = victims.iter().map(target).collect();
+        victims.iter().map(target).collect()
+    }
+
+    fn judge(&mut self, victims: &[(&str, &'static str)]) -> Result<(), Breach> {
+        let targets = self.targets(victims);
         self.judge_targets(&targets)
     }
 
     fn judge_targets(&mut self, targets: &[Target]) -> Result<(), Breach> {
-        let settled = self.settled;
-        self.hear(|store, tree, options, ask| check(store, tree, options, ask, targets, settled))
+        let taken = self.taken.clone();
+        self.hear(|store, tree, options, ask| check(store, tree, options, ask, targets, taken.as_deref()))
     }
 }
 
@@ -205,13 +209,31 @@ fn shares_are_judged_again() {
     assert_eq!(court.judge(&[("b1", RECLAIM)]), Err(Breach::Right), "it asks for more than its own");
     let all = [("d1", FAIR), ("d2", FAIR), ("d3", FAIR)];
     assert_eq!(court.judge(&all), Err(Breach::Share), "d has less then than a would have");
-    court.settled = false;
-    assert_eq!(court.judge(&all), Ok(()), "others came back beside a: shares say nothing");
+    court.taken = Some(court.targets(&all));
+    assert_eq!(court.judge(&all), Err(Breach::Share), "nor had it more when they were taken");
     // What is its own it takes back whatever the shares are.
     let mut court = shared(1);
     assert_eq!(court.judge(&[("b1", FAIR)]), Err(Breach::Right));
     assert_eq!(court.judge(&[("b1", RECLAIM)]), Ok(()));
     assert_eq!(court.found().len(), 1);
+}
+
+/// While `own` was to leave as well, `b` had no smaller share than `a` would have; then that one could stay.
+#[test]
+fn where_some_stay_after_all_shares_are_judged_on_all_who_were_taken() {
+    let quotas = [("a", 2), ("b", 2), ("d", 2), ("e", 1)];
+    let queues = quotas.map(|(name, nominal)| queue(name, Some("c"), &[("f", nominal)]));
+    let mut workloads = vec![pending("a", "asks", 5, &[("main", 3)]), held("a", "own", 0, "f", 1)];
+    workloads.push(held("b", "big", 0, "f", 3));
+    workloads.extend(ones("d", &["d1", "d2"]));
+    workloads.extend(ones("e", &["within"]));
+    let mut court = Court::new(fair(), queues.to_vec(), workloads, 3);
+    let big = [("big", FAIR)];
+    assert_eq!(court.judge(&big), Err(Breach::Share));
+    court.taken = Some(court.targets(&[("own", OWN), ("big", FAIR)]));
+    assert_eq!(court.judge(&big), Ok(()));
+    court.taken = Some(court.targets(&[("own", OWN)]));
+    assert_eq!(court.judge(&big), Err(Breach::Share), "nobody took it");
 }
 
 #[test]
