@@ -55,6 +55,16 @@ fn rules(queue: &api::ClusterQueueSpec) -> &[api::AdmissionCheckStrategyRule] {
     queue.admission_checks_strategy.as_ref().map(|strategy| strategy.admission_checks.as_slice()).unwrap_or_default()
 }
 
+/// The flavors that a check is for; none means all.
+fn on_flavors(rule: &api::AdmissionCheckStrategyRule) -> BTreeSet<&str> {
+    rule.on_flavors.iter().map(String::as_str).collect()
+}
+
+/// The flavors of a ClusterQueue.
+fn flavors(queue: &api::ClusterQueueSpec) -> BTreeSet<&str> {
+    queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
+}
+
 /// Whether one of them wants its workload tried later or not at all.
 pub(crate) fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
     states.iter().any(|check| ["Retry", "Rejected"].contains(&check.state.as_str()))
@@ -84,7 +94,9 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
     let missing = list(&|rule| !known.contains_key(&rule.name));
     let inactive = list(&|rule| known.get(&rule.name).is_some_and(|check| !check.active));
     let multi = list(&|rule| by(rule, MULTI_KUEUE));
-    let per_flavor = list(&|rule| by(rule, MULTI_KUEUE) && !rule.on_flavors.is_empty());
+    let all = flavors(queue);
+    let is_partial = |rule: &api::AdmissionCheckStrategyRule| !rule.on_flavors.is_empty() && on_flavors(rule) != all;
+    let per_flavor = list(&|rule| by(rule, MULTI_KUEUE) && is_partial(rule));
     let provisioning = list(&|rule| by(rule, PROVISIONING));
     let mut found = Vec::new();
     let mut add = |reason: &'static str, text: String| found.push(Problem { reason, text });
@@ -95,16 +107,16 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
         add("AdmissionCheckInactive", format!("references inactive AdmissionCheck(s): {names}"));
     }
     if let Some((_, names)) = multi.as_ref().filter(|(count, _)| *count > 1) {
-        add("MultipleMultiKueueAdmissionChecks", format!("has more than one MultiKueue AdmissionCheck: {names}"));
+        let text = format!("Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {names}");
+        add("MultipleMultiKueueAdmissionChecks", text);
     }
     if let Some((_, names)) = per_flavor {
-        add("MultiKueueAdmissionCheckAppliedPerFlavor", format!("has a MultiKueue AdmissionCheck per flavor: {names}"));
+        let text = format!("Cannot specify MultiKueue AdmissionCheck per flavor, found: {names}");
+        add("MultiKueueAdmissionCheckAppliedPerFlavor", text);
     }
     if let (Some((_, multi)), Some((_, provisioning))) = (&multi, &provisioning) {
-        add(
-            "MultiKueueWithProvisioningRequest",
-            format!("has a MultiKueue AdmissionCheck ({multi}) together with ProvisioningRequest ({provisioning})"),
-        );
+        let text = "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together";
+        add("MultiKueueWithProvisioningRequest", format!("{text}, found: {multi}, {provisioning}"));
     }
     found
 }
@@ -115,10 +127,9 @@ pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::
     let given: Option<BTreeSet<&str>> = admission.map(|admission| {
         admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
     });
-    let all: BTreeSet<&str> =
-        queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect();
+    let all = flavors(queue);
     let concerns = |rule: &&api::AdmissionCheckStrategyRule| {
-        let on: BTreeSet<&str> = rule.on_flavors.iter().map(String::as_str).collect();
+        let on = on_flavors(rule);
         match &given {
             _ if on.is_empty() => true,
             Some(given) => given.iter().any(|flavor| on.contains(flavor)),

@@ -196,10 +196,26 @@ fn an_eviction_is_over_with_the_next_reservation() {
 #[test]
 fn checks_of_multikueue_that_cannot_be_together_make_a_queue_inactive() {
     let (multi, provisioning) = ("kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request");
-    for (checks, on, reason) in [
-        (&[multi, multi][..], json!([]), "MultipleMultiKueueAdmissionChecks"),
-        (&[multi], json!(["first"]), "MultiKueueAdmissionCheckAppliedPerFlavor"),
-        (&[multi, provisioning], json!([]), "MultiKueueWithProvisioningRequest"),
+    for (checks, on, reason, why) in [
+        (
+            &[multi, multi][..],
+            json!([]),
+            "MultipleMultiKueueAdmissionChecks",
+            "Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: check-0,check-1",
+        ),
+        (
+            &[multi],
+            json!(["first"]),
+            "MultiKueueAdmissionCheckAppliedPerFlavor",
+            "Cannot specify MultiKueue AdmissionCheck per flavor, found: check-0",
+        ),
+        (
+            &[multi, provisioning],
+            json!([]),
+            "MultiKueueWithProvisioningRequest",
+            "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: check-0, check-1",
+        ),
+        (&[multi], json!(["second", "first"]), "Ready", ""),
     ] {
         let mut cluster = furnished(Cluster::new());
         cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
@@ -222,12 +238,21 @@ fn checks_of_multikueue_that_cannot_be_together_make_a_queue_inactive() {
             &mut cluster,
             "cq",
             "all",
-            &[("first", "1")],
+            &[("first", "1"), ("second", "1")],
             &json!({"admissionChecksStrategy": {"admissionChecks": rules}}),
         );
         cluster.pass(5);
         let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
-        assert_eq!(told(&status["conditions"], "Active"), words("False", reason), "{status}");
+        let is_ready = why.is_empty();
+        let message =
+            if is_ready { "Can admit new workloads".to_owned() } else { format!("Can't admit new workloads: {why}.") };
+        assert_eq!(
+            told(&status["conditions"], "Active"),
+            words(if is_ready { "True" } else { "False" }, reason),
+            "{status}"
+        );
+        let text = status["conditions"].to_string();
+        assert!(text.contains(&format!("{message:?}")), "{text}");
     }
 }
 
