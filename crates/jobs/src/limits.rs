@@ -77,9 +77,7 @@ impl fmt::Display for Violation {
 pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut check = |field: String, resources: Option<&ResourceRequirements>| {
-        let list = |quantities: Option<&Quantities>| quantities.and_then(|q| exact(q).ok()).unwrap_or_default();
-        let requests = list(resources.and_then(|r| r.requests.as_ref()));
-        let limits = list(resources.and_then(|r| r.limits.as_ref()));
+        let [requests, limits] = requests_and_limits(resources);
         report(&mut found, field, &requests, &limits, Ordering::Greater, EXCEEDS_LIMITS);
     };
     for (field, container) in containers(index, spec) {
@@ -89,24 +87,49 @@ pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
     found
 }
 
-/// Requests of pod set `index` outside of the namespace's LimitRanges. Requests that are no quantities are left to
+/// Exact amounts of a list that can be read.
+fn amounts(quantities: Option<&Quantities>) -> Exact {
+    quantities.and_then(|quantities| exact(quantities).ok()).unwrap_or_default()
+}
+
+fn requests_and_limits(resources: Option<&ResourceRequirements>) -> [Exact; 2] {
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    let limits = resources.and_then(|resources| resources.limits.as_ref());
+    [requests, limits].map(amounts)
+}
+
+/// The least and the most that a container names of each resource: a LimitRange bounds its limits too.
+fn span(resources: Option<&ResourceRequirements>) -> [Exact; 2] {
+    let [mut least, limits] = requests_and_limits(resources);
+    let mut most = least.clone();
+    for (resource, limit) in limits {
+        let low = least.entry(resource.clone()).or_insert(limit);
+        *low = limit.min(*low);
+        let high = most.entry(resource).or_insert(limit);
+        *high = limit.max(*high);
+    }
+    [least, most]
+}
+
+/// Requests and limits of pod set `index` outside of the namespace's LimitRanges. Requests that are no quantities are left to
 /// [`pod_requests`] to refuse.
 #[must_use]
 pub fn limit_range_violations(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut check = |field: &str, requests: &Exact, item: &LimitRangeItem| {
-        let bound = |quantities: Option<&Quantities>| quantities.and_then(|q| exact(q).ok()).unwrap_or_default();
-        report(&mut found, field.to_owned(), requests, &bound(item.max.as_ref()), Ordering::Greater, ABOVE_MAX);
-        report(&mut found, field.to_owned(), requests, &bound(item.min.as_ref()), Ordering::Less, BELOW_MIN);
+    let mut check = |field: &str, least: &Exact, most: &Exact, item: &LimitRangeItem| {
+        let [min, max] = [&item.min, &item.max].map(|bound| amounts(bound.as_ref()));
+        report(&mut found, field.to_owned(), most, &max, Ordering::Greater, ABOVE_MAX);
+        report(&mut found, field.to_owned(), least, &min, Ordering::Less, BELOW_MIN);
     };
     if let Some(item) = summary.get("Container") {
         for (field, container) in containers(index, spec) {
-            let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
-            check(&field, &requests.and_then(|q| exact(q).ok()).unwrap_or_default(), item);
+            let [least, most] = span(container.resources.as_ref());
+            check(&field, &least, &most, item);
         }
     }
     if let Some(item) = summary.get("Pod") {
-        check(&path(index), &pod_requests(spec).unwrap_or_default(), item);
+        let requests = pod_requests(spec).unwrap_or_default();
+        check(&path(index), &requests, &requests, item);
     }
     found
 }
@@ -185,6 +208,17 @@ mod tests {
                      must not exceed its limits"
                 )),
             ),
+            (
+                json!({"cpu": "1"}),
+                json!({"cpu": "2", "memory": "1Mi"}),
+                max.clone(),
+                Some(format!(
+                    "resources didn't satisfy LimitRange constraints: [{base}.containers[0]: Invalid value: [\"cpu\"]: \
+                     requests must not be above the limitRange max, {base}.containers[0]: Invalid value: [\"memory\"]: \
+                     requests must not be below the limitRange min]"
+                )),
+            ),
+            (json!({"cpu": "1"}), json!({"cpu": "2"}), pod_max.clone(), None),
             (
                 json!({"cpu": "1001m"}),
                 json!({}),
