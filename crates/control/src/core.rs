@@ -15,6 +15,7 @@ use crate::flight::{Decision, Draft, Flights};
 use crate::ladder::Ladder;
 use crate::measure::{Measure, TierMove};
 pub(crate) use crate::moments::{after, after_seconds, millis_between};
+use crate::older_reasons;
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
@@ -95,6 +96,7 @@ impl Control {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let world = World::new(settings.engine.clone());
+        let ration = Ration { says_older: !settings.observe_unadmitted, ..Ration::default() };
         Self {
             settings,
             view: View::default(),
@@ -103,7 +105,7 @@ impl Control {
             flights: Flights::default(),
             dirty: BTreeSet::new(),
             schedule: QueueSchedule::default(),
-            ration: Ration::default(),
+            ration,
             measures: Vec::new(),
             gone: Gone::default(),
             planned: BTreeMap::new(),
@@ -344,6 +346,9 @@ impl Control {
             self.wait(origin.clone(), until);
             return false;
         }
+        if !self.settings.observe_unadmitted {
+            self.say_older_reasons(&mut draft);
+        }
         let id = self.flights.start(&mut draft, origin.clone());
         self.note_request_to_save(&draft, origin, now);
         if draft.purpose == Purpose::ScaleTraining {
@@ -351,6 +356,13 @@ impl Control {
         }
         step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request: draft.request.pack() });
         true
+    }
+
+    fn say_older_reasons(&self, draft: &mut Draft) {
+        let name = (draft.key.namespace.clone(), draft.key.name.clone());
+        if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads.get(&name)) {
+            older_reasons::reword(draft, &workload.status);
+        }
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
@@ -368,7 +380,8 @@ impl Control {
                 blocked.push(verdict);
                 continue;
             }
-            let draft = decide::explain::explain(workload, &verdict, now);
+            let Some(reason) = self.ration.told_as(&verdict) else { continue };
+            let draft = decide::explain::explain(workload, &verdict, reason, now);
             self.issue(draft, &object, term, now, step);
         }
         for verdict in blocked {

@@ -73,7 +73,7 @@ impl Control {
                 }
             }
         }
-        if self.settings.unadmitted_metrics {
+        if self.settings.observe_unadmitted {
             self.unadmitted_gauges(&mut gauges);
         }
         self.training_gauges(&mut gauges);

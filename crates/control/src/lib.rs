@@ -36,6 +36,7 @@ pub mod measure;
 mod moments;
 mod observe;
 pub mod offline;
+mod older_reasons;
 mod outcomes;
 mod planning;
 mod pods;

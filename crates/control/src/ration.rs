@@ -8,6 +8,7 @@ use berth_engine::model::Verdict;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
+use crate::older_reasons;
 use crate::view::WorkloadView;
 
 /// Text that differs is written again only when it is this old.
@@ -36,6 +37,8 @@ pub(crate) struct Ration {
     admitted_at: Option<Timestamp>,
     /// When the first pods of a job ended that its Workload does not know of yet, by the job's uid.
     ended: FxHashMap<Box<str>, Timestamp>,
+    /// Kueue's older reasons are told.
+    pub(crate) says_older: bool,
 }
 
 /// Where a verdict waits: in the queue, leading or not, or until its older text is old enough.
@@ -52,11 +55,17 @@ enum Worth {
     Never,
 }
 
-fn worth(verdict: &Verdict, workload: &WorkloadView, written: Option<Timestamp>, now: Timestamp) -> Worth {
+fn worth(
+    verdict: &Verdict,
+    reason: &str,
+    workload: &WorkloadView,
+    written: Option<Timestamp>,
+    now: Timestamp,
+) -> Worth {
     let Some(condition) = crate::status::find(&workload.status.conditions, "QuotaReserved") else {
         return Worth::Now;
     };
-    if condition.status != "False" || condition.reason != verdict.reason.as_str() {
+    if condition.status != "False" || condition.reason != reason {
         return Worth::Now;
     }
     if *condition.message == *verdict.message {
@@ -85,13 +94,19 @@ impl Ration {
         self.ended.remove(job);
     }
 
+    /// The reason that a verdict is told with, `None` where nothing is said.
+    pub(crate) fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
+        if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
+    }
+
     /// Takes a new verdict; it replaces the older one of the workload. `unpaced` lets no text grow old first.
     pub(crate) fn take(&mut self, verdict: Verdict, workload: &WorkloadView, now: Timestamp, unpaced: bool) {
         if self.verdicts.get(&verdict.uid).is_some_and(|(known, _)| *known == verdict) {
             return;
         }
+        let Some(reason) = self.told_as(&verdict) else { return };
         self.drop_verdict(&verdict.uid);
-        let place = match worth(&verdict, workload, self.written.get(&verdict.uid).copied(), now) {
+        let place = match worth(&verdict, reason, workload, self.written.get(&verdict.uid).copied(), now) {
             Worth::At(due) if !unpaced => {
                 self.later.insert((due, verdict.uid.clone()));
                 Place::Later(due)

@@ -51,8 +51,8 @@ pub struct Settings {
     pub admission_gates: bool,
     /// Gate `MultiKueueOrchestratedPreemption`: a Workload with a closed preemption gate preempts nobody.
     pub preemption_gates: bool,
-    /// Gate `UnadmittedWorkloadsObservability`: unadmitted Workloads are counted by reason.
-    pub unadmitted_metrics: bool,
+    /// Gate `UnadmittedWorkloadsObservability`: unadmitted Workloads are told precise reasons, and counted by them.
+    pub observe_unadmitted: bool,
     /// Gate `MetricForWorkloadCreationLatency`.
     pub creation_latency_metric: bool,
     /// Gate `PriorityBoost`: the annotation `kueue.x-k8s.io/priority-boost` counts.
@@ -92,7 +92,7 @@ impl Default for Settings {
             allowed_flavors: false,
             admission_gates: true,
             preemption_gates: false,
-            unadmitted_metrics: true,
+            observe_unadmitted: true,
             creation_latency_metric: true,
             priority_boost: false,
             reclaimable_pods: true,

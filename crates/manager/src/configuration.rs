@@ -141,7 +141,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         queue_resource_metrics: metrics.enable_cluster_queue_resources.as_ref().is_some_and(|on| on.value),
         admission_gates: gates.on("AdmissionGatedBy"),
         preemption_gates: gates.on("MultiKueueOrchestratedPreemption"),
-        unadmitted_metrics: gates.on("UnadmittedWorkloadsObservability"),
+        observe_unadmitted: gates.on("UnadmittedWorkloadsObservability"),
         creation_latency_metric: gates.on("MetricForWorkloadCreationLatency"),
         priority_boost: gates.on("PriorityBoost"),
         reclaimable_pods: gates.on("ReclaimablePods"),

@@ -36,7 +36,7 @@ const READ: [(&str, Read); 20] = [
     ("ReclaimablePods", |settings| settings.reclaimable_pods),
     ("RecomputeAssignmentUponPreemptionTargetsOverlap", |settings| settings.engine.gates.recompute_overlap),
     ("SchedulingEquivalenceHashing", |settings| settings.engine.gates.park_equals),
-    ("UnadmittedWorkloadsObservability", |settings| settings.unadmitted_metrics),
+    ("UnadmittedWorkloadsObservability", |settings| settings.observe_unadmitted),
 ];
 
 fn given() -> Given {

@@ -19,15 +19,11 @@ pub const DRA: &str = "dynamic resource allocation";
 pub const LIBRARY: &str = "SchedulerLibraryIntegration";
 /// Follows upstream's inner division of labour.
 pub const INNER: &str = "upstream's inner division of labour";
-/// Was recorded with reasons of conditions that Berth does not write.
-pub const REASONS: &str = "reasons of conditions other than those of UnadmittedWorkloadsObservability";
 
 /// Kinds that are about placement in a topology alone.
 const TOPOLOGICAL_KINDS: [&str; 5] = ["tas-placement", "tas-encoding", "tas-step", "second-pass", "topology-request"];
 /// Kinds in which the engine answers for slices that it is given.
 const SLICE_KINDS: [&str; 2] = ["flavor-assignment", "usage"];
-/// Kinds that expect conditions.
-const CONDITION_KINDS: [&str; 3] = ["cycle", "preemption-targets", "requeue"];
 /// Kinds of objects that resource claims are made of.
 const CLAIM_OBJECTS: [&str; 4] = ["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"];
 
@@ -51,8 +47,6 @@ pub fn reason_against(case: &Case) -> Result<Option<&'static str>, String> {
         Some(CONCURRENT)
     } else if has_claims(case) {
         Some(DRA)
-    } else if gates.departs(Effect::Reasons) && CONDITION_KINDS.contains(&kind) {
-        Some(REASONS)
     } else {
         (kind == "scan-progress" && compares_shapes(case)).then_some(INNER)
     })

@@ -16,14 +16,12 @@ pub enum Effect {
     Slices,
     /// Parts of the node filter.
     Library,
-    /// Reasons and conditions of workloads that are not admitted, which Berth writes in one way.
-    Reasons,
     /// Nothing that a case can ask for: other kinds of objects, webhooks, metrics, how things are written or how fast.
     Nothing,
 }
 
 /// Gates whose value the runner hands on.
-const HANDED: [&str; 18] = [
+const HANDED: [&str; 19] = [
     "AdmissionFairSharing",
     "AdmissionGatedBy",
     "ConcurrentAdmission",
@@ -42,6 +40,7 @@ const HANDED: [&str; 18] = [
     "ReclaimablePods",
     "RecomputeAssignmentUponPreemptionTargetsOverlap",
     "SchedulingEquivalenceHashing",
+    "UnadmittedWorkloadsObservability",
 ];
 
 /// What the other value of a gate changes.
@@ -52,7 +51,6 @@ pub fn effect(gate: &Gate) -> Effect {
         "TopologyAwareScheduling" | "SkipReassignmentForPodOwnedWorkloads" => Effect::Topology,
         "ElasticJobsViaWorkloadSlicesWithTAS" => Effect::Slices,
         "SchedulerLibraryIntegration" => Effect::Library,
-        "UnadmittedWorkloadsObservability" | "UnadmittedWorkloadsExplicitStatus" => Effect::Reasons,
         _ if HANDED.contains(&name) => Effect::Handed,
         _ if name.starts_with("TAS") => Effect::Topology,
         _ if name.starts_with("KueueDRA") => Effect::Claims,
@@ -138,8 +136,7 @@ mod tests {
     #[test]
     fn what_is_handed_on_exists_and_departures_are_seen() {
         assert!(HANDED.iter().all(|name| GATES.iter().any(|gate| gate.name == *name)));
-        assert!(!gates(&[]).unwrap().departs(Effect::Reasons));
-        assert!(gates(&[("UnadmittedWorkloadsObservability", false)]).unwrap().departs(Effect::Reasons));
+        assert!(!gates(&[]).unwrap().departs(Effect::Library));
         assert!(gates(&[("SchedulerLibraryIntegration", true)]).unwrap().departs(Effect::Library));
     }
 

@@ -69,6 +69,7 @@ pub fn settings(case: &Case) -> Result<Settings, String> {
         refuse_invalid: false,
         allowed_flavors: gates.on("ConcurrentAdmission"),
         admission_gates: gates.on("AdmissionGatedBy"),
+        observe_unadmitted: gates.on("UnadmittedWorkloadsObservability"),
         preemption_gates: gates.on("MultiKueueOrchestratedPreemption") || gates.on("ConcurrentAdmission"),
         priority_boost: gates.on("PriorityBoost"),
         reclaimable_pods: gates.on("ReclaimablePods"),

@@ -37,7 +37,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return super::provisioning::decide(control, workload, now);
     }
     let queue = control.view.cluster_queues.get(name)?;
-    let silent = states.is_empty() && find(&workload.status.conditions, "Admitted").is_none();
+    // With the older reasons no reservation says anything of an admission.
+    let says = control.settings.observe_unadmitted;
+    let silent = says && states.is_empty() && find(&workload.status.conditions, "Admitted").is_none();
     if silent && concerning(&queue.spec, Some(admission)).is_empty() {
         // Whoever reserved this quota without checks said nothing of an admission: it is left at that.
         return None;

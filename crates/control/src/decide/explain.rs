@@ -10,9 +10,8 @@ use crate::flight::Draft;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Purpose, SCHEDULER};
 
-/// The pending reason of a verdict.
-pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, now: Timestamp) -> Draft {
-    let reason = verdict.reason.as_str();
+/// The pending reason of a verdict, under the name that it is told with.
+pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, reason: &str, now: Timestamp) -> Draft {
     let purpose = if verdict.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
     let mut draft = status_write(workload, purpose, now, |edit| {
         edit.pending(reason, &verdict.message);

@@ -15,6 +15,7 @@ use super::stops::{missing_queue, queue_stop, take_back};
 use crate::core::{Control, after, after_seconds, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
+use crate::older_reasons;
 use crate::policies::Wanted;
 use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, find_true, seconds, since};
 use crate::view::{Name, WorkloadView};
@@ -475,6 +476,7 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let blocked = blocked(control, workload);
     let holds = blocked.is_some();
     let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
+    let reason = if control.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
     let current = find(&workload.status.conditions, "QuotaReserved");
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
         return Decision::Done;

@@ -6,7 +6,8 @@ use berth_control::settings::Settings;
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job, made_before, settings};
+use crate::checks::{answer, rely_on_budget};
+use crate::cluster::{Cluster, flavor, job, local_queue, made_before, settings};
 use crate::{one_queue, with_queue};
 
 const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
@@ -152,6 +153,50 @@ fn those_who_wait_are_counted_by_what_they_wait_for() {
     cluster.complete("runs");
     cluster.pass(5);
     assert_eq!(unadmitted(&cluster, "kueue_unadmitted_workloads"), [(queue("ExceedsMaxQuota"), 1.0)]);
+}
+
+#[test]
+fn without_the_gate_those_who_wait_are_told_kueues_older_reasons() {
+    let mut cluster = with_queue(Cluster::with(Settings { observe_unadmitted: false, ..settings() }), "1");
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
+    cluster.settle();
+    cluster.put(Kind::JOB, job("large", "lq", "2", true));
+    cluster.pass(5);
+    assert_eq!(says(&cluster, "large").0, "Pending");
+    assert_eq!(cluster.condition("large", "Admitted"), None, "it never was admitted");
+    assert_eq!((told(&cluster, "Pending").len(), told(&cluster, "ExceedsMaxQuota").len()), (1, 0));
+    cluster.pass(120);
+    assert_eq!(cluster.count(Purpose::ExplainPending), 1, "it knows");
+
+    let name = cluster.workload_of("runs").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(10);
+    assert_eq!(says(&cluster, "runs").0, "Pending");
+    assert_eq!(cluster.condition("runs", "Admitted").unwrap_or_default()["reason"], json!("NoReservation"));
+
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.pass(70);
+    assert_eq!(says(&cluster, "large"), ("Inadmissible".into(), "ClusterQueue cq is inactive".into()));
+}
+
+#[test]
+fn without_the_gate_a_reservation_says_nothing_of_an_admission() {
+    let mut cluster = Cluster::with(Settings { observe_unadmitted: false, ..settings() });
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    rely_on_budget(&mut cluster, &[("default", "1")], json!([]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("a", "QuotaReserved"));
+    assert_eq!(cluster.condition("a", "Admitted"), None);
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    answer(&mut cluster, &name, "Ready");
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+    answer(&mut cluster, &name, "Retry");
+    cluster.pass(5);
+    let admitted = cluster.condition("a", "Admitted").unwrap_or_default();
+    assert_eq!((&admitted["status"], &admitted["reason"]), (&json!("False"), &json!("NoReservationUnsatisfiedChecks")));
 }
 
 fn observed(cluster: &mut Cluster, metric: &str) -> Vec<(String, i64)> {

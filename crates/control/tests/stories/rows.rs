@@ -400,7 +400,7 @@ fn figures_of_local_queues_cohorts_and_those_who_wait_can_be_left_out() {
         let mut settings = settings();
         settings.local_queue_metrics = on;
         settings.cohort_metrics = on;
-        settings.unadmitted_metrics = on;
+        settings.observe_unadmitted = on;
         settings.creation_latency_metric = on;
         let mut cluster = Cluster::with(settings);
         cluster.put(Kind::ResourceFlavor, flavor("first", json!({})));

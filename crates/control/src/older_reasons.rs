@@ -1,0 +1,105 @@
+//! What Workloads that are not admitted are told with the gate `UnadmittedWorkloadsObservability` off: Kueue's older reasons, and no
+//! `Admitted=False` but of what was admitted.
+
+use berth_api::WorkloadStatus;
+use berth_engine::model::{PendingReason, Verdict};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
+
+use crate::flight::Draft;
+use crate::status::{ADMISSION_MANAGER, find};
+use crate::write::Request;
+
+const INADMISSIBLE: &str = "Inadmissible";
+const PENDING: &str = "Pending";
+
+/// What a verdict is told as. `None`: of what no cycle looked at Kueue tells only that its queue takes nobody.
+pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
+    match verdict.reason {
+        PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(INADMISSIBLE),
+        _ if !verdict.leading => None,
+        PendingReason::WaitingForPodsReady => Some("Waiting"),
+        _ => Some(PENDING),
+    }
+}
+
+/// The older name of a reason of QuotaReserved=False.
+pub(crate) fn of(reason: &str) -> &str {
+    match reason {
+        "Misconfigured" | "Suspended" => INADMISSIBLE,
+        "PendingEvaluation" | "AdmissionLimit" => PENDING,
+        other => other,
+    }
+}
+
+/// Brings a status that is about to be written into the older words. What they do not say stays as it was before.
+pub(crate) fn reword(draft: &mut Draft, before: &WorkloadStatus) {
+    let Request::Apply { manager, body, .. } = &mut draft.request else { return };
+    if *manager != ADMISSION_MANAGER {
+        return;
+    }
+    let checks = body.pointer("/status/admissionChecks").and_then(Value::as_array);
+    let checks_wait = checks.is_some_and(|checks| checks.iter().any(|check| text(check, "state") != "Ready"));
+    if let Some(Value::Array(conditions)) = body.pointer_mut("/status/conditions") {
+        conditions.retain_mut(|condition| reword_condition(condition, before, checks_wait));
+    }
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether the condition is written at all.
+fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait: bool) -> bool {
+    if text(condition, "status") != "False" {
+        return true;
+    }
+    let (kind, reason) = (text(condition, "type").to_owned(), text(condition, "reason").to_owned());
+    let old = find(&before.conditions, &kind);
+    let was_true = old.is_some_and(|old| old.status == "True");
+    let (reason, message) = match (kind.as_str(), reason.as_str()) {
+        ("QuotaReserved", "Deactivated") => return put_back(condition, old),
+        ("QuotaReserved", reason) => (of(reason).to_owned(), None),
+        ("Admitted", _) if !was_true => return put_back(condition, old),
+        ("Admitted", "NoReservation") if checks_wait => {
+            let message = "The workload has no reservation and not all checks ready";
+            ("NoReservationUnsatisfiedChecks".to_owned(), Some(message))
+        }
+        ("Admitted", "UnsatisfiedAdmissionChecks") => ("UnsatisfiedChecks".to_owned(), None),
+        _ => return true,
+    };
+    if let Some(fields) = condition.as_object_mut() {
+        fields.insert("reason".to_owned(), reason.into());
+        if let Some(message) = message {
+            fields.insert("message".to_owned(), message.into());
+        }
+    }
+    true
+}
+
+/// As it was before; whether it was there.
+fn put_back(condition: &mut Value, old: Option<&Condition>) -> bool {
+    let Some(old) = old.and_then(|old| serde_json::to_value(old).ok()) else { return false };
+    *condition = old;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verdict_has_an_older_name() {
+        for (reason, leading, told) in [
+            (PendingReason::WaitingForQuota, true, Some("Pending")),
+            (PendingReason::Misconfigured, true, Some("Pending")),
+            (PendingReason::WaitingForPodsReady, true, Some("Waiting")),
+            (PendingReason::Misconfigured, false, Some("Inadmissible")),
+            (PendingReason::Suspended, false, Some("Inadmissible")),
+            (PendingReason::ExceedsMaxQuota, false, None),
+        ] {
+            let verdict = Verdict { uid: "u".into(), reason, message: "m".into(), leading };
+            assert_eq!(of_verdict(&verdict), told, "{reason:?} {leading}");
+        }
+    }
+}
