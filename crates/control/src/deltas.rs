@@ -38,11 +38,21 @@ fn taint(taint: &core::Taint) -> Option<engine::Taint> {
 }
 
 pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
+    let named = toleration.effect.as_deref().filter(|effect| !effect.is_empty());
+    let effect = named.and_then(taint_effect);
+    let op = match toleration.operator.as_deref() {
+        _ if named.is_some() && effect.is_none() => engine::TolerationOp::Illegal,
+        None | Some("" | "Equal") => engine::TolerationOp::Equal,
+        Some("Exists") => engine::TolerationOp::Exists,
+        Some("Gt") => engine::TolerationOp::Gt,
+        Some("Lt") => engine::TolerationOp::Lt,
+        Some(_) => engine::TolerationOp::Illegal,
+    };
     engine::Toleration {
         key: toleration.key.clone().unwrap_or_default(),
-        exists: toleration.operator.as_deref() == Some("Exists"),
+        op,
         value: toleration.value.clone().unwrap_or_default(),
-        effect: toleration.effect.as_deref().and_then(taint_effect),
+        effect,
     }
 }
 

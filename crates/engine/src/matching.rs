@@ -94,10 +94,38 @@ pub(crate) fn selects_forbidden<'a>(
     })
 }
 
+/// How the value of a taint must stand to that of a toleration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub enum TolerationOp {
+    /// It is the same.
+    #[default]
+    Equal,
+    /// It may be any.
+    Exists,
+    /// It is a larger integer.
+    Gt,
+    /// It is a smaller integer.
+    Lt,
+    /// Nobody knows the operator or the effect: it tolerates nothing.
+    Illegal,
+}
+
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let values = || integer(&taint.value).zip(integer(&toleration.value));
     toleration.effect.is_none_or(|effect| effect == taint.effect)
         && (toleration.key.is_empty() || toleration.key == taint.key)
-        && (toleration.exists || (!toleration.key.is_empty() && toleration.value == taint.value))
+        && match toleration.op {
+            TolerationOp::Equal => toleration.value == taint.value,
+            TolerationOp::Exists => true,
+            TolerationOp::Gt => values().is_some_and(|(taint, bound)| taint > bound),
+            TolerationOp::Lt => values().is_some_and(|(taint, bound)| taint < bound),
+            TolerationOp::Illegal => false,
+        }
+}
+
+/// An integer in decimal digits alone, as the scheduler reads it: without a plus sign or leading zeros.
+fn integer(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
 /// The first taint that keeps pods off a flavor, as Kueue prints it.
@@ -181,4 +209,33 @@ fn compare(requirement: &Requirement, label: Option<&String>, test: fn(i64, i64)
 /// Whether a label selector selects an object with these labels.
 pub(crate) fn selects(selector: &Selector, labels: &Labels) -> bool {
     selector.0.iter().all(|requirement| holds(requirement, labels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerations_compare_as_their_operator_says() {
+        let taint = Taint { key: "sla".into(), value: "950".into(), effect: TaintEffect::NoSchedule };
+        for (key, op, value, expected) in [
+            ("sla", TolerationOp::Gt, "900", true),
+            ("sla", TolerationOp::Gt, "950", false),
+            ("sla", TolerationOp::Gt, "-1", true),
+            ("sla", TolerationOp::Gt, "0900", false),
+            ("sla", TolerationOp::Gt, "+900", false),
+            ("sla", TolerationOp::Gt, "", false),
+            ("other", TolerationOp::Gt, "900", false),
+            ("sla", TolerationOp::Lt, "951", true),
+            ("sla", TolerationOp::Lt, "950", false),
+            ("sla", TolerationOp::Equal, "950", true),
+            ("", TolerationOp::Equal, "950", true),
+            ("", TolerationOp::Equal, "900", false),
+            ("", TolerationOp::Exists, "", true),
+            ("sla", TolerationOp::Illegal, "950", false),
+        ] {
+            let toleration = Toleration { key: key.into(), op, value: value.into(), effect: None };
+            assert_eq!(tolerates(&toleration, &taint), expected, "{toleration:?}");
+        }
+    }
 }

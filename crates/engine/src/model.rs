@@ -10,6 +10,7 @@ pub use berth_quantity::Amount;
 
 pub use self::preemption::{Preemption, PreemptionGuard, PreemptionPolicy, Preempts};
 pub use crate::answers::*;
+pub use crate::matching::TolerationOp;
 pub use crate::stock::{Shape, StockOut};
 pub use crate::tiers::Tier;
 
@@ -48,14 +49,14 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// A toleration of a pod or flavor. `key` empty with `exists` tolerates everything.
+/// A toleration of a pod or flavor. `key` empty with `Exists` tolerates everything.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Toleration {
     /// Taint key; empty matches every key.
     pub key: String,
-    /// Operator `Exists` (true) or `Equal` (false).
-    pub exists: bool,
-    /// Value for `Equal`.
+    /// Operator.
+    pub op: TolerationOp,
+    /// Value that the operator compares with.
     pub value: String,
     /// Effect; `None` matches every effect.
     pub effect: Option<TaintEffect>,
