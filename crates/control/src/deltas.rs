@@ -2,6 +2,7 @@
 //! that names the field.
 
 mod affinity;
+mod reserved;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+pub(crate) use self::reserved::{Pods, reservation};
 use crate::checks::{self, Check};
 use crate::settings::Settings;
 
@@ -366,48 +368,6 @@ pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
     pod_set.tolerations.retain(|toleration| !is_capacity(&toleration.key));
 }
 
-/// The reservation of a workload's status, in the engine's words; amounts that cannot be read count as zero because the
-/// server has checked them against the schema. `pods` says how many pods a pod set has and how many of them may still run:
-/// what was given for more is given back.
-pub(crate) fn reservation(
-    admission: &api::Admission,
-    pods: impl Fn(&str) -> Option<(i64, i64)>,
-    (at, saved): (engine::Millis, Option<engine::Millis>),
-    (admitted, evicted): (bool, bool),
-    surplus: Option<engine::Surplus>,
-) -> engine::Reservation {
-    let pod_sets = admission
-        .pod_set_assignments
-        .iter()
-        .map(|assignment| {
-            let name = assignment.name.clone().unwrap_or_else(|| "main".into());
-            let known = pods(&name);
-            let given = assignment.count.map(i64::from).or(known.map(|(all, _)| all)).unwrap_or_default();
-            let count = known.map_or(given, |(_, runs)| runs.min(given));
-            let usage = assignment
-                .resource_usage
-                .iter()
-                .map(|(resource, text)| {
-                    let total = berth_quantity::request(resource, &text.0).unwrap_or_default().get();
-                    (resource.clone(), Amount::new(share_of(total, given, count)))
-                })
-                .collect();
-            engine::PodSetAssignment { name, count, flavors: assignment.flavors.clone(), usage }
-        })
-        .collect();
-    let cluster_queue = admission.cluster_queue.clone().unwrap_or_default();
-    engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, surplus }
-}
-
-/// What `count` of `given` pods use of what all of them use: whoever wrote an uneven amount, no pod is charged for less than it uses.
-fn share_of(total: i64, given: i64, count: i64) -> i64 {
-    if count >= given || given <= 0 {
-        return total;
-    }
-    let each = total.checked_add(given.saturating_sub(1)).map_or(total, |above| above / given);
-    each.saturating_mul(count.max(0)).min(total)
-}
-
 /// The engine's admission as `status.admission`.
 pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
     api::Admission {
@@ -427,39 +387,5 @@ pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
                 ..Default::default()
             })
             .collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    #[test]
-    fn pods_that_are_left_are_charged_for_no_less_than_they_use() {
-        // Three pods of 3,334 milli, written as 10 cores; of memory each has what it says.
-        let admission: api::Admission = serde_json::from_value(serde_json::json!({"clusterQueue": "q",
-            "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": "f", "memory": "f"},
-                "resourceUsage": {"cpu": "10", "memory": "3Gi"}}]}))
-        .unwrap();
-        let used = |runs: i64| {
-            let held = reservation(&admission, |_| Some((3, runs)), (engine::Millis(0), None), (false, false), None);
-            let usage = &held.pod_sets.first().unwrap().usage;
-            ["cpu", "memory"].map(|resource| usage.iter().find(|(name, _)| *name == resource).unwrap().1.get())
-        };
-        const GI: i64 = 1 << 30;
-        assert_eq!(used(3), [10_000, 3 * GI]);
-        assert_eq!(used(2), [6_668, 2 * GI]);
-        assert_eq!(used(1), [3_334, GI]);
-        assert_eq!(used(0), [0, 0]);
-    }
-
-    #[test]
-    fn shares_stay_within_the_whole() {
-        assert_eq!(share_of(5, 3, 2), 4);
-        assert_eq!(share_of(1, 3, 2), 1, "no more than all of them use");
-        assert_eq!(share_of(i64::MAX, 3, 2), i64::MAX, "what cannot be counted is not made less");
-        assert_eq!(share_of(7, 0, 0), 7);
     }
 }

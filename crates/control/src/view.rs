@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
+use crate::deltas::Pods;
 use crate::ladder::watch::{LEAVES_TIER, RECLAIMED};
 use crate::pods::{PodBook, SetBook};
 use crate::policies::Wanted;
@@ -197,10 +198,14 @@ impl WorkloadView {
         Some(set.count.saturating_sub(over.map_or(0, |pods| i64::from(pods.count))).max(0))
     }
 
-    /// The pods of a pod set, and how many of them may still run.
-    pub(crate) fn pods(&self, pod_set: &str, reclaims: bool) -> Option<(i64, i64)> {
-        let all = self.shape.pod_sets.iter().find(|set| set.name == pod_set)?.count;
-        Some((all, self.remaining(pod_set, reclaims)?))
+    /// The pods of a pod set, and how many of them may still run: of one that the spec does not have none do, as in Kueue. `None`
+    /// where the spec cannot be read.
+    pub(crate) fn pods(&self, pod_set: &str, reclaims: bool) -> Option<Pods<'_>> {
+        let Some(set) = self.shape.pod_sets.iter().find(|set| set.name == pod_set) else {
+            return (!self.unreadable).then(Pods::default);
+        };
+        let runs = self.remaining(pod_set, reclaims)?;
+        Some(Pods { all: set.count, runs, requests: Some(&set.requests) })
     }
 
     pub(crate) fn key(&self) -> Name {

@@ -2,11 +2,15 @@
 
 use super::gates::{self, GATED};
 use super::orphan::{Standing, parts_of, standing};
-use super::workload::ON_HOLD;
-use crate::core::Control;
+use super::workload::{ON_HOLD, REPORTER, notice};
+use crate::core::{Control, key};
+use crate::flight::Decision;
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{Kind, ObjectKey};
+use crate::write::{EventType, Kind, ObjectKey};
+
+/// Reason of the event about quota of which nobody can say how much it is.
+const UNREADABLE_USAGE: &str = "UnreadableUsage";
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
@@ -60,6 +64,20 @@ fn last_run(control: &Control, workload: &WorkloadView) -> Option<ObjectKey> {
     let owner = workload.owner.as_ref()?;
     let parts = parts_of(control, workload, Kind::TrainingJob, &owner.uid);
     parts.into_iter().find(|(_, part)| part.deleting).map(|(key, _)| key)
+}
+
+/// Tells once of quota whose amount cannot be read: what the pods ask for is counted in its place.
+pub(super) fn unreadable_usage(control: &Control, workload: &WorkloadView) -> Option<Decision> {
+    let sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    let mut amounts = sets.flat_map(|set| &set.resource_usage);
+    let (resource, text) = amounts.find(|(resource, amount)| berth_quantity::request(resource, &amount.0).is_err())?;
+    let message = format!(
+        "status.admission says {:?} of {resource}, which nobody can hold; what its pods ask for is counted instead",
+        text.0
+    );
+    let said = (UNREADABLE_USAGE, message);
+    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    is_new.then(|| Decision::tell(notice(workload, EventType::Warning, UNREADABLE_USAGE, said.1, REPORTER)))
 }
 
 /// A field of the job itself that decides and that Berth does not act on.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
-use super::blocked::{blocked, is_suspended};
+use super::blocked::{blocked, is_suspended, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
@@ -372,6 +372,9 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
 fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     if workload.is("Evicted") {
         return Decision::Done;
+    }
+    if let Some(told) = unreadable_usage(control, workload) {
+        return told;
     }
     let admitted = since(&workload.status.conditions, "Admitted", "True");
     // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.

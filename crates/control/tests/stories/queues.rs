@@ -205,6 +205,23 @@ fn a_reservation_without_a_count_is_for_all_pods_of_the_spec() {
 }
 
 #[test]
+fn quota_of_an_amount_that_cannot_be_read_is_counted_by_its_pods_and_told() {
+    let mut cluster = one_queue("3");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(5);
+    let workload = cluster.workload_of("a").unwrap();
+    let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
+    let mut given = workload["status"]["admission"]["podSetAssignments"].clone();
+    given[0]["resourceUsage"]["cpu"] = json!("much");
+    cluster.edit(Kind::Workload, "team", &name, &json!({"status": {"admission": {"podSetAssignments": given}}}));
+    cluster.pass(5);
+    let told = cluster.control.told("team", &name).unwrap();
+    let WorkloadState::Reserved(held) = told.state else { panic!("{told:?}") };
+    assert_eq!(held.pod_sets[0].usage["cpu"].get(), 1000);
+    assert_eq!(cluster.notices.iter().filter(|notice| notice.reason == "UnreadableUsage").count(), 1);
+}
+
+#[test]
 fn a_node_affinity_that_nobody_understands_matches_no_flavor() {
     let mut cluster = one_queue("1");
     let wish = |operator: &str| {

@@ -100,9 +100,12 @@ fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<Booked, String> {
     let sets = totals.iter().map(
         |set| json!({"name": set.name, "count": set.count, "flavors": set.flavors, "resourceUsage": quantities(set)}),
     );
+    let specs = totals
+        .iter()
+        .map(|set| json!({"name": set.name, "count": set.count, "template": {"spec": {"containers": []}}}));
     let mut case = case.clone();
     case.objects = vec![json!({"kind": "Workload", "metadata": {"namespace": "", "name": "holder"},
-        "spec": {"podSets": []}, "status": {
+        "spec": {"podSets": specs.collect::<Vec<_>>()}, "status": {
             "admission": {"clusterQueue": "cq", "podSetAssignments": sets.collect::<Vec<_>>()},
             "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
                 "lastTransitionTime": "1970-01-01T00:00:00Z"}]}})];

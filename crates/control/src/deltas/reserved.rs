@@ -1,0 +1,117 @@
+//! What a Workload holds, from its stored admission.
+
+use std::collections::BTreeMap;
+
+use berth_api as api;
+use berth_engine::model as engine;
+use berth_quantity::Amount;
+
+/// What a Workload says of a pod set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pods<'a> {
+    /// Its pods.
+    pub(crate) all: i64,
+    /// Those that may still run.
+    pub(crate) runs: i64,
+    /// What each asks for.
+    pub(crate) requests: Option<&'a BTreeMap<String, Amount>>,
+}
+
+/// The reservation of a workload's status, in the engine's words. An amount that cannot be read, or is negative, is what the pods ask
+/// for, and everything where that cannot be read either. `pods` says what is known of a pod set: what was given for more pods than may
+/// still run is given back.
+pub(crate) fn reservation<'a>(
+    admission: &api::Admission,
+    pods: impl Fn(&str) -> Option<Pods<'a>>,
+    (at, saved): (engine::Millis, Option<engine::Millis>),
+    (admitted, evicted): (bool, bool),
+    surplus: Option<engine::Surplus>,
+) -> engine::Reservation {
+    let pod_sets = admission
+        .pod_set_assignments
+        .iter()
+        .map(|assignment| {
+            let name = assignment.name.clone().unwrap_or_else(|| "main".into());
+            let known = pods(&name);
+            let given = assignment.count.map(i64::from).or(known.map(|pods| pods.all)).unwrap_or_default();
+            let count = known.map_or(given, |pods| pods.runs.min(given));
+            let asked = |resource: &String| match known.and_then(|pods| pods.requests) {
+                Some(requests) => requests.get(resource).map_or(Amount::ZERO, |each| each.mul(given)),
+                None => Amount::new(i64::MAX),
+            };
+            let usage = assignment
+                .resource_usage
+                .iter()
+                .map(|(resource, text)| {
+                    let total = berth_quantity::request(resource, &text.0).unwrap_or_else(|_| asked(resource));
+                    (resource.clone(), Amount::new(share_of(total.get(), given, count)))
+                })
+                .collect();
+            engine::PodSetAssignment { name, count, flavors: assignment.flavors.clone(), usage }
+        })
+        .collect();
+    let cluster_queue = admission.cluster_queue.clone().unwrap_or_default();
+    engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, surplus }
+}
+
+/// What `count` of `given` pods use of what all of them use. Each uses the same, and nobody may write an amount that they cannot
+/// share; of one that was written all the same the rest is dropped, as in Kueue.
+fn share_of(total: i64, given: i64, count: i64) -> i64 {
+    if count >= given || given <= 0 {
+        return total;
+    }
+    total.checked_div(given).map_or(total, |each| each.saturating_mul(count.max(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    const GI: i64 = 1 << 30;
+
+    /// What is held of three pods of which so many still run; each asks for two cores and a gibibyte.
+    fn held(cpu: &str, pods: impl Fn(&'static BTreeMap<String, Amount>) -> Option<Pods<'static>>) -> [i64; 2] {
+        static REQUESTS: std::sync::LazyLock<BTreeMap<String, Amount>> = std::sync::LazyLock::new(|| {
+            BTreeMap::from([("cpu".to_owned(), Amount::new(2_000)), ("memory".to_owned(), Amount::new(GI))])
+        });
+        let admission: api::Admission = serde_json::from_value(serde_json::json!({"clusterQueue": "q",
+            "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": "f", "memory": "f"},
+                "resourceUsage": {"cpu": cpu, "memory": "3Gi"}}]}))
+        .unwrap();
+        let requests = std::sync::LazyLock::force(&REQUESTS);
+        let held = reservation(&admission, |_| pods(requests), (engine::Millis(0), None), (false, false), None);
+        let usage = &held.pod_sets.first().unwrap().usage;
+        ["cpu", "memory"].map(|resource| usage.iter().find(|(name, _)| *name == resource).unwrap().1.get())
+    }
+
+    #[test]
+    fn pods_that_are_left_are_charged_for_their_share() {
+        let used = |cpu: &str, runs: i64| held(cpu, |requests| Some(Pods { all: 3, runs, requests: Some(requests) }));
+        assert_eq!(used("6", 3), [6_000, 3 * GI]);
+        assert_eq!(used("6", 2), [4_000, 2 * GI]);
+        // Nobody may write what three pods cannot share: the rest is dropped.
+        assert_eq!(used("10", 2), [6_666, 2 * GI]);
+        assert_eq!(used("10", 0), [0, 0]);
+        assert_eq!(held("6", |_| Some(Pods::default())), [0, 0], "no pod of it is in the spec");
+        assert_eq!(held("6", |_| None), [6_000, 3 * GI], "nobody can read the spec");
+    }
+
+    #[test]
+    fn an_amount_that_cannot_be_read_is_what_the_pods_ask_for() {
+        let used = |cpu: &str, runs: i64| held(cpu, |requests| Some(Pods { all: 3, runs, requests: Some(requests) }));
+        for cpu in ["much", "-6", ""] {
+            assert_eq!(used(cpu, 3), [6_000, 3 * GI], "{cpu:?}");
+            assert_eq!(used(cpu, 1), [2_000, GI], "{cpu:?}");
+            assert_eq!(held(cpu, |_| None), [i64::MAX, 3 * GI], "{cpu:?}: nobody can read the spec");
+        }
+    }
+
+    #[test]
+    fn shares_stay_within_the_whole() {
+        assert_eq!(share_of(5, 3, 2), 2);
+        assert_eq!(share_of(1, 3, 2), 0);
+        assert_eq!(share_of(7, 0, 0), 7);
+    }
+}
