@@ -39,6 +39,8 @@ pub struct Settings {
     pub exclude_resource_prefixes: Vec<String>,
     /// `resources.transformations`.
     pub transformations: Vec<berth_jobs::Transformation>,
+    /// LimitRanges give requests before a container's own limits do: Kueue's order, which is not the server's.
+    pub limit_ranges_first: bool,
     /// How the cards of TrainingJobs are asked for.
     pub cards: berth_jobs::training::Cards,
     /// What the engine decides by: fair sharing, `resources.quotaCheckStrategy`, feature gates.
@@ -86,6 +88,7 @@ impl Default for Settings {
             wait_for_pods_ready: None,
             exclude_resource_prefixes: Vec::new(),
             transformations: Vec::new(),
+            limit_ranges_first: false,
             cards: berth_jobs::training::Cards::default(),
             engine: berth_engine::Options::default(),
             refuse_invalid: true,

@@ -139,6 +139,7 @@ fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Sur
     let rules = RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),
+        limit_ranges_first: settings.limit_ranges_first,
     };
     Surroundings {
         limits: LimitSummary::of(view.limits_of(namespace)),

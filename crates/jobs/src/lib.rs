@@ -46,7 +46,7 @@ pub use kind::{
 pub use kinds::{JobInfo, JobObject, JobType, KINDS, SharedJob};
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
 pub use names::{is_label_key, is_label_value, workload_name};
-pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, workload_needs};
+pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, spec_as_run, workload_needs};
 pub use patch::merge_diff;
 pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};

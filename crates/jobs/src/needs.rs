@@ -41,6 +41,21 @@ pub struct WorkloadNeeds {
     pub refused: Option<String>,
 }
 
+/// A pod spec as it will run in a namespace with these LimitRanges. `overhead` finds a RuntimeClass' overhead by name.
+#[must_use]
+pub fn spec_as_run<'a>(
+    spec: &PodSpec,
+    limits: &LimitSummary,
+    overhead: impl Fn(&str) -> Option<&'a Quantities>,
+    rules: &RequestRules,
+) -> PodSpec {
+    let overhead = spec.runtime_class_name.as_deref().and_then(overhead);
+    if rules.limit_ranges_first {
+        return effective_pod_spec(spec, overhead, limits);
+    }
+    effective_pod_spec(&with_own_limits(spec), overhead, limits)
+}
+
 /// Needs of pod sets in a namespace with these LimitRanges. `overhead` finds a RuntimeClass' overhead by name.
 #[must_use]
 pub fn workload_needs<'a>(
@@ -49,12 +64,9 @@ pub fn workload_needs<'a>(
     overhead: impl Fn(&str) -> Option<&'a Quantities>,
     rules: &RequestRules,
 ) -> WorkloadNeeds {
-    let effective = |set: &PodSet| {
-        let empty = PodSpec::default();
-        let spec = with_own_limits(set.template.spec.as_ref().unwrap_or(&empty));
-        effective_pod_spec(&spec, spec.runtime_class_name.as_deref().and_then(&overhead), limits)
-    };
-    let specs: Vec<PodSpec> = pod_sets.iter().map(effective).collect();
+    let empty = PodSpec::default();
+    let as_run = |set: &PodSet| spec_as_run(set.template.spec.as_ref().unwrap_or(&empty), limits, &overhead, rules);
+    let specs: Vec<PodSpec> = pod_sets.iter().map(as_run).collect();
     let mut refused = validate_requests(&specs, limits);
     let needs = pod_sets.iter().zip(specs).map(|(set, spec)| {
         let requests = quota_requests(&spec, rules).unwrap_or_else(|error| {
@@ -160,8 +172,11 @@ mod tests {
         let set: PodSet = serde_json::from_value(set).expect("pod set");
         let range = json!({"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "500m"}}]}});
         let range: LimitRange = serde_json::from_value(range).expect("LimitRange");
-        let needs = workload_needs(&[set], &LimitSummary::of([&range]), |_| None, &RequestRules::default());
-        assert_eq!(needs.pod_sets[0].requests["cpu"], Amount::new(4000 + 1000 + 500));
+        for (limit_ranges_first, limited) in [(false, 4000), (true, 500)] {
+            let rules = RequestRules { limit_ranges_first, ..RequestRules::default() };
+            let needs = workload_needs(std::slice::from_ref(&set), &LimitSummary::of([&range]), |_| None, &rules);
+            assert_eq!(needs.pod_sets[0].requests["cpu"], Amount::new(limited + 1000 + 500));
+        }
     }
 
     #[test]

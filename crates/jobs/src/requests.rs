@@ -30,6 +30,8 @@ pub struct RequestRules {
     pub exclude_prefixes: Vec<String>,
     /// `transformations`, at most one per input resource.
     pub transformations: Vec<Transformation>,
+    /// Kueue's order: LimitRanges give requests before a container's own limits do.
+    pub limit_ranges_first: bool,
 }
 
 /// The pod spec as it will run: the RuntimeClass' `overhead` where the spec has none, LimitRange defaults, and limits in

@@ -21,7 +21,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 let path = words.next().context("--known needs a file")?;
                 let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
                 let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-                options.known = lines.map(str::to_owned).collect();
+                options.known.extend(lines.map(str::to_owned));
             }
             flag if flag.starts_with('-') => bail!("unknown option {flag}"),
             path if folder.is_none() => folder = Some(PathBuf::from(path)),

@@ -87,6 +87,12 @@ fn known_differences_fail_their_case_and_not_the_run() {
     assert_eq!(last_line(&output), "conformance: 2 cases, 1 passed, 1 failed, 0 not applicable");
     assert!(text(&output).contains("FAILED as known own/b.yaml\n"), "{}", text(&output));
     assert_eq!(output.status.code(), Some(0));
+    // Lists add up.
+    let none = folder("none", &[("list.txt", "own/c.yaml\n")]).join("list.txt");
+    let list = cases.parent().unwrap().join("listed/list.txt");
+    let [at, list, none] = [&cases, &list, &none].map(|path| path.to_str().unwrap());
+    let output = conformance(&[at, "--known", list, "--known", none]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     // A list that is out of date fails the run.
     let output = listed("outdated", "own/a.yaml\nown/b.yaml\n");
     assert!(text(&output).contains("passed, but is listed as known to differ: own/a.yaml\n"), "{}", text(&output));

@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, bare};
 use berth_engine::{Amount, WorkloadState};
-use berth_jobs::{LimitSummary, Violation, effective_pod_spec, limit_range_violations, limits_exceeded};
+use berth_jobs::{LimitSummary, RequestRules, Violation, limit_range_violations, limits_exceeded, spec_as_run};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, PodSpec};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use serde::Deserialize;
@@ -227,14 +227,15 @@ fn effective(case: &Case, input: &Input) -> Result<Vec<EffectivePodSet>, String>
     let limits = LimitSummary::of(&limit_ranges(case)?);
     let classes: Vec<RuntimeClass> =
         case.of_kind("RuntimeClass").map(|object| read(object.clone())).collect::<Result<_, _>>()?;
-    let overhead = |spec: &PodSpec| {
-        let name = spec.runtime_class_name.as_ref()?;
-        let class = classes.iter().find(|class| class.metadata.name.as_ref() == Some(name))?;
+    let overhead = |name: &str| {
+        let class = classes.iter().find(|class| class.metadata.name.as_deref() == Some(name))?;
         class.overhead.as_ref()?.pod_fixed.as_ref()
     };
+    let limit_ranges_first = crate::scene::settings(case)?.limit_ranges_first;
+    let rules = RequestRules { limit_ranges_first, ..RequestRules::default() };
     let effective = |set: berth_api::PodSet| {
         let spec = set.template.spec.unwrap_or_default();
-        (set.name, set.count, effective_pod_spec(&spec, overhead(&spec), &limits))
+        (set.name, set.count, spec_as_run(&spec, &limits, overhead, &rules))
     };
     Ok(pod_sets(case, input)?.into_iter().map(effective).collect())
 }
