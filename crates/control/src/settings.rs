@@ -41,6 +41,8 @@ pub struct Settings {
     pub transformations: Vec<berth_jobs::Transformation>,
     /// LimitRanges give requests before a container's own limits do: Kueue's order, which is not the server's.
     pub limit_ranges_first: bool,
+    /// Equals have the same pod templates, as in Kueue, and not only the same that decides where they may run.
+    pub compares_templates: bool,
     /// How the cards of TrainingJobs are asked for.
     pub cards: berth_jobs::training::Cards,
     /// What the engine decides by: fair sharing, `resources.quotaCheckStrategy`, feature gates.
@@ -89,6 +91,7 @@ impl Default for Settings {
             exclude_resource_prefixes: Vec::new(),
             transformations: Vec::new(),
             limit_ranges_first: false,
+            compares_templates: false,
             cards: berth_jobs::training::Cards::default(),
             engine: berth_engine::Options::default(),
             refuse_invalid: true,

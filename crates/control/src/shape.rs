@@ -47,6 +47,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) rules: RequestRules,
     /// Pod sets that the rules refuse are refused.
     pub(crate) strict: bool,
+    /// Equals have the same templates, as far as Kueue compares those.
+    pub(crate) compares_templates: bool,
 }
 
 impl Surroundings<'_> {
@@ -68,7 +70,10 @@ impl Shapes {
     pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &Surroundings<'_>) -> Arc<Shape> {
         let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
         let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
-        let constraints: Vec<u64> = pod_sets.iter().map(berth_jobs::placement_constraints).collect();
+        let constraints: Vec<u64> = match around.compares_templates {
+            true => pod_sets.iter().map(berth_jobs::template_shape).collect(),
+            false => pod_sets.iter().map(berth_jobs::placement_constraints).collect(),
+        };
         let source = serde_json::to_string(&(namespace, &reduced, &digests, &constraints)).unwrap_or_default();
         if let Some(shape) = self.known.get(source.as_str()) {
             return shape.clone();

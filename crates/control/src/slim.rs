@@ -146,6 +146,7 @@ fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Sur
         overheads: &view.overheads,
         rules,
         strict: settings.refuse_invalid,
+        compares_templates: settings.compares_templates,
     }
 }
 

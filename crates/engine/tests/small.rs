@@ -1,4 +1,4 @@
-//! Small worlds, enumerated: up to three queues in one of two forests, two flavors with quotas 0 to 2 each, four workloads, amounts 0
+//! Small worlds, a sample at even steps of all that there are: up to three queues in one of two forests, two flavors with quotas 0 to 2 each, four workloads, amounts 0
 //! to 2, two priorities, every order of age among those of equal priority, whether they wait or hold quota, and a pairwise set of
 //! policies.
 //!

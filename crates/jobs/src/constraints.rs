@@ -1,8 +1,10 @@
 //! What narrows the nodes of pods beside their requests, node selector and tolerations.
 
 use crate::needs::required_terms;
+use crate::requests::{Quantities, with_own_limits};
 use berth_api::PodSet;
-use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, PodSpec, Volume};
+use berth_quantity::{Nano, parse_quantity};
+use k8s_openapi::api::core::v1::{Affinity, Container, PodAffinityTerm, PodSpec, Volume};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -37,7 +39,44 @@ pub fn placement_constraints(set: &PodSet) -> u64 {
     if found.is_empty() {
         return 0;
     }
-    let hash: [u8; 32] = Sha256::digest(Value::Object(found).to_string()).into();
+    digest(&Value::Object(found))
+}
+
+/// Digest of a pod template as far as Kueue compares those of workloads that it takes for equal: what each container requests and its
+/// ports, node selector, affinity and spread with all that is only preferred, tolerations, priority, runtime class, resource claims.
+#[must_use]
+pub fn template_shape(set: &PodSet) -> u64 {
+    let Some(spec) = set.template.spec.as_ref().map(with_own_limits) else { return 0 };
+    digest(&json!({
+        "initContainers": containers(spec.init_containers.as_deref().unwrap_or_default()),
+        "containers": containers(&spec.containers),
+        "nodeSelector": spec.node_selector,
+        "affinity": spec.affinity,
+        "tolerations": spec.tolerations,
+        "runtimeClassName": spec.runtime_class_name,
+        "priority": spec.priority,
+        "topologySpreadConstraints": spec.topology_spread_constraints,
+        "overhead": amounts(spec.overhead.as_ref()),
+        "resourceClaims": spec.resource_claims,
+        "resources": spec.resources.as_ref().map(|resources| amounts(resources.requests.as_ref())),
+    }))
+}
+
+fn containers(all: &[Container]) -> Vec<Value> {
+    let requests =
+        |container: &Container| amounts(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
+    all.iter().map(|container| json!({"requests": requests(container), "ports": container.ports})).collect()
+}
+
+/// Amounts however they are spelled.
+fn amounts(quantities: Option<&Quantities>) -> Value {
+    let amount = |text: &str| parse_quantity(text).map_or_else(|_| text.to_owned(), |Nano(nano)| nano.to_string());
+    let all = quantities.into_iter().flatten();
+    all.map(|(resource, quantity)| (resource.clone(), Value::String(amount(&quantity.0)))).collect()
+}
+
+fn digest(value: &Value) -> u64 {
+    let hash: [u8; 32] = Sha256::digest(value.to_string()).into();
     hash.first_chunk().map_or(1, |bytes| u64::from_be_bytes(*bytes).max(1))
 }
 
@@ -78,9 +117,51 @@ fn host_ports(spec: &PodSpec) -> Vec<i32> {
 mod tests {
     use super::*;
 
+    fn set(spec: Value) -> PodSet {
+        serde_json::from_value(json!({"name": "main", "count": 1, "template": {"spec": spec}})).expect("pod set")
+    }
+
     fn of(spec: Value) -> u64 {
-        let set = json!({"name": "main", "count": 1, "template": {"spec": spec}});
-        placement_constraints(&serde_json::from_value(set).expect("pod set"))
+        placement_constraints(&set(spec))
+    }
+
+    #[test]
+    fn templates_differ_where_kueue_says_so() {
+        let container = |requests: Value| json!({"name": "c", "resources": {"requests": requests}});
+        let plain = || json!({"containers": [container(json!({"cpu": "1"}))]});
+        let with = |field: &str, value: Value| {
+            let mut spec = plain();
+            spec[field] = value;
+            template_shape(&set(spec))
+        };
+        let base = template_shape(&set(plain()));
+        for (field, value) in [
+            ("containers", json!([{"name": "d", "image": "i", "resources": {"requests": {"cpu": "1000m"}}}])),
+            ("containers", json!([{"name": "c", "resources": {"limits": {"cpu": "1"}}}])),
+            ("schedulerName", json!("other")),
+            ("nodeName", json!("n1")),
+            ("volumes", json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])),
+        ] {
+            assert_eq!(with(field, value), base, "{field}");
+        }
+        for (field, value) in [
+            ("containers", json!([container(json!({"cpu": "500m"})), container(json!({"cpu": "500m"}))])),
+            (
+                "containers",
+                json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}, "ports": [{"containerPort": 80}]}]),
+            ),
+            ("priority", json!(5)),
+            ("nodeSelector", json!({"a": "b"})),
+            ("tolerations", json!([{"operator": "Exists"}])),
+            (
+                "topologySpreadConstraints",
+                json!([{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]),
+            ),
+            ("runtimeClassName", json!("vm")),
+            ("resources", json!({"requests": {"cpu": "1"}})),
+        ] {
+            assert_ne!(with(field, value), base, "{field}");
+        }
     }
 
     fn affinity(kind: &str, term: &Value) -> Value {

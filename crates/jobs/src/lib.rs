@@ -36,7 +36,7 @@ mod unsupported;
 pub use admission::{DEFAULT_NAME, Defaults, Facts, job_defaults, validate_job, validate_job_update};
 pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
-pub use constraints::placement_constraints;
+pub use constraints::{placement_constraints, template_shape};
 pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
 pub use job_set::JobSet;
 pub use kind::{
