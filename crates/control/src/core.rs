@@ -96,7 +96,7 @@ impl Control {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let world = World::new(settings.engine.clone());
-        let ration = Ration { says_older: !settings.observe_unadmitted, ..Ration::default() };
+        let ration = Ration::new(!settings.observe_unadmitted);
         Self {
             settings,
             view: View::default(),

@@ -38,7 +38,7 @@ pub(crate) struct Ration {
     /// When the first pods of a job ended that its Workload does not know of yet, by the job's uid.
     ended: FxHashMap<Box<str>, Timestamp>,
     /// Kueue's older reasons are told.
-    pub(crate) says_older: bool,
+    says_older: bool,
 }
 
 /// Where a verdict waits: in the queue, leading or not, or until its older text is old enough.
@@ -79,6 +79,11 @@ fn worth(
 }
 
 impl Ration {
+    /// Nothing known yet; with Kueue's older reasons where it `says_older` ones.
+    pub(crate) fn new(says_older: bool) -> Self {
+        Self { says_older, ..Self::default() }
+    }
+
     /// When the first pods of a job ended that its Workload does not know of yet, as far as that was seen.
     pub(crate) fn ended_at(&self, job: &str) -> Option<Timestamp> {
         self.ended.get(job).copied()

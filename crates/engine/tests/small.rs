@@ -1,6 +1,6 @@
-//! Small worlds, a sample at even steps of all that there are: up to three queues in one of two forests, two flavors with quotas 0 to 2 each, four workloads, amounts 0
-//! to 2, two priorities, every order of age among those of equal priority, whether they wait or hold quota, and a pairwise set of
-//! policies.
+//! Small worlds, a sample at even steps of all that there are: up to three queues in one of two forests, two flavors with quotas 0 to 2
+//! each, four workloads, amounts 0 to 2, two priorities, every order of age among those of equal priority, whether they wait or hold
+//! quota, and a pairwise set of policies.
 //!
 //! Worlds that nothing tells apart are counted once (see `choices`): queues of equal quota below the same cohort change places, age
 //! matters among equals only, and so does priority where there are two; worlds in which nobody waits for anything are left out.
