@@ -3,7 +3,7 @@
 use crate::limits::LimitSummary;
 use crate::names::cut_name;
 use crate::placement::{Placement, PlacementError};
-use crate::requests::effective_pod_spec;
+use crate::requests::{effective_pod_spec, with_own_limits};
 use crate::template::TemplateParts;
 use berth_api::autoscaling::{
     PodTemplateReference, ProvisioningRequest, ProvisioningRequestPodSet, ProvisioningRequestSpec,
@@ -57,7 +57,8 @@ pub fn requested_pods(
     for set in pod_sets {
         let name = set.effective_name();
         let empty = PodSpec::default();
-        let spec = effective_pod_spec(set.template.spec.as_ref().unwrap_or(&empty), None, limits);
+        let stored = with_own_limits(set.template.spec.as_ref().unwrap_or(&empty));
+        let spec = effective_pod_spec(&stored, None, limits);
         let Some(placement) = placements.iter().find(|placement| placement.pod_set == name) else { continue };
         if placement.count <= 0 || !requests_one_of(&spec, &config.managed_resources) {
             continue;

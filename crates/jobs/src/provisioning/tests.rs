@@ -62,6 +62,17 @@ fn what_is_asked_for() {
 }
 
 #[test]
+fn capacity_is_asked_for_what_quota_is_charged() {
+    let range =
+        json!({"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "500m", "memory": "1Gi"}}]}});
+    let limits = LimitSummary::of([&of(range)]);
+    let found = requested_pods(&pod_sets(), &placements(&[3, 0, 0, 0], "spot"), &limits, &config(json!({})));
+    let found = found.expect("pods");
+    let requests = &found[0].template["spec"]["containers"][0]["resources"]["requests"];
+    assert_eq!(*requests, json!({"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}));
+}
+
+#[test]
 fn pod_sets_of_different_flavors_are_not_merged() {
     let mut places = placements(&[3, 2, 3, 3], "spot");
     places[1] = placements(&[3, 2, 3, 3], "on-demand").swap_remove(1);
