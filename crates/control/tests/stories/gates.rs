@@ -194,7 +194,7 @@ fn without_the_gate_a_reservation_says_nothing_of_an_admission() {
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"));
     answer(&mut cluster, &name, "Retry");
-    cluster.pass(5);
+    cluster.pass(10);
     let admitted = cluster.condition("a", "Admitted").unwrap_or_default();
     assert_eq!((&admitted["status"], &admitted["reason"]), (&json!("False"), &json!("NoReservationUnsatisfiedChecks")));
 }
