@@ -22,6 +22,29 @@ pub(crate) struct Draft {
     pub(crate) notices: Vec<Notice>,
 }
 
+impl Draft {
+    /// A write, or a question, that depends on no version of its object.
+    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, request: Request<Value>) -> Self {
+        Self { purpose, key, request, based_on: 0, notices: Vec::new() }
+    }
+
+    /// The deletion of the object of that uid; what it owns goes after it.
+    pub(crate) fn delete(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
+        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: false })
+    }
+
+    /// The deletion of the object of that uid; what it owns goes before it.
+    pub(crate) fn delete_owned_first(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
+        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: true })
+    }
+
+    /// The same with one more event about it.
+    pub(crate) fn telling(mut self, notice: Notice) -> Self {
+        self.notices.push(notice);
+        self
+    }
+}
+
 /// What a decision comes to.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {

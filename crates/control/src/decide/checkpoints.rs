@@ -11,10 +11,8 @@ use crate::write::{Kind, Purpose, Request};
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let Some(view) = control.view.training.get(name).filter(|view| !view.deleting) else { return Decision::Done };
     let Some(place) = control.place_of(name, view) else { return Decision::Done };
-    let draft = |purpose, request| {
-        let object = key(Kind::Checkpoints, name);
-        Decision::write(Draft { purpose, key: object, request, based_on: 0, notices: Vec::new() })
-    };
+    let draft =
+        |purpose, request| Decision::write(Draft::of_any_version(purpose, key(Kind::Checkpoints, name), request));
     if let Some(book) = control.book_of(name, view).filter(|book| book.fault.is_none()) {
         let ids = control.surplus(view, book);
         if !ids.is_empty() {

@@ -120,13 +120,9 @@ impl Grace {
             (until.to_owned(), seconds(self.until).to_string()),
             (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
-        Decision::write(Draft {
-            purpose,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::AnnotatePods { pods: control.pods_of(workload), annotations: told },
-            based_on: 0,
-            notices: vec![notice],
-        })
+        let request = Request::AnnotatePods { pods: control.pods_of(workload), annotations: told };
+        let draft = Draft::of_any_version(purpose, key(Kind::Workload, &workload.key()), request);
+        Decision::write(draft.telling(notice))
     }
 }
 

@@ -204,13 +204,9 @@ impl Case<'_> {
 
     fn delete(&self, workload: &WorkloadView) -> Decision {
         let message = format!("Deleted not matching Workload: {}/{}", workload.namespace, workload.name);
-        Decision::write(Draft {
-            purpose: Purpose::DeleteWorkload,
-            key: object(workload),
-            request: Request::Delete { uid: workload.uid.clone(), owned_first: false },
-            based_on: 0,
-            notices: vec![self.notice(EventType::Normal, "DeletedWorkload", message)],
-        })
+        let notice = self.notice(EventType::Normal, "DeletedWorkload", message);
+        let draft = Draft::delete(Purpose::DeleteWorkload, object(workload), &workload.uid);
+        Decision::write(draft.telling(notice))
     }
 
     fn without_match(&self, other: &WorkloadView) -> Decision {

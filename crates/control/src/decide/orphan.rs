@@ -53,13 +53,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     }
     if let Some((part, job)) = parts.into_iter().find(|(_, part)| !control.rid_of_pods.contains(&part.uid)) {
         // Somebody's finalizer keeps it, and its pods run as long as it is there: they go before it.
-        return Some(Decision::write(Draft {
-            purpose: Purpose::DeleteChild,
-            key: part,
-            request: Request::Delete { uid: job.uid.clone(), owned_first: true },
-            based_on: 0,
-            notices: Vec::new(),
-        }));
+        return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
     if !workload.deleting || !has_finalizer(workload) {
         return Some(Decision::Done);
@@ -185,11 +179,6 @@ impl Control {
 
 /// Asks whether pods are left of a workload's job.
 pub(crate) fn probe_pods(control: &Control, workload: &WorkloadView) -> Decision {
-    Decision::write(Draft {
-        purpose: Purpose::ProbePods,
-        key: key(Kind::Workload, &workload.key()),
-        request: Request::ProbePods { pods: control.pods_of(workload), most: 0 },
-        based_on: 0,
-        notices: Vec::new(),
-    })
+    let request = Request::ProbePods { pods: control.pods_of(workload), most: 0 };
+    Decision::write(Draft::of_any_version(Purpose::ProbePods, key(Kind::Workload, &workload.key()), request))
 }

@@ -196,7 +196,7 @@ impl Case<'_> {
             },
             (field): value,
         });
-        Draft { purpose, key: key(kind, name), request: Request::Create(body), based_on: 0, notices: Vec::new() }
+        Draft::of_any_version(purpose, key(kind, name), Request::Create(body))
     }
 
     /// The check says so, unless it does already.
@@ -236,13 +236,7 @@ fn is_of(metadata: &ObjectMeta, workload: &str) -> bool {
 }
 
 fn delete(purpose: Purpose, kind: Kind, name: &Name, metadata: &ObjectMeta) -> Decision {
-    Decision::write(Draft {
-        purpose,
-        key: key(kind, name),
-        request: Request::Delete { uid: metadata.uid.clone().unwrap_or_default(), owned_first: false },
-        based_on: 0,
-        notices: Vec::new(),
-    })
+    Decision::write(Draft::delete(purpose, key(kind, name), metadata.uid.as_deref().unwrap_or_default()))
 }
 
 fn withdraw(name: &Name, metadata: &ObjectMeta) -> Decision {

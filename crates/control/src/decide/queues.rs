@@ -75,19 +75,11 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
         (true, true) if !in_use() => (Purpose::RemoveFinalizer, named.filter(|name| *name != FINALIZER).collect()),
         _ => return Decision::Done,
     };
-    Decision::write(Draft {
-        purpose,
-        key: key.clone(),
-        request: Request::Merge {
-            manager: "kueue",
-            subresource: Subresource::None,
-            body: json!({"metadata": {
-                "uid": holder.uid, "resourceVersion": holder.resource_version, "finalizers": wanted,
-            }}),
-        },
-        based_on: 0,
-        notices: Vec::new(),
-    })
+    let body = json!({"metadata": {
+        "uid": holder.uid, "resourceVersion": holder.resource_version, "finalizers": wanted,
+    }});
+    let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+    Decision::write(Draft::of_any_version(purpose, key.clone(), request))
 }
 
 /// Flavors and cohorts have no condition to say what is wrong with them: an event does.

@@ -174,13 +174,8 @@ pub(crate) fn create(workload: &api::Workload, tell: impl FnOnce(String) -> Noti
     let Ok(body) = serde_json::to_value(workload) else { return Decision::Done };
     let name = (workload.namespace().to_owned(), workload.name().to_owned());
     let message = format!("Created Workload: {}/{}", name.0, name.1);
-    Decision::write(Draft {
-        purpose: Purpose::CreateWorkload,
-        key: key(Kind::Workload, &name),
-        request: Request::Create(body),
-        based_on: 0,
-        notices: vec![tell(message)],
-    })
+    let draft = Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Request::Create(body));
+    Decision::write(draft.telling(tell(message)))
 }
 
 fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
@@ -202,19 +197,10 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
     if let Some(decision) = untold {
         return decision;
     }
-    Decision::write(Draft {
-        purpose: Purpose::DeleteWorkload,
-        key: key(Kind::Workload, &workload.key()),
-        request: Request::Delete { uid: workload.uid.clone(), owned_first: false },
-        based_on: 0,
-        notices: vec![notice(
-            workload,
-            EventType::Normal,
-            "Deleted",
-            "Deleted finished workload due to elapsed retention".into(),
-            REPORTER,
-        )],
-    })
+    let message = "Deleted finished workload due to elapsed retention".to_owned();
+    let told = notice(workload, EventType::Normal, "Deleted", message, REPORTER);
+    let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid);
+    Decision::write(draft.telling(told))
 }
 
 fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission, now: Timestamp) -> Decision {
@@ -313,24 +299,16 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
     let tell = |message: &str| notice(workload, EventType::Normal, "Deleted", message.to_owned(), REPORTER);
     // A group is no object: its pods go with its Workload.
     let job = workload.whole().filter(|whole| whole.kind != Kind::PodGroup);
-    let (purpose, key, uid, told) = match job.zip(workload.owner.as_ref()) {
+    Decision::write(match job.zip(workload.owner.as_ref()) {
         Some((job, owner)) => {
             let (key, uid, reporter) = (job.clone(), owner.uid.clone(), job.kind.reporter());
             let told = tell("Deleted job: deactivation retention period expired");
-            (Purpose::DeleteJob, job, owner.uid.clone(), Notice { key, uid, reporter, ..told })
+            Draft::delete(Purpose::DeleteJob, job, &owner.uid).telling(Notice { key, uid, reporter, ..told })
         }
         None => {
-            let key = key(Kind::Workload, &workload.key());
             let told = tell("Deleted deactivated workload due to elapsed retention");
-            (Purpose::DeleteWorkload, key, workload.uid.clone(), told)
+            Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid).telling(told)
         }
-    };
-    Decision::write(Draft {
-        purpose,
-        key,
-        request: Request::Delete { uid, owned_first: false },
-        based_on: 0,
-        notices: vec![told],
     })
 }
 

@@ -63,13 +63,9 @@ pub(super) fn decide(
             let pod = StuckPod { pod_set: (*role).to_owned(), message: one.words.to_owned(), refused: None };
             (one.pod.uid.to_string(), pod)
         };
-        return Decision::write(Draft {
-            purpose: Purpose::FindStuckPods,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::AskAutoscalers { pods: stuck.iter().map(known).collect() },
-            based_on: 0,
-            notices: Vec::new(),
-        });
+        let request = Request::AskAutoscalers { pods: stuck.iter().map(known).collect() };
+        let object = key(Kind::Workload, &workload.key());
+        return Decision::write(Draft::of_any_version(Purpose::FindStuckPods, object, request));
     }
     Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
 }

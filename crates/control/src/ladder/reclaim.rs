@@ -139,13 +139,7 @@ pub(crate) fn ask(control: &Control, object: &ObjectKey) -> Decision {
     if control.ladder.reclaims.nodes.get(&object.name).is_none_or(|leaving| leaving.asked) {
         return Decision::Done;
     }
-    Decision::write(Draft {
-        purpose: Purpose::FindPodsOnNode,
-        key: object.clone(),
-        request: Request::FindPodsOnNode,
-        based_on: 0,
-        notices: Vec::new(),
-    })
+    Decision::write(Draft::of_any_version(Purpose::FindPodsOnNode, object.clone(), Request::FindPodsOnNode))
 }
 
 /// Evicts a workload that was admitted at that time and has lost a node since; `None` where it has not.

@@ -277,13 +277,8 @@ fn started(workload: &WorkloadView) -> Option<Timestamp> {
 
 /// Asks which pods no node takes.
 pub(crate) fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision {
-    Decision::write(Draft {
-        purpose: Purpose::FindStuckPods,
-        key: key(Kind::Workload, &workload.key()),
-        request: Request::FindStuckPods { pods: control.pods_of(workload) },
-        based_on: 0,
-        notices: Vec::new(),
-    })
+    let request = Request::FindStuckPods { pods: control.pods_of(workload) };
+    Decision::write(Draft::of_any_version(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), request))
 }
 
 /// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.

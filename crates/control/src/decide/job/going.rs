@@ -7,7 +7,7 @@ use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{Kind, Purpose, Request};
+use crate::write::{Kind, Purpose};
 
 impl Case<'_> {
     /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
@@ -52,13 +52,8 @@ impl Case<'_> {
         if self.key.kind != Kind::JOB || !self.job.active || self.control.rid_of_pods.contains(&self.job.uid) {
             return None;
         }
-        Some(Decision::write(Draft {
-            purpose: Purpose::DeleteChild,
-            key: self.key.clone(),
-            request: Request::Delete { uid: self.job.uid.clone(), owned_first: true },
-            based_on: 0,
-            notices: Vec::new(),
-        }))
+        let draft = Draft::delete_owned_first(Purpose::DeleteChild, self.key.clone(), &self.job.uid);
+        Some(Decision::write(draft))
     }
 
     /// What has to be waited for or asked until nothing of it runs, `None` when nothing does. Its controller does not write the end of a stop

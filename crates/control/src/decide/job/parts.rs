@@ -9,7 +9,7 @@ use crate::core::after_seconds;
 use crate::flight::{Decision, Draft};
 use crate::status::since;
 use crate::view::WorkloadView;
-use crate::write::{ObjectKey, Purpose, Request, Subresource};
+use crate::write::{ObjectKey, Purpose, Subresource};
 
 /// Time in which all Jobs of a JobSet are seen, where it has as many as it says.
 const UNSEEN_PARTS_SECONDS: i64 = 3;
@@ -43,13 +43,7 @@ impl Case<'_> {
     /// Takes away, one by one, the parts of that kind which are not over.
     pub(super) fn take_parts(&self, which: fn(&JobState) -> bool) -> Option<Decision> {
         let (key, part) = self.parts().find(|(_, job)| which(job) && !job.deleting && job.finished.is_none())?;
-        Some(Decision::write(Draft {
-            purpose: Purpose::DeleteChild,
-            key: key.clone(),
-            request: Request::Delete { uid: part.uid.clone(), owned_first: false },
-            based_on: 0,
-            notices: Vec::new(),
-        }))
+        Some(Decision::write(Draft::delete(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
     /// The next step before a start that takes selectors out of the job's template, `None` when nothing is left that has them:

@@ -46,13 +46,9 @@ impl Case<'_> {
         if !self.all_ready(&states) || self.answer(workload, &states).is_some() {
             return None;
         }
-        Some(Decision::write(Draft {
-            purpose: Purpose::CountNodes,
-            key: key(Kind::TrainingJob, self.name),
-            request: Request::CountNodes { pods: self.control.pods_of(workload) },
-            based_on: 0,
-            notices: Vec::new(),
-        }))
+        let request = Request::CountNodes { pods: self.control.pods_of(workload) };
+        let object = key(Kind::TrainingJob, self.name);
+        Some(Decision::write(Draft::of_any_version(Purpose::CountNodes, object, request)))
     }
 
     fn answer(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {

@@ -215,16 +215,9 @@ impl Case<'_> {
         if self.control.growth.shrunk.get(&workload.uid) != Some(&run.workers) {
             let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
             let most = others.fold(run.workers, i32::saturating_add);
-            return Decision::write(Draft {
-                purpose: Purpose::ProbeSurplus,
-                key: key(Kind::Workload, &workload.key()),
-                request: Request::ProbePods {
-                    pods: self.control.pods_of(workload),
-                    most: usize::try_from(most).unwrap_or(0),
-                },
-                based_on: 0,
-                notices: Vec::new(),
-            });
+            let (pods, most) = (self.control.pods_of(workload), usize::try_from(most).unwrap_or(0));
+            let (object, request) = (key(Kind::Workload, &workload.key()), Request::ProbePods { pods, most });
+            return Decision::write(Draft::of_any_version(Purpose::ProbeSurplus, object, request));
         }
         let body = json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -271,11 +264,6 @@ impl Case<'_> {
 pub(super) fn discard(slice: &WorkloadView) -> Decision {
     let message = "The workload slice is out of sync with its parent job".to_owned();
     let told: Notice = notice(slice, EventType::Normal, "Deleted", message, REPORTER);
-    Decision::write(Draft {
-        purpose: Purpose::DeleteWorkload,
-        key: key(Kind::Workload, &slice.key()),
-        request: Request::Delete { uid: slice.uid.clone(), owned_first: false },
-        based_on: 0,
-        notices: vec![told],
-    })
+    let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &slice.key()), &slice.uid);
+    Decision::write(draft.telling(told))
 }

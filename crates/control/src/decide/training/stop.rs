@@ -11,7 +11,7 @@ use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request};
+use crate::write::{EventType, Kind, ObjectKey, Purpose};
 use berth_api::labels;
 use berth_jobs::JobState;
 use berth_jobs::training::{WORKER, training_finish};
@@ -195,13 +195,8 @@ impl Case<'_> {
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
             let notice = self.notice(EventType::Normal, "Stopped", format!("{role}: {why}"));
-            return Some(Decision::write(Draft {
-                purpose: Purpose::StopTraining,
-                key: object.clone(),
-                request: Request::Delete { uid: job.uid.clone(), owned_first: kept },
-                based_on: 0,
-                notices: vec![notice],
-            }));
+            let delete = if kept { Draft::delete_owned_first } else { Draft::delete };
+            return Some(Decision::write(delete(Purpose::StopTraining, object.clone(), &job.uid).telling(notice)));
         }
         None
     }
