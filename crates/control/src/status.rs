@@ -310,8 +310,18 @@ pub(crate) struct Identity<'a> {
 }
 
 impl Identity<'_> {
+    /// Of the version that was read.
     pub(crate) fn metadata(&self) -> Value {
-        let mut metadata = json!({"name": self.name, "uid": self.uid, "resourceVersion": self.resource_version});
+        let mut metadata = self.of_any_version();
+        if let Value::Object(map) = &mut metadata {
+            map.insert("resourceVersion".into(), self.resource_version.into());
+        }
+        metadata
+    }
+
+    /// Of whatever version it is.
+    pub(crate) fn of_any_version(&self) -> Value {
+        let mut metadata = json!({"name": self.name, "uid": self.uid});
         if let (Value::Object(map), false) = (&mut metadata, self.namespace.is_empty()) {
             map.insert("namespace".into(), self.namespace.into());
         }

@@ -20,7 +20,9 @@ use super::checks;
 use super::gates;
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{
+    class_change, create, has_finalizer, object_write, remove_finalizer, separate_write, status_write,
+};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::policies::NamedClasses;
@@ -340,24 +342,8 @@ impl Case<'_> {
         if let Some(due) = due.filter(|_| !waited_for()) {
             return Some(Decision::Wait(due));
         }
-        let mut metadata = workload.identity().metadata();
-        if let Some(map) = metadata.as_object_mut() {
-            map.remove("resourceVersion");
-        }
-        Some(Decision::write(Draft {
-            purpose: Purpose::SetReclaimable,
-            key: object(workload),
-            request: Request::Apply {
-                manager: "kueue-reclaimable-pods",
-                subresource: Subresource::Status,
-                body: json!({
-                    "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
-                    "metadata": metadata, "status": {"reclaimablePods": wanted},
-                }),
-            },
-            based_on: workload.version(),
-            notices: Vec::new(),
-        }))
+        let pods = json!({ "reclaimablePods": wanted });
+        Some(separate_write(workload, Purpose::SetReclaimable, "kueue-reclaimable-pods", &pods))
     }
 
     /// Suspended and not evicted: start it when it is admitted.

@@ -68,6 +68,26 @@ pub(crate) fn status_write(
     }
 }
 
+/// A status write of a manager of its own, which owns no more than that, whatever others have written meanwhile.
+pub(crate) fn separate_write(
+    workload: &WorkloadView,
+    purpose: Purpose,
+    manager: &'static str,
+    status: &Value,
+) -> Decision {
+    let body = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": workload.identity().of_any_version(), "status": status,
+    });
+    Decision::write(Draft {
+        purpose,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Apply { manager, subresource: Subresource::Status, body },
+        based_on: workload.version(),
+        notices: Vec::new(),
+    })
+}
+
 /// A merge patch of the Workload itself.
 pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: Value) -> Draft {
     merge_write(workload, purpose, Subresource::None, patch)

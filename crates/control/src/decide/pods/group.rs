@@ -16,13 +16,13 @@ use super::{Wishes, classes_of, follow, notice};
 use crate::core::{Control, key};
 use crate::decide::checks;
 use crate::decide::pods_ready;
-use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, status_write};
-use crate::flight::{Decision, Draft};
+use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, separate_write, status_write};
+use crate::flight::Decision;
 use crate::ladder::watch::returns_at_once;
 use crate::pods::Group;
 use crate::status::{find, find_true, set_in};
 use crate::view::{Name, WorkloadView};
-use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, Purpose};
 
 /// Condition of a Workload some of whose pods have failed or were evicted, and are not replaced yet.
 const WAITING: &str = "WaitingForReplacementPods";
@@ -263,12 +263,8 @@ impl<'a> Case<'a> {
         if !set_in(&mut conditions, WAITING, (waits, &reason, &message), workload.generation, self.now) {
             return None;
         }
-        Some(self.apply(
-            workload,
-            Purpose::SetWaitingForPods,
-            "kueue-pod-controller",
-            json!({"conditions": conditions}),
-        ))
+        let status = json!({"conditions": conditions});
+        Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
     }
 
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
@@ -279,27 +275,6 @@ impl<'a> Case<'a> {
         let grown = wanted.iter().any(|pods| known.contains(pods.name.as_str()) && pods.count > before(&pods.name));
         let pods = json!({ "reclaimablePods": wanted });
         (grown && workload.reserved() && self.control.settings.reclaimable_pods)
-            .then(|| self.apply(workload, Purpose::SetReclaimable, "kueue-reclaimable-pods", pods))
-    }
-
-    /// A status write of a manager of its own, which owns no more than that.
-    fn apply(&self, workload: &WorkloadView, purpose: Purpose, manager: &'static str, status: Value) -> Decision {
-        let mut metadata = workload.identity().metadata();
-        if let Some(map) = metadata.as_object_mut() {
-            map.remove("resourceVersion");
-        }
-        Decision::write(Draft {
-            purpose,
-            key: key(Kind::Workload, &workload.key()),
-            request: Request::Apply {
-                manager,
-                subresource: Subresource::Status,
-                body: json!({
-                    "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": metadata, "status": status,
-                }),
-            },
-            based_on: workload.version(),
-            notices: Vec::new(),
-        })
+            .then(|| separate_write(workload, Purpose::SetReclaimable, "kueue-reclaimable-pods", &pods))
     }
 }
