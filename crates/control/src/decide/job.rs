@@ -25,7 +25,7 @@ use super::workload::{
 };
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
-use crate::policies::NamedClasses;
+use crate::policies::{NamedClasses, no_class};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 use owners::Governor;
@@ -449,14 +449,11 @@ impl Case<'_> {
 
     /// The event about a job of which no Workload can be made.
     fn complaint(&self, problem: &Unbuilt) -> Notice {
-        match problem {
-            Unbuilt::NoClass(class) => self.notice(
-                EventType::Warning,
-                "WorkloadPriorityClassNotFound",
-                format!("priority class {class:?} of the job does not exist; create it or change the job"),
-            ),
-            Unbuilt::Invalid(text) => self.notice(EventType::Warning, "ErrWorkloadCompose", text.clone()),
-        }
+        let (reason, text) = match problem {
+            Unbuilt::NoClass(class) => no_class(class, "the job"),
+            Unbuilt::Invalid(text) => ("ErrWorkloadCompose", text.clone()),
+        };
+        self.notice(EventType::Warning, reason, text)
     }
 
     fn build(&self) -> Result<api::Workload, Unbuilt> {

@@ -24,7 +24,7 @@ use super::workload::{class_change, create, has_finalizer, object_write, remove_
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
-use crate::policies::{NamedClasses, Wanted};
+use crate::policies::{NamedClasses, Wanted, no_class};
 use crate::status::{find_true, seconds};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
@@ -307,11 +307,7 @@ impl Case<'_> {
         let copied = &self.control.settings.label_keys_to_copy;
         let made = pod_workload(&pod, Priority::default(), copied).map_err(|problem| ("ErrWorkloadCompose", problem));
         let made = made.and_then(|made| {
-            self.control.with_priority(made, classes_of(self.pod)).map_err(|class| {
-                let message =
-                    format!("priority class {class:?} of the pod does not exist; create it or change the pod");
-                ("WorkloadPriorityClassNotFound", message)
-            })
+            self.control.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
         });
         match made {
             Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),

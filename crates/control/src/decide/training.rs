@@ -160,7 +160,7 @@ impl<'a> Case<'a> {
         match self.control.with_priority(made, self.classes()) {
             Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
             Err(class) => {
-                let (reason, text) = no_class(&class);
+                let (reason, text) = no_class(&class, "the job");
                 Decision::tell(self.notice(EventType::Warning, reason, text))
             }
         }

@@ -209,7 +209,7 @@ impl Control {
         }
         let class = self.view.priority(of_workloads, of_pods).err()?;
         let known = workload.priority_class.as_ref().is_some_and(|known| known.name == class);
-        Some(no_class(&class)).filter(|said| !known && self.is_untold(object, said))
+        Some(no_class(&class, "the job")).filter(|said| !known && self.is_untold(object, said))
     }
 
     /// Why the label that a policy reads says nothing of a workload's priority. One that was made beforehand has a priority of its own.
@@ -237,9 +237,9 @@ impl Control {
     }
 }
 
-/// What the user of a job is told that names a class which does not exist.
-pub(crate) fn no_class(class: &str) -> Said {
-    (NO_CLASS, format!("priority class {class:?} does not exist; create it or change the job"))
+/// What the user is told of a class that does not exist and that `whoever` names.
+pub(crate) fn no_class(class: &str, whoever: &str) -> Said {
+    (NO_CLASS, format!("priority class {class:?} does not exist; create it or change {whoever}"))
 }
 
 /// The labels of a bastion's runner, on the pods of a job or on itself.

@@ -11,6 +11,7 @@ use crate::core::key;
 use crate::decide::pods::classes_of;
 use crate::decide::workload::create;
 use crate::flight::Decision;
+use crate::policies::no_class;
 use crate::write::{EventType, Kind};
 
 impl Case<'_> {
@@ -131,8 +132,8 @@ impl Case<'_> {
                 create(&workload, |message| self.notice(name, first, EventType::Normal, "CreatedWorkload", message))
             }
             Err(class) => {
-                let message = format!("priority class {class:?} of the pods does not exist; create it or change them");
-                self.tell("WorkloadPriorityClassNotFound", message)
+                let (reason, text) = no_class(&class, "the pods");
+                self.tell(reason, text)
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::core::key;
 use crate::decide::pods::{Wishes, follow};
 use crate::decide::workload::{ON_HOLD, create, status_write};
 use crate::flight::Decision;
-use crate::policies::NamedClasses;
+use crate::policies::{NamedClasses, no_class};
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, Purpose};
@@ -42,8 +42,8 @@ impl Case<'_> {
         match self.control.with_priority(made, classes_of_set(set)) {
             Ok(workload) => create(&workload, |message| notice(EventType::Normal, "CreatedWorkload", message)),
             Err(class) => {
-                let message = format!("priority class {class:?} does not exist; create it or change the StatefulSet");
-                Decision::tell(notice(EventType::Warning, "WorkloadPriorityClassNotFound", message))
+                let (reason, text) = no_class(&class, "the StatefulSet");
+                Decision::tell(notice(EventType::Warning, reason, text))
             }
         }
     }
