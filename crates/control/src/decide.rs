@@ -4,6 +4,7 @@ pub(crate) mod blocked;
 pub(crate) mod checkpoints;
 pub(crate) mod checks;
 pub(crate) mod explain;
+mod follow;
 pub(crate) mod gates;
 pub(crate) mod grace;
 pub(crate) mod job;

@@ -14,15 +14,13 @@ use berth_api as api;
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
 use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::checks;
-use super::gates;
+use super::follow::{Wishes, follow_and_tell};
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{
-    class_change, create, has_finalizer, object_write, remove_finalizer, separate_write, status_write,
-};
+use super::workload::{create, has_finalizer, object_write, remove_finalizer, separate_write, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::policies::{NamedClasses, no_class};
@@ -387,49 +385,20 @@ impl Case<'_> {
     /// A pending Workload follows its job to another queue, other capacity tiers and fewer gates; any Workload follows its job to another
     /// priority class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
-        let queue = self.job.queue_name.as_deref().unwrap_or_default();
+        let prebuilt = self.job.prebuilt_workload.is_some();
         let wanted = self.control.wanted_priority(workload, self.classes());
-        let wanted = wanted.ok().filter(|_| self.job.prebuilt_workload.is_none());
-        let mut spec = class_change(workload, wanted);
-        if workload.queue != queue && !workload.reserved() {
-            spec.insert("queueName".into(), queue.into());
-        }
-        let annotations = self.new_annotations(workload);
-        if spec.is_empty() && annotations.is_empty() {
-            return Decision::Done;
-        }
-        let mut told = Vec::new();
-        if spec.contains_key("priorityClassRef") {
-            told.push(format!("Updated workload priority class: {}/{}", workload.namespace, workload.name));
-        }
-        if annotations.contains_key(ADMISSION_GATED_BY) {
-            let left = self.job.annotation(ADMISSION_GATED_BY).unwrap_or_default();
-            told.push(format!("Updated workload AdmissionGatedBy to {left:?}"));
-        }
-        let mut body = json!({"spec": spec});
-        if let (false, Some(map)) = (annotations.is_empty(), body.as_object_mut()) {
-            map.insert("metadata".into(), json!({"annotations": annotations}));
-        }
-        let mut draft = object_write(workload, Purpose::UpdateWorkload, body);
-        let told = told.into_iter().map(|message| self.notice(EventType::Normal, "UpdatedWorkload", message));
-        draft.notices.extend(told);
-        Decision::write(draft)
-    }
-
-    /// What the job says in annotations and its Workload says otherwise: capacity tiers while it waits, and fewer gates; null takes
-    /// one away.
-    fn new_annotations(&self, workload: &WorkloadView) -> Map<String, Value> {
-        let says = |key: &str| {
-            let named = self.job.annotation(key);
-            // What is made for a job beforehand says for itself what the job leaves open.
-            (named.is_some() || self.job.prebuilt_workload.is_none()).then_some(named)
+        let wishes = Wishes {
+            pod_sets: None,
+            queue: Some(self.job.queue_name.as_deref().unwrap_or_default()),
+            priority: wanted.ok().filter(|_| !prebuilt),
+            gated_by: self.job.annotation(ADMISSION_GATED_BY),
+            tiers: self.job.annotation(CAPACITY_TIERS),
+            limit: None,
+            preempts: None,
+            prebuilt,
         };
-        let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
-        let tiers = says(CAPACITY_TIERS).filter(|named| !workload.reserved() && *named != known);
-        let tiers = tiers.map(|named| (CAPACITY_TIERS, named.map_or(Value::Null, Into::into)));
-        let gates = says(ADMISSION_GATED_BY).and_then(|named| gates::fewer(workload, named));
-        let gates = gates.map(|left| (ADMISSION_GATED_BY, left));
-        tiers.into_iter().chain(gates).map(|(key, value)| (key.to_owned(), value)).collect()
+        let tell = |message| Some(self.notice(EventType::Normal, "UpdatedWorkload", message));
+        follow_and_tell(workload, wishes, tell).unwrap_or(Decision::Done)
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {

@@ -8,19 +8,18 @@ mod place;
 
 use std::collections::BTreeSet;
 
-use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
 use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, pod_workload};
 use berth_jobs::{PodSetNeeds, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::checks;
-use super::gates;
+use super::follow::{Wishes, follow};
 use super::job::OUT_OF_SYNC;
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
@@ -51,24 +50,6 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// What a Workload is to say that is there for a pod, or for a StatefulSet.
-struct Wishes<'a> {
-    /// Pod sets, where they are to be others.
-    pod_sets: Option<Value>,
-    /// LocalQueue; `None` leaves the one that it has.
-    queue: Option<&'a str>,
-    /// Priority; `None` leaves the one that it has.
-    priority: Option<Wanted>,
-    /// Who keeps it from being tried.
-    gated_by: Option<&'a str>,
-    /// Accepted capacity tiers.
-    tiers: Option<&'a str>,
-    /// Longest time of running in seconds, null for none; `None` leaves the one that it has.
-    limit: Option<Value>,
-    /// It was made beforehand, and says for itself what is left open here.
-    prebuilt: bool,
-}
-
 impl<'a> Wishes<'a> {
     fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
         let prebuilt = pod.prebuilt_workload.is_some();
@@ -79,38 +60,10 @@ impl<'a> Wishes<'a> {
             gated_by: pod.admission_gates.as_deref(),
             tiers: pod.capacity_tiers.as_deref(),
             limit: (!prebuilt).then(|| json!(pod.max_execution_seconds)),
+            preempts: None,
             prebuilt,
         }
     }
-}
-
-/// The one write by which a Workload follows: in pod sets, queue, longest time and tiers while it has no quota, in priority and gates
-/// with it too.
-fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
-    let Wishes { pod_sets, queue, priority, gated_by, tiers, limit, prebuilt } = wishes;
-    let waits = !workload.reserved();
-    let mut spec = class_change(workload, priority);
-    spec.extend(pod_sets.filter(|_| waits).map(|sets| ("podSets".to_owned(), sets)));
-    let queue = queue.filter(|queue| waits && workload.queue != *queue);
-    spec.extend(queue.map(|queue| ("queueName".to_owned(), Value::from(queue))));
-    let limit = limit.filter(|limit| waits && *limit != json!(workload.max_execution_seconds));
-    spec.extend(limit.map(|limit| ("maximumExecutionTimeSeconds".to_owned(), limit)));
-    let says = |named: Option<&str>| named.is_some() || !prebuilt;
-    let mut annotations = Map::new();
-    let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
-    if waits && tiers != known && says(tiers) {
-        annotations.insert(CAPACITY_TIERS.to_owned(), json!(tiers));
-    }
-    let fewer = gates::fewer(workload, gated_by).filter(|_| says(gated_by));
-    annotations.extend(fewer.map(|left| (ADMISSION_GATED_BY.to_owned(), left)));
-    let mut body = Map::new();
-    if !annotations.is_empty() {
-        body.insert("metadata".into(), json!({ "annotations": annotations }));
-    }
-    if !spec.is_empty() {
-        body.insert("spec".into(), Value::Object(spec));
-    }
-    (!body.is_empty()).then(|| Decision::write(object_write(workload, Purpose::UpdateWorkload, Value::Object(body))))
 }
 
 /// The classes that a pod names.

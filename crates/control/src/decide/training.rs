@@ -12,15 +12,14 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api::labels;
-use berth_jobs::training::{RoleState, child_job_name, training_finish, training_workload};
-use berth_jobs::{JobState, Priority};
+use berth_jobs::training::{RoleState, child_job_name, training_finish, training_pod_sets, training_workload};
+use berth_jobs::{JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::gates;
-use super::workload::{class_change, create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::follow::{Wishes, follow};
+use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
-use crate::deltas;
 use crate::elastic::grew;
 use crate::flight::Decision;
 use crate::policies::{NamedClasses, no_class};
@@ -280,43 +279,27 @@ impl<'a> Case<'a> {
 
     /// A Workload without quota follows its TrainingJob's pods, queue, priority and longest time to run; one with quota its priority.
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
-        let wanted = self.control.wanted_priority(workload, self.classes());
-        let mut spec = class_change(workload, wanted.ok());
-        if !workload.reserved() {
-            if workload.queue != self.view.facts.queue {
-                spec.insert("queueName".into(), self.view.facts.queue.clone().into());
-            }
-            let limit = self.view.facts.max_execution_seconds;
-            if workload.max_execution_seconds != limit {
-                spec.insert("maximumExecutionTimeSeconds".into(), limit.into());
-            }
-            let asked = self.view.asked.as_ref().ok();
-            if asked.is_some_and(|asked| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests)) {
-                let settings = &self.control.settings;
-                let sets = berth_jobs::training::training_pod_sets(&self.view.whole(), &settings.cards).ok()?;
-                spec.insert("podSets".into(), serde_json::to_value(sets).ok()?);
-            }
-        }
-        let annotations = self.annotations_of(workload);
-        if spec.is_empty() && annotations.is_empty() {
-            return None;
-        }
-        let patch = json!({"spec": spec, "metadata": {"annotations": annotations}});
-        Some(Decision::write(object_write(workload, Purpose::UpdateWorkload, patch)))
-    }
-
-    /// What a Workload's annotations lack of what its TrainingJob says; what it holds, it holds.
-    fn annotations_of(&self, workload: &WorkloadView) -> serde_json::Map<String, serde_json::Value> {
-        let is = |key: &str, value: &Option<String>| match key {
-            labels::CAPACITY_TIERS => workload.tiers.as_ref().map(|wish| &wish.text) == value.as_ref(),
-            _ => workload.preempts == deltas::preempts(value.as_deref()),
+        let facts = &self.view.facts;
+        let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
+        let pod_sets = if !workload.reserved() && self.view.asked.as_ref().is_ok_and(differs) {
+            let sets = training_pod_sets(&self.view.whole(), &self.control.settings.cards).ok()?;
+            Some(serde_json::to_value(sets).ok()?)
+        } else {
+            None
         };
-        let says = &self.view.own_annotations;
-        let differs = says.iter().filter(|(key, value)| !workload.reserved() && !is(key, value));
-        let differs = differs.map(|(key, value)| (*key, value.clone().into()));
-        let fewer = gates::fewer(workload, self.view.admission_gates.as_deref());
-        let fewer = fewer.map(|left| (labels::ADMISSION_GATED_BY, left));
-        differs.chain(fewer).map(|(key, value)| (key.to_owned(), value)).collect()
+        let annotations = &self.view.own_annotations;
+        let says = |key: &str| annotations.iter().find(|(name, _)| *name == key).and_then(|(_, said)| said.as_deref());
+        let wishes = Wishes {
+            pod_sets,
+            queue: Some(&facts.queue),
+            priority: self.control.wanted_priority(workload, self.classes()).ok(),
+            gated_by: self.view.admission_gates.as_deref(),
+            tiers: says(labels::CAPACITY_TIERS),
+            limit: Some(json!(facts.max_execution_seconds)),
+            preempts: Some(json!(says(labels::PREEMPTION_POLICY))),
+            prebuilt: false,
+        };
+        follow(workload, wishes)
     }
 
     /// A Job of it is not there, or going, although it has not ended.

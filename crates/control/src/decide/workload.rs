@@ -6,7 +6,7 @@ use berth_api as api;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::blocked::{blocked, is_suspended, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
@@ -16,7 +16,6 @@ use crate::core::{Control, after, after_seconds, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::older_reasons;
-use crate::policies::Wanted;
 use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, find_true, seconds, since};
 use crate::view::{Name, WorkloadView};
 pub(crate) use crate::write::WORKLOADS as REPORTER;
@@ -110,14 +109,6 @@ pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource
         based_on: workload.version(),
         notices: Vec::new(),
     }
-}
-
-/// The fields of `spec` by which a Workload takes over another class than it has, none where it stays (kueue.md 5.2).
-pub(crate) fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
-    let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
-    let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
-    let class = serde_json::to_value(priority.class).unwrap_or_default();
-    [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
 }
 
 /// Removes Berth's finalizer from a Workload.

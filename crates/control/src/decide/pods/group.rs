@@ -12,9 +12,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::{Wishes, classes_of, follow, notice};
+use super::{classes_of, notice};
 use crate::core::{Control, key};
 use crate::decide::checks;
+use crate::decide::follow::{Wishes, follow};
 use crate::decide::pods_ready;
 use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, separate_write, status_write};
 use crate::flight::Decision;

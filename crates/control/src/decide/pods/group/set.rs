@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Case;
 use crate::core::key;
-use crate::decide::pods::{Wishes, follow};
+use crate::decide::follow::{Wishes, follow};
 use crate::decide::workload::{ON_HOLD, create, status_write};
 use crate::flight::Decision;
 use crate::policies::{NamedClasses, no_class};
@@ -58,6 +58,7 @@ impl Case<'_> {
             gated_by: set.admission_gates.as_deref(),
             tiers: set.capacity_tiers.as_deref(),
             limit: None,
+            preempts: None,
             prebuilt: false,
         }
     }

@@ -1,0 +1,94 @@
+//! How a Workload follows whoever it stands for: what it says is what that says, in one write per call.
+
+use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, PREEMPTION_POLICY};
+use serde_json::{Map, Value, json};
+
+use super::gates;
+use super::workload::object_write;
+use crate::deltas;
+use crate::flight::Decision;
+use crate::policies::Wanted;
+use crate::view::WorkloadView;
+use crate::write::{Notice, Purpose};
+
+/// What a Workload is to say that is there for a job, a pod or a StatefulSet.
+pub(super) struct Wishes<'a> {
+    /// Pod sets, where they are to be others.
+    pub(super) pod_sets: Option<Value>,
+    /// LocalQueue; `None` leaves the one that it has.
+    pub(super) queue: Option<&'a str>,
+    /// Priority; `None` leaves the one that it has.
+    pub(super) priority: Option<Wanted>,
+    /// Who keeps it from being tried.
+    pub(super) gated_by: Option<&'a str>,
+    /// Accepted capacity tiers.
+    pub(super) tiers: Option<&'a str>,
+    /// Longest time of running in seconds, null for none; `None` leaves the one that it has.
+    pub(super) limit: Option<Value>,
+    /// Whom it preempts, null where that is not said; `None` leaves what it says.
+    pub(super) preempts: Option<Value>,
+    /// It was made beforehand, and says for itself what is left open here.
+    pub(super) prebuilt: bool,
+}
+
+/// The one write by which a Workload follows: in pod sets, queue, longest time, tiers and preemption while it has no quota, in priority
+/// and gates with it too.
+pub(super) fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
+    follow_and_tell(workload, wishes, |_| None)
+}
+
+/// The same; `tell` makes the events about another priority class and about fewer gates.
+pub(super) fn follow_and_tell(
+    workload: &WorkloadView,
+    wishes: Wishes<'_>,
+    tell: impl Fn(String) -> Option<Notice>,
+) -> Option<Decision> {
+    let Wishes { pod_sets, queue, priority, gated_by, tiers, limit, preempts, prebuilt } = wishes;
+    let waits = !workload.reserved();
+    let mut spec = class_change(workload, priority);
+    let other_class = spec.contains_key("priorityClassRef");
+    spec.extend(pod_sets.filter(|_| waits).map(|sets| ("podSets".to_owned(), sets)));
+    let queue = queue.filter(|queue| waits && workload.queue != *queue);
+    spec.extend(queue.map(|queue| ("queueName".to_owned(), Value::from(queue))));
+    let limit = limit.filter(|limit| waits && *limit != json!(workload.max_execution_seconds));
+    spec.extend(limit.map(|limit| ("maximumExecutionTimeSeconds".to_owned(), limit)));
+    let says = |named: Option<&str>| named.is_some() || !prebuilt;
+    let mut annotations = Map::new();
+    let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
+    if waits && tiers != known && says(tiers) {
+        annotations.insert(CAPACITY_TIERS.to_owned(), json!(tiers));
+    }
+    let preempts = preempts.filter(|said| waits && workload.preempts != deltas::preempts(said.as_str()));
+    annotations.extend(preempts.map(|said| (PREEMPTION_POLICY.to_owned(), said)));
+    let fewer = gates::fewer(workload, gated_by).filter(|_| says(gated_by));
+    let fewer_gates = fewer.is_some();
+    annotations.extend(fewer.map(|left| (ADMISSION_GATED_BY.to_owned(), left)));
+    let mut body = Map::new();
+    if !annotations.is_empty() {
+        body.insert("metadata".into(), json!({ "annotations": annotations }));
+    }
+    if !spec.is_empty() {
+        body.insert("spec".into(), Value::Object(spec));
+    }
+    if body.is_empty() {
+        return None;
+    }
+    let mut draft = object_write(workload, Purpose::UpdateWorkload, Value::Object(body));
+    if other_class {
+        let text = format!("Updated workload priority class: {}/{}", workload.namespace, workload.name);
+        draft.notices.extend(tell(text));
+    }
+    if fewer_gates {
+        let left = gated_by.unwrap_or_default();
+        draft.notices.extend(tell(format!("Updated workload AdmissionGatedBy to {left:?}")));
+    }
+    Some(Decision::write(draft))
+}
+
+/// The fields of `spec` by which a Workload takes over another class than it has, none where it stays (kueue.md 5.2).
+fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
+    let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
+    let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
+    let class = serde_json::to_value(priority.class).unwrap_or_default();
+    [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
+}
