@@ -1,15 +1,20 @@
-//! How a Workload follows whoever it stands for: what it says is what that says, in one write per call.
+//! How a Workload follows whoever it stands for: that takes it over where it was made beforehand, it says what that says, and ends with
+//! it. One write per call.
 
-use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, PREEMPTION_POLICY};
+use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::gates;
-use super::workload::object_write;
+use super::workload::{object_write, status_write};
 use crate::deltas;
 use crate::flight::Decision;
 use crate::policies::Wanted;
 use crate::view::WorkloadView;
-use crate::write::{Notice, Purpose};
+use crate::write::{EventType, Notice, Purpose};
+
+/// Message of the end of a Workload that was made beforehand, and not for what its job has become.
+pub(super) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
 /// What a Workload is to say that is there for a job, a pod or a StatefulSet.
 pub(super) struct Wishes<'a> {
@@ -91,4 +96,40 @@ fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, 
     let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
     let class = serde_json::to_value(priority.class).unwrap_or_default();
     [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
+}
+
+/// A Workload that was made beforehand gets its owner: its API version and kind, its name and uid.
+pub(super) fn adopt(workload: &WorkloadView, (api_version, kind): (&str, &str), (name, uid): (&str, &str)) -> Decision {
+    let body = json!({"metadata": {
+        "labels": {(JOB_UID): uid},
+        "ownerReferences": [{
+            "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
+            "controller": true, "blockOwnerDeletion": true,
+        }],
+    }});
+    Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
+}
+
+/// The end of whoever it stands for is its end, with that message; `tell` makes the event about it.
+pub(super) fn finish(
+    workload: &WorkloadView,
+    now: Timestamp,
+    (success, message): (bool, &str),
+    tell: impl FnOnce(EventType, &str, String) -> Option<Notice>,
+) -> Decision {
+    let reason = if success { "Succeeded" } else { "Failed" };
+    let mut draft = status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reason, message));
+    let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
+    draft.notices.extend(tell(EventType::Normal, "FinishedWorkload", text));
+    Decision::write(draft)
+}
+
+/// A Workload that was made beforehand asks for something else than whoever it stands for, and ends; `tell` makes the event about it.
+pub(super) fn out_of_sync(
+    workload: &WorkloadView,
+    now: Timestamp,
+    tell: impl FnOnce(EventType, &str, String) -> Notice,
+) -> Decision {
+    let draft = status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish("OutOfSync", OUT_OF_SYNC));
+    Decision::write(draft.telling(tell(EventType::Warning, "OutOfSync", OUT_OF_SYNC.to_owned())))
 }

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::checks;
-use super::follow::{Wishes, follow_and_tell};
+use super::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
 use super::placement::placements;
 use super::pods_ready;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, separate_write, status_write};
@@ -38,9 +38,8 @@ enum Unbuilt {
 
 /// Seconds in which the ends of more pods are awaited before the first is written.
 const RECLAIM_SECONDS: i64 = 5;
-/// Message of the end of a Workload that was made beforehand, and not for what its job has become.
+/// Why a job is suspended that runs without a Workload.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
-pub(super) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
 /// A job with what is decided about it.
 #[derive(Clone, Copy)]
@@ -134,14 +133,8 @@ impl Case<'_> {
     }
 
     fn adopt(&self, workload: &WorkloadView) -> Decision {
-        let body = json!({"metadata": {
-            "labels": {"kueue.x-k8s.io/job-uid": self.job.uid},
-            "ownerReferences": [{
-                "apiVersion": self.job.kind.info().api_version, "kind": self.job.kind.info().kind, "name": self.key.name, "uid": self.job.uid,
-                "controller": true, "blockOwnerDeletion": true,
-            }],
-        }});
-        Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
+        let info = self.job.kind.info();
+        adopt(workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
     }
 
     /// What was made beforehand asks for something else than the job: nothing of the job may run on its quota (kueue.md 5.2).
@@ -152,11 +145,7 @@ impl Case<'_> {
         if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-            edit.finish("OutOfSync", OUT_OF_SYNC);
-        });
-        draft.notices.push(self.notice(EventType::Warning, "OutOfSync", OUT_OF_SYNC.to_owned()));
-        Decision::write(draft)
+        out_of_sync(workload, self.now, |kind, reason, text| self.notice(kind, reason, text))
     }
 
     fn ordinary(&self, owned: &[&WorkloadView]) -> Decision {
@@ -242,7 +231,7 @@ impl Case<'_> {
             return Decision::Done;
         }
         if !self.job.suspended {
-            return self.suspend("Missing Workload; unable to restore pod templates");
+            return self.suspend(MISSING);
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;
@@ -272,9 +261,7 @@ impl Case<'_> {
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
         if workload.is("Finished") {
-            let done =
-                has_finalizer(workload) && self.job.finished.is_some() || workload.deleting && has_finalizer(workload);
-            if done {
+            if has_finalizer(workload) && (self.job.finished.is_some() || workload.deleting) {
                 return Decision::write(remove_finalizer(workload));
             }
             if self.job.finished.is_none() && !self.job.suspended {
@@ -311,11 +298,7 @@ impl Case<'_> {
     }
 
     fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
-        let reason = if success { "Succeeded" } else { "Failed" };
-        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
-        let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
-        draft.notices.push(self.notice(EventType::Normal, "FinishedWorkload", text));
-        Decision::write(draft)
+        finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {

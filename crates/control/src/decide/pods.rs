@@ -15,11 +15,10 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::checks;
-use super::follow::{Wishes, follow};
-use super::job::OUT_OF_SYNC;
+use super::follow::{Wishes, adopt, finish, follow, out_of_sync};
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{create, has_finalizer, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
@@ -164,12 +163,9 @@ impl Case<'_> {
 
     fn finish(&self, workload: &WorkloadView) -> Decision {
         let success = self.pod.phase == Phase::Succeeded;
-        let (reason, usual) = if success { ("Succeeded", "Pod succeeded") } else { ("Failed", "Pod failed") };
+        let usual = if success { "Pod succeeded" } else { "Pod failed" };
         let message = self.pod.message.as_deref().filter(|text| !text.is_empty()).unwrap_or(usual);
-        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
-        let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
-        draft.notices.push(self.notice(EventType::Normal, "FinishedWorkload", text));
-        Decision::write(draft)
+        finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
     fn release_quota(&self, workload: &WorkloadView, requeued: bool) -> Decision {
@@ -222,10 +218,7 @@ impl Case<'_> {
     }
 
     fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
-        let finish = |edit: &mut crate::status::Edit<'_>| edit.finish("OutOfSync", OUT_OF_SYNC);
-        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, finish);
-        draft.notices.push(self.notice(EventType::Warning, "OutOfSync", OUT_OF_SYNC.to_owned()));
-        Decision::write(draft)
+        out_of_sync(workload, self.now, |kind, reason, text| self.notice(kind, reason, text))
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
@@ -269,12 +262,7 @@ impl Case<'_> {
     }
 
     fn adopt(&self, workload: &WorkloadView) -> Decision {
-        let body = json!({"metadata": {
-            "labels": {(berth_api::labels::JOB_UID): self.pod.uid},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": self.name.1, "uid": self.pod.uid,
-                "controller": true, "blockOwnerDeletion": true}],
-        }});
-        Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
+        adopt(workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
     }
 
     /// Takes the gate away and puts the placement in, in one write.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{classes_of, notice};
 use crate::core::{Control, key};
 use crate::decide::checks;
-use crate::decide::follow::{Wishes, follow};
+use crate::decide::follow::{Wishes, finish, follow};
 use crate::decide::pods_ready;
 use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, separate_write, status_write};
 use crate::flight::Decision;
@@ -121,14 +121,10 @@ impl<'a> Case<'a> {
         }
         let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
         if let Some(end) = self.tally().finish(size) {
-            let reason = if end.success { "Succeeded" } else { "Failed" };
-            let finish = |edit: &mut crate::status::Edit<'_>| edit.finish(reason, &end.message);
-            let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, finish);
-            if let Some((name, pod)) = self.members().next() {
-                let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
-                draft.notices.push(self.notice(name, pod, EventType::Normal, "FinishedWorkload", text));
-            }
-            return Decision::write(draft);
+            return finish(workload, self.now, (end.success, &end.message), |kind, reason, text| {
+                let (name, pod) = self.members().next()?;
+                Some(self.notice(name, pod, kind, reason, text))
+            });
         }
         let steps = self.owners(workload).or_else(|| self.surplus(workload)).or_else(|| self.waiting(workload));
         if let Some(decision) = steps.or_else(|| self.reclaimable(workload)) {
