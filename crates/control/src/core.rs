@@ -14,7 +14,7 @@ use crate::figures::Gone;
 use crate::flight::{Decision, Draft, Flights};
 use crate::ladder::Ladder;
 use crate::measure::{Measure, TierMove};
-pub(crate) use crate::moments::{after, after_seconds, millis_between};
+pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
 use crate::older_reasons;
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;

@@ -73,8 +73,7 @@ pub(crate) fn granted(workload: &WorkloadView) -> i32 {
 
 /// Pods of a role for which a Workload holds quota.
 pub(crate) fn granted_to(workload: &WorkloadView, role: &str) -> i32 {
-    let given = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-    let count = given.filter(|set| set.effective_name() == role).find_map(|set| set.count);
+    let count = workload.given().filter(|set| set.effective_name() == role).find_map(|set| set.count);
     let size = workload.size(role);
     count.map_or(size, |count| count.min(size))
 }

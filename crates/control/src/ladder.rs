@@ -21,7 +21,7 @@ use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
-use crate::checks::Check;
+use crate::checks::{Check, have_failed};
 use crate::core::Control;
 use crate::measure::TierMove;
 use crate::status::{find, since};
@@ -107,7 +107,7 @@ impl Control {
     /// Whether an autoscaler that was asked for the capacity of a workload did not get it.
     fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
         let asks = self.view.checks.get(&check.name).is_some_and(Check::asks_autoscaler);
-        asks && ["Retry", "Rejected"].contains(&check.state.as_str())
+        asks && have_failed(std::slice::from_ref(check))
     }
 
     /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.

@@ -20,6 +20,18 @@ use crate::write::Kind;
 /// Kind of the owners of a group's Workload that are its pods.
 const POD: &str = "Pod";
 
+impl WorkloadView {
+    /// What its pod sets were given, as far as it has quota.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &api::PodSetAssignment> {
+        self.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments)
+    }
+
+    /// The flavors of that, in the order of pod sets and resources.
+    pub(crate) fn given_flavors(&self) -> impl Iterator<Item = &String> {
+        self.given().flat_map(|set| set.flavors.values())
+    }
+}
+
 impl Control {
     pub(crate) fn slim(&mut self, object: api::Workload) -> WorkloadView {
         // What reads the whole object comes before it is taken apart.

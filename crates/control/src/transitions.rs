@@ -72,6 +72,13 @@ fn evictions(workload: &WorkloadView) -> impl Iterator<Item = (&str, &str, i32)>
     entries.iter().map(|entry| (entry.reason.as_str(), entry.underlying_cause.as_str(), entry.count))
 }
 
+/// How often a workload was evicted for a reason over its whole life: a slice has taken over what was counted of the one whose place it
+/// took.
+pub(crate) fn evicted_for(workload: &WorkloadView, reason: &str) -> i32 {
+    let counts = evictions(workload).filter(|(known, ..)| *known == reason).map(|(.., count)| count);
+    counts.fold(0, i32::saturating_add)
+}
+
 /// The measures of a change from `old` to `new`, seen at `now`. `local` switches the series of LocalQueues on.
 pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now: Timestamp) -> Vec<Measure> {
     let queue_of = |workload: &WorkloadView| {

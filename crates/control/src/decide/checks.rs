@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::workload::{REPORTER, evict, merge_write, notice, status_write};
 use crate::checks::concerning;
-use crate::core::Control;
+use crate::core::{Control, seconds_between};
 use crate::flight::{Decision, Draft};
 use crate::status::{find, seconds, since};
 use crate::view::WorkloadView;
@@ -64,7 +64,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         }
     });
     let reserved = since(&workload.status.conditions, "QuotaReserved", "True").unwrap_or(now);
-    let waited = now.as_second().saturating_sub(reserved.as_second()).max(0);
+    let waited = seconds_between(reserved, now);
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
     draft.notices.push(notice(workload, EventType::Normal, "Admitted", message, REPORTER));
     Some(Decision::write(draft))

@@ -7,6 +7,7 @@ use super::workload::{evict_for_seconds, status_write};
 use crate::core::{Control, after};
 use crate::flight::{Decision, Draft};
 use crate::status::find;
+use crate::transitions::evicted_for;
 use crate::view::WorkloadView;
 use crate::write::Purpose;
 
@@ -53,9 +54,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
 
 /// How often the pods of a workload were not ready in time, over its whole life.
 pub(crate) fn time_outs(workload: &WorkloadView) -> i32 {
-    let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
-    let counts = stats.filter(|entry| entry.reason == PODS_READY_TIMEOUT).map(|entry| entry.count);
-    counts.fold(0, i32::saturating_add)
+    evicted_for(workload, PODS_READY_TIMEOUT)
 }
 
 /// So long after its admission a job whose pods have all succeeded is not told to have been ready: its end follows at once as a rule, and

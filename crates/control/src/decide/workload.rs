@@ -12,7 +12,7 @@ use super::blocked::{blocked, is_suspended, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
-use crate::core::{Control, after, after_seconds, key};
+use crate::core::{Control, after, after_seconds, key, seconds_between};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::older_reasons;
@@ -232,7 +232,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     });
     // A growth waits since its slice was made, whenever its job was queued.
     let queued = older.map_or_else(|| workload.queued_at(false, false), |_| workload.created);
-    let waited = now.as_second().saturating_sub(queued.as_second()).max(0);
+    let waited = seconds_between(queued, now);
     let mut message =
         format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
     let given = plan.pod_sets.iter().flat_map(|set| set.flavors.values());

@@ -5,13 +5,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::rules::{ClimbRules, When};
 use super::watch::CLIMBED_BACK;
-use crate::core::{Control, key};
+use crate::core::{Control, key, seconds_between};
 use crate::decide::workload::evict;
 use crate::deltas;
 use crate::elastic::runs_since;
 use crate::flight::Decision;
 use crate::policies::Claim;
 use crate::status::{find_true, since};
+use crate::transitions::evicted_for;
 use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 
@@ -40,12 +41,6 @@ pub(crate) struct Climber {
 const STOP_MS: i64 = 600_000;
 /// So long after its choice, and after its quota went back, a climber has not arrived at what was free for it, and never will.
 const ARRIVAL_MS: i64 = 60_000;
-
-/// How often a workload has climbed: a slice has taken over what was counted of the one whose place it took.
-fn climbs(workload: &WorkloadView) -> i32 {
-    let stats = workload.status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
-    stats.filter(|entry| entry.reason == CLIMBED_BACK).map(|entry| entry.count).fold(0, i32::saturating_add)
-}
 
 fn passed(from: Timestamp, ms: i64, now: Timestamp) -> bool {
     now.duration_since(from) >= SignedDuration::from_millis(ms)
@@ -101,7 +96,7 @@ impl Control {
             let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms, now));
             // A pod would be deleted, and what is made in its place begins anew.
             let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
-            stayed && returns && !workload.is("Evicted") && climbs(workload) < rules.max_times
+            stayed && returns && !workload.is("Evicted") && evicted_for(workload, CLIMBED_BACK) < rules.max_times
         };
         let mut candidates: Vec<(i64, Timestamp, Name, String)> = self
             .view
@@ -182,7 +177,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return Decision::Done;
     };
     let from: Vec<&str> = control.tiers_held(workload).into_iter().map(|tier| tier.as_str()).collect();
-    let free = now.as_second().saturating_sub(better.since.as_second()).max(0);
+    let free = seconds_between(better.since, now);
     let message =
         format!("goes back up from {} to {} capacity, which has been free for {free}s", from.join(", "), better.tier);
     Decision::write(evict(workload, now, (CLIMBED_BACK, ""), &message))

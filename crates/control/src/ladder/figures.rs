@@ -6,8 +6,8 @@ use berth_api::CapacityTier;
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use super::watch::{LEAVES_TIER, seconds_since};
-use crate::core::{Control, millis_between};
+use super::watch::LEAVES_TIER;
+use crate::core::{Control, millis_between, seconds_between};
 use crate::elastic::{grew, runs_since};
 use crate::measure::{Measure, TierMove, TierStep};
 use crate::status::{find, find_true, since};
@@ -32,16 +32,15 @@ impl Control {
     pub(crate) fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
         let evicted = find_true(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"));
         let what = if let Some(evicted) = evicted {
-            let stayed = held_since(old).map_or(0, |held| seconds_since(held, now));
+            let stayed = held_since(old).map_or(0, |held| seconds_between(held, now));
             TierStep::Left { reason: evicted.reason.clone(), stayed }
         } else if is_admitted_between(old, new) {
-            TierStep::Admitted { waited: seconds_since(queued_since(new), now) }
+            TierStep::Admitted { waited: seconds_between(queued_since(new), now) }
         } else {
             return Vec::new();
         };
-        let given = new.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
         let mut flavors = BTreeMap::<CapacityTier, BTreeSet<&str>>::new();
-        for flavor in given.flat_map(|set| set.flavors.values()) {
+        for flavor in new.given_flavors() {
             if let Some(tier) = self.capacity_tier_of(flavor) {
                 flavors.entry(tier).or_default().insert(flavor);
             }
@@ -59,8 +58,7 @@ impl Control {
 
     /// The tiers of the flavors that a workload holds.
     pub(crate) fn tiers_held(&self, workload: &WorkloadView) -> BTreeSet<CapacityTier> {
-        let given = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-        given.flat_map(|set| set.flavors.values()).filter_map(|flavor| self.capacity_tier_of(flavor)).collect()
+        workload.given_flavors().filter_map(|flavor| self.capacity_tier_of(flavor)).collect()
     }
 
     /// The measures of a change of a workload from `old` to `new`, seen at `now`.

@@ -7,8 +7,8 @@ use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 use super::rules::TierRules;
-use super::watch::{Rung, STOCK_OUT, next_look, next_question, rungs, seconds_since};
-use crate::core::{Control, after, key};
+use super::watch::{Rung, STOCK_OUT, next_look, next_question, rungs};
+use crate::core::{Control, after, key, seconds_between};
 use crate::decide::workload::evict;
 use crate::flight::{Decision, Draft};
 use crate::view::{Name, WorkloadView};
@@ -105,7 +105,7 @@ pub(super) fn late(
 }
 
 fn leave(workload: &WorkloadView, stuck: &Stuck<'_>, words: &str, now: Timestamp) -> Decision {
-    let message = format!("{}: {words}", stuck.rung.had_no_nodes(seconds_since(stuck.since, now)));
+    let message = format!("{}: {words}", stuck.rung.had_no_nodes(seconds_between(stuck.since, now)));
     Decision::write(evict(workload, now, (STOCK_OUT, ""), &message))
 }
 

@@ -7,7 +7,7 @@ use berth_engine::model::{Shape, Tier};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::core::{Control, after, after_seconds, key};
+use crate::core::{Control, after, after_seconds, key, seconds_between};
 use crate::decide::workload::evict;
 use crate::deltas::strip_capacity;
 use crate::flight::{Decision, Draft};
@@ -70,16 +70,10 @@ impl Rung {
     }
 }
 
-/// Whole seconds of waiting.
-pub(super) fn seconds_since(since: Timestamp, now: Timestamp) -> i64 {
-    now.as_second().saturating_sub(since.as_second()).max(0)
-}
-
 /// The flavors with a tier that a workload holds, each once per pod set.
 pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
     let mut rungs = Vec::new();
-    let given = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-    for assignment in given {
+    for assignment in workload.given() {
         let name = assignment.effective_name();
         let Some(set) = workload.shape.pod_sets.iter().find(|set| set.name == name) else { continue };
         let mut set = set.clone();
@@ -241,7 +235,7 @@ pub(crate) fn no_nodes_for_added(control: &Control, workload: &WorkloadView) -> 
     control.added_to(workload)?;
     let look = Look::at(control, workload, started(workload)?)?;
     let (rung, pod) = look.stuck()?;
-    let waited = seconds_since(look.since, look.last?.at);
+    let waited = seconds_between(look.since, look.last?.at);
     Some(in_words(rung.had_no_nodes(waited), pod))
 }
 
@@ -361,7 +355,7 @@ fn leave(
     (had, since): (bool, Timestamp),
     now: Timestamp,
 ) -> Decision {
-    let waited = seconds_since(since, now);
+    let waited = seconds_between(since, now);
     let (reason, message) = match had {
         false => (STOCK_OUT, rung.had_no_nodes(waited)),
         true => (RECLAIMED, format!("{} took nodes back and had no others within {waited}s", rung.name())),

@@ -20,8 +20,7 @@ impl Case<'_> {
     /// Ends the start that Kueue had begun.
     pub(super) fn place(&self, workload: &WorkloadView) -> Decision {
         let role = self.pod.role();
-        let mut sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-        let set = sets.find(|set| set.effective_name() == role);
+        let set = workload.given().find(|set| set.effective_name() == role);
         let place = match set.and_then(|set| set.topology_assignment.as_ref()) {
             Some(assignment) => self.place_in(assignment),
             // Kueue takes the gate away, too, where an admission names no place.

@@ -456,8 +456,7 @@ pub(super) fn sleeps(view: &TrainingView, workload: &WorkloadView) -> bool {
 /// Names of the flavors of an admission, each once, in the order of pod sets and resources.
 fn flavors_of(workload: &WorkloadView) -> Vec<String> {
     let mut names = Vec::new();
-    let sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-    for name in sets.flat_map(|set| set.flavors.values()) {
+    for name in workload.given_flavors() {
         if !names.contains(name) {
             names.push(name.clone());
         }
