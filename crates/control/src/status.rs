@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
 
 /// Field manager of the admission status, as in Kueue.
-pub(crate) const ADMISSION_MANAGER: &str = "kueue-admission";
+pub(crate) const ADMISSION_MANAGER: &str = api::labels::FIELD_MANAGER_ADMISSION;
 
 /// Conditions that the admission manager owns.
 pub(crate) const OWNED: [&str; 9] = [
@@ -358,7 +358,7 @@ pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStat
         }
     }
     json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "apiVersion": api::API_VERSION,
         "kind": "Workload",
         "metadata": identity.metadata(),
         "status": fields,

@@ -4,7 +4,7 @@ mod checkpoint;
 mod pods;
 mod purpose;
 
-use berth_api::labels;
+use berth_api::{GROUP, VERSION, berth, labels};
 use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, POD_REPORTER, STATEFUL_SET_FRAMEWORK};
 use berth_jobs::{BatchJob, JobKind, JobType, KINDS};
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub use pods::{PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
 
 /// Reporter of events about admission.
-pub(crate) const SCHEDULER: &str = "kueue-admission";
+pub(crate) const SCHEDULER: &str = labels::FIELD_MANAGER_ADMISSION;
 /// Reporter of what else happens to Workloads.
 pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
 /// Reporter of events about TrainingJobs.
@@ -165,19 +165,19 @@ impl Kind {
     pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Job(kind) => (kind.info().group, kind.info().version, kind.info().plural),
-            Self::Workload => ("kueue.x-k8s.io", "v1beta2", "workloads"),
-            Self::ClusterQueue => ("kueue.x-k8s.io", "v1beta2", "clusterqueues"),
-            Self::LocalQueue => ("kueue.x-k8s.io", "v1beta2", "localqueues"),
-            Self::Cohort => ("kueue.x-k8s.io", "v1beta2", "cohorts"),
-            Self::ResourceFlavor => ("kueue.x-k8s.io", "v1beta2", "resourceflavors"),
-            Self::AdmissionCheck => ("kueue.x-k8s.io", "v1beta2", "admissionchecks"),
+            Self::Workload => (GROUP, VERSION, "workloads"),
+            Self::ClusterQueue => (GROUP, VERSION, "clusterqueues"),
+            Self::LocalQueue => (GROUP, VERSION, "localqueues"),
+            Self::Cohort => (GROUP, VERSION, "cohorts"),
+            Self::ResourceFlavor => (GROUP, VERSION, "resourceflavors"),
+            Self::AdmissionCheck => (GROUP, VERSION, "admissionchecks"),
             Self::ProvisioningRequest => ("autoscaling.x-k8s.io", "v1", "provisioningrequests"),
             Self::PodTemplate => ("", "v1", "podtemplates"),
-            Self::QueuePolicy => ("berth.dev", "v1alpha1", "queuepolicies"),
-            Self::TrainingJob => ("berth.dev", "v1alpha1", "trainingjobs"),
+            Self::QueuePolicy => (berth::GROUP, berth::VERSION, "queuepolicies"),
+            Self::TrainingJob => (berth::GROUP, berth::VERSION, "trainingjobs"),
             Self::Service => ("", "v1", "services"),
             Self::ConfigMap => ("", "v1", "configmaps"),
-            Self::Checkpoints => ("berth.dev", "v1alpha1", "checkpoints"),
+            Self::Checkpoints => (berth::GROUP, berth::VERSION, "checkpoints"),
             Self::Pod | Self::PodGroup => ("", "v1", "pods"),
             Self::Deployment => ("apps", "v1", "deployments"),
             Self::StatefulSet => ("apps", "v1", "statefulsets"),

@@ -11,7 +11,7 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS};
+use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
 use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -324,7 +324,7 @@ impl Case<'_> {
             return Some(Decision::Wait(due));
         }
         let pods = json!({ "reclaimablePods": wanted });
-        Some(separate_write(workload, Purpose::SetReclaimable, "kueue-reclaimable-pods", &pods))
+        Some(separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
     }
 
     /// Suspended and not evicted: start it when it is admitted.

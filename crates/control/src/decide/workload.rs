@@ -75,7 +75,7 @@ pub(crate) fn separate_write(
     status: &Value,
 ) -> Decision {
     let body = json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "apiVersion": api::API_VERSION, "kind": "Workload",
         "metadata": workload.identity().of_any_version(), "status": status,
     });
     Decision::write(Draft {

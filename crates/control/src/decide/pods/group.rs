@@ -7,6 +7,7 @@ mod set;
 
 use std::collections::BTreeSet;
 
+use berth_api::labels::FIELD_MANAGER_RECLAIMABLE_PODS;
 use berth_jobs::pods::{PodState, STATEFUL_SET_FRAMEWORK, SetState, Tally, excess, replaced};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -272,6 +273,6 @@ impl<'a> Case<'a> {
         let grown = wanted.iter().any(|pods| known.contains(pods.name.as_str()) && pods.count > before(&pods.name));
         let pods = json!({ "reclaimablePods": wanted });
         (grown && workload.reserved() && self.control.settings.reclaimable_pods)
-            .then(|| separate_write(workload, Purpose::SetReclaimable, "kueue-reclaimable-pods", &pods))
+            .then(|| separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
     }
 }

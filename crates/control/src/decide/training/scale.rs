@@ -220,7 +220,7 @@ impl Case<'_> {
             return Decision::write(Draft::of_any_version(Purpose::ProbeSurplus, object, request));
         }
         let body = json!({
-            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "apiVersion": berth_api::API_VERSION,
             "kind": "Workload",
             "metadata": workload.identity().metadata(),
             "spec": {"podSets": [{"name": WORKER, "count": run.workers}]},
