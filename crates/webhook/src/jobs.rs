@@ -1,5 +1,6 @@
 //! Reviews of jobs, for every kind that `berth_jobs` knows.
 
+use crate::patch::{add, entries};
 use crate::review::{Answer, Request, Unreadable};
 use crate::routes::Around;
 use berth_api::labels;
@@ -52,22 +53,12 @@ fn is_part(metadata: &ObjectMeta) -> bool {
     controller(metadata).and_then(JobType::of_owner).is_some_and(|kind| kind.info().made_of_jobs)
 }
 
-/// Operations on the object as it came, so that fields our types do not know are left alone.
 fn operations(metadata: &ObjectMeta, defaults: Defaults) -> Vec<Value> {
-    let mut operations = Vec::new();
-    let mut add = |path: &str, value: Value| operations.push(json!({"op": "add", "path": path, "value": value}));
-    if (defaults.queue_name || defaults.priority_class) && metadata.labels.is_none() {
-        add("/metadata/labels", json!({}));
-    }
-    for (wanted, key) in [(defaults.queue_name, labels::QUEUE_NAME), (defaults.priority_class, labels::PRIORITY_CLASS)]
-    {
-        if wanted {
-            add(&format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1")), json!(DEFAULT_NAME));
-        }
-    }
+    let named = [(defaults.queue_name, labels::QUEUE_NAME), (defaults.priority_class, labels::PRIORITY_CLASS)];
+    let new = named.into_iter().filter(|(wanted, _)| *wanted).map(|(_, key)| (key, DEFAULT_NAME.to_owned()));
+    let mut operations = entries("/metadata/labels", metadata.labels.as_ref(), new);
     if defaults.suspend {
-        // Of a member that is there, "add" replaces the value.
-        add(SUSPEND, json!(true));
+        operations.push(add(SUSPEND.to_owned(), json!(true)));
     }
     operations
 }

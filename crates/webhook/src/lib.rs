@@ -15,6 +15,7 @@
 pub mod certs;
 mod jobs;
 mod kinds;
+mod patch;
 mod pods;
 pub mod review;
 pub mod routes;

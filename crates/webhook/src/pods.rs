@@ -1,5 +1,6 @@
 //! Reviews of pods, and of the kinds whose pods are managed.
 
+use crate::patch::{add, entries, item};
 use crate::review::{Answer, Request, Unreadable};
 use crate::routes::Around;
 use berth_api::labels;
@@ -11,7 +12,6 @@ use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 type Reply = Result<Answer, Unreadable>;
 
@@ -89,30 +89,6 @@ fn validate<T: DeserializeOwned>(
     }))
 }
 
-fn add(path: String, value: Value) -> Value {
-    json!({"op": "add", "path": path, "value": value})
-}
-
-/// Adds to a map of strings that may not be there yet.
-fn entries(path: &str, have: Option<&BTreeMap<String, String>>, new: BTreeMap<&str, String>) -> Vec<Value> {
-    if new.is_empty() {
-        return Vec::new();
-    }
-    let missing = have.is_none().then(|| add(path.to_owned(), json!({})));
-    let entry = |(key, value): (&str, String)| {
-        add(format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), json!(value))
-    };
-    missing.into_iter().chain(new.into_iter().map(entry)).collect()
-}
-
-/// Adds to a list that may not be there yet.
-fn item<T>(path: &str, have: Option<&Vec<T>>, new: Value) -> Value {
-    match have {
-        Some(_) => add(format!("{path}/-"), new),
-        None => add(path.to_owned(), json!([new])),
-    }
-}
-
 fn pod_operations(pod: &Pod, defaults: PodDefaults) -> Vec<Value> {
     let metadata = &pod.metadata;
     let mut operations = entries("/metadata/labels", metadata.labels.as_ref(), defaults.labels);
@@ -143,6 +119,7 @@ fn parent_operations(own: &ObjectMeta, template: Option<&PodTemplateSpec>, defau
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn paths(operations: &[Value]) -> Vec<&str> {
         operations.iter().map(|operation| operation["path"].as_str().unwrap()).collect()
