@@ -71,6 +71,21 @@ impl Decision {
         Self::Tell(Box::new(notice))
     }
 
+    /// What `first` comes to; where that is `None`, or only waits, what comes `next`, looked at again not later than `first` wants it.
+    pub(crate) fn first_or_earliest(first: Option<Self>, next: impl FnOnce() -> Self) -> Self {
+        match first {
+            None => next(),
+            Some(Self::Wait(until)) => next().not_later_than(until),
+            Some(decision) => decision,
+        }
+    }
+
+    /// The same, where nothing to do now leaves it to what comes next.
+    pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
+        let first = if let Self::Done = self { None } else { Some(self) };
+        Self::first_or_earliest(first, next)
+    }
+
     /// The same, looked at again at that time at the latest.
     pub(crate) fn not_later_than(self, until: Timestamp) -> Self {
         match self {

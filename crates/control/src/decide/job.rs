@@ -282,18 +282,11 @@ impl Case<'_> {
         if let Some((reason, text)) = self.control.untold(self.key, workload) {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
-        let reclaims = match self.reclaimable(workload) {
-            Some(Decision::Wait(due)) => Some(due),
-            Some(decision) => return decision,
-            None => None,
-        };
-        if workload.is("Evicted") {
-            return self.stop(workload);
-        }
-        let next = if self.job.suspended { self.waiting(workload) } else { self.running(workload) };
-        match reclaims {
-            Some(due) => next.not_later_than(due),
-            None => next,
+        match self.reclaimable(workload) {
+            None | Some(Decision::Wait(_)) if workload.is("Evicted") => self.stop(workload),
+            reclaims => Decision::first_or_earliest(reclaims, || {
+                if self.job.suspended { self.waiting(workload) } else { self.running(workload) }
+            }),
         }
     }
 

@@ -52,11 +52,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     let next =
         |workload: &WorkloadView| if view.deleting { case.going(workload) } else { case.with_workload(workload) };
     let decision = match control.view.slice_of(&view.uid) {
-        Some(workload) => match case.beside(workload, &owned) {
-            Some(Decision::Wait(until)) => next(workload).not_later_than(until),
-            Some(decision) => decision,
-            None => next(workload),
-        },
+        Some(workload) => Decision::first_or_earliest(case.beside(workload, &owned), || next(workload)),
         // Garbage collection takes its children, unless somebody keeps it; see `orphan` for a Workload that goes with it.
         None if view.deleting => {
             let leaving = owned.iter().find(|workload| workload.deleting);

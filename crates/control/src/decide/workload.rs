@@ -383,44 +383,28 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         return decision;
     }
     let Some(admitted) = admitted else { return Decision::Done };
-    let mut next: Option<Timestamp> = None;
-    if let Some(limit) = workload.max_execution_seconds {
-        let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
-        let left = i64::from(limit.saturating_sub(past)).max(0);
-        let due = after_seconds(admitted, left);
-        if due <= now {
-            let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
-                edit.set(
-                    "DeactivationTarget",
-                    true,
-                    "MaximumExecutionTimeExceeded",
-                    "exceeding the maximum execution time",
-                );
-                edit.status.accumulated_past_execution_time_seconds = None;
-            });
-            draft.notices.push(notice(
-                workload,
-                EventType::Warning,
-                "MaximumExecutionTimeExceeded",
-                format!("The maximum execution time ({limit}s) exceeded"),
-                REPORTER,
-            ));
-            return Decision::write(draft);
-        }
-        next = Some(due);
+    within_limit(workload, admitted, now)
+        .or_else(|| crate::ladder::climb::decide(control, workload, now))
+        .or_else(|| crate::ladder::watch::decide(control, workload, admitted, now))
+        .or_else(|| super::pods_ready::decide(control, workload, admitted, now))
+}
+
+/// Its longest time of running.
+fn within_limit(workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
+    let Some(limit) = workload.max_execution_seconds else { return Decision::Done };
+    let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
+    let left = i64::from(limit.saturating_sub(past)).max(0);
+    let due = after_seconds(admitted, left);
+    if due > now {
+        return Decision::Wait(due);
     }
-    for decision in [
-        crate::ladder::climb::decide(control, workload, now),
-        crate::ladder::watch::decide(control, workload, admitted, now),
-        super::pods_ready::decide(control, workload, admitted, now),
-    ] {
-        match decision {
-            Decision::Wait(due) => next = Some(next.map_or(due, |other| other.min(due))),
-            Decision::Done => {}
-            decision => return decision,
-        }
-    }
-    next.map_or(Decision::Done, Decision::Wait)
+    let reason = "MaximumExecutionTimeExceeded";
+    let draft = status_write(workload, Purpose::Deactivate, now, |edit| {
+        edit.set("DeactivationTarget", true, reason, "exceeding the maximum execution time");
+        edit.status.accumulated_past_execution_time_seconds = None;
+    });
+    let message = format!("The maximum execution time ({limit}s) exceeded");
+    Decision::write(draft.telling(notice(workload, EventType::Warning, reason, message, REPORTER)))
 }
 
 /// A workload without quota: what lets it be tried again, and what it is told while nothing may try it.

@@ -37,11 +37,7 @@ impl Case<'_> {
             return decision;
         }
         if self.lacks_jobs(&self.states()) {
-            return match self.within_time(workload) {
-                Decision::Done => self.start(workload),
-                Decision::Wait(until) => self.start(workload).not_later_than(until),
-                over => over,
-            };
+            return self.within_time(workload).or_else(|| self.start(workload));
         }
         if let Some(decision) = self.follow(workload) {
             return decision;
@@ -54,22 +50,19 @@ impl Case<'_> {
         if let Some(draft) = self.forget_time_outs(workload, &states) {
             return Decision::write(draft);
         }
-        let scaling = match self.scale(workload, &states) {
-            Some(Decision::Wait(until)) => Some(until),
-            Some(decision) => return decision,
-            None => None,
-        };
+        let scaling = self.scale(workload, &states);
         if self.is_up(workload, &states) {
-            let lost = match self.without_nodes(workload) {
-                Some(Decision::Wait(until)) => Some(until),
-                Some(decision) => return decision,
-                None => None,
-            };
             // By then its user is told that it is late.
             let due = self.control.save_due(self.name, self.view).filter(|due| *due > self.now);
-            return due.into_iter().chain(scaling).chain(lost).min().map_or(Decision::Done, Decision::Wait);
+            let told = || due.map_or(Decision::Done, Decision::Wait);
+            return Decision::first_or_earliest(scaling, || {
+                Decision::first_or_earliest(self.without_nodes(workload), told)
+            });
         }
-        self.within_time(workload)
+        match scaling {
+            None | Some(Decision::Wait(_)) => self.within_time(workload),
+            Some(decision) => decision,
+        }
     }
 
     /// The next object to create.
