@@ -1,4 +1,4 @@
-//! What control answers without being changed, and what it tells the engine of a Workload.
+//! What control is asked and told beside observations and outcomes, and what it tells the engine of a Workload.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};

@@ -80,6 +80,15 @@ impl Control {
         self.dirty.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
     }
 
+    /// Whoever controls workloads has come, is going or has gone: whether those that wait may be tried depends on it.
+    pub(crate) fn mirror_waiting_of(&mut self, owner_uid: &str) {
+        let waiting = self.view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
+        let waiting: Vec<Name> = waiting.map(WorkloadView::key).collect();
+        for name in waiting {
+            self.mirror(&name);
+        }
+    }
+
     /// Marks the Workloads that an owner controls.
     pub(crate) fn touch_owned_by(&mut self, uid: &str) {
         let owned = self.view.workloads.owned_by(uid).map(WorkloadView::key);

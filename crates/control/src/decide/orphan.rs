@@ -8,7 +8,7 @@ use super::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finaliz
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
 use crate::status::since;
-use crate::view::{Name, Owner, WorkloadView};
+use crate::view::{Owner, WorkloadView};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
@@ -164,15 +164,6 @@ impl Control {
             Kind::Pod | Kind::PodGroup => kinds.contains(&Kind::Pod),
             kind if kind.is_job() => kinds.contains(&kind),
             _ => true,
-        }
-    }
-
-    /// Whoever controls workloads has come, is going or has gone: whether those that wait may be tried depends on it.
-    pub(crate) fn mirror_waiting_of(&mut self, owner_uid: &str) {
-        let waiting = self.view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
-        let waiting: Vec<Name> = waiting.map(WorkloadView::key).collect();
-        for name in waiting {
-            self.mirror(&name);
         }
     }
 }
