@@ -6,6 +6,10 @@
 use std::collections::BTreeMap;
 
 use berth_api as api;
+use berth_api::conditions::set_condition;
+pub(crate) use berth_api::conditions::{
+    MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, is_true, truncate as cut, whole_seconds as seconds,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -30,32 +34,9 @@ pub(crate) const OWNED: [&str; 9] = [
 /// Position of a preemption gate that is closed.
 pub(crate) const CLOSED: &str = "Closed";
 
-/// Condition messages are cut at this many bytes, as in Kueue.
-pub(crate) const MESSAGE_LIMIT: usize = 32_768;
-
-pub(crate) fn cut(message: &str, limit: usize) -> String {
-    if message.len() <= limit {
-        return message.to_owned();
-    }
-    let mut end = limit.saturating_sub(4);
-    while end > 0 && !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    let (head, _) = message.split_at(end);
-    format!("{head} ...")
-}
-
-pub(crate) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.type_ == kind)
-}
-
 /// The condition, where it is true.
 pub(crate) fn find_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     find(conditions, kind).filter(|condition| condition.status == "True")
-}
-
-pub(crate) fn is_true(conditions: &[Condition], kind: &str) -> bool {
-    find_true(conditions, kind).is_some()
 }
 
 /// When the condition last changed, if it has the status.
@@ -63,11 +44,6 @@ pub(crate) fn since(conditions: &[Condition], kind: &str, status: &str) -> Optio
     find(conditions, kind)
         .filter(|condition| condition.status == status)
         .map(|condition| condition.last_transition_time.0)
-}
-
-/// Whole seconds, as the API stores them: a finer value would differ from what is read back.
-pub(crate) fn seconds(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 /// A status being changed at a moment for an object of a generation.
@@ -80,18 +56,7 @@ pub(crate) struct Edit<'a> {
 impl Edit<'_> {
     /// Sets a condition; its transition time moves only when its status changes.
     pub(crate) fn set(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
-        let now = Time(seconds(self.now));
-        set_condition(
-            &mut self.status.conditions,
-            Condition {
-                type_: kind.to_owned(),
-                status: if status { "True" } else { "False" }.to_owned(),
-                reason: reason.to_owned(),
-                message: cut(message, MESSAGE_LIMIT),
-                observed_generation: Some(self.generation),
-                last_transition_time: now,
-            },
-        );
+        set_in(&mut self.status.conditions, kind, (status, reason, message), self.generation, self.now);
     }
 
     fn remove(&mut self, kind: &str) {
@@ -248,21 +213,6 @@ impl Edit<'_> {
     }
 }
 
-fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
-    match conditions.iter_mut().find(|old| old.type_ == new.type_) {
-        Some(old) => {
-            let time = if old.status == new.status {
-                old.last_transition_time.clone()
-            } else {
-                new.last_transition_time.clone()
-            };
-            *old = new;
-            old.last_transition_time = time;
-        }
-        None => conditions.push(new),
-    }
-}
-
 /// Sets a condition in any list; `true` when something but time changed.
 pub(crate) fn set_in(
     conditions: &mut Vec<Condition>,
@@ -271,19 +221,8 @@ pub(crate) fn set_in(
     generation: i64,
     now: Timestamp,
 ) -> bool {
-    let before = conditions.clone();
-    set_condition(
-        conditions,
-        Condition {
-            type_: kind.to_owned(),
-            status: if status { "True" } else { "False" }.to_owned(),
-            reason: reason.to_owned(),
-            message: cut(message, MESSAGE_LIMIT),
-            observed_generation: Some(generation),
-            last_transition_time: Time(seconds(now)),
-        },
-    );
-    before != *conditions
+    let status = if status { "True" } else { "False" };
+    set_condition(conditions, kind, status, reason, message, Some(generation), now)
 }
 
 /// Whether `status.resourceRequests` has to be written anew; how a quantity is spelled plays no part.
