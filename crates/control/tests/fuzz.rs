@@ -328,16 +328,7 @@ fn mutate(object: &mut Value, others: &[Value], odd: &[Value], dice: &mut Dice) 
 fn gates(dice: &mut Dice) -> Gates {
     let is_odd = dice.one_in(2);
     let mut is_on = || !(is_odd && dice.one_in(2));
-    Gates {
-        flavor_fungibility: is_on(),
-        preserve_scan_progress: is_on(),
-        priority_sorting: is_on(),
-        fair_prefer_non_borrowing: is_on(),
-        fair_preempt_within_nominal: is_on(),
-        recompute_overlap: is_on(),
-        park_equals: is_on(),
-        ..Gates::default()
-    }
+    Gates::named(|name| (name != "PrioritizePreemptorWorkloads").then(&mut is_on))
 }
 
 fn admission_fair_sharing(dice: &mut Dice) -> AdmissionFairSharing {

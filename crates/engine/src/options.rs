@@ -83,7 +83,7 @@ pub struct Gates {
 impl Gates {
     /// The gates under Kueue's names, each as `value` says; where that says nothing, the default.
     #[must_use]
-    pub fn named(value: impl Fn(&str) -> Option<bool>) -> Self {
+    pub fn named(mut value: impl FnMut(&str) -> Option<bool>) -> Self {
         let mut gates = Self::default();
         for (name, gate) in [
             ("FlavorFungibility", &mut gates.flavor_fungibility),

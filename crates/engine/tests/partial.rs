@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use berth_engine::*;
 use extras::{random_guard, stir};
 use worlds::wide::wide;
-use worlds::{Dice, Named, Objects, cases, seeds};
+use worlds::{Dice, Named, Objects, add_up, cases, one_that_waits, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
@@ -68,7 +68,7 @@ fn judge(objects: &Objects, uid: &str) -> Result<[u32; 2], String> {
     objects.workloads.retain(|spec| spec.uid == uid || !waits(spec));
     let Some(spec) = objects.workloads.iter().find(|spec| spec.uid == uid) else { return Ok([0; 2]) };
     let sizes = sizes(spec);
-    let fault = |what: &str, told: &Outcome| Err(format!("{what}: {told:?}, of sizes {sizes:?}"));
+    let fault = |what: &str, told: &Outcome| Err(format!("{what}: {told:?} for {uid}, of sizes {sizes:?}"));
     let (told, full) = (outcome(&objects), in_size(&objects, uid, &sizes[0]));
     if !full.is_none() || !objects.options.partial_admission {
         return if told == full { Ok([0; 2]) } else { fault("it does not start in full size", &told) };
@@ -118,17 +118,8 @@ fn a_workload_starts_in_the_largest_size_that_finds_room() {
     for seed in seeds() {
         let _named = Named(seed);
         let objects = world(seed);
-        let pending: Vec<&WorkloadSpec> =
-            objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })).collect();
-        let Some(spec) = pending.get((seed % 3) as usize).or(pending.first()) else { continue };
-        let uid = spec.uid.clone();
-        match judge(&objects, &uid) {
-            Ok(found) => sums.iter_mut().zip(found).for_each(|(sum, more)| *sum += more),
-            Err(_) => {
-                let small = objects.clone().shrink(|objects| judge(objects, &uid).is_err());
-                panic!("seed {seed}: {uid}\n{}{}", small.describe(), judge(&small, &uid).err().unwrap_or_default());
-            }
-        }
+        let Some(uid) = one_that_waits(&objects, seed) else { continue };
+        add_up(&mut sums, seed, objects, |objects| judge(objects, &uid));
     }
     println!("{} in reduced size, {} of them preempt", sums[0], sums[1]);
     assert!(cases() < 1000 || sums[0] > cases() / 500, "too tame: {sums:?}");

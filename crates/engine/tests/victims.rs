@@ -15,7 +15,7 @@ use berth_engine::*;
 use extras::{random_guard, stir};
 use slow::books::{Amounts, Books, Fr, Holder, Node};
 use slow::victims::{Plea, can_leave_in_turn, has_room, lawful, over, right};
-use worlds::{Dice, Named, Objects, cases, mixed, seeds};
+use worlds::{Dice, Named, Objects, add_up, cases, mixed, one_that_waits, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
@@ -181,14 +181,7 @@ fn preemption_is_lawful_and_lean() {
     let mut sets = [0; 3];
     for seed in seeds() {
         let _named = Named(seed);
-        let objects = mixed(seed);
-        match searched(&objects) {
-            Ok(found) => sets.iter_mut().zip(found).for_each(|(sum, more)| *sum += more),
-            Err(_) => {
-                let small = objects.shrink(|objects| searched(objects).is_err());
-                panic!("seed {seed}\n{}{}", small.describe(), searched(&small).err().unwrap_or_default());
-            }
-        }
+        add_up(&mut sets, seed, mixed(seed), searched);
     }
     println!(
         "sets of victims {}, of them {} of two and more, {} with one of several equals",
@@ -241,18 +234,12 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
 }
 
 fn kept(one_by_one: bool) {
-    let mut several = 0;
+    let mut sums = [0];
     for seed in seeds() {
         let _named = Named(seed);
-        let objects = mixed(seed);
-        match freed(&objects, seed, one_by_one) {
-            Ok(count) => several += u32::from(count > 1),
-            Err(_) => {
-                let small = objects.shrink(|objects| freed(objects, seed, one_by_one).is_err());
-                panic!("seed {seed}\n{}{}", small.describe(), freed(&small, seed, one_by_one).unwrap_err());
-            }
-        }
+        add_up(&mut sums, seed, mixed(seed), |objects| Ok([u32::from(freed(objects, seed, one_by_one)? > 1)]));
     }
+    let [several] = sums;
     println!("{several} preemptors of two and more victims");
     assert!(cases() < 1000 || several > cases() / 500, "too tame: {several}");
 }
@@ -424,17 +411,8 @@ fn who_may_do_without_some_pods_gives_up_the_fewest_that_are_enough() {
     for seed in seeds() {
         let _named = Named(seed);
         let objects = elastic(seed);
-        let waiting: Vec<&WorkloadSpec> =
-            objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })).collect();
-        let Some(spec) = waiting.get((seed % 3) as usize).or(waiting.first()) else { continue };
-        let uid = spec.uid.clone();
-        match gives_way(&objects, &uid) {
-            Ok(found) => sums.iter_mut().zip(found).for_each(|(sum, more)| *sum += more),
-            Err(_) => {
-                let small = objects.clone().shrink(|objects| gives_way(objects, &uid).is_err());
-                panic!("seed {seed}\n{}{}", small.describe(), gives_way(&small, &uid).err().unwrap_or_default());
-            }
-        }
+        let Some(uid) = one_that_waits(&objects, seed) else { continue };
+        add_up(&mut sums, seed, objects, |objects| gives_way(objects, &uid));
     }
     println!("give-ups, of them under fair sharing, in part, and sets with one under a bound: {sums:?}");
     assert!(cases() < 50_000 || sums.iter().all(|sum| *sum > cases() / 10_000), "too tame: {sums:?}");

@@ -80,15 +80,29 @@ pub(crate) fn gates(seed: u64) -> Gates {
     let mut dice = Dice::new(seed ^ 0x5be0_cd19);
     let is_odd = dice.chance(4);
     let mut is_on = || !(is_odd && dice.chance(2));
-    Gates {
-        flavor_fungibility: is_on(),
-        preserve_scan_progress: is_on(),
-        priority_sorting: is_on(),
-        fair_prefer_non_borrowing: is_on(),
-        fair_preempt_within_nominal: is_on(),
-        recompute_overlap: is_on(),
-        park_equals: is_on(),
-        ..Gates::default()
+    Gates::named(|name| (name != "PrioritizePreemptorWorkloads").then(&mut is_on))
+}
+
+/// One of the workloads of a world that wait, `None` where nobody does.
+pub(crate) fn one_that_waits(objects: &Objects, seed: u64) -> Option<String> {
+    let waits = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
+    let waiting: Vec<&WorkloadSpec> = objects.workloads.iter().filter(waits).collect();
+    waiting.get((seed % 3) as usize).or(waiting.first()).map(|spec| spec.uid.clone())
+}
+
+/// Adds up what a law counts in the world of a seed. Where it does not hold, the seed and the smallest world in which it fails are told.
+pub(crate) fn add_up<const N: usize>(
+    sums: &mut [u32; N],
+    seed: u64,
+    objects: Objects,
+    law: impl Fn(&Objects) -> Result<[u32; N], String>,
+) {
+    match law(&objects) {
+        Ok(found) => sums.iter_mut().zip(found).for_each(|(sum, more)| *sum += more),
+        Err(_) => {
+            let small = objects.shrink(|objects| law(objects).is_err());
+            panic!("seed {seed}\n{}{}", small.describe(), law(&small).unwrap_err());
+        }
     }
 }
 
