@@ -80,7 +80,7 @@ impl Decision {
         }
     }
 
-    /// The same, where nothing to do now leaves it to what comes next.
+    /// This, where it does something; else what comes `next`, looked at again not later than this wants it.
     pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
         let first = if let Self::Done = self { None } else { Some(self) };
         Self::first_or_earliest(first, next)
