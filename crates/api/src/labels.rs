@@ -180,6 +180,11 @@ strings! {
     /// MultiKueue dispatcher that nominates step by step.
     DISPATCHER_INCREMENTAL = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 
+    /// Field manager and event source of admission and eviction.
+    FIELD_MANAGER_ADMISSION = "kueue-admission";
+    /// Field manager of reclaimable pods.
+    FIELD_MANAGER_RECLAIMABLE_PODS = "kueue-reclaimable-pods";
+
     /// Lease of the leader, in the manager's namespace.
     LEADER_LEASE = "c1f6bfd2.kueue.x-k8s.io";
     /// API group of WorkloadPriorityClass references.

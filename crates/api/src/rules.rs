@@ -25,14 +25,11 @@ pub(crate) fn rules(list: &[(&str, &str)]) -> Value {
 pub(crate) fn telling(list: &[[&str; 4]]) -> Value {
     list.iter()
         .map(|[rule, field, message, rest]| {
-            let mut told = json!({"rule": rule, "message": message});
-            if !field.is_empty() {
-                told["fieldPath"] = json!(field);
-            }
-            if !rest.is_empty() {
-                told["messageExpression"] = json!(format!("'{message}{rest}"));
-            }
-            told
+            let own = [("rule", (*rule).to_owned()), ("message", (*message).to_owned())];
+            let path = (!field.is_empty()).then(|| ("fieldPath", (*field).to_owned()));
+            let expression = (!rest.is_empty()).then(|| ("messageExpression", format!("'{message}{rest}")));
+            let told = own.into_iter().chain(path).chain(expression);
+            told.map(|(key, text)| (key.to_owned(), Value::String(text))).collect::<Value>()
         })
         .collect()
 }

@@ -41,7 +41,7 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
 /// Says in a Deployment's template who may run its pods; one that names no queue is given the one for those.
 pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;
-    let stored: Option<Deployment> = request.old_object()?;
+    let stored: Option<Deployment> = request.old_object();
     let defaults = pods::deployment_defaults(&object, stored.as_ref(), facts(request, around));
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }

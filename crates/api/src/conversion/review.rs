@@ -45,13 +45,14 @@ struct Response {
 /// When the body is not a ConversionReview with a request; there is no uid to answer then.
 pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
     let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question>(body)?.request;
-    let (result, converted_objects) = match converted(&desired_api_version, objects) {
+    let converted = converted(&desired_api_version, objects);
+    let success = converted.is_ok();
+    let (result, converted_objects) = match converted {
         Ok(objects) => (json!({"status": "Success"}), objects),
         Err(message) => {
             (json!({"status": "Failure", "reason": "BadRequest", "code": 400, "message": message}), Vec::new())
         }
     };
-    let success = result["status"] == "Success";
     let response = Response { uid, result, converted_objects };
     let answer = Answer { api_version: "apiextensions.k8s.io/v1", kind: "ConversionReview", response };
     Ok((serde_json::to_vec(&answer)?, success))

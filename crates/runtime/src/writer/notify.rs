@@ -1,9 +1,11 @@
 //! Annotations on all pods of a job, one patch each.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 
 use berth_control::write::{Kind, ObjectKey, Outcome, PodsOf, Request, Subresource, Write};
-use futures::{FutureExt, StreamExt, stream};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use kube::client::Client;
 use serde_json::json;
 use tokio::time::Instant;
@@ -42,10 +44,28 @@ pub(super) async fn annotate(
         Ok(Err(outcome)) => return outcome,
         Err(_) => return Outcome::Busy(1_000),
     };
-    // One of them waits for the rate at a time, so that the others' writes get their share of it.
-    let turns = stream::iter(found).then(|pod| turn(writer, write, pod, until).boxed());
-    let patches = turns.map(|turn| patch(writer, write, turn, annotations).boxed());
-    let outcomes: Vec<Outcome> = patches.buffer_unordered(AT_ONCE).collect().await;
+    let (mut patches, mut outcomes) = (FuturesUnordered::new(), Vec::new());
+    for pod in found {
+        if patches.len() >= AT_ONCE {
+            outcomes.extend(patches.next().await);
+        }
+        // One of them waits for the rate at a time, so that the others' writes get their share of it.
+        let mut turn = pin!(turn(writer, write, until));
+        let turn = loop {
+            tokio::select! {
+                turn = &mut turn => break turn,
+                Some(outcome) = patches.next() => outcomes.push(outcome),
+            }
+        };
+        match turn {
+            Ok(()) => patches.push(patch(writer, write, pod, annotations)),
+            Err(outcome) => {
+                outcomes.push(outcome);
+                break;
+            }
+        }
+    }
+    outcomes.extend(patches.collect::<Vec<Outcome>>().await);
     // A pod that is gone need not be told. Of other troubles one that may pass is the answer for all: a refusal would end the tries.
     let troubles = outcomes.into_iter().filter(|outcome| !matches!(outcome, Outcome::Applied { .. } | Outcome::Gone));
     let trouble = troubles.min_by_key(|outcome| matches!(outcome, Outcome::Refused(_)));
@@ -86,25 +106,17 @@ async fn lacking(
 }
 
 /// Waits until a pod may be told, as long as there is time and the term lasts.
-async fn turn(writer: &Writer, write: &Write, pod: Pod, until: Instant) -> Result<Pod, Outcome> {
+async fn turn(writer: &Writer, write: &Write, until: Instant) -> Result<(), Outcome> {
     tokio::select! {
         biased;
         () = writer.leadership.over(write.term) => Err(Outcome::NotSent),
         () = tokio::time::sleep_until(until) => Err(Outcome::Busy(1_000)),
-        () = writer.wait_for_rate() => Ok(pod),
+        () = writer.wait_for_rate() => Ok(()),
     }
 }
 
-async fn patch(
-    writer: &Writer,
-    write: &Write,
-    turn: Result<Pod, Outcome>,
-    annotations: &BTreeMap<String, String>,
-) -> Outcome {
-    let Pod { name, uid } = match turn {
-        Ok(pod) => pod,
-        Err(outcome) => return outcome,
-    };
+async fn patch(writer: &Writer, write: &Write, pod: Pod, annotations: &BTreeMap<String, String>) -> Outcome {
+    let Pod { name, uid } = pod;
     // The uid alone: a kubelet changes pods all the time, and nothing that it changes matters here.
     let body = json!({"metadata": {"uid": uid, "annotations": annotations}});
     let request = Request::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
