@@ -10,6 +10,17 @@ use std::collections::BTreeMap;
 /// Layers of nested slices that may be asked for.
 const LAYERS: usize = 3;
 
+/// The annotations that ask for a place.
+const KEYS: [&str; 7] = [
+    labels::POD_SET_REQUIRED_TOPOLOGY,
+    labels::POD_SET_PREFERRED_TOPOLOGY,
+    labels::POD_SET_UNCONSTRAINED_TOPOLOGY,
+    labels::POD_SET_SLICE_REQUIRED_TOPOLOGY,
+    labels::POD_SET_SLICE_SIZE,
+    labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
+    labels::POD_SET_GROUP_NAME,
+];
+
 /// A pod template that may ask for a place.
 pub(crate) struct Place<'a> {
     /// Path of its metadata.
@@ -69,6 +80,12 @@ impl Place<'_> {
         errors.extend(self.layers());
         errors.extend(self.group());
         errors
+    }
+
+    /// What is written there and empty, of which [`Place::rules`] speaks as of any other value.
+    pub(crate) fn empty(&self) -> Vec<FieldError> {
+        let empty = KEYS.into_iter().filter(|key| self.get(key) == Some(""));
+        empty.map(|key| self.error(key, "", "must not be empty: leave it out, or say what it asks for")).collect()
     }
 
     fn get(&self, key: &str) -> Option<&str> {

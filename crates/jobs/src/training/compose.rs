@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
     VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use std::collections::BTreeMap;
 
 use super::roles::{Cards, LAUNCHER};
@@ -31,8 +31,8 @@ pub(super) fn compose(
 ) -> Result<PodTemplateSpec, Vec<FieldError>> {
     let mut composed = template.clone();
     let spec = composed.spec.get_or_insert_default();
-    let metadata = template.metadata.as_ref();
-    let mut errors = Place { path: format!("{path}.metadata"), metadata, count: None }.rules();
+    let said = template.metadata.clone().map(without_empty);
+    let mut errors = Place { path: format!("{path}.metadata"), metadata: said.as_ref(), count: None }.rules();
     let Some((main, _)) = spec.containers.split_first_mut() else {
         let message = "must have a container; the first one runs the training";
         return Err(vec![FieldError::new(format!("{path}.spec.containers"), "", message)]);
@@ -64,6 +64,15 @@ pub(super) fn compose(
     }
     put_place(job, spec);
     if errors.is_empty() { Ok(composed) } else { Err(errors) }
+}
+
+/// Metadata without the annotations that are empty: who is stored with one runs on without it, and nobody is created with one that asks
+/// for a place.
+fn without_empty(mut metadata: ObjectMeta) -> ObjectMeta {
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|_, value| !value.is_empty());
+    }
+    metadata
 }
 
 fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards, path: &str) -> Vec<FieldError> {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::facts::training_facts;
 use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
-use crate::admission::{elastic_rule, label_path, metadata_rules};
+use crate::admission::{Place, elastic_rule, label_path, metadata_rules};
 use crate::kind::{label, queue_name, workload_priority_class};
 
 const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
@@ -48,13 +48,27 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
     errors
 }
 
-/// What is wrong with the labels and annotations that every job may have. Who is stored with such a thing runs on without it, as any job.
+/// What is wrong with the labels and annotations that every job, or its pods, may have. Who is stored with such a thing runs on without
+/// it, as any job.
 #[must_use]
 pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
     // The queue that its field names is looked at with the rest of its spec.
     let mut errors = metadata_rules(&job.metadata, None);
     errors.extend(elastic_rule(&job.metadata, super::KIND));
+    errors.extend(empty_places(job));
     errors
+}
+
+/// Annotations of its templates that would ask for a place, and are empty.
+fn empty_places(job: &TrainingJob) -> Vec<FieldError> {
+    let roles = job.spec.roles.iter().enumerate();
+    let own =
+        roles.filter_map(|(index, role)| Some((format!("spec.roles[{index}].template"), role.template.as_ref()?)));
+    let all = std::iter::once(("spec.template".to_owned(), &job.spec.template)).chain(own);
+    all.flat_map(|(path, template)| {
+        Place { path: format!("{path}.metadata"), metadata: template.metadata.as_ref(), count: None }.empty()
+    })
+    .collect()
 }
 
 /// What is wrong with a change of a TrainingJob by itself: the queue of one that is admitted stays, and its longest time to run, as those

@@ -324,6 +324,29 @@ fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
 }
 
 #[test]
+fn an_empty_wish_for_a_place_is_refused_and_stops_nobody_who_is_stored_with_it() {
+    let key = |name: &str| format!("kueue.x-k8s.io/podset-{name}");
+    // Rendered from values of which one is left empty.
+    for (empty, said) in [("preferred-topology", Some("required-topology")), ("group-name", None), ("slice-size", None)]
+    {
+        let mut annotations = json!({key(empty): ""});
+        if let Some(said) = said {
+            annotations[key(said)] = json!("rack");
+        }
+        let template =
+            json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let both = json!({"template": template, "roles": [{"name": "ps", "template": template}]});
+        let job = job("TFJob", both);
+        assert_eq!(invalid_training_job(&job, &Cards::default()), [], "one that is stored runs on");
+        let errors = invalid_training_job_metadata(&job);
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        let of = |place: &str| format!("{place}.metadata.annotations[{}]", key(empty));
+        assert_eq!(fields, [of("spec.template"), of("spec.roles[0].template")]);
+        assert!(errors.iter().all(|error| error.message.contains("must not be empty")), "{errors:?}");
+    }
+}
+
+#[test]
 fn the_label_of_the_queue_is_looked_at_as_the_field_is() {
     for (label, allowed) in [("A_b", "lower case"), ("", "name a LocalQueue")] {
         let job = queued(Value::Null, Some(label), &json!({}));
