@@ -130,6 +130,44 @@ fn a_part_that_somebody_suspends_is_made_again() {
     }
 }
 
+/// As a controller does that stops Jobs outside of working hours.
+#[test]
+fn who_suspends_each_part_anew_is_answered_less_and_less_often() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(3);
+    for _ in 0..720 {
+        if cluster.has_job("a-worker") {
+            cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"suspend": true}}));
+        }
+        cluster.pass(10);
+    }
+    let answers = cluster.count(Purpose::StopTraining);
+    assert!((5..90).contains(&answers), "{answers} times in two hours");
+}
+
+#[test]
+fn a_suspended_part_is_no_shield_for_one_that_asks_for_more() {
+    let mut cluster = cluster("3");
+    let more = json!({"jobType": "TFJob", "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
+    cluster.put(Kind::TrainingJob, training("a", more));
+    cluster.pass(60);
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-ps"));
+    cluster.pass(15);
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::StopTraining)), ("Running", 0));
+    cluster.edit(Kind::JOB, "team", "a-ps", &json!({"spec": {"suspend": true}}));
+    let spec = container(&json!({"requests": {"cpu": "50"}}));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": spec}}}));
+    cluster.pass(2);
+    let worker = cluster.job("a-worker");
+    let asked = &worker["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"];
+    assert_eq!((asked, cluster.count(Purpose::StopTraining)), (&json!({"cpu": "1"}), 1), "{:?}", cluster.writes);
+    // The other one has its turn.
+    cluster.pass(60);
+    assert_ne!(cluster.job("a-ps")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::StopTraining), 2);
+}
+
 #[test]
 fn an_elastic_part_whose_pods_ask_for_more_is_made_again() {
     let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());

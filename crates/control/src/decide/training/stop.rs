@@ -9,7 +9,7 @@ use crate::decide::workload::status_write;
 use crate::elastic::granted_to;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
-use crate::status::find;
+use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose};
 use berth_api::labels;
@@ -20,6 +20,8 @@ use std::collections::BTreeSet;
 
 /// So long after it was made, a Job that wants other pods than hold quota is made again at the earliest.
 const REMAKE_SECONDS: i64 = 10;
+/// The same at the latest, of one that somebody suspends again and again.
+const MOST_REMAKE_SECONDS: i64 = 600;
 
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
@@ -129,20 +131,30 @@ impl Case<'_> {
             self.is_altered(workload, role, job).then_some(job)
         };
         let altered: Vec<&JobState> = self.roles().iter().filter_map(altered).collect();
-        // Where something changes each Job as it is made, it is made again now and then, not at once and again and again.
+        // What uses more than its quota goes first.
+        let stopped = altered.iter().all(|job| job.suspended);
+        let altered: Vec<&JobState> = altered.into_iter().filter(|job| job.suspended == stopped).collect();
         let newest = altered.iter().map(|job| job.created).max()?;
-        let due = Timestamp::from_millisecond(newest).map_or(self.now, |made| after_seconds(made, REMAKE_SECONDS));
+        let due = self.remade_at(workload, newest, stopped);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        let (stopped, why) = if altered.iter().any(|job| job.suspended) {
-            (true, "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead")
+        let why = if stopped {
+            "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead"
         } else {
-            (false, "it was changed, and wants other pods than those that hold quota")
+            "it was changed, and wants other pods than those that hold quota"
         };
-        let altered = altered.into_iter().filter(|job| job.suspended == stopped);
-        let altered: BTreeSet<&str> = altered.map(|job| job.uid.as_str()).collect();
+        let altered: BTreeSet<&str> = altered.into_iter().map(|job| job.uid.as_str()).collect();
         self.delete_where(why, |job| altered.contains(job.uid.as_str()))
+    }
+
+    /// When Jobs are made again of which the newest was made at that time, in milliseconds since 1970. Where something changes each Job as
+    /// it is made, that is done now and then, not again and again; one without pods uses nobody else's quota, and is done later each time.
+    fn remade_at(&self, workload: &WorkloadView, newest: i64, stopped: bool) -> Timestamp {
+        let Ok(made) = Timestamp::from_millisecond(newest) else { return self.now };
+        let admitted = since(&workload.status.conditions, "Admitted", "True").filter(|_| stopped);
+        let goes_on = admitted.map_or(0, |admitted| made.as_second().saturating_sub(admitted.as_second()));
+        after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS))
     }
 
     /// Whether the Job of a role is suspended, wants another number of pods than hold quota, or pods that ask for more. Pods that ask for
