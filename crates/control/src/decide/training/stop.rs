@@ -22,6 +22,10 @@ use std::collections::BTreeSet;
 const REMAKE_SECONDS: i64 = 10;
 /// The same at the latest, of one that somebody suspends again and again.
 const MOST_REMAKE_SECONDS: i64 = 600;
+/// Why a Job is made again that is suspended.
+const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
+/// Why a Job is made again of another size.
+const OTHER_PODS: &str = "it was changed, and wants other pods than those that hold quota";
 
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
@@ -128,24 +132,19 @@ impl Case<'_> {
     pub(super) fn delete_altered(&self, workload: &WorkloadView) -> Option<Decision> {
         let altered = |role: &String| {
             let job = self.child(role).filter(|job| job.finished.is_none())?;
-            self.is_altered(workload, role, job).then_some(job)
+            Some((job, self.alteration(workload, role, job)?))
         };
-        let altered: Vec<&JobState> = self.roles().iter().filter_map(altered).collect();
+        let altered: Vec<(&JobState, String)> = self.roles().iter().filter_map(altered).collect();
         // What uses more than its quota goes first.
-        let stopped = altered.iter().all(|job| job.suspended);
-        let altered: Vec<&JobState> = altered.into_iter().filter(|job| job.suspended == stopped).collect();
-        let newest = altered.iter().map(|job| job.created).max()?;
+        let stopped = altered.iter().all(|(job, _)| job.suspended);
+        let altered: Vec<(&JobState, String)> =
+            altered.into_iter().filter(|(job, _)| job.suspended == stopped).collect();
+        let newest = altered.iter().map(|(job, _)| job.created).max()?;
         let due = self.remade_at(workload, newest, stopped);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        let why = if stopped {
-            "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead"
-        } else {
-            "it was changed, and wants other pods than those that hold quota"
-        };
-        let altered: BTreeSet<&str> = altered.into_iter().map(|job| job.uid.as_str()).collect();
-        self.delete_where(why, |job| altered.contains(job.uid.as_str()))
+        altered.iter().find_map(|(target, why)| self.delete_where(why, |job| job.uid == target.uid))
     }
 
     /// When Jobs are made again of which the newest was made at that time, in milliseconds since 1970. Where something changes each Job as
@@ -157,33 +156,42 @@ impl Case<'_> {
         after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS))
     }
 
-    /// Whether the Job of a role is suspended, wants another number of pods than hold quota, or pods that ask for more. Pods that ask for
-    /// less are left alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is made may have made
-    /// them so.
-    fn is_altered(&self, workload: &WorkloadView, role: &str, job: &JobState) -> bool {
+    /// Why the Job of a role is to be made again: it is suspended, wants another number of pods than hold quota, or pods that ask for more.
+    /// Pods that ask for less are left alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is
+    /// made may have made them so.
+    fn alteration(&self, workload: &WorkloadView, role: &str, job: &JobState) -> Option<String> {
+        if job.suspended {
+            return Some(SUSPENDED.to_owned());
+        }
         let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
         let given = granted_to(workload, role);
         let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
         // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
         let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
-        job.suspended || (wanted != given && !is_step) || self.exceeds(workload, role, job)
+        if wanted != given && !is_step {
+            return Some(OTHER_PODS.to_owned());
+        }
+        self.excess(workload, role, job)
     }
 
-    /// Whether the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that cannot be
-    /// read was not made here, and may ask for anything.
-    fn exceeds(&self, workload: &WorkloadView, role: &str, job: &JobState) -> bool {
-        let Some(whole) = job.whole() else { return false };
-        let Ok(sets) = whole.pod_sets() else { return true };
+    /// The same, where the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that
+    /// cannot be read was not made here, and may ask for anything.
+    fn excess(&self, workload: &WorkloadView, role: &str, job: &JobState) -> Option<String> {
+        let whole = job.whole()?;
+        let Ok(sets) = whole.pod_sets() else { return Some(OTHER_PODS.to_owned()) };
         let queue = workload.holds().and_then(|queue| self.control.view.cluster_queues.get(queue));
         let counts = |resource: &String| {
             queue.is_none_or(|queue| {
                 queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))
             })
         };
-        self.control.needs_of(&self.name.0, &sets).into_iter().any(|mut own| {
+        let over = self.control.needs_of(&self.name.0, &sets).into_iter().find_map(|mut own| {
             own.requests.retain(|resource, _| counts(resource));
-            workload.shape.exceeded_by(role, &own).is_some()
-        })
+            workload.shape.exceeded_by(role, &own)
+        })?;
+        Some(format!(
+            "its pods ask for more of {over} than holds quota: it was changed, or something changes each Job as it is made"
+        ))
     }
 
     fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
