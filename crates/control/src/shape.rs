@@ -19,6 +19,8 @@ pub(crate) struct Shape {
     pub(crate) pod_sets: Vec<engine::PodSetSpec>,
     /// What tells whether the job still asks for this.
     pub(crate) digests: Vec<PodSetDigest>,
+    /// Of each, what its requests are computed from, see [`berth_jobs::requests_digest`].
+    asks: Box<[[u8; 16]]>,
     /// What a stop brings back.
     pub(crate) originals: Vec<TemplateParts>,
     /// Why the pod sets are not legal, whatever surrounds them: the schema of today may be stricter than that of their day.
@@ -28,6 +30,11 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// Whether pods with that digest of their requests ask for what those of a pod set do.
+    pub(crate) fn is_asked_by(&self, pod_set: &str, asks: &[u8; 16]) -> bool {
+        self.digests.iter().zip(self.asks.iter()).any(|(set, given)| set.name == pod_set && given == asks)
+    }
+
     /// The resource of which a pod asks for more than those of a pod set.
     pub(crate) fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<String> {
         let given = self.pod_sets.iter().find(|set| set.name == pod_set)?;
@@ -81,9 +88,10 @@ impl Shapes {
         let faults = api::validation::validate_pod_sets(pod_sets);
         let illegal = (around.strict && !faults.is_empty()).then(|| api::validation::summary(&faults));
         let originals = pod_sets.iter().map(TemplateParts::of_pod_set).collect();
+        let asks = pod_sets.iter().map(|set| berth_jobs::requests_digest(&set.template)).collect();
         let source: Arc<str> = source.into();
-        let shape =
-            Arc::new(compute(source.clone(), &reduced, Fixed { digests, constraints, originals, illegal }, around));
+        let fixed = Fixed { digests, constraints, asks, originals, illegal };
+        let shape = Arc::new(compute(source.clone(), &reduced, fixed, around));
         self.known.insert(source, shape.clone());
         shape
     }
@@ -110,8 +118,8 @@ impl Shapes {
             if namespace.is_some_and(|namespace| namespace != place) {
                 continue;
             }
-            let (originals, illegal) = (shape.originals.clone(), shape.illegal.clone());
-            let fixed = Fixed { digests, constraints, originals, illegal };
+            let (asks, originals, illegal) = (shape.asks.clone(), shape.originals.clone(), shape.illegal.clone());
+            let fixed = Fixed { digests, constraints, asks, originals, illegal };
             let new = compute(shape.source.clone(), &reduced, fixed, &around(&place));
             if new.pod_sets != shape.pod_sets || new.refused != shape.refused {
                 let new = Arc::new(new);
@@ -126,13 +134,14 @@ impl Shapes {
 struct Fixed {
     digests: Vec<PodSetDigest>,
     constraints: Vec<u64>,
+    asks: Box<[[u8; 16]]>,
     originals: Vec<TemplateParts>,
     illegal: Option<String>,
 }
 
 fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &Surroundings<'_>) -> Shape {
-    let Fixed { digests, constraints, originals, illegal } = fixed;
+    let Fixed { digests, constraints, asks, originals, illegal } = fixed;
     let needs = around.needs_of(reduced);
     let pod_sets = needs.pod_sets.into_iter().zip(constraints).map(deltas::pod_set).collect();
-    Shape { source, pod_sets, digests, originals, illegal, refused: needs.refused }
+    Shape { source, pod_sets, digests, asks, originals, illegal, refused: needs.refused }
 }

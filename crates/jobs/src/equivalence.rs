@@ -4,9 +4,9 @@ use crate::requests::limits_as_requests;
 use crate::template::TemplateParts;
 use berth_api::PodSet;
 use berth_quantity::{Nano, parse_quantity};
-use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
@@ -95,6 +95,18 @@ pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     digest(&(containers, of_pod, spec.runtime_class_name.as_deref().unwrap_or_default()))
 }
 
+/// Digest of what the requests of a template's pods are computed from: those of the same ask for the same, whatever surrounds them.
+#[must_use]
+pub fn requests_digest(template: &PodTemplateSpec) -> [u8; 16] {
+    let empty = PodSpec::default();
+    let spec = template.spec.as_ref().unwrap_or(&empty);
+    let asks =
+        |container: &Container| json!({"resources": container.resources, "restartPolicy": container.restart_policy});
+    let of = |containers: &[Container]| containers.iter().map(asks).collect::<Vec<Value>>();
+    let whole = (&spec.resources, &spec.overhead, &spec.runtime_class_name);
+    digest(&(of(spec.init_containers.as_deref().unwrap_or_default()), of(&spec.containers), whole))
+}
+
 /// Whether two values say the same, however their quantities are written, and with or without what the API server fills in.
 pub(crate) fn same(mut a: Value, mut b: Value) -> bool {
     normalise(&mut a);
@@ -165,7 +177,6 @@ fn canonical(quantity: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn set(value: Value) -> PodSetDigest {
         PodSetDigest::of(&serde_json::from_value(value).expect("pod set"))
@@ -274,5 +285,37 @@ mod tests {
         let labelled = set(json!({"name": "main", "count": 2, "template": {"metadata": {"labels": {"a": "b"}},
             "spec": base()}}));
         assert!(!pod_sets_identical(&[labelled], &[plain]));
+    }
+
+    #[test]
+    fn what_requests_are_computed_from_counts_and_nothing_else_does() {
+        let of = |spec: &Value| requests_digest(&serde_json::from_value(json!({"spec": spec})).expect("template"));
+        let with = |pointer: &str, value: Value| {
+            let mut spec = base();
+            let (parent, key) = pointer.rsplit_once('/').expect("pointer");
+            spec.pointer_mut(parent).expect("parent")[key] = value;
+            of(&spec)
+        };
+        let standard = of(&base());
+        assert_eq!(with("/containers/0/env", json!([{"name": "A", "value": "1"}])), standard);
+        assert_eq!(with("/containers/0/resources/requests", json!({"cpu": "1000m"})), standard);
+        assert_eq!(with("/nodeSelector", json!({"a": "b"})), standard);
+        let bare = json!({"containers": [{"name": "c"}]});
+        assert_eq!(
+            of(&json!({"containers": [{"name": "c", "resources": {}}]})),
+            of(&bare),
+            "as the API server stores it"
+        );
+        for (pointer, value) in [
+            ("/containers/0/resources/requests", json!({"cpu": "2"})),
+            ("/containers/0/resources/limits", json!({"memory": "1Gi"})),
+            ("/containers", json!([base()["containers"][0], {"name": "d"}])),
+            ("/initContainers", json!([{"name": "i", "restartPolicy": "Always"}])),
+            ("/overhead", json!({"cpu": "1"})),
+            ("/runtimeClassName", json!("sandbox")),
+            ("/resources", json!({"requests": {"cpu": "2"}})),
+        ] {
+            assert_ne!(with(pointer, value), standard, "{pointer}");
+        }
     }
 }

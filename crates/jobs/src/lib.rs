@@ -37,7 +37,9 @@ pub use admission::{DEFAULT_NAME, Defaults, Facts, job_defaults, validate_job, v
 pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
 pub use constraints::{placement_constraints, template_shape};
-pub use equivalence::{PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, template_digest};
+pub use equivalence::{
+    PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, requests_digest, template_digest,
+};
 pub use job_set::JobSet;
 pub use kind::{
     Finish, JobKind, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::children::training_owner;
 use super::roles::deciding_role;
 use crate::batch_job::BatchJob;
+use crate::equivalence::requests_digest;
 use crate::kind::{Finish, JobKind};
 
 /// State of the pods of one role.
@@ -23,6 +24,8 @@ pub struct RoleState {
     pub failed: i32,
     /// How it ended, when it did.
     pub finish: Option<Finish>,
+    /// What its pods ask for, see [`requests_digest`].
+    pub asks: [u8; 16],
 }
 
 impl RoleState {
@@ -56,6 +59,7 @@ pub fn role_state(job: &Job) -> RoleState {
         succeeded: status.succeeded.unwrap_or_default(),
         failed: status.failed.unwrap_or_default(),
         finish: BatchJob::finished(job),
+        asks: job.spec.as_ref().map(|spec| requests_digest(&spec.template)).unwrap_or_default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! When a training is over, and how far it is.
 
-use berth_jobs::training::{RoleState, role_state, training_finish};
+use berth_jobs::requests_digest;
+use berth_jobs::training::{Cards, RoleState, role_state, training_finish, training_pod_sets};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -18,6 +19,22 @@ fn pods_are_counted_once() {
     assert_eq!((found.ready, found.pending, found.failed, found.is_up()), (1, 1, 3, false));
     assert!(state(json!({"active": 1, "ready": 1, "succeeded": 1})).is_up());
     assert!(!state(Value::Null).is_up());
+}
+
+#[test]
+fn a_job_asks_for_what_its_role_was_admitted_with() {
+    for (job_type, roles) in
+        [("PyTorchJob", json!([])), ("MPIJob", json!([])), ("TFJob", json!([{"name": "ps"}])), ("JAXJob", json!([]))]
+    {
+        let job = super::job(job_type, json!({"sharedMemory": "1Gi", "roles": roles}));
+        let sets = training_pod_sets(&job, &Cards::default()).unwrap();
+        let made = super::run(&job);
+        for set in &sets {
+            let child = made.iter().find(|child| child.name == format!("gpt-{}", set.effective_name())).unwrap();
+            let asks = role_state(&serde_json::from_value(child.body.clone()).unwrap()).asks;
+            assert_eq!(asks, requests_digest(&set.template), "{job_type} {}", child.name);
+        }
+    }
 }
 
 #[test]

@@ -177,6 +177,10 @@ impl Case<'_> {
     /// The same, where the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that
     /// cannot be read was not made here, and may ask for anything.
     fn excess(&self, workload: &WorkloadView, role: &str, job: &JobState) -> Option<String> {
+        if job.role.as_deref().is_some_and(|own| workload.shape.is_asked_by(role, &own.asks)) {
+            // Nearly always: nothing is read for that.
+            return None;
+        }
         let whole = job.whole()?;
         let Ok(sets) = whole.pod_sets() else { return Some(OTHER_PODS.to_owned()) };
         let queue = workload.holds().and_then(|queue| self.control.view.cluster_queues.get(queue));
