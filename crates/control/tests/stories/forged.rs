@@ -159,11 +159,18 @@ fn a_suspended_part_is_no_shield_for_one_that_asks_for_more() {
     cluster.edit(Kind::JOB, "team", "a-ps", &json!({"spec": {"suspend": true}}));
     let spec = container(&json!({"requests": {"cpu": "50"}}));
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": spec}}}));
-    cluster.pass(2);
+    cluster.pass(5);
     let worker = cluster.job("a-worker");
     let asked = &worker["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"];
     assert_eq!((asked, cluster.count(Purpose::StopTraining)), (&json!({"cpu": "1"}), 1), "{:?}", cluster.writes);
-    // The other one has its turn.
+    // All else goes on meanwhile, and then the other one has its turn.
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
+    cluster.pass(5);
+    assert!(
+        cluster.has_job("a-worker") && cluster.job("a-ps")["spec"]["suspend"] == json!(true),
+        "{:?}",
+        cluster.writes
+    );
     cluster.pass(60);
     assert_ne!(cluster.job("a-ps")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::StopTraining), 2);

@@ -36,6 +36,15 @@ impl Case<'_> {
         if let Some(decision) = self.delete_altered(workload) {
             return decision;
         }
+        let decision = self.going_on(workload);
+        match self.rests_until(workload) {
+            Some(until) => decision.not_later_than(until),
+            None => decision,
+        }
+    }
+
+    /// The same, of one whose Jobs are as they were made, or may be suspended for a while.
+    fn going_on(&self, workload: &WorkloadView) -> Decision {
         if self.lacks_jobs(&self.states()) {
             return self.within_time(workload).or_else(|| self.start(workload));
         }

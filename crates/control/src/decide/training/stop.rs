@@ -140,20 +140,28 @@ impl Case<'_> {
         let altered: Vec<(&JobState, String)> =
             altered.into_iter().filter(|(job, _)| job.suspended == stopped).collect();
         let newest = altered.iter().map(|(job, _)| job.created).max()?;
-        let due = self.remade_at(workload, newest, stopped);
+        // Where something changes each Job as it is made, it is made again now and then, not at once and again and again.
+        let due = Timestamp::from_millisecond(newest).map_or(self.now, |made| after_seconds(made, REMAKE_SECONDS));
         if due > self.now {
             return Some(Decision::Wait(due));
+        }
+        if stopped && self.rests_until(workload).is_some() {
+            return None;
         }
         altered.iter().find_map(|(target, why)| self.delete_where(why, |job| job.uid == target.uid))
     }
 
-    /// When Jobs are made again of which the newest was made at that time, in milliseconds since 1970. Where something changes each Job as
-    /// it is made, that is done now and then, not again and again; one without pods uses nobody else's quota, and is done later each time.
-    fn remade_at(&self, workload: &WorkloadView, newest: i64, stopped: bool) -> Timestamp {
-        let Ok(made) = Timestamp::from_millisecond(newest) else { return self.now };
-        let admitted = since(&workload.status.conditions, "Admitted", "True").filter(|_| stopped);
-        let goes_on = admitted.map_or(0, |admitted| made.as_second().saturating_sub(admitted.as_second()));
-        after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS))
+    /// Until when a suspended Job is left as it is, while everything else goes on: it uses nobody else's quota, and who suspends each of them
+    /// anew is answered later each time.
+    pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let roles = self.roles();
+        let jobs = roles.iter().filter_map(|role| self.child(role));
+        let newest = jobs.filter(|job| job.suspended && job.finished.is_none()).map(|job| job.created).max()?;
+        let made = Timestamp::from_millisecond(newest).ok()?;
+        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let goes_on = made.as_second().saturating_sub(admitted.as_second());
+        let until = after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS));
+        (until > self.now).then_some(until)
     }
 
     /// Why the Job of a role is to be made again: it is suspended, wants another number of pods than hold quota, or pods that ask for more.
