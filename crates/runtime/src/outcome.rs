@@ -70,7 +70,7 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
     };
     match code {
         409 if verb == Verb::Create && status.reason == "AlreadyExists" => Outcome::AlreadyExists,
-        409 if names_another_uid(&text) => Outcome::Gone,
+        409 | 422 if names_another_uid(&text) => Outcome::Gone,
         409 => Outcome::Conflict,
         404 => Outcome::Gone,
         // An expired token is renewed by the client within seconds; nothing was written.
@@ -81,9 +81,12 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
     }
 }
 
-/// True when a conflict says that another object lives under that name, or none: what we knew is gone.
+/// True when an answer says that another object lives under that name, or none: what we knew is gone. Of a patch that names no version
+/// the uid is compared last, as a field that must not change.
 fn names_another_uid(message: &str) -> bool {
-    message.contains("Precondition failed: UID") || message.contains("uid mismatch")
+    ["Precondition failed: UID", "uid mismatch", "metadata.uid: Invalid value"]
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 /// Meaning of a failure before any answer came: a refused connection certainly wrote nothing, the rest is unknown.
@@ -151,6 +154,8 @@ mod tests {
         let none =
             status("Conflict", "uid mismatch: the provided object specified uid a, and no existing object was found");
         assert_eq!(outcome_of(Verb::Patch, 409, None, &none), Outcome::Gone);
+        let another = status("Invalid", "Pod \"a\" is invalid: metadata.uid: Invalid value: \"u\": field is immutable");
+        assert_eq!(outcome_of(Verb::Patch, 422, None, &another), Outcome::Gone);
     }
 
     #[test]

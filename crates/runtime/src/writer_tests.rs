@@ -130,6 +130,27 @@ async fn no_pod_is_told_after_the_term() {
     assert!(begin.elapsed() < Duration::from_secs(30), "a hand-over waits for it");
 }
 
+#[tokio::test]
+async fn a_pod_whose_name_another_one_has_need_not_be_told() {
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true});
+        let pod = |name: &str| json!({"metadata": {"name": name, "uid": name, "ownerReferences": [owner]}});
+        let list = json!({"metadata": {}, "items": [pod("a"), pod("b")]});
+        let message = "Pod \"a\" is invalid: metadata.uid: Invalid value: \"a\": field is immutable";
+        let (code, body) = match (request.method(), request.uri().path()) {
+            (&http::Method::PATCH, "/api/v1/namespaces/ns/pods/a") => {
+                (422_u16, json!({"kind": "Status", "reason": "Invalid", "message": message}))
+            }
+            _ => (200, list),
+        };
+        let body = Body::from(body.to_string().into_bytes());
+        Ok::<_, kube::Error>(Response::builder().status(code).body(body).unwrap())
+    });
+    let (_sender, writer) = writer(Client::new(service, "default"), LEADING);
+    let told = writer.perform(&stop_now()).await;
+    assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
+}
+
 /// Two pods: the first one's patch is refused for good, the second one's is answered with `code`.
 async fn told_where_one_refuses(code: u16) -> Outcome {
     let owner = r#"[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]"#;
