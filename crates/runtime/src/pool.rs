@@ -3,11 +3,12 @@
 //! What is in flight can no longer be overtaken, so a queue belongs here and not in the server. What nobody waits for goes
 //! by a lane of its own, a few at a time, and rarely while the server is busy: it then spends its time on what moves jobs.
 //! The end of a Workload, which gives its quota back, is such a write as long as nobody waits for quota.
-//! Stores of checkpoints have a lane, too, since one that does not answer must not keep anything else waiting.
+//! Stores of checkpoints have a lane, too, since one that does not answer must not keep anything else waiting, and so have writes that
+//! tell all pods of a job: each is many patches, which wait for the rate one by one.
 
 use crate::load::Load;
 use crate::writer::Writer;
-use berth_control::write::{Outcome, Purpose, Urgency, Write, WriteId};
+use berth_control::write::{Outcome, Purpose, Request, Urgency, Write, WriteId};
 use futures::FutureExt;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -24,6 +25,8 @@ const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
 const BACKGROUND_MOST: usize = 4096;
 /// Questions to stores under way.
 const STORES: usize = 4;
+/// Jobs whose pods are being told.
+const TOLD: usize = 4;
 /// Number of priority classes in a lane.
 const CLASSES: usize = 4;
 
@@ -79,16 +82,24 @@ enum Freight {
     Rest,
     /// What stores of checkpoints are asked for.
     Stores,
+    /// What the pods of a job are told.
+    Pods,
 }
 
 impl Freight {
     fn of(write: &Write, load: &Load) -> Self {
         match write.purpose.urgency() {
             _ if write.purpose.asks_store() => Self::Stores,
+            _ if matches!(write.request, Request::AnnotatePods { .. }) => Self::Pods,
             _ if write.purpose == Purpose::FinishWorkload && !load.is_wanted() => Self::Rest,
             Urgency::Told | Urgency::Counted | Urgency::Whenever => Self::Rest,
             Urgency::First | Urgency::Soon => Self::Pressing,
         }
+    }
+
+    /// Each write is one request to the API server: no store is that, and who tells pods waits before each patch.
+    const fn is_one_request(self) -> bool {
+        matches!(self, Self::Pressing | Self::Rest)
     }
 }
 
@@ -114,6 +125,7 @@ pub async fn run(
     let (first_in, first_out) = mpsc::unbounded_channel();
     let (second_in, second_out) = mpsc::unbounded_channel();
     let (stores_in, stores_out) = mpsc::unbounded_channel();
+    let (pods_in, pods_out) = mpsc::unbounded_channel();
     let sort = async move {
         while let Some(write) = writes.recv().await {
             // A lane ends only when its sender is gone.
@@ -124,6 +136,7 @@ pub async fn run(
                 }
                 Freight::Rest => second_in.send(write),
                 Freight::Stores => stores_in.send(write),
+                Freight::Pods => pods_in.send(write),
             };
         }
     };
@@ -131,7 +144,8 @@ pub async fn run(
         sort,
         lane(shared.clone(), first_out, in_flight.max(1), Freight::Pressing),
         lane(shared.clone(), second_out, BACKGROUND, Freight::Rest),
-        lane(shared, stores_out, STORES, Freight::Stores)
+        lane(shared.clone(), stores_out, STORES, Freight::Stores),
+        lane(shared, pods_out, TOLD, Freight::Pods)
     );
 }
 
@@ -150,7 +164,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         // What will not be sent waits for nothing: a successor waits for the last of it.
         let stale = |write: &Write| !shared.writer.permits(write, Instant::now());
-        if freight != Freight::Stores && !waiting.peek().is_some_and(stale) {
+        if freight.is_one_request() && !waiting.peek().is_some_and(stale) {
             if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {
                 tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
             }
@@ -196,7 +210,8 @@ fn pause(load: &Load, waiting: usize, now: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_control::write::{Kind, ObjectKey, Request, Term};
+    use berth_control::write::{Kind, ObjectKey, PodsOf, Term};
+    use std::collections::BTreeMap;
 
     fn write(id: u64, purpose: Purpose) -> Write {
         Write {
@@ -235,6 +250,17 @@ mod tests {
         }
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
         assert_eq!(order, [3, 2, 1]);
+    }
+
+    #[test]
+    fn who_tells_many_pods_takes_no_place_of_what_moves_jobs() {
+        let load = Load::new(Instant::now());
+        let pods = PodsOf { label: "job-uid", uid: "u".to_owned(), jobs: None };
+        for purpose in [Purpose::NotifyPods, Purpose::AskToSave] {
+            let request = Request::AnnotatePods { pods: pods.clone(), annotations: BTreeMap::new() };
+            assert!(Freight::of(&Write { request, ..write(1, purpose) }, &load) == Freight::Pods);
+        }
+        assert!(!Freight::Pods.is_one_request(), "each of its patches takes a token");
     }
 
     #[test]

@@ -59,10 +59,10 @@ impl Rate {
         Self(Arc::new(Mutex::new(bucket)))
     }
 
-    /// Waits for a token and takes it.
+    /// Waits for a token and takes it; who came first is first, so that nobody is starved.
     pub async fn take(&self) {
-        loop {
-            let Err(pause) = self.0.lock().await.take(Instant::now()) else { return };
+        let mut bucket = self.0.lock().await;
+        while let Err(pause) = bucket.take(Instant::now()) {
             tokio::time::sleep(pause).await;
         }
     }
@@ -71,6 +71,8 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
+    use std::pin::pin;
 
     #[tokio::test]
     async fn burst_then_rate() {
@@ -91,5 +93,17 @@ mod tests {
         );
         let mut endless = Bucket::new(None, 1.0, start);
         assert!((0..1000).all(|_| endless.take(start).is_ok()));
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_not_overtaken() {
+        let rate = Rate::new(Bucket::new(Some(50.0), 1.0, Instant::now()));
+        rate.take().await;
+        let mut first = pin!(rate.take());
+        assert!(first.as_mut().now_or_never().is_none());
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert!(rate.take().now_or_never().is_none(), "the token is for who waited for it");
+        first.await;
+        rate.take().await;
     }
 }

@@ -43,8 +43,8 @@ impl Writer {
         Self { client, leadership, stores, rate, metrics }
     }
 
-    /// Waits until one more request may be sent: the pool does before each write, and a write that patches many objects before
-    /// each patch.
+    /// Waits until one more request may be sent: the pool does before each write that is one, and a write that patches many objects
+    /// before each patch.
     pub async fn wait_for_rate(&self) {
         self.rate.take().await;
     }
