@@ -41,7 +41,7 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
 /// Says in a Deployment's template who may run its pods; one that names no queue is given the one for those.
 pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;
-    let stored: Option<Deployment> = request.old_object();
+    let stored: Option<Deployment> = request.stored();
     let defaults = pods::deployment_defaults(&object, stored.as_ref(), facts(request, around));
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
@@ -56,7 +56,7 @@ pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Rep
 /// Says in a StatefulSet's template that its pods wait; one that names no queue is given the one for those.
 pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let object: StatefulSet = request.object()?;
-    let stored: Option<StatefulSet> = request.old_object();
+    let stored: Option<StatefulSet> = request.stored();
     let defaults = pods::stateful_set_defaults(&object, stored.as_ref(), facts(request, around));
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }

@@ -120,6 +120,19 @@ impl Request {
         serde_json::from_str(self.old_object.as_deref()?.get()).ok()
     }
 
+    /// What was stored of an object that has pods by a template, for what it is given with a change; `None` for a creation. Of one that
+    /// does not decode any more it is the metadata of it and of its pods, so that it is not taken for new.
+    #[must_use]
+    pub fn stored<T: DeserializeOwned + Default>(&self) -> Option<T> {
+        let raw = self.old_object.as_deref()?;
+        Some(self.old_object().unwrap_or_else(|| {
+            let all: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+            let template = json!({"metadata": all.pointer("/spec/template/metadata")});
+            let head = json!({"metadata": all.pointer("/metadata"), "spec": {"template": template}});
+            serde_json::from_value(head).unwrap_or_default()
+        }))
+    }
+
     /// The new object, a job.
     ///
     /// # Errors

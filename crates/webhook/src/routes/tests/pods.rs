@@ -111,6 +111,47 @@ fn who_names_no_queue_is_given_the_one_for_those() {
     }
 }
 
+#[test]
+fn what_is_stored_and_does_not_decode_any_more_is_not_taken_for_new() {
+    let facts = Facts {
+        managed_namespace: true,
+        default_queue: true,
+        default_priority_class: true,
+        deployments: true,
+        stateful_sets: true,
+        ..Facts::default()
+    };
+    let queue = "kueue.x-k8s.io/queue-name";
+    let parent = |own: Value, of_pods: Value, replicas: Value| {
+        json!({"metadata": {"name": "web", "labels": own}, "spec": {"selector": {}, "serviceName": "web", "replicas": replicas,
+            "template": {"metadata": {"labels": of_pods}, "spec": {"containers": [{"name": "c"}]}}}})
+    };
+    let app = || json!({"app": "web"});
+    let repair = |path: &str, old: Value| {
+        let change = json!({"operation": "UPDATE", "object": parent(app(), app(), json!(1)), "oldObject": old});
+        patch(&ask_in(path, change, facts))
+    };
+    for path in ["/mutate-apps-v1-deployment", "/mutate-apps-v1-statefulset"] {
+        let runs = parent(app(), app(), json!("many"));
+        assert_eq!(repair(path, runs), Value::Null, "{path}: it runs without a queue, and goes on");
+        assert_eq!(repair(path, json!({"metadata": "none"})), Value::Null, "{path}: nor does its metadata");
+        let had = parent(json!({queue: "default"}), json!({queue: "old"}), json!("many"));
+        let given = repair(path, had);
+        let at = |path: &str| {
+            let path = format!("{path}/labels/kueue.x-k8s.io~1queue-name");
+            given
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|operation| operation["path"] == json!(path))
+                .map(|found| &found["value"])
+        };
+        assert_eq!(at("/metadata"), Some(&json!("default")), "{path}");
+        let of_pods = if path.ends_with("deployment") { "default" } else { "old" };
+        assert_eq!(at("/spec/template/metadata"), Some(&json!(of_pods)), "{path}");
+    }
+}
+
 /// The queue that a pod was given is not taken away where it would be given it again.
 #[test]
 fn a_queue_that_was_given_stays() {
