@@ -13,7 +13,11 @@ macro_rules! strings {
     };
 }
 
-/// Condition types.
+mod own;
+
+pub use own::{own_reasons, phases, training_types};
+
+/// Kueue's condition types.
 pub mod types {
     strings! {
         /// Workload: quota is reserved.
@@ -38,18 +42,12 @@ pub mod types {
         BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates";
         /// ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: usable.
         ACTIVE = "Active";
-        /// ClusterQueue: its quota follows the workers.
-        MULTIKUEUE_MANAGER_QUOTA_AUTOMATION = "MultiKueueManagerQuotaAutomation";
         /// Pod: told to terminate by the pod integration.
         TERMINATION_TARGET = "TerminationTarget";
-        /// Pod: terminated because it cannot run on its node.
-        TERMINATED_BY_KUEUE = "TerminatedByKueue";
-        /// Pod: deleted by force after its node was lost.
-        KUEUE_FAILURE_RECOVERY = "KueueFailureRecovery";
     }
 }
 
-/// Reasons of conditions. A reason that a type of the same name uses is listed once.
+/// Kueue's reasons of conditions. A reason that several types use, or an event, is listed once.
 pub mod reasons {
     strings! {
         /// QuotaReserved=True; also the reason that ends Evicted, Preempted and BlockedOnPreemptionGates.
@@ -227,6 +225,12 @@ pub mod reasons {
         NOT_REQUESTED = "NotRequested";
         /// MultiKueueManagerQuotaAutomation=False: cannot be done.
         UNSUPPORTED_CONFIGURATION = "UnsupportedConfiguration";
+        /// TerminationTarget=True on a pod: its Workload is being deleted.
+        WORKLOAD_DELETED = "WorkloadDeleted";
+        /// TerminationTarget=True on a pod: it runs without a Workload.
+        NO_MATCHING_WORKLOAD = "NoMatchingWorkload";
+        /// TerminationTarget=True on a pod, and Running=False of a TrainingJob: its Workload is not admitted.
+        NOT_ADMITTED = "NotAdmitted";
         /// TerminatedByKueue=True on a pod.
         UNSCHEDULABLE_ON_ASSIGNED_NODE = "UnschedulableOnAssignedNode";
         /// KueueFailureRecovery=True on a pod.

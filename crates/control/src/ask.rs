@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
+use berth_api::conditions::types;
 use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
@@ -114,14 +115,15 @@ impl Control {
         let conditions = &workload.status.conditions;
         let state = match &workload.status.admission {
             Some(admission) if workload.reserved() => {
-                let reserved = crate::status::since(conditions, "QuotaReserved", "True").unwrap_or(workload.created);
+                let reserved =
+                    crate::status::since(conditions, types::QUOTA_RESERVED, "True").unwrap_or(workload.created);
                 // Who grows does not begin anew: it is protected no longer for it, and loses no less.
                 let at = admitted_before(workload).map_or(reserved, |before| before.min(reserved));
                 engine::WorkloadState::Reserved(deltas::reservation(
                     admission,
                     |name| workload.pods(name, self.settings.reclaimable_pods),
                     (millis(at), self.saved_at(workload).map(millis)),
-                    (workload.is("Admitted"), workload.is("Evicted")),
+                    (workload.is(types::ADMITTED), workload.is(types::EVICTED)),
                     self.surplus_of(workload),
                 ))
             }
@@ -198,7 +200,7 @@ impl Control {
 fn revision(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();
     (workload.generation, workload.reshaped).hash(&mut hasher);
-    for kind in ["Evicted", "Requeued"] {
+    for kind in [types::EVICTED, types::REQUEUED] {
         let condition = crate::status::find(&workload.status.conditions, kind);
         let said = condition.map(|said| (&said.status, &said.reason, &said.message, said.last_transition_time.0));
         said.hash(&mut hasher);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api::berth::{CheckpointInfo, CheckpointStore};
+use berth_api::conditions::{training_types, types};
 use berth_jobs::training::Saved;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -253,15 +254,17 @@ impl Control {
         };
         if view.is_over() {
             let conditions = &view.status.conditions;
-            let ended = ["Succeeded", "Failed"].into_iter().find_map(|kind| since(conditions, kind, "True"))?;
+            let ended = [training_types::SUCCEEDED, training_types::FAILED]
+                .into_iter()
+                .find_map(|kind| since(conditions, kind, "True"))?;
             return at.filter(|at| *at < ended).map(|_| not_before(now));
         }
         let workload = self.view.slice_of(&view.uid).filter(|workload| workload.reserved())?;
         let conditions = &workload.status.conditions;
-        if workload.is("Evicted") {
+        if workload.is(types::EVICTED) {
             return self.grace_of(workload).filter(|grace| grace.lasts(now)).map(|_| paused(LOOK_IN_GRACE_MS));
         }
-        let admitted = since(conditions, "Admitted", "True")?;
+        let admitted = since(conditions, types::ADMITTED, "True")?;
         if at.is_none_or(|at| at < admitted) {
             return Some(not_before(now));
         }
@@ -275,7 +278,7 @@ impl Control {
     /// When a running job must have saved again, where it says how often it does.
     pub(crate) fn save_due(&self, name: &Name, view: &TrainingView) -> Option<Timestamp> {
         let interval = view.facts.interval_seconds?;
-        let running = find_true(&view.status.conditions, "Running")?;
+        let running = find_true(&view.status.conditions, training_types::RUNNING)?;
         let saved = self.saved_of(name, view).map(|saved| saved.at);
         let last = saved.map_or(running.last_transition_time.0, |at| at.max(running.last_transition_time.0));
         last.checked_add(SignedDuration::from_secs(interval)).ok()

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
+use berth_api::conditions::{check_states, reasons, types};
 use berth_api::labels::PROVISIONING_REQUEST_CONTROLLER as PROVISIONING;
 use berth_engine::model::Problem;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -29,7 +30,7 @@ impl Check {
         let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         Self {
             controller: object.spec.controller_name.clone(),
-            active: crate::status::is_true(&conditions, "Active"),
+            active: crate::status::is_true(&conditions, types::ACTIVE),
             parameters: object.spec.parameters.clone(),
             conditions,
             uid: object.uid().to_owned(),
@@ -67,7 +68,7 @@ fn flavors(queue: &api::ClusterQueueSpec) -> BTreeSet<&str> {
 
 /// Whether one of them wants its workload tried later or not at all.
 pub(crate) fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
-    states.iter().any(|check| ["Retry", "Rejected"].contains(&check.state.as_str()))
+    states.iter().any(|check| [check_states::RETRY, check_states::REJECTED].contains(&check.state.as_str()))
 }
 
 /// The checks of a ClusterQueue with the flavors they are for; no flavor means all.
@@ -101,22 +102,22 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
     let mut found = Vec::new();
     let mut add = |reason: &'static str, text: String| found.push(Problem { reason, text });
     if let Some((_, names)) = missing {
-        add("AdmissionCheckNotFound", format!("references missing AdmissionCheck(s): {names}"));
+        add(reasons::ADMISSION_CHECK_NOT_FOUND, format!("references missing AdmissionCheck(s): {names}"));
     }
     if let Some((_, names)) = inactive {
-        add("AdmissionCheckInactive", format!("references inactive AdmissionCheck(s): {names}"));
+        add(reasons::ADMISSION_CHECK_INACTIVE, format!("references inactive AdmissionCheck(s): {names}"));
     }
     if let Some((_, names)) = multi.as_ref().filter(|(count, _)| *count > 1) {
         let text = format!("Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {names}");
-        add("MultipleMultiKueueAdmissionChecks", text);
+        add(reasons::MULTIPLE_MULTIKUEUE_ADMISSION_CHECKS, text);
     }
     if let Some((_, names)) = per_flavor {
         let text = format!("Cannot specify MultiKueue AdmissionCheck per flavor, found: {names}");
-        add("MultiKueueAdmissionCheckAppliedPerFlavor", text);
+        add(reasons::MULTIKUEUE_ADMISSION_CHECK_APPLIED_PER_FLAVOR, text);
     }
     if let (Some((_, multi)), Some((_, provisioning))) = (&multi, &provisioning) {
         let text = "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together";
-        add("MultiKueueWithProvisioningRequest", format!("{text}, found: {multi}, {provisioning}"));
+        add(reasons::MULTIKUEUE_WITH_PROVISIONING_REQUEST, format!("{text}, found: {multi}, {provisioning}"));
     }
     found
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::conditions::types;
 use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
@@ -181,7 +182,7 @@ impl Control {
         let workload = self.view.workloads.by_uid(uid);
         let name = workload.map(WorkloadView::key);
         let reserved = workload.is_some_and(WorkloadView::reserved);
-        let leaving = workload.is_some_and(|workload| workload.is("Evicted"));
+        let leaving = workload.is_some_and(|workload| workload.is(types::EVICTED));
         if leaving || !reserved {
             self.evictions.remove(uid);
             self.refused_evictions.remove(uid);

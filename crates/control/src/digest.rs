@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::conditions::types;
 use berth_engine::Booked;
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use crate::write::{Kind, ObjectKey};
 type Objects = BTreeMap<String, Value>;
 
 /// Conditions of a Workload that decide.
-const DECIDE: [&str; 5] = ["QuotaReserved", "Admitted", "Evicted", "Requeued", "Finished"];
+const DECIDE: [&str; 5] = [types::QUOTA_RESERVED, types::ADMITTED, types::EVICTED, types::REQUEUED, types::FINISHED];
 
 /// `namespace/name`, or the name alone.
 fn path(name: &Name) -> String {
@@ -223,7 +224,7 @@ impl Control {
         let classes = view.priorities.iter().map(|(name, class)| (name.clone(), json!({"value": class.0})));
         let own = view.workload_priorities.iter().map(|(name, value)| (name.clone(), json!({"value": value})));
         BTreeMap::from([
-            ("AdmissionCheck", checks.collect()),
+            (Kind::AdmissionCheck.name(), checks.collect()),
             ("LimitRange", limits.collect()),
             ("Namespace", namespaces.collect()),
             ("PriorityClass", classes.collect()),

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::conditions::{reasons, types};
 use berth_engine::model as engine;
 use berth_jobs::JobState;
 use berth_jobs::training::{Elastic, RoleState, Scale, WORKER};
@@ -80,7 +81,7 @@ pub(crate) fn granted_to(workload: &WorkloadView, role: &str) -> i32 {
 
 /// It took the place of another slice while its job ran, and its job has run on since.
 pub(crate) fn grew(workload: &WorkloadView) -> bool {
-    workload.replaces.is_some() && find(&workload.status.conditions, "Evicted").is_none()
+    workload.replaces.is_some() && find(&workload.status.conditions, types::EVICTED).is_none()
 }
 
 /// When the run of a workload was admitted, which a growth has not begun anew; `None` where that is its own admission.
@@ -91,18 +92,18 @@ pub(crate) fn admitted_before(workload: &WorkloadView) -> Option<Timestamp> {
 
 /// Since when its job runs under its quota, over all growths; `None` of one that is not admitted.
 pub(crate) fn runs_since(workload: &WorkloadView) -> Option<Timestamp> {
-    let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+    let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
     Some(admitted_before(workload).map_or(admitted, |before| before.min(admitted)))
 }
 
 /// It was finished because another slice has taken its place.
 pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
-    let end = find_true(&workload.status.conditions, "Finished");
+    let end = find_true(&workload.status.conditions, types::FINISHED);
     end.is_some_and(|end| end.reason == REPLACED)
 }
 
 /// Reason of the end of a slice whose place another has taken.
-pub(crate) const REPLACED: &str = "WorkloadSliceReplaced";
+pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
 
 /// A run whose number of workers may change.
 #[derive(Clone, Debug)]
@@ -179,7 +180,8 @@ impl Control {
     pub(crate) fn run_under(&self, workload: &WorkloadView) -> Option<Run<'_>> {
         let name = workload.training_job()?;
         let view = self.view.training.get(&name).filter(|view| !view.deleting && !view.facts.suspended)?;
-        let runs = self.stands(workload) && workload.active && workload.is("Admitted") && !workload.is("Evicted");
+        let runs =
+            self.stands(workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
         let mut run = self.run_of(&name, view).filter(|_| runs)?;
         // Its count must not go down further. Where partial admission is switched off it has no fewest pods, and must not at all.
         let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
@@ -227,7 +229,7 @@ impl Control {
     pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&WorkloadView> {
         let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
         let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
-        (same && older.reserved() && !older.is("Finished")).then_some(older)
+        (same && older.reserved() && !older.is(types::FINISHED)).then_some(older)
     }
 
     /// The same in the engine's words.
@@ -290,12 +292,13 @@ impl Control {
         let view = self.view.training.get(name)?;
         let workload = self.view.slice_of(&view.uid)?;
         let run = self.run_under(workload)?;
-        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         let have = granted(workload);
         let (_, most) = run.bounds;
         let due = run.due(admitted, run.rules.up_cooldown_seconds);
         let waits = self.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
-        let alone = self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is("Finished"));
+        let alone =
+            self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
         let all_up = run.workers == have && run.job.role.as_deref().is_some_and(RoleState::is_up);
         let may = have < most && due <= now && !waits && alone && all_up;
         let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
@@ -329,7 +332,7 @@ impl Control {
 
     /// A slice that never took anybody's place is gone: the next one is not made at once.
     pub(crate) fn note_lost_slice(&mut self, slice: &WorkloadView, now: Timestamp) {
-        let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is("Finished"));
+        let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is(types::FINISHED));
         if let Some(name) = job {
             self.note_vain_growth(&name, slice.size(WORKER), now);
         }
@@ -384,8 +387,8 @@ impl Control {
         let Some(asked) = self.growth.gives_up.get(uid) else { return };
         let over = self.view.workloads.by_uid(uid).is_none_or(|workload| {
             !workload.reserved()
-                || workload.is("Finished")
-                || workload.is("Evicted")
+                || workload.is(types::FINISHED)
+                || workload.is(types::EVICTED)
                 || granted(workload) <= asked.keeps
         });
         if over {

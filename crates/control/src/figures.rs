@@ -6,6 +6,7 @@ mod unadmitted;
 
 use std::collections::BTreeMap;
 
+use berth_api::conditions::types;
 use berth_engine::model as engine;
 use berth_quantity::Amount;
 
@@ -88,7 +89,7 @@ impl Control {
     fn finished(&self) -> (BTreeMap<&str, usize>, Locally<'_>) {
         let mut finished = BTreeMap::new();
         let mut locally = BTreeMap::new();
-        for workload in self.view.workloads.values().filter(|workload| workload.is("Finished")) {
+        for workload in self.view.workloads.values().filter(|workload| workload.is(types::FINISHED)) {
             let queue = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             if let Some(queue) = queue {
                 let count: &mut usize = finished.entry(queue).or_default();
@@ -115,7 +116,7 @@ impl Control {
         gauges.count("kueue_pending_workloads", status("inadmissible"), count(figures.pending_inadmissible));
         gauges.count("kueue_reserving_active_workloads", vec![queue()], count(figures.reserving));
         let reserving = self.view.workloads.reserving(name);
-        let admitted: Vec<&WorkloadView> = reserving.filter(|workload| workload.is("Admitted")).collect();
+        let admitted: Vec<&WorkloadView> = reserving.filter(|workload| workload.is(types::ADMITTED)).collect();
         gauges.count("kueue_admitted_active_workloads", vec![queue()], admitted.len());
         gauges.count("kueue_finished_workloads", vec![queue()], finished.get(name).copied().unwrap_or_default());
         let skipped = self.skipped_preemptions.get(name).copied().unwrap_or_default();
@@ -212,7 +213,7 @@ impl Control {
         gauges.count("kueue_local_queue_pending_workloads", with(&[("status", "inadmissible")]), parked);
         gauges.count("kueue_local_queue_reserving_active_workloads", with(&[]), count(figures.reserving));
         let holding = self.view.workloads.holding(key);
-        let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is("Admitted")).collect();
+        let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is(types::ADMITTED)).collect();
         let finished = finished.get(&(namespace.as_str(), name.as_str())).copied().unwrap_or_default();
         gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());
         gauges.count("kueue_local_queue_finished_workloads", with(&[]), finished);

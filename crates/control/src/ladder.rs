@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 use berth_api::AdmissionCheckState;
 use berth_api::berth::StockBackoffStatus;
+use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
+use berth_api::conditions::types;
 use berth_engine::model as engine;
 use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
@@ -91,10 +93,10 @@ impl Pods {
 impl Control {
     /// When a workload was evicted for want of capacity, if it was between these two states.
     pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
-        let evicted = find(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"))?;
+        let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
         let counts = match evicted.reason.as_str() {
             watch::STOCK_OUT | watch::RECLAIMED => true,
-            "AdmissionCheck" | "DeactivatedDueToAdmissionCheck" => {
+            reason if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX).unwrap_or(reason) == reasons::ADMISSION_CHECK => {
                 let signals = self.tier_rules(old).map(|rules| rules.signals);
                 signals.is_some_and(|signals| signals.provisioning_failed)
                     && old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
@@ -138,7 +140,7 @@ impl Control {
         // A TrainingJob has a Job for each of its pod sets.
         let concerned =
             |rung: &watch::Rung| training.is_none_or(|owner| child_job_name(&owner.name, &rung.pod_set) == object.name);
-        let started = self.view.workloads.owned_by(whole).find(|workload| workload.is("Admitted"));
+        let started = self.view.workloads.owned_by(whole).find(|workload| workload.is(types::ADMITTED));
         let rungs = started.map(|workload| watch::rungs(self, workload)).unwrap_or_default();
         // One that gives workers up is whole again without them, before its Workload says so.
         let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
@@ -156,7 +158,8 @@ impl Control {
         let Some(rules) = self.tier_rules(workload) else { return };
         let (backoff, signals) = (rules.backoff, rules.signals);
         let conditions = &workload.status.conditions;
-        let started = since(conditions, "Admitted", "True").or_else(|| since(conditions, "QuotaReserved", "True"));
+        let started =
+            since(conditions, types::ADMITTED, "True").or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
         let late = started.map(|started| watch::late(self, workload, (started, at))).unwrap_or_default();
         let answer = self.ladder.answers.remove(&workload.uid);
         let reclaimed = self.ladder.reclaims.take(&workload.uid);

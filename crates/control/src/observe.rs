@@ -6,6 +6,7 @@ mod queues;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
+use berth_api::conditions::types;
 use berth_engine::model as engine;
 use berth_jobs::{JobState, SharedJob};
 use jiff::Timestamp;
@@ -358,7 +359,7 @@ impl Control {
         let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
         if let Some(old) = old {
             // Of a finished one the old state is no longer whole, and there is nothing left to count.
-            let counts = self.leads() && !old.is("Finished");
+            let counts = self.leads() && !old.is(types::FINISHED);
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
                 self.measures.extend(crate::transitions::measures(&old, new, local, now));
@@ -383,7 +384,7 @@ impl Control {
         self.wake_group(&name, stage);
         self.touch_requests_of(&name);
         if let Some(new) = self.view.workloads.get_mut(&name) {
-            if !self.ladder.better.is_empty() && (new.is("Evicted") || !new.reserved()) {
+            if !self.ladder.better.is_empty() && (new.is(types::EVICTED) || !new.reserved()) {
                 self.ladder.better.remove(&new.uid);
             }
             new.shed();
@@ -408,7 +409,7 @@ impl Control {
         if self.planned.contains_key(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
             return;
         }
-        let over = workload.is("Finished") || (!workload.reserved() && (!workload.active || workload.deleting));
+        let over = workload.is(types::FINISHED) || (!workload.reserved() && (!workload.active || workload.deleting));
         let delta = if over {
             engine::Delta::RemoveWorkload(workload.uid.clone())
         } else {

@@ -2,6 +2,7 @@
 //! `Admitted=False` but of what was admitted.
 
 use berth_api::WorkloadStatus;
+use berth_api::conditions::{check_states, own_reasons, reasons, types};
 use berth_engine::model::{PendingReason, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
@@ -10,15 +11,15 @@ use crate::flight::Draft;
 use crate::status::{ADMISSION_MANAGER, find};
 use crate::write::Request;
 
-const INADMISSIBLE: &str = "Inadmissible";
-const PENDING: &str = "Pending";
+const INADMISSIBLE: &str = reasons::INADMISSIBLE;
+const PENDING: &str = reasons::PENDING;
 
 /// What a verdict is told as. `None`: of what no cycle looked at Kueue tells only that its queue takes nobody.
 pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     match verdict.reason {
         PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(INADMISSIBLE),
         _ if !verdict.leading => None,
-        PendingReason::WaitingForPodsReady => Some("Waiting"),
+        PendingReason::WaitingForPodsReady => Some(reasons::WAITING),
         _ => Some(PENDING),
     }
 }
@@ -26,8 +27,8 @@ pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
 /// The older name of a reason of QuotaReserved=False.
 pub(crate) fn of(reason: &str) -> &str {
     match reason {
-        "Misconfigured" | "Suspended" => INADMISSIBLE,
-        "PendingEvaluation" | "AdmissionLimit" => PENDING,
+        reasons::MISCONFIGURED | reasons::SUSPENDED => INADMISSIBLE,
+        reasons::PENDING_EVALUATION | own_reasons::ADMISSION_LIMIT => PENDING,
         other => other,
     }
 }
@@ -39,7 +40,8 @@ pub(crate) fn reword(draft: &mut Draft, before: &WorkloadStatus) {
         return;
     }
     let checks = body.pointer("/status/admissionChecks").and_then(Value::as_array);
-    let checks_wait = checks.is_some_and(|checks| checks.iter().any(|check| text(check, "state") != "Ready"));
+    let checks_wait =
+        checks.is_some_and(|checks| checks.iter().any(|check| text(check, "state") != check_states::READY));
     if let Some(Value::Array(conditions)) = body.pointer_mut("/status/conditions") {
         conditions.retain_mut(|condition| reword_condition(condition, before, checks_wait));
     }
@@ -58,14 +60,14 @@ fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait:
     let old = find(&before.conditions, &kind);
     let was_true = old.is_some_and(|old| old.status == "True");
     let (reason, message) = match (kind.as_str(), reason.as_str()) {
-        ("QuotaReserved", "Deactivated") => return put_back(condition, old),
-        ("QuotaReserved", reason) => (of(reason).to_owned(), None),
-        ("Admitted", _) if !was_true => return put_back(condition, old),
-        ("Admitted", "NoReservation") if checks_wait => {
+        (types::QUOTA_RESERVED, reasons::DEACTIVATED) => return put_back(condition, old),
+        (types::QUOTA_RESERVED, reason) => (of(reason).to_owned(), None),
+        (types::ADMITTED, _) if !was_true => return put_back(condition, old),
+        (types::ADMITTED, reasons::NO_RESERVATION) if checks_wait => {
             let message = "The workload has no reservation and not all checks ready";
-            ("NoReservationUnsatisfiedChecks".to_owned(), Some(message))
+            (reasons::NO_RESERVATION_UNSATISFIED_CHECKS.to_owned(), Some(message))
         }
-        ("Admitted", "UnsatisfiedAdmissionChecks") => ("UnsatisfiedChecks".to_owned(), None),
+        (types::ADMITTED, reasons::UNSATISFIED_ADMISSION_CHECKS) => (reasons::UNSATISFIED_CHECKS.to_owned(), None),
         _ => return true,
     };
     if let Some(fields) = condition.as_object_mut() {

@@ -1,5 +1,6 @@
 //! Asking the engine for a plan, and taking it in.
 
+use berth_api::conditions::types;
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,10 +40,10 @@ impl Control {
         let mut admitted = self.view.workloads.all_reserving();
         !self.planned.is_empty()
             || admitted.any(|workload| {
-                workload.is("Admitted")
-                    && !workload.is("PodsReady")
-                    && !workload.is("Evicted")
-                    && !workload.is("Finished")
+                workload.is(types::ADMITTED)
+                    && !workload.is(types::PODS_READY)
+                    && !workload.is(types::EVICTED)
+                    && !workload.is(types::FINISHED)
             })
     }
 

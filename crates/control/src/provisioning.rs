@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
+use berth_api::conditions::types;
 use berth_api::labels;
 use berth_jobs::{controller, version_of};
 use k8s_openapi::api::core::v1::PodTemplate;
@@ -32,7 +33,8 @@ impl Asked {
         status: Option<&api::WorkloadStatus>,
     ) -> Option<Box<Self>> {
         let status = status.filter(|status| status.admission.is_some() && !status.admission_checks.is_empty())?;
-        let over = ["Admitted", "Finished"].iter().any(|kind| crate::status::is_true(&status.conditions, kind));
+        let over =
+            [types::ADMITTED, types::FINISHED].iter().any(|kind| crate::status::is_true(&status.conditions, kind));
         let pod_sets = (!over).then(|| serde_json::to_string(pod_sets).unwrap_or_default().into())?;
         Some(Box::new(Self { pod_sets, parameters: berth_jobs::provisioning_parameters(annotations) }))
     }

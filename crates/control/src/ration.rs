@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use berth_api::conditions::types;
 use berth_engine::model::Verdict;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
@@ -62,7 +63,7 @@ fn worth(
     written: Option<Timestamp>,
     now: Timestamp,
 ) -> Worth {
-    let Some(condition) = crate::status::find(&workload.status.conditions, "QuotaReserved") else {
+    let Some(condition) = crate::status::find(&workload.status.conditions, types::QUOTA_RESERVED) else {
         return Worth::Now;
     };
     if condition.status != "False" || condition.reason != reason {

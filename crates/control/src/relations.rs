@@ -1,5 +1,6 @@
 //! Whose decisions depend on whom: what is marked when an object was seen or a write of it has come back.
 
+use berth_api::conditions::own_reasons;
 use berth_jobs::version_of;
 
 use crate::core::{Control, Step, cluster_key, key};
@@ -22,7 +23,7 @@ impl Control {
             key: object,
             uid,
             event_type: EventType::Warning,
-            reason: if creation { "FailedCreate" } else { "WriteRefused" }.into(),
+            reason: if creation { own_reasons::FAILED_CREATE } else { own_reasons::WRITE_REFUSED }.into(),
             message: format!("the API server refused a change by Berth: {text}"),
             reporter: WORKLOADS,
         });

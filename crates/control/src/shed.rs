@@ -1,6 +1,7 @@
 //! What is not kept of jobs. Most of those that a cluster has are over, or nobody's business here, and the object itself is nearly all
 //! that one of them costs.
 
+use berth_api::conditions::types;
 use berth_jobs::JobState;
 
 use crate::core::Control;
@@ -25,7 +26,7 @@ impl View {
     /// Lets go of the template of a job that is over, and can neither start nor change again: its Workload knows it, or it has none.
     pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
         let Some(job) = self.jobs.get_mut(key).filter(|job| job.finished.is_some()) else { return };
-        let knows = self.workloads.owned_by(&job.uid).any(|workload| workload.is("Finished"));
+        let knows = self.workloads.owned_by(&job.uid).any(|workload| workload.is(types::FINISHED));
         // One that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
         let alone = self.workloads.owned_by(&job.uid).next().is_none()
             && job.prebuilt_workload.is_none()

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_api::conditions::set_condition;
+use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 pub(crate) use berth_api::conditions::{
     MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, is_true, truncate as cut, whole_seconds as seconds,
 };
+use berth_api::conditions::{check_states, set_condition, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -20,15 +21,15 @@ pub(crate) const ADMISSION_MANAGER: &str = api::labels::FIELD_MANAGER_ADMISSION;
 
 /// Conditions that the admission manager owns.
 pub(crate) const OWNED: [&str; 9] = [
-    "QuotaReserved",
-    "BlockedOnPreemptionGates",
-    "Evicted",
-    "Admitted",
-    "Preempted",
-    "Requeued",
-    "DeactivationTarget",
-    "Finished",
-    "PodsReady",
+    types::QUOTA_RESERVED,
+    types::BLOCKED_ON_PREEMPTION_GATES,
+    types::EVICTED,
+    types::ADMITTED,
+    types::PREEMPTED,
+    types::REQUEUED,
+    types::DEACTIVATION_TARGET,
+    types::FINISHED,
+    types::PODS_READY,
 ];
 
 /// Position of a preemption gate that is closed.
@@ -69,7 +70,7 @@ impl Edit<'_> {
             return;
         };
         let message = format!("Previously: {}", old.message);
-        self.set(kind, false, "QuotaReserved", &message);
+        self.set(kind, false, reasons::QUOTA_RESERVED, &message);
     }
 
     /// Quota is reserved, and the workload admitted when no check has to be waited for.
@@ -79,14 +80,19 @@ impl Edit<'_> {
         self.status.admission = Some(admission);
         self.status.resource_requests.clear();
         self.status.unhealthy_nodes.clear();
-        self.set("QuotaReserved", true, "QuotaReserved", &message);
-        for kind in ["Evicted", "Preempted", "BlockedOnPreemptionGates"] {
+        self.set(types::QUOTA_RESERVED, true, reasons::QUOTA_RESERVED, &message);
+        for kind in [types::EVICTED, types::PREEMPTED, types::BLOCKED_ON_PREEMPTION_GATES] {
             self.close_by_reservation(kind);
         }
         if checks {
-            self.set("Admitted", false, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready");
+            self.set(
+                types::ADMITTED,
+                false,
+                reasons::UNSATISFIED_ADMISSION_CHECKS,
+                "The workload has not all checks ready",
+            );
         } else {
-            self.set("Admitted", true, "Admitted", "The workload is admitted");
+            self.set(types::ADMITTED, true, reasons::ADMITTED, "The workload is admitted");
         }
     }
 
@@ -105,7 +111,7 @@ impl Edit<'_> {
                 }
             }
         }
-        let Some(admitted) = since(&older.conditions, "Admitted", "True") else { return };
+        let Some(admitted) = since(&older.conditions, types::ADMITTED, "True") else { return };
         let spent = i32::try_from(self.now.as_second().saturating_sub(admitted.as_second())).unwrap_or(i32::MAX);
         let before = older.accumulated_past_execution_time_seconds.unwrap_or_default();
         let own = &mut self.status.accumulated_past_execution_time_seconds;
@@ -114,23 +120,23 @@ impl Edit<'_> {
 
     /// Why the workload is pending.
     pub(crate) fn pending(&mut self, reason: &str, message: &str) {
-        self.set("QuotaReserved", false, reason, message);
-        self.set("Admitted", false, "NoReservation", "The workload has no reservation");
+        self.set(types::QUOTA_RESERVED, false, reason, message);
+        self.set(types::ADMITTED, false, reasons::NO_RESERVATION, "The workload has no reservation");
     }
 
     /// The workload is told to leave; its quota stays with it until its job has stopped.
     pub(crate) fn evict(&mut self, reason: &str, cause: &str, message: &str) {
-        let full = if cause.is_empty() || reason != "Deactivated" {
+        let full = if cause.is_empty() || reason != reasons::DEACTIVATED {
             reason.to_owned()
         } else {
-            format!("DeactivatedDueTo{cause}")
+            format!("{DEACTIVATED_DUE_TO_PREFIX}{cause}")
         };
-        self.set("Evicted", true, &full, message);
+        self.set(types::EVICTED, true, &full, message);
         self.status.cluster_name = None;
         self.status.nominated_cluster_names.clear();
         self.status.unhealthy_nodes.clear();
-        if is_true(&self.status.conditions, "BlockedOnPreemptionGates") {
-            self.set("BlockedOnPreemptionGates", false, &full, message);
+        if is_true(&self.status.conditions, types::BLOCKED_ON_PREEMPTION_GATES) {
+            self.set(types::BLOCKED_ON_PREEMPTION_GATES, false, &full, message);
         }
         for gate in &mut self.status.preemption_gates {
             gate.position = CLOSED.to_owned();
@@ -141,12 +147,12 @@ impl Edit<'_> {
             state.requeue_at = Some(Time(seconds(at)));
         }
         for check in &mut self.status.admission_checks {
-            if check.state == "Retry" {
+            if check.state == check_states::RETRY {
                 check.retry_count = Some(check.retry_count.unwrap_or_default().saturating_add(1));
             }
-            if check.state != "Pending" {
+            if check.state != check_states::PENDING {
                 check.message = format!("Reset to Pending after eviction. Previously: {}", check.state);
-                check.state = "Pending".to_owned();
+                check.state = check_states::PENDING.to_owned();
                 check.pod_set_updates.clear();
                 check.last_transition_time = Time(seconds(self.now));
             }
@@ -164,22 +170,22 @@ impl Edit<'_> {
 
     /// Quota goes back after the job has stopped.
     pub(crate) fn release(&mut self, requeued: bool) {
-        let (reason, message) = find(&self.status.conditions, "Evicted")
+        let (reason, message) = find(&self.status.conditions, types::EVICTED)
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
             .unwrap_or_default();
-        self.take_back("PendingEvaluation", &message);
-        if reason == "DeactivatedDueToMaximumExecutionTimeExceeded" {
+        self.take_back(reasons::PENDING_EVALUATION, &message);
+        if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX) == Some(reasons::MAXIMUM_EXECUTION_TIME_EXCEEDED) {
             // Whoever reactivates it gives it that time anew.
             self.status.accumulated_past_execution_time_seconds = None;
         }
         // Where it was True all along its time would stay that of the eviction before, and the run since then would count as waiting.
-        self.remove("Requeued");
-        self.set("Requeued", requeued, &reason, &message);
+        self.remove(types::REQUEUED);
+        self.set(types::REQUEUED, requeued, &reason, &message);
     }
 
     /// The reservation ends with a reason; the time spent admitted is added up.
     pub(crate) fn take_back(&mut self, reason: &str, message: &str) {
-        if let Some(admitted) = since(&self.status.conditions, "Admitted", "True") {
+        if let Some(admitted) = since(&self.status.conditions, types::ADMITTED, "True") {
             let spent = self.now.as_second().saturating_sub(admitted.as_second());
             let past = self.status.accumulated_past_execution_time_seconds.unwrap_or_default();
             self.status.accumulated_past_execution_time_seconds =
@@ -188,14 +194,14 @@ impl Edit<'_> {
         self.status.admission = None;
         self.pending(reason, message);
         // It is not taken out: Kueue may own its key still, and what is left of a condition then is refused with the whole write.
-        if find(&self.status.conditions, "PodsReady").is_some() {
-            self.set("PodsReady", false, "WaitForStart", "Not all pods are ready or succeeded");
+        if find(&self.status.conditions, types::PODS_READY).is_some() {
+            self.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
         }
     }
 
     /// Another try is allowed again.
     pub(crate) fn requeue(&mut self, reason: &str, message: &str) {
-        self.set("Requeued", true, reason, message);
+        self.set(types::REQUEUED, true, reason, message);
         if let Some(state) = &mut self.status.requeue_state {
             state.requeue_at = None;
         }
@@ -203,13 +209,13 @@ impl Edit<'_> {
 
     /// A deactivated workload's bookkeeping is dropped: why it was is said by its eviction.
     pub(crate) fn forget_deactivation(&mut self) {
-        self.remove("DeactivationTarget");
+        self.remove(types::DEACTIVATION_TARGET);
         self.status.requeue_state = None;
     }
 
     /// The workload is over.
     pub(crate) fn finish(&mut self, reason: &str, message: &str) {
-        self.set("Finished", true, reason, message);
+        self.set(types::FINISHED, true, reason, message);
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::conditions::types;
 use jiff::Timestamp;
 
 use crate::core::{Control, after_seconds, key};
@@ -100,7 +101,7 @@ impl Control {
     /// them, is held for that until it is seen at another version.
     pub(crate) fn doubt_starts(&mut self) {
         let mut doubted: Vec<(ObjectKey, u64)> = Vec::new();
-        for workload in self.view.workloads.all_reserving().filter(|workload| workload.is("Admitted")) {
+        for workload in self.view.workloads.all_reserving().filter(|workload| workload.is(types::ADMITTED)) {
             let Some(whole) = workload.whole() else { continue };
             let name = (whole.namespace.clone(), whole.name.clone());
             match whole.kind {

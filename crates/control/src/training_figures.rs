@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::berth::TrainingJobStatus;
+use berth_api::conditions::{own_reasons, reasons, training_types, types};
 use berth_quantity::Amount;
 use jiff::Timestamp;
 
@@ -40,26 +41,26 @@ impl Control {
             millis: millis_between(since, now),
         };
         // A growth is no second scheduling of its job.
-        if became("Admitted") && !grew(new) {
+        if became(types::ADMITTED) && !grew(new) {
             measures.push(scheduled("admitted", queued_since(new)));
         }
-        let end = find(&new.status.conditions, "Finished").filter(|_| became("Finished"));
+        let end = find(&new.status.conditions, types::FINISHED).filter(|_| became(types::FINISHED));
         match end.map(|end| end.reason.as_str()) {
             // Its job goes on under another slice.
             Some(REPLACED) => {}
-            Some("MaxWaitTimeExceeded") => measures.push(scheduled("timeout", queued_since(new))),
+            Some(own_reasons::MAX_WAIT_TIME_EXCEEDED) => measures.push(scheduled("timeout", queued_since(new))),
             Some(reason) => measures.push(Measure::Observe {
                 name: "training_job_completion_seconds",
                 labels: labels([
                     ("queue", &queue),
                     ("job_type", job_type),
-                    ("status", if reason == "Succeeded" { "succeeded" } else { "failed" }),
+                    ("status", if reason == reasons::SUCCEEDED { "succeeded" } else { "failed" }),
                 ]),
                 millis: now.as_millisecond().saturating_sub(job.created).max(0),
             }),
             None => {}
         }
-        let preempted = find(&new.status.conditions, "Preempted").filter(|_| became("Preempted"));
+        let preempted = find(&new.status.conditions, types::PREEMPTED).filter(|_| became(types::PREEMPTED));
         if let Some(preempted) = preempted {
             let path = self.evictions.get(&new.uid).map(|eviction| eviction.preemptor_path.as_str());
             let by = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
@@ -97,7 +98,7 @@ impl Control {
     fn waiting_trainings(&self) -> BTreeMap<(String, String), usize> {
         let mut waiting = BTreeMap::new();
         for job in self.view.training.values() {
-            let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| !workload.is("Finished")) else {
+            let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| !workload.is(types::FINISHED)) else {
                 continue;
             };
             let class = workload.priority_class.as_ref().map(|class| class.name.clone());
@@ -184,15 +185,17 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
     let became = |kind: &str| is(&new.status, kind) && !is(&old.status, kind);
     let mut measures = Vec::new();
     if new.facts.scheduling_timeout_seconds.is_some() {
-        let left = is(&old.status, "Admitted") && !is(&new.status, "Admitted") && !is(&old.status, "Running");
+        let left = is(&old.status, types::ADMITTED)
+            && !is(&new.status, types::ADMITTED)
+            && !is(&old.status, training_types::RUNNING);
         let ended = new.is_over();
         // One that ran before may be told to run again by a single write.
-        let runs_since = |status: &TrainingJobStatus| since(&status.conditions, "Running", "True");
+        let runs_since = |status: &TrainingJobStatus| since(&status.conditions, training_types::RUNNING, "True");
         let result = if runs_since(&new.status) > runs_since(&old.status) {
             Some(("success", "false"))
-        } else if became("SchedulingTimeout") && !is(&old.status, "Running") {
+        } else if became(training_types::SCHEDULING_TIMEOUT) && !is(&old.status, training_types::RUNNING) {
             Some(("failure", "true"))
-        } else if left && !ended && !is(&new.status, "SchedulingTimeout") {
+        } else if left && !ended && !is(&new.status, training_types::SCHEDULING_TIMEOUT) {
             Some(("failure", "false"))
         } else {
             None
@@ -202,16 +205,16 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
     }
     let mut save = |reason: &str, status: &str| measures.push(saves(name, (reason, status), 1));
     let latest = |status: &TrainingJobStatus| Some(status.checkpoint.as_ref()?.latest.as_ref()?.time.0);
-    let asked = |status: &TrainingJobStatus| is(status, "CheckpointRequested");
+    let asked = |status: &TrainingJobStatus| is(status, training_types::CHECKPOINT_REQUESTED);
     // Those in a store are counted when a look there finds them.
     if new.facts.store.is_none() && latest(&new.status) > latest(&old.status) {
         save(if asked(&old.status) || asked(&new.status) { "preemption" } else { "interval" }, "saved");
     }
-    let told = find(&new.status.conditions, "CheckpointRequested").map(|told| told.reason.as_str());
-    if asked(&old.status) && told == Some("NoCheckpointInTime") {
+    let told = find(&new.status.conditions, training_types::CHECKPOINT_REQUESTED).map(|told| told.reason.as_str());
+    if asked(&old.status) && told == Some(own_reasons::NO_CHECKPOINT_IN_TIME) {
         save("preemption", "missed");
     }
-    if became("CheckpointOverdue") {
+    if became(training_types::CHECKPOINT_OVERDUE) {
         save("interval", "missed");
     }
     measures
@@ -219,7 +222,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
 
 /// A look into the store of a TrainingJob has found so many checkpoints that were not there before.
 pub(crate) fn saved(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
-    let asked = is_true(&status.conditions, "CheckpointRequested");
+    let asked = is_true(&status.conditions, training_types::CHECKPOINT_REQUESTED);
     saves(name, (if asked { "preemption" } else { "interval" }, "saved"), u64::try_from(number).unwrap_or(u64::MAX))
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::berth::{TrainingJob, TrainingJobStatus};
+use berth_api::conditions::phases;
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
@@ -122,7 +123,7 @@ impl TrainingView {
 
 /// Whether a TrainingJob of that status has ended.
 pub(crate) fn has_ended(status: &TrainingJobStatus) -> bool {
-    matches!(status.phase.as_str(), "Succeeded" | "Failed")
+    matches!(status.phase.as_str(), phases::SUCCEEDED | phases::FAILED)
 }
 
 impl View {

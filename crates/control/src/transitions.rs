@@ -1,6 +1,7 @@
 //! What a change of a Workload means in numbers: Kueue's counters and histograms (kueue.md section 3). Only the leader
 //! counts, so that a sum over replicas counts nothing twice.
 
+use berth_api::conditions::{reasons, types};
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
@@ -63,7 +64,7 @@ impl Tally<'_> {
 
 /// Creation, or the last time the workload was put back into its queue.
 pub(crate) fn queued_since(workload: &WorkloadView) -> Timestamp {
-    since(&workload.status.conditions, "Requeued", "True").unwrap_or(workload.created)
+    since(&workload.status.conditions, types::REQUEUED, "True").unwrap_or(workload.created)
 }
 
 fn evictions(workload: &WorkloadView) -> impl Iterator<Item = (&str, &str, i32)> {
@@ -87,7 +88,7 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
     let Some(cluster_queue) = queue_of(new).or_else(|| queue_of(old)) else { return Vec::new() };
     let mut tally = Tally { new, cluster_queue, local, now, out: Vec::new() };
     let became = |kind: &str| new.is(kind) && !old.is(kind);
-    if became("QuotaReserved") {
+    if became(types::QUOTA_RESERVED) {
         tally.count("kueue_quota_reserved_workloads", Some("kueue_local_queue_quota_reserved_workloads"), &[], true);
         tally.observe(
             "kueue_quota_reserved_wait_time_seconds",
@@ -95,14 +96,15 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
             queued_since(new),
         );
     }
-    if became("Admitted") {
+    if became(types::ADMITTED) {
         tally.count("kueue_admitted_workloads", Some("kueue_local_queue_admitted_workloads"), &[], true);
         tally.observe(
             "kueue_admission_wait_time_seconds",
             Some("kueue_local_queue_admission_wait_time_seconds"),
             queued_since(new),
         );
-        let reserved = since(&new.status.conditions, "QuotaReserved", "True").filter(|_| !became("QuotaReserved"));
+        let reserved =
+            since(&new.status.conditions, types::QUOTA_RESERVED, "True").filter(|_| !became(types::QUOTA_RESERVED));
         tally.observe(
             "kueue_admission_checks_wait_time_seconds",
             Some("kueue_local_queue_admission_checks_wait_time_seconds"),
@@ -110,14 +112,15 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
         );
     }
     // Pods that recover were counted when they started.
-    let started = find_true(&new.status.conditions, "PodsReady").is_some_and(|ready| ready.reason != "Recovered");
-    if became("PodsReady") && started {
+    let started =
+        find_true(&new.status.conditions, types::PODS_READY).is_some_and(|ready| ready.reason != reasons::RECOVERED);
+    if became(types::PODS_READY) && started {
         tally.observe(
             "kueue_ready_wait_time_seconds",
             Some("kueue_local_queue_ready_wait_time_seconds"),
             queued_since(new),
         );
-        if let Some(admitted) = since(&new.status.conditions, "Admitted", "True") {
+        if let Some(admitted) = since(&new.status.conditions, types::ADMITTED, "True") {
             tally.observe(
                 "kueue_admitted_until_ready_wait_time_seconds",
                 Some("kueue_local_queue_admitted_until_ready_wait_time_seconds"),
@@ -128,17 +131,17 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
     evicted(&mut tally, old, new);
     if old.reserved()
         && !new.reserved()
-        && let Some(condition) = find_true(&new.status.conditions, "Evicted")
+        && let Some(condition) = find_true(&new.status.conditions, types::EVICTED)
     {
         let labels = vec![("cluster_queue", tally.cluster_queue.clone()), ("reason", condition.reason.clone())];
         let millis = millis_between(condition.last_transition_time.0, now);
         tally.out.push(Measure::Observe { name: "kueue_workload_eviction_latency_seconds", labels, millis });
     }
-    if became("Finished") {
+    if became(types::FINISHED) {
         tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
         let past = i64::from(new.status.accumulated_past_execution_time_seconds.unwrap_or_default());
         // Of a job that grows the last slice has the time of all of them.
-        let ended = since(&new.status.conditions, "Admitted", "True").filter(|_| !is_replaced(new));
+        let ended = since(&new.status.conditions, types::ADMITTED, "True").filter(|_| !is_replaced(new));
         if let Some(admitted) = ended {
             let running = millis_between(admitted, now);
             tally.observe_millis(
@@ -152,7 +155,7 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
 }
 
 fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
-    if !new.is("Evicted") || old.is("Evicted") {
+    if !new.is(types::EVICTED) || old.is(types::EVICTED) {
         return;
     }
     for (reason, cause, count) in evictions(new) {
@@ -162,7 +165,7 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
         }
         let labels = [("reason", reason), ("underlying_cause", cause)];
         tally.count("kueue_evicted_workloads", Some("kueue_local_queue_evicted_workloads"), &labels, true);
-        if let Some(ready) = since(&old.status.conditions, "PodsReady", "True") {
+        if let Some(ready) = since(&old.status.conditions, types::PODS_READY, "True") {
             let millis = millis_between(ready, tally.now);
             let labels = tally.labels(&labels, false);
             tally.out.push(Measure::Observe { name: "kueue_pods_ready_to_evicted_time_seconds", labels, millis });
@@ -200,7 +203,7 @@ impl Control {
         };
         let workload = workload.filter(|_| self.leads())?;
         let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
-        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         let labels = vec![
             ("name", berth_api::labels::ADMISSION_GATE.to_owned()),
             ("cluster_queue", queue),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api as api;
+use berth_api::conditions::{reasons, types};
 use berth_jobs::training::Past;
 use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
@@ -147,7 +148,7 @@ impl Rare {
 impl WorkloadView {
     /// Whether a plan that was made for this state says nothing about a later one: it asks for something else, elsewhere, or for nothing.
     pub(crate) fn asks_otherwise(&self, new: &Self) -> bool {
-        let is_over = new.is("Finished") || new.deleting || new.unreadable || !new.active;
+        let is_over = new.is(types::FINISHED) || new.deleting || new.unreadable || !new.active;
         let asked = (&self.queue, self.priority, &self.tiers, &self.shape.digests);
         is_over || asked != (&new.queue, new.priority, &new.tiers, &new.shape.digests)
     }
@@ -222,7 +223,7 @@ impl WorkloadView {
 
     /// What of it decides about the pods of a group.
     pub(crate) fn stage(&self) -> [bool; 5] {
-        [self.reserved(), self.is("Admitted"), self.is("Evicted"), self.is("Finished"), self.deleting]
+        [self.reserved(), self.is(types::ADMITTED), self.is(types::EVICTED), self.is(types::FINISHED), self.deleting]
     }
 
     /// The names of its pod sets, and the pods that each has.
@@ -243,7 +244,7 @@ impl WorkloadView {
 
     /// Holds quota.
     pub(crate) fn reserved(&self) -> bool {
-        self.is("QuotaReserved") && self.status.admission.is_some()
+        self.is(types::QUOTA_RESERVED) && self.status.admission.is_some()
     }
 
     /// The TrainingJob that controls it.
@@ -271,24 +272,24 @@ impl WorkloadView {
 
     /// The ClusterQueue whose quota it holds.
     pub(crate) fn holds(&self) -> Option<&str> {
-        let admission = self.status.admission.as_ref().filter(|_| self.reserved() && !self.is("Finished"))?;
+        let admission = self.status.admission.as_ref().filter(|_| self.reserved() && !self.is(types::FINISHED))?;
         Some(admission.cluster_queue.as_deref().unwrap_or_default())
     }
 
     /// Whether every index finds another state of the same workload where it finds this one.
     pub(crate) fn indexed_as(&self, other: &Self) -> bool {
         let same = self.uid == other.uid && self.owner == other.owner && self.queue == other.queue;
-        same && self.holds() == other.holds() && self.is("Finished") == other.is("Finished")
+        same && self.holds() == other.holds() && self.is(types::FINISHED) == other.is(types::FINISHED)
     }
 
     /// Lets go of what nothing asks of a finished workload: most of those that a cluster keeps are finished.
     pub(crate) fn shed(&mut self) {
-        if !self.is("Finished") {
+        if !self.is(types::FINISHED) {
             return;
         }
         self.labels = None;
         let mut conditions = std::mem::take(&mut self.status.conditions);
-        conditions.retain(|condition| condition.type_ == "Finished");
+        conditions.retain(|condition| condition.type_ == types::FINISHED);
         conditions.shrink_to_fit();
         let cluster_queue = self.status.admission.take().and_then(|admission| admission.cluster_queue);
         // Its queue counts it until it is deleted.
@@ -318,19 +319,21 @@ impl WorkloadView {
 
     /// Whether it is evicted because its capacity was taken from it.
     pub(crate) fn was_reclaimed(&self) -> bool {
-        crate::status::find_true(&self.status.conditions, "Evicted").is_some_and(|evicted| evicted.reason == RECLAIMED)
+        crate::status::find_true(&self.status.conditions, types::EVICTED)
+            .is_some_and(|evicted| evicted.reason == RECLAIMED)
     }
 
     /// Since when it waits, where waiting counts: since its last eviction, and where that was its capacity's fault, as if it had waited on
     /// since its creation, or since it last came back from a preemption, but for the time for which it was admitted.
     pub(crate) fn waits_since(&self) -> Timestamp {
         let conditions = &self.status.conditions;
-        let Some(evicted) = crate::status::find_true(conditions, "Evicted") else { return self.created };
+        let Some(evicted) = crate::status::find_true(conditions, types::EVICTED) else { return self.created };
         let evicted_at = evicted.last_transition_time.0;
         if !LEAVES_TIER.contains(&evicted.reason.as_str()) {
             return evicted_at;
         }
-        let preempted = crate::status::find(conditions, "Preempted").map(|condition| condition.last_transition_time.0);
+        let preempted =
+            crate::status::find(conditions, types::PREEMPTED).map(|condition| condition.last_transition_time.0);
         let began = preempted.map_or(self.created, |at| at.max(self.created));
         let ran = i64::from(self.status.accumulated_past_execution_time_seconds.unwrap_or_default());
         crate::core::after_seconds(began, ran).min(evicted_at)
@@ -338,14 +341,14 @@ impl WorkloadView {
 
     /// Queue-order timestamp (kueue.md 6.2).
     pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
-        let evicted = crate::status::find_true(&self.status.conditions, "Evicted");
+        let evicted = crate::status::find_true(&self.status.conditions, types::EVICTED);
         // Without priority among queues, who was reclaimed from while borrowing goes behind its preemptor.
-        let reclaimed = crate::status::find(&self.status.conditions, "Preempted")
-            .filter(|c| by_reclaim && c.status == "True" && c.reason == "InCohortReclaimWhileBorrowing")
+        let reclaimed = crate::status::find(&self.status.conditions, types::PREEMPTED)
+            .filter(|c| by_reclaim && c.status == "True" && c.reason == reasons::IN_COHORT_RECLAIM_WHILE_BORROWING)
             .and_then(|c| c.last_transition_time.0.checked_add(jiff::SignedDuration::from_millis(1)).ok());
         match evicted.map(|condition| (condition.reason.as_str(), condition.last_transition_time.0)) {
-            Some(("PodsReadyTimeout", at)) if !by_creation => at,
-            Some(("AdmissionCheck", at)) => at,
+            Some((reasons::PODS_READY_TIMEOUT, at)) if !by_creation => at,
+            Some((reasons::ADMISSION_CHECK, at)) => at,
             _ => reclaimed.unwrap_or_else(|| self.queued_first()),
         }
     }
@@ -386,7 +389,7 @@ impl View {
             // It has taken the value over: what is edited from here on stays.
             self.repriced.remove(&new.uid);
         }
-        let job = new.job().filter(|_| new.is("Finished"));
+        let job = new.job().filter(|_| new.is(types::FINISHED));
         let old = self.workloads.put(new);
         if let Some(job) = job {
             self.shed_job(&job);
@@ -433,7 +436,7 @@ impl View {
         let Some(value) = value.filter(|value| old.is_some_and(|old| old != *value)) else { return Vec::new() };
         let named = |class: &api::PriorityClassRef| class.kind == WORKLOAD_CLASS && class.name == name;
         let all = self.workloads.values().filter(|workload| workload.priority_class.as_deref().is_some_and(named));
-        let all = all.filter(|workload| workload.own_priority != value && !workload.is("Finished"));
+        let all = all.filter(|workload| workload.own_priority != value && !workload.is(types::FINISHED));
         let (uids, names): (Vec<String>, Vec<Name>) = all.map(|one| (one.uid.clone(), one.key())).unzip();
         self.repriced.extend(uids);
         names
@@ -471,14 +474,14 @@ impl View {
             .workloads_of(owner_uid)
             .into_iter()
             // One that has finished says how its job has ended until that is told, also when it is being deleted.
-            .filter(|workload| !workload.deleting || workload.is("Finished"))
+            .filter(|workload| !workload.deleting || workload.is(types::FINISHED))
             .filter(|workload| !crate::elastic::is_replaced(workload))
             .collect();
         let replaces = |new: &WorkloadView, old: &WorkloadView| new.replaces.as_deref() == Some(&old.key());
         let first = live.iter().find(|new| !live.iter().any(|old| replaces(new, old)));
         let mut current = *first.or(live.first())?;
         for _ in &live {
-            let heir = live.iter().find(|new| replaces(new, current) && new.reserved() && new.is("Admitted"));
+            let heir = live.iter().find(|new| replaces(new, current) && new.reserved() && new.is(types::ADMITTED));
             match heir {
                 Some(heir) => current = heir,
                 None => break,

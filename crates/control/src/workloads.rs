@@ -10,6 +10,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
+use berth_api::conditions::types;
 use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -144,7 +145,7 @@ impl Workloads {
             self.reserving.entry(queue.to_owned()).or_default().insert(key.clone());
             self.holding.entry(new.local_queue()).or_default().insert(key.clone());
         }
-        if !new.is("Finished") {
+        if !new.is(types::FINISHED) {
             self.members.entry(new.local_queue()).or_default().insert(key);
         }
         self.settle(new);
@@ -186,7 +187,7 @@ impl Workloads {
             remove_from(&mut self.reserving, queue, key);
             remove_from(&mut self.holding, &old.local_queue(), key);
         }
-        if !old.is("Finished") {
+        if !old.is(types::FINISHED) {
             remove_from(&mut self.members, &old.local_queue(), key);
         }
         Some(old)

@@ -11,6 +11,7 @@ mod tests;
 use crate::configuration::{self, Given};
 use crate::flags::{DecideFlags, Output};
 use anyhow::{Context, anyhow};
+use berth_api::conditions::types;
 use berth_control::offline::Offline;
 use berth_control::preemptor_named;
 use berth_control::write::{EventType, Kind, ObjectKey};
@@ -278,19 +279,19 @@ fn decision(workload: String, object: &Value) -> Decision {
     });
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
     let job = owners.iter().find_map(|owner| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name"))));
-    let (decision, about) = if let Some(found) = condition("Finished", "True") {
+    let (decision, about) = if let Some(found) = condition(types::FINISHED, "True") {
         ("finished", Some(found))
-    } else if let Some(found) = condition("Evicted", "True") {
+    } else if let Some(found) = condition(types::EVICTED, "True") {
         ("evicted", Some(found))
-    } else if condition("Admitted", "True").is_some() {
+    } else if condition(types::ADMITTED, "True").is_some() {
         ("admitted", None)
-    } else if condition("QuotaReserved", "True").is_some() {
-        ("reserved", condition("Admitted", "False"))
+    } else if condition(types::QUOTA_RESERVED, "True").is_some() {
+        ("reserved", condition(types::ADMITTED, "False"))
     } else {
-        ("pending", condition("QuotaReserved", "False"))
+        ("pending", condition(types::QUOTA_RESERVED, "False"))
     };
     let about = about.unwrap_or_default();
-    let preempted = condition("Preempted", "True");
+    let preempted = condition(types::PREEMPTED, "True");
     Decision {
         workload,
         job_kind: job.as_ref().map(|(kind, _)| kind.name()),

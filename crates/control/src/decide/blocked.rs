@@ -1,5 +1,7 @@
 //! What keeps a pending workload from being tried.
 
+use berth_api::conditions::{own_reasons, reasons, types};
+
 use super::gates::{self, GATED};
 use super::orphan::{Standing, parts_of, standing};
 use super::workload::{ON_HOLD, REPORTER, notice};
@@ -10,44 +12,44 @@ use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey};
 
 /// Reason of the event about quota of which nobody can say how much it is.
-const UNREADABLE_USAGE: &str = "UnreadableUsage";
+const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
     if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
-        return Some(("Misconfigured", refused));
+        return Some((reasons::MISCONFIGURED, refused));
     }
     if !control.manages_owner(workload) {
-        return Some(("Misconfigured", unmanaged(workload)));
+        return Some((reasons::MISCONFIGURED, unmanaged(workload)));
     }
     if standing(control, workload) != Standing::There || is_suspended(control, workload) {
-        return Some(("PendingEvaluation", String::new()));
+        return Some((reasons::PENDING_EVALUATION, String::new()));
     }
     if let Some(part) = last_run(control, workload) {
         let ObjectKey { namespace, name, .. } = part;
         return Some((
-            "PendingEvaluation",
+            reasons::PENDING_EVALUATION,
             format!("waits for Job {namespace}/{name} of its last run, which is being deleted"),
         ));
     }
     if let Some(fault) = control.lacks_store(workload) {
-        return Some(("Misconfigured", fault));
+        return Some((reasons::MISCONFIGURED, fault));
     }
     if let Some(limit) = control.limit_on(workload) {
-        return Some(("AdmissionLimit", limit));
+        return Some((own_reasons::ADMISSION_LIMIT, limit));
     }
     if let Some(message) = gates::message(workload) {
         return Some((GATED, message));
     }
-    if find(&workload.status.conditions, "Requeued").is_some_and(|condition| condition.status == "False") {
-        return Some(("PendingEvaluation", String::new()));
+    if find(&workload.status.conditions, types::REQUEUED).is_some_and(|condition| condition.status == "False") {
+        return Some((reasons::PENDING_EVALUATION, String::new()));
     }
-    let reserved = find(&workload.status.conditions, "QuotaReserved");
+    let reserved = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
         return Some((ON_HOLD, held.message.clone()));
     }
-    if workload.is("WaitingForReplacementPods") {
-        return Some(("PendingEvaluation", String::new()));
+    if workload.is(types::WAITING_FOR_REPLACEMENT_PODS) {
+        return Some((reasons::PENDING_EVALUATION, String::new()));
     }
     None
 }

@@ -1,6 +1,7 @@
 //! Admission in two phases (kueue.md 6.13): quota is reserved, then every check of the queue has to be ready.
 
 use berth_api as api;
+use berth_api::conditions::{check_states, reasons, types};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
@@ -21,25 +22,25 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     let admission = workload.status.admission.as_ref()?;
     let name = admission.cluster_queue.as_deref()?;
     let states = &workload.status.admission_checks;
-    if let Some(message) = in_state(states, "Rejected") {
+    if let Some(message) = in_state(states, check_states::REJECTED) {
         let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
-            edit.set("DeactivationTarget", true, "AdmissionCheck", &message);
+            edit.set(types::DEACTIVATION_TARGET, true, reasons::ADMISSION_CHECK, &message);
         });
         let told = format!("Deactivated due to {message}");
         draft.notices.push(notice(workload, EventType::Warning, "AdmissionCheckRejected", told, REPORTER));
         return Some(Decision::write(draft));
     }
-    if let Some(message) = in_state(states, "Retry") {
+    if let Some(message) = in_state(states, check_states::RETRY) {
         let message = format!("Evicted due to {message}");
-        return Some(Decision::write(evict(workload, now, ("AdmissionCheck", ""), &message)));
+        return Some(Decision::write(evict(workload, now, (reasons::ADMISSION_CHECK, ""), &message)));
     }
-    if workload.is("Admitted") {
+    if workload.is(types::ADMITTED) {
         return super::provisioning::decide(control, workload, now);
     }
     let queue = control.view.cluster_queues.get(name)?;
     // With the older reasons no reservation says anything of an admission.
     let says = control.settings.observe_unadmitted;
-    let silent = says && states.is_empty() && find(&workload.status.conditions, "Admitted").is_none();
+    let silent = says && states.is_empty() && find(&workload.status.conditions, types::ADMITTED).is_none();
     if silent && concerning(&queue.spec, Some(admission)).is_empty() {
         // Whoever reserved this quota without checks said nothing of an admission: it is left at that.
         return None;
@@ -53,20 +54,20 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if let Some(decision) = super::provisioning::decide(control, workload, now) {
         return Some(decision);
     }
-    if states.iter().any(|check| check.state != "Ready") {
+    if states.iter().any(|check| check.state != check_states::READY) {
         return None;
     }
     let older = control.replaced_by(workload);
     let mut draft = status_write(workload, Purpose::SetAdmitted, now, |edit| {
-        edit.set("Admitted", true, "Admitted", "The workload is admitted");
+        edit.set(types::ADMITTED, true, reasons::ADMITTED, "The workload is admitted");
         if let Some(older) = older {
             edit.take_over(&older.status);
         }
     });
-    let reserved = since(&workload.status.conditions, "QuotaReserved", "True").unwrap_or(now);
+    let reserved = since(&workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(now);
     let waited = seconds_between(reserved, now);
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
-    draft.notices.push(notice(workload, EventType::Normal, "Admitted", message, REPORTER));
+    draft.notices.push(notice(workload, EventType::Normal, reasons::ADMITTED, message, REPORTER));
     Some(Decision::write(draft))
 }
 
@@ -95,8 +96,9 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
 
 /// Tells a job that waits with its quota what its pending checks say; `notice` makes the event.
 pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
-    let waits = workload.reserved() && !workload.is("Admitted");
-    let speak = |check: &&api::AdmissionCheckState| waits && check.state == "Pending" && !check.message.is_empty();
+    let waits = workload.reserved() && !workload.is(types::ADMITTED);
+    let speak =
+        |check: &&api::AdmissionCheckState| waits && check.state == check_states::PENDING && !check.message.is_empty();
     let said = workload.status.admission_checks.iter().filter(speak);
     let said: Vec<String> = said.map(|check| format!("{}: {}", check.name, check.message)).collect();
     if said.is_empty() { Decision::Done } else { Decision::tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
@@ -106,13 +108,13 @@ pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str,
 fn in_state(states: &[api::AdmissionCheckState], state: &str) -> Option<String> {
     let mut found: Vec<_> = states.iter().filter(|check| check.state == state).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    let noun = if found.len() > 1 { "AdmissionChecks" } else { "AdmissionCheck" };
+    let plural = if found.len() > 1 { "s" } else { "" };
     let named = found.iter().map(|check| match check.message.as_str() {
         "" => format!("\"{}\"", check.name),
         message => format!("\"{}\" ({message})", check.name),
     });
     let named: Vec<String> = named.collect();
-    (!named.is_empty()).then(|| format!("{noun} in {state} state: {}", named.join("; ")))
+    (!named.is_empty()).then(|| format!("AdmissionCheck{plural} in {state} state: {}", named.join("; ")))
 }
 
 /// The wanted checks by name: those that are known as they are, the others Pending.
@@ -120,7 +122,7 @@ fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp)
     let state = |name: &String| {
         known.iter().find(|check| check.name == *name).cloned().unwrap_or_else(|| api::AdmissionCheckState {
             name: name.clone(),
-            state: "Pending".to_owned(),
+            state: check_states::PENDING.to_owned(),
             last_transition_time: Time(seconds(now)),
             message: String::new(),
             requeue_after_seconds: None,
@@ -135,7 +137,7 @@ fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp)
 pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
     states
         .iter()
-        .filter(|check| check.state == "Retry")
+        .filter(|check| check.state == check_states::RETRY)
         .filter_map(|check| {
             let after = SignedDuration::from_secs(i64::from(check.requeue_after_seconds.unwrap_or_default().max(0)));
             check.last_transition_time.0.checked_add(after).ok()

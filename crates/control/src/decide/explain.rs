@@ -1,6 +1,7 @@
 //! What a waiting workload is told.
 
 use berth_api as api;
+use berth_api::conditions::{reasons, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
@@ -16,7 +17,7 @@ pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, reason
     let mut draft = status_write(workload, purpose, now, |edit| {
         edit.pending(reason, &verdict.message);
         if verdict.reason == engine::PendingReason::AdmissionGated {
-            edit.set("BlockedOnPreemptionGates", true, "PreemptionGated", &verdict.message);
+            edit.set(types::BLOCKED_ON_PREEMPTION_GATES, true, reasons::PREEMPTION_GATED, &verdict.message);
         }
         edit.status.resource_requests = requests_of(workload);
     });

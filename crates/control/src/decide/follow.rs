@@ -1,6 +1,7 @@
 //! How a Workload follows whoever it stands for: that takes it over where it was made beforehand, it says what that says, and ends with
 //! it. One write per call.
 
+use berth_api::conditions::reasons;
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -117,7 +118,7 @@ pub(super) fn finish(
     (success, message): (bool, &str),
     tell: impl FnOnce(EventType, &str, String) -> Option<Notice>,
 ) -> Decision {
-    let reason = if success { "Succeeded" } else { "Failed" };
+    let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
     let mut draft = status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reason, message));
     let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
     draft.notices.extend(tell(EventType::Normal, "FinishedWorkload", text));
@@ -130,6 +131,7 @@ pub(super) fn out_of_sync(
     now: Timestamp,
     tell: impl FnOnce(EventType, &str, String) -> Notice,
 ) -> Decision {
-    let draft = status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish("OutOfSync", OUT_OF_SYNC));
-    Decision::write(draft.telling(tell(EventType::Warning, "OutOfSync", OUT_OF_SYNC.to_owned())))
+    let draft =
+        status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reasons::OUT_OF_SYNC, OUT_OF_SYNC));
+    Decision::write(draft.telling(tell(EventType::Warning, reasons::OUT_OF_SYNC, OUT_OF_SYNC.to_owned())))
 }

@@ -3,6 +3,7 @@
 //! in its status is tried like any other, and preempts nobody.
 
 use berth_api::PreemptionGateState;
+use berth_api::conditions::{reasons, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use crate::view::WorkloadView;
 use crate::write::{EventType, Notice, Purpose};
 
 /// Reason of what is gated, and of the event about it.
-pub(crate) const GATED: &str = "AdmissionGated";
+pub(crate) const GATED: &str = reasons::ADMISSION_GATED;
 /// What a workload is told when nobody holds it any more.
 pub(crate) const LIFTED: &str = "AdmissionGatedBy cleared, waiting for quota reservation";
 
@@ -32,12 +33,12 @@ pub(crate) fn closed(workload: &WorkloadView) -> Notice {
 
 /// The event about a workload that is told to be gated and is not any more.
 pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
-    let told = find(&workload.status.conditions, "QuotaReserved")?;
+    let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
     // Who is kept from preempting is told the same reason.
     let lifted = told.status == "False"
         && told.reason == GATED
         && workload.gated_by().is_empty()
-        && !workload.is("BlockedOnPreemptionGates");
+        && !workload.is(types::BLOCKED_ON_PREEMPTION_GATES);
     let text = "Admission gate cleared, workload is now admissible".to_owned();
     lifted.then(|| notice(workload, EventType::Normal, "AdmissionGateCleared", text, REPORTER))
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::conditions::{own_reasons, types};
 use berth_api::labels;
 use jiff::Timestamp;
 
@@ -22,7 +23,7 @@ const FRESH_SECONDS: i64 = 60;
 /// So long after its end a request to save before workers go still stands for one and the same loss of workers.
 const REMEMBERED_SECONDS: i64 = 60;
 /// Why a job that loses workers is asked to save, as a reason and as that of the event of their going.
-pub(crate) const SCALING_DOWN: &str = "ScalingDown";
+pub(crate) const SCALING_DOWN: &str = own_reasons::SCALING_DOWN;
 /// Most bytes of the reason that pods are told.
 const REASON_LIMIT: usize = 512;
 
@@ -255,7 +256,7 @@ impl Control {
     /// The while of an evicted workload, `None` of one that is not. What its job was known to have saved when the eviction was written
     /// is no answer to it: conditions tell times in whole seconds, as some stores do, and within one of these the order is not seen.
     pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
-        let evicted = find_true(&workload.status.conditions, "Evicted")?;
+        let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
         let asked = evicted.last_transition_time.0;
         let answers = |save: LastSave| match self.saving.before.get(&workload.uid) {
             // Who climbs does so because it has saved.

@@ -11,6 +11,7 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
+use berth_api::conditions::{reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
 use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
@@ -108,7 +109,7 @@ impl Case<'_> {
     }
 
     fn suspend(&self, why: &str) -> Decision {
-        let notice = self.notice(EventType::Normal, "Stopped", why.to_owned());
+        let notice = self.notice(EventType::Normal, reasons::STOPPED, why.to_owned());
         let Some(job) = self.job.whole() else { return Decision::Done };
         let body = if self.job.placed { job.stop_patch() } else { job.suspend_patch() };
         self.write(Purpose::SuspendJob, Subresource::None, body, vec![notice])
@@ -154,7 +155,7 @@ impl Case<'_> {
         let surplus = live
             .iter()
             .copied()
-            .find(|workload| same.is_none_or(|same| same.uid != workload.uid) && !workload.is("Finished"));
+            .find(|workload| same.is_none_or(|same| same.uid != workload.uid) && !workload.is(types::FINISHED));
         match (same, surplus) {
             (Some(_), Some(surplus)) => self.delete(surplus),
             (Some(workload), None) => self.with_workload(workload),
@@ -166,7 +167,7 @@ impl Case<'_> {
     /// Whether a Workload still says what the job asks for.
     fn same(&self, workload: &WorkloadView) -> bool {
         // A job that is over can no longer change, and its template may have been let go (`View::shed_job`).
-        if workload.is("Finished") || self.job.finished.is_some() {
+        if workload.is(types::FINISHED) || self.job.finished.is_some() {
             return true;
         }
         if workload.max_execution_seconds != self.job.max_execution_seconds {
@@ -185,7 +186,7 @@ impl Case<'_> {
         });
         let standing = Standing {
             admitted_counts: counts.as_ref(),
-            admitted: workload.is("Admitted"),
+            admitted: workload.is(types::ADMITTED),
             suspended: self.job.suspended,
         };
         berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
@@ -260,7 +261,7 @@ impl Case<'_> {
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        if workload.is("Finished") {
+        if workload.is(types::FINISHED) {
             if has_finalizer(workload) && (self.job.finished.is_some() || workload.deleting) {
                 return Decision::write(remove_finalizer(workload));
             }
@@ -283,7 +284,7 @@ impl Case<'_> {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         match self.reclaimable(workload) {
-            None | Some(Decision::Wait(_)) if workload.is("Evicted") => self.stop(workload),
+            None | Some(Decision::Wait(_)) if workload.is(types::EVICTED) => self.stop(workload),
             reclaims => Decision::first_or_earliest(reclaims, || {
                 if self.job.suspended { self.waiting(workload) } else { self.running(workload) }
             }),
@@ -322,7 +323,7 @@ impl Case<'_> {
 
     /// Suspended and not evicted: start it when it is admitted.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
-        if !(workload.is("Admitted") && workload.reserved()) {
+        if !(workload.is(types::ADMITTED) && workload.reserved()) {
             return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
                 Decision::Done => checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text)),
                 decision => decision,
@@ -347,12 +348,13 @@ impl Case<'_> {
                 if let Some(decision) = self.remake_parts(workload, &placements, &body) {
                     return decision;
                 }
-                let notice = self.notice(EventType::Normal, "Started", format!("Admitted by clusterQueue {queue}"));
+                let notice =
+                    self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
                 self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
             }
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
                 Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                    edit.finish("FailedToStart", &error.to_string());
+                    edit.finish(reasons::FAILED_TO_START, &error.to_string());
                 }))
             }),
         }
@@ -378,7 +380,7 @@ impl Case<'_> {
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {
-        if !(workload.is("Admitted") && workload.reserved()) {
+        if !(workload.is(types::ADMITTED) && workload.reserved()) {
             return self.suspend("Not admitted by cluster queue");
         }
         if let Decision::Write(draft) = self.follow_queue(workload) {

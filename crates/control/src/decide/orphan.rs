@@ -1,5 +1,6 @@
 //! Workloads whose job is gone: kept until nothing of the job can run any more.
 
+use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ const CHILDREN_PAUSE_MS: i64 = 1_000;
 /// there says nothing before.
 const PODS_COME_MS: i64 = 3_000;
 /// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
-const STRANGER: &str = "OwnerKindUnknown";
+const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
 /// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
 /// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
@@ -26,10 +27,10 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         if workload.deleting {
             return has_finalizer(workload).then(|| Decision::write(remove_finalizer(workload)));
         }
-        let orphaned = workload.job_uid.is_some() && !workload.is("Finished");
+        let orphaned = workload.job_uid.is_some() && !workload.is(types::FINISHED);
         return orphaned.then(|| {
             Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
-                edit.finish("OwnerNotFound", "The workload's owner no longer exists");
+                edit.finish(reasons::OWNER_NOT_FOUND, "The workload's owner no longer exists");
             }))
         });
     };
@@ -58,9 +59,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if !workload.deleting || !has_finalizer(workload) {
         return Some(Decision::Done);
     }
-    let ran = workload.reserved() && workload.is("Admitted") && !workload.is("Finished");
+    let ran = workload.reserved() && workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
     if ran && !control.pods_gone.contains(&workload.uid) {
-        let come = since(&workload.status.conditions, "Admitted", "True").map(|at| after(at, PODS_COME_MS));
+        let come = since(&workload.status.conditions, types::ADMITTED, "True").map(|at| after(at, PODS_COME_MS));
         if let Some(come) = come.filter(|come| *come > now) {
             return Some(Decision::Wait(come));
         }
@@ -75,7 +76,7 @@ fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Opt
     if !workload.reserved() {
         return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
     }
-    if workload.is("Finished") {
+    if workload.is(types::FINISHED) {
         return None;
     }
     let (event_type, holds) = if workload.deleting {

@@ -8,6 +8,7 @@ mod place;
 
 use std::collections::BTreeSet;
 
+use berth_api::conditions::{reasons, types};
 use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, pod_workload};
 use berth_jobs::{PodSetNeeds, Priority};
 use jiff::Timestamp;
@@ -130,16 +131,16 @@ impl Case<'_> {
         }
         match (live, owned.first()) {
             (Some(workload), _) => self.with_workload(workload),
-            (None, Some(_)) => self.stop("WorkloadDeleted", "The workload is deleted"),
+            (None, Some(_)) => self.stop(reasons::WORKLOAD_DELETED, "The workload is deleted"),
             (None, None) if self.pod.gated => self.without_workload(),
-            (None, None) => self.stop("NoMatchingWorkload", "Missing Workload"),
+            (None, None) => self.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
         }
     }
 
     /// Nothing of it runs any more: that is booked, and then it is let go.
     fn over(&self, live: Option<&WorkloadView>) -> Decision {
-        if let Some(workload) = live.filter(|workload| !workload.is("Finished")) {
-            let evicted = workload.is("Evicted");
+        if let Some(workload) = live.filter(|workload| !workload.is(types::FINISHED)) {
+            let evicted = workload.is(types::EVICTED);
             // Until it is told to go, a pod of an evicted Workload fails by itself, and nothing comes in its place.
             let stopped = evicted && (self.pod.condemned || self.pod.deleting());
             if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !stopped) {
@@ -154,7 +155,7 @@ impl Case<'_> {
             return self.release();
         }
         match live {
-            Some(workload) if workload.is("Finished") && has_finalizer(workload) => {
+            Some(workload) if workload.is(types::FINISHED) && has_finalizer(workload) => {
                 Decision::write(remove_finalizer(workload))
             }
             _ => Decision::Done,
@@ -174,11 +175,11 @@ impl Case<'_> {
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        let evicted = find_true(&workload.status.conditions, "Evicted");
-        let admitted = workload.is("Admitted") && workload.reserved();
+        let evicted = find_true(&workload.status.conditions, types::EVICTED);
+        let admitted = workload.is(types::ADMITTED) && workload.reserved();
         match (self.pod.gated, evicted) {
-            (true, _) if workload.is("Finished") => Decision::Done,
-            (false, _) if workload.is("Finished") => self.stop("NotAdmitted", "Workload is finished"),
+            (true, _) if workload.is(types::FINISHED) => Decision::Done,
+            (false, _) if workload.is(types::FINISHED) => self.stop(reasons::NOT_ADMITTED, "Workload is finished"),
             // It has not been started, so that it may be tried again.
             (true, Some(condition)) if workload.reserved() => self
                 .withdraw_start()
@@ -191,7 +192,7 @@ impl Case<'_> {
             (true, _) => self.follow(workload),
             (false, None) if admitted && self.pod.placing => self.place(workload),
             (false, None) if admitted => self.running(workload),
-            (false, None) => self.stop("NotAdmitted", "Not admitted by cluster queue"),
+            (false, None) => self.stop(reasons::NOT_ADMITTED, "Not admitted by cluster queue"),
         }
     }
 
@@ -273,7 +274,7 @@ impl Case<'_> {
                 self.pod.role(),
                 workload.name
             );
-            return Decision::tell(self.notice(EventType::Warning, "OutOfSync", text));
+            return Decision::tell(self.notice(EventType::Warning, reasons::OUT_OF_SYNC, text));
         }
         let set = self.owning_set();
         let placed = placements(self.control, workload);
@@ -282,14 +283,15 @@ impl Case<'_> {
             Ok(Some(body)) => {
                 let admission = workload.status.admission.as_ref();
                 let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
-                let notice = self.notice(EventType::Normal, "Started", format!("Admitted by clusterQueue {queue}"));
+                let notice =
+                    self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
                 let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
                 self.write(Purpose::StartJob, request, vec![notice])
             }
             Ok(None) => Decision::Done,
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
                 Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                    edit.finish("FailedToStart", &error.to_string());
+                    edit.finish(reasons::FAILED_TO_START, &error.to_string());
                 }))
             }),
         }
@@ -327,7 +329,7 @@ impl Case<'_> {
             let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
             return self.write(Purpose::CondemnPod, request, Vec::new());
         }
-        self.delete("Stopped", message)
+        self.delete(reasons::STOPPED, message)
     }
 
     /// Deletes the pod and says so.

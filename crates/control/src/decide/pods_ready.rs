@@ -1,5 +1,6 @@
 //! `waitForPodsReady`: pods that are not ready in time cost a workload its quota, and later its activity.
 
+use berth_api::conditions::{reasons, types};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
@@ -12,22 +13,22 @@ use crate::view::WorkloadView;
 use crate::write::Purpose;
 
 /// Reason of the eviction of a workload whose pods were not ready in time.
-pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
+pub(crate) const PODS_READY_TIMEOUT: &str = reasons::PODS_READY_TIMEOUT;
 
 /// Looks after the pods of a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(settings) = control.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
         return Decision::Done;
     };
-    let ready = find(&workload.status.conditions, "PodsReady");
+    let ready = find(&workload.status.conditions, types::PODS_READY);
     let (start, timeout, cause) = match ready.map(|condition| (condition.status.as_str(), condition.reason.as_str())) {
         Some(("True", _)) => return Decision::Done,
-        Some((_, "WaitForRecovery")) => {
+        Some((_, reasons::WAIT_FOR_RECOVERY)) => {
             let Some(timeout) = settings.recovery_timeout_ms else { return Decision::Done };
             let start = ready.map_or(admitted, |condition| condition.last_transition_time.0);
-            (start, timeout, "WaitForRecovery")
+            (start, timeout, reasons::WAIT_FOR_RECOVERY)
         }
-        _ => (admitted, settings.timeout_ms, "WaitForStart"),
+        _ => (admitted, settings.timeout_ms, reasons::WAIT_FOR_START),
     };
     let due = after(start, timeout);
     if due > now {
@@ -40,9 +41,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     if settings.backoff_limit_count.is_some_and(|limit| own > limit) {
         return Decision::write(status_write(workload, Purpose::Deactivate, now, |edit| {
             edit.set(
-                "DeactivationTarget",
+                types::DEACTIVATION_TARGET,
                 true,
-                "RequeuingLimitExceeded",
+                reasons::REQUEUING_LIMIT_EXCEEDED,
                 "exceeding the maximum number of re-queuing retries",
             );
         }));
@@ -65,7 +66,7 @@ const END_MS: i64 = 60_000;
 pub(crate) fn follow_job(control: &Control, workload: &WorkloadView, job: &JobState, now: Timestamp) -> Decision {
     let Some(draft) = follow(control, workload, job.ready, now) else { return Decision::Done };
     let others_wait = control.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
-    let admitted = find(&workload.status.conditions, "Admitted").map(|condition| condition.last_transition_time.0);
+    let admitted = find(&workload.status.conditions, types::ADMITTED).map(|condition| condition.last_transition_time.0);
     match admitted.map(|at| after(at, END_MS)).filter(|until| job.succeeded && !others_wait && *until > now) {
         Some(until) => Decision::Wait(until),
         None => Decision::write(draft),
@@ -75,18 +76,22 @@ pub(crate) fn follow_job(control: &Control, workload: &WorkloadView, job: &JobSt
 /// The write that makes the condition follow `ready`, `None` when it does.
 pub(crate) fn follow(control: &Control, workload: &WorkloadView, ready: bool, now: Timestamp) -> Option<Draft> {
     control.settings.wait_for_pods_ready.as_ref()?;
-    let old = find(&workload.status.conditions, "PodsReady");
+    let old = find(&workload.status.conditions, types::PODS_READY);
     let was = old.is_some_and(|condition| condition.status == "True");
     let started = old.is_some_and(|condition| {
-        condition.status == "True" || condition.reason == "WaitForRecovery" || condition.reason == "Recovered"
+        condition.status == "True"
+            || condition.reason == reasons::WAIT_FOR_RECOVERY
+            || condition.reason == reasons::RECOVERED
     });
     let (status, reason, message) = match (ready, was, started) {
-        (true, false, false) => (true, "Started", "All pods reached readiness and the workload is running"),
-        (true, false, true) => (true, "Recovered", "All pods reached readiness and the workload is running"),
-        (false, true, _) => (false, "WaitForRecovery", "At least one pod has failed, waiting for recovery"),
+        (true, false, false) => (true, reasons::STARTED, "All pods reached readiness and the workload is running"),
+        (true, false, true) => (true, reasons::RECOVERED, "All pods reached readiness and the workload is running"),
+        (false, true, _) => (false, reasons::WAIT_FOR_RECOVERY, "At least one pod has failed, waiting for recovery"),
         _ => return None,
     };
-    Some(status_write(workload, Purpose::SetPodsReady, now, |edit| edit.set("PodsReady", status, reason, message)))
+    Some(status_write(workload, Purpose::SetPodsReady, now, |edit| {
+        edit.set(types::PODS_READY, status, reason, message)
+    }))
 }
 
 /// Delay before the next try after that many time-outs: doubled with each, within bounds.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::CapacityTier;
 use berth_api::berth::{QueuePolicyStatus, TierStatus};
+use berth_api::conditions::{own_reasons, reasons, types};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -28,7 +29,7 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
     let mut conditions = old.conditions.clone();
     let generation = policy.object.metadata.generation.unwrap_or_default();
     let (active, reason, message) = standing(control, policy, &key.name, &governed);
-    set_in(&mut conditions, "Active", (active, reason, &message), generation, now);
+    set_in(&mut conditions, types::ACTIVE, (active, reason, &message), generation, now);
     let new = QueuePolicyStatus {
         conditions,
         tiers: if policy.object.spec.capacity_tiers.is_some() { tiers(control, &governed) } else { Vec::new() },
@@ -58,7 +59,7 @@ fn standing(
     governed: &BTreeSet<&String>,
 ) -> (bool, &'static str, String) {
     if let Some(Err(problem)) = &policy.selector {
-        return (false, "InvalidSelector", problem.clone());
+        return (false, own_reasons::INVALID_SELECTOR, problem.clone());
     }
     let contested = control.view.claims.iter().filter_map(|(queue, claim)| match claim {
         Claim::Contested(names) if names.contains(name) => {
@@ -69,14 +70,18 @@ fn standing(
     });
     let contested: Vec<String> = contested.collect();
     if !contested.is_empty() {
-        return (false, "Conflict", format!("{}: it follows neither", contested.join("; ")));
+        return (false, own_reasons::CONFLICT, format!("{}: it follows neither", contested.join("; ")));
     }
     let missing = policy.object.spec.cluster_queues.iter().filter(|queue| !governed.contains(queue));
     let missing: Vec<&str> = missing.map(String::as_str).collect();
     if missing.is_empty() {
-        return (true, "Active", format!("Governs {} ClusterQueue(s)", governed.len()));
+        return (true, reasons::ACTIVE, format!("Governs {} ClusterQueue(s)", governed.len()));
     }
-    (false, "ClusterQueueNotFound", format!("spec.clusterQueues names {}, which do not exist", missing.join(", ")))
+    (
+        false,
+        own_reasons::CLUSTER_QUEUE_NOT_FOUND,
+        format!("spec.clusterQueues names {}, which do not exist", missing.join(", ")),
+    )
 }
 
 /// The flavors that some ClusterQueues offer.
@@ -90,7 +95,7 @@ fn flavors<'a>(control: &'a Control, queues: &BTreeSet<&String>) -> BTreeSet<&'a
 fn tiers(control: &Control, queues: &BTreeSet<&String>) -> Vec<TierStatus> {
     let mut counts: BTreeMap<CapacityTier, i32> = CapacityTier::ALL.into_iter().map(|tier| (tier, 0)).collect();
     let admitted = queues.iter().flat_map(|queue| control.view.workloads.reserving(queue));
-    for workload in admitted.filter(|workload| workload.is("Admitted")) {
+    for workload in admitted.filter(|workload| workload.is(types::ADMITTED)) {
         for tier in control.tiers_held(workload) {
             let count = counts.entry(tier).or_default();
             *count = count.saturating_add(1);

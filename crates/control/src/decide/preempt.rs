@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::conditions::{reasons, types};
 use berth_engine::Issued;
 use berth_engine::model as engine;
 use jiff::Timestamp;
@@ -22,10 +23,10 @@ pub fn preemption_message(
 ) -> String {
     let or_unknown = |text: &str| if text.is_empty() { "UNKNOWN".to_owned() } else { text.to_owned() };
     let cause = match reason {
-        "InClusterQueue" => "prioritization in the ClusterQueue",
-        "InCohortReclamation" => "reclamation within the cohort",
-        "InCohortFairSharing" => "Fair Sharing within the cohort",
-        "InCohortReclaimWhileBorrowing" => "reclamation within the cohort while borrowing",
+        reasons::IN_CLUSTER_QUEUE => "prioritization in the ClusterQueue",
+        reasons::IN_COHORT_RECLAMATION => "reclamation within the cohort",
+        reasons::IN_COHORT_FAIR_SHARING => "Fair Sharing within the cohort",
+        reasons::IN_COHORT_RECLAIM_WHILE_BORROWING => "reclamation within the cohort while borrowing",
         other => other,
     };
     format!(
@@ -67,7 +68,7 @@ fn told_to_training_job(
         key: key(Kind::TrainingJob, &name),
         uid,
         event_type: EventType::Normal,
-        reason: "Preempted".to_owned(),
+        reason: reasons::PREEMPTED.to_owned(),
         message: format!("{by} takes the quota that this job holds of ClusterQueue {from}: {reason}"),
         reporter: super::training::REPORTER,
     })
@@ -95,15 +96,21 @@ pub(crate) fn preempt(
         &eviction.preemptee_path,
     );
     let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
-        edit.evict("Preempted", "", &message);
-        edit.set("Preempted", true, eviction.reason, &message);
+        edit.evict(reasons::PREEMPTED, "", &message);
+        edit.set(types::PREEMPTED, true, eviction.reason, &message);
     });
     draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPreempted", message.clone(), REPORTER));
     let priorities = match preemptor {
         Some(preemptor) => format!("; preemptor {}; preemptee {}", priority_of(preemptor), priority_of(workload)),
         None => String::new(),
     };
-    draft.notices.push(notice(workload, EventType::Normal, "Preempted", format!("{message}{priorities}"), SCHEDULER));
+    draft.notices.push(notice(
+        workload,
+        EventType::Normal,
+        reasons::PREEMPTED,
+        format!("{message}{priorities}"),
+        SCHEDULER,
+    ));
     draft.notices.extend(told_to_training_job(control, workload, preemptor, eviction.reason));
     if let Some(preemptor) = preemptor {
         let message = format!(

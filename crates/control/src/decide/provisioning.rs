@@ -5,6 +5,7 @@
 
 use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
+use berth_api::conditions::{check_states, own_reasons, reasons, types};
 use berth_api::labels;
 use berth_jobs::{LimitSummary, Provisioning, RequestedPods, controller, version_of};
 use jiff::Timestamp;
@@ -64,25 +65,25 @@ impl Case<'_> {
         let book = &self.control.view.provisioning;
         let request = book.requests.get(&self.name).map(Box::as_ref);
         let request = request.filter(|request| is_of(&request.metadata, &self.workload.uid));
-        if self.state.state == "Ready" {
+        if self.state.state == check_states::READY {
             // What was given may be taken back.
             return self.lost(request?, check);
         }
-        if self.state.state != "Pending" || self.workload.is("Admitted") {
+        if self.state.state != check_states::PENDING || self.workload.is(types::ADMITTED) {
             return None;
         }
         let config = match book.config(check) {
             Ok(config) if book.served == Some(true) => config,
-            _ => return self.told("Pending", "the check is not active"),
+            _ => return self.told(check_states::PENDING, "the check is not active"),
         };
         let asked = self.workload.asked.as_deref()?;
         let pods = match self.pods(asked, config) {
             Ok(pods) => pods,
             // It could never start as it was admitted.
-            Err(problem) => return self.told("Rejected", &problem),
+            Err(problem) => return self.told(check_states::REJECTED, &problem),
         };
         if pods.is_empty() {
-            return Some(self.answer("Ready", "the provisioning request is not needed", |_| {}));
+            return Some(self.answer(check_states::READY, "the provisioning request is not needed", |_| {}));
         }
         let spec = berth_jobs::provisioning_request_spec(&self.name.1, &pods, config, &asked.parameters);
         let Some(request) = request else {
@@ -103,9 +104,9 @@ impl Case<'_> {
             Provisioning::Provisioned(words) => {
                 let sets = self.workload.shape.pod_sets.iter().map(|set| set.name.as_str());
                 let updates = berth_jobs::provisioned_updates(request, sets, Some(config));
-                Some(self.answer("Ready", words, |state| state.pod_set_updates = updates))
+                Some(self.answer(check_states::READY, words, |state| state.pod_set_updates = updates))
             }
-            Provisioning::Accepted(Some(words)) => self.told("Pending", words),
+            Provisioning::Accepted(Some(words)) => self.told(check_states::PENDING, words),
             Provisioning::Accepted(None) | Provisioning::Unanswered => None,
             _ => self.lost(request, check),
         }
@@ -113,9 +114,9 @@ impl Case<'_> {
 
     /// The request came to nothing, or what it gave is gone.
     fn lost(&self, request: &ProvisioningRequest, check: &Check) -> Option<Decision> {
-        let admitted = self.workload.is("Admitted");
+        let admitted = self.workload.is(types::ADMITTED);
         match berth_jobs::provisioning_state(request) {
-            Provisioning::CapacityRevoked(words) => self.told("Rejected", words),
+            Provisioning::CapacityRevoked(words) => self.told(check_states::REJECTED, words),
             Provisioning::BookingExpired(words) if !admitted => Some(self.again("booking expired", words, check)),
             Provisioning::Failed(words) if !admitted => Some(self.again("failure", words, check)),
             _ => None,
@@ -132,10 +133,10 @@ impl Case<'_> {
             && !rungs(self.control, self.workload).is_empty();
         let delay = if climbs { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
         let Some(delay) = delay else {
-            return self.answer("Rejected", words, |_| {});
+            return self.answer(check_states::REJECTED, words, |_| {});
         };
         let message = format!("Retrying after {after}: {words}");
-        self.answer("Retry", &message, |state| state.requeue_after_seconds = Some(delay))
+        self.answer(check_states::RETRY, &message, |state| state.requeue_after_seconds = Some(delay))
     }
 
     fn pods(&self, asked: &Asked, config: &api::ProvisioningRequestConfigSpec) -> Result<Vec<RequestedPods>, String> {
@@ -147,7 +148,7 @@ impl Case<'_> {
 
     /// Since when the quota is reserved for which something is made.
     fn reserved_at(&self) -> String {
-        let at = since(&self.workload.status.conditions, "QuotaReserved", "True").unwrap_or(self.now);
+        let at = since(&self.workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(self.now);
         seconds(at).to_string()
     }
 
@@ -265,10 +266,10 @@ pub(crate) fn request(control: &Control, name: &Name) -> Decision {
 }
 
 fn is_needed(control: &Control, workload: &WorkloadView, request: &str) -> bool {
-    if workload.is("Finished") {
+    if workload.is(types::FINISHED) {
         return false;
     }
-    let leaving = workload.is("Evicted") || !workload.reserved() || !workload.active;
+    let leaving = workload.is(types::EVICTED) || !workload.reserved() || !workload.active;
     if leaving && control.settings.cleanup_provisioning_requests {
         return false;
     }
@@ -301,19 +302,21 @@ pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> De
     let (Some(check), Some(served)) = (found, book.served) else { return Decision::Done };
     let problem = book.config(check).err();
     let (active, reason, message) = match (served, &problem) {
-        (true, None) => (true, "Active", "The admission check is active"),
-        (true, Some(problem)) => (false, "BadParametersRef", problem.as_str()),
-        (false, _) => {
-            (false, "NotServed", "the cluster does not serve ProvisioningRequests of autoscaling.x-k8s.io/v1")
-        }
+        (true, None) => (true, reasons::ACTIVE, "The admission check is active"),
+        (true, Some(problem)) => (false, reasons::BAD_PARAMETERS_REF, problem.as_str()),
+        (false, _) => (
+            false,
+            own_reasons::NOT_SERVED,
+            "the cluster does not serve ProvisioningRequests of autoscaling.x-k8s.io/v1",
+        ),
     };
     let mut conditions = check.conditions.clone();
-    if !set_in(&mut conditions, "Active", (active, reason, message), check.generation, now) {
+    if !set_in(&mut conditions, types::ACTIVE, (active, reason, message), check.generation, now) {
         return Decision::Done;
     }
     let identity =
         Identity { namespace: "", name: &object.name, uid: &check.uid, resource_version: &check.resource_version };
-    let ours: Vec<_> = conditions.into_iter().filter(|condition| condition.type_ == "Active").collect();
+    let ours: Vec<_> = conditions.into_iter().filter(|condition| condition.type_ == types::ACTIVE).collect();
     Decision::write(Draft {
         purpose: Purpose::ActivateCheck,
         key: object.clone(),

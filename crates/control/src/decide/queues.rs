@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api as api;
+use berth_api::conditions::{reasons, types};
 use berth_engine::model as engine;
 use berth_jobs::version_of;
 use berth_quantity::Amount;
@@ -101,7 +102,7 @@ pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
             key: key.clone(),
             uid: metadata.uid.clone().unwrap_or_default(),
             event_type: EventType::Warning,
-            reason: "Misconfigured".into(),
+            reason: reasons::MISCONFIGURED.into(),
             message: text,
             reporter: SCHEDULER,
         }),
@@ -166,7 +167,7 @@ fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
 /// Sums what the admitted ones among those that hold quota use.
 fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
     // A slice whose place another has taken is held by that.
-    let counts = |workload: &&WorkloadView| workload.is("Admitted") && !control.is_handed_over(workload);
+    let counts = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !control.is_handed_over(workload);
     let admitted: Vec<&WorkloadView> = holding.filter(counts).collect();
     let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
     (count, usage_of(admitted.into_iter(), control.settings.reclaimable_pods))
@@ -210,7 +211,7 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
     let mut conditions: Vec<Condition> = old.conditions.clone();
     let readiness = control.world.readiness(&key.name)?;
     let generation = object.metadata.generation.unwrap_or_default();
-    set_in(&mut conditions, "Active", condition_parts(&readiness), generation, now);
+    set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount, borrowed: Amount| api::ResourceUsage {
         name: cell.resource.clone(),
         total: Some(quantity(&cell.resource, total)),
@@ -282,7 +283,7 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
     let mut conditions: Vec<Condition> = old.conditions.clone();
     let readiness = control.world.local_queue_readiness(&key.namespace, &key.name)?;
     let generation = object.metadata.generation.unwrap_or_default();
-    set_in(&mut conditions, "Active", condition_parts(&readiness), generation, now);
+    set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount| api::LocalQueueResourceUsage {
         name: cell.resource.clone(),
         total: Some(quantity(&cell.resource, total)),

@@ -1,5 +1,6 @@
 //! Queues that stop, or go, and what that means for the quota of their workloads (kueue.md 6.17).
 
+use berth_api::conditions::reasons;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -42,18 +43,20 @@ pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(
     let cluster = control.view.cluster_queues.get(&name);
     match cluster.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
         Some(engine::StopPolicy::Hold) => {
-            return Some(("ClusterQueueStopped", false, format!("ClusterQueue {name} is stopped")));
+            return Some((reasons::CLUSTER_QUEUE_STOPPED, false, format!("ClusterQueue {name} is stopped")));
         }
         Some(engine::StopPolicy::HoldAndDrain) => {
-            return Some(("ClusterQueueStopped", true, "The ClusterQueue is stopped".into()));
+            return Some((reasons::CLUSTER_QUEUE_STOPPED, true, "The ClusterQueue is stopped".into()));
         }
         _ => {}
     }
     match local.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
         Some(engine::StopPolicy::Hold) => {
-            Some(("LocalQueueStopped", false, format!("LocalQueue {} is stopped", workload.queue)))
+            Some((reasons::LOCAL_QUEUE_STOPPED, false, format!("LocalQueue {} is stopped", workload.queue)))
         }
-        Some(engine::StopPolicy::HoldAndDrain) => Some(("LocalQueueStopped", true, "The LocalQueue is stopped".into())),
+        Some(engine::StopPolicy::HoldAndDrain) => {
+            Some((reasons::LOCAL_QUEUE_STOPPED, true, "The LocalQueue is stopped".into()))
+        }
         _ => None,
     }
 }

@@ -11,6 +11,7 @@ mod stop;
 
 use std::collections::BTreeMap;
 
+use berth_api::conditions::{own_reasons, reasons, training_types, types};
 use berth_api::labels;
 use berth_jobs::training::{RoleState, child_job_name, training_finish, training_pod_sets, training_workload};
 use berth_jobs::{JobState, PodSetDigest, Priority};
@@ -118,7 +119,7 @@ impl<'a> Case<'a> {
     fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
         if let Some(workload) = owned.iter().find(|workload| workload.deleting) {
             // What has ended is told before it goes: nothing else remembers it.
-            let runs = workload.is("Admitted") && !workload.is("Finished");
+            let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
             return match training_finish(&self.states()).filter(|_| runs) {
                 Some(end) => self.finish(workload, end.success, &end.message),
                 None => self.leaving(workload),
@@ -135,7 +136,7 @@ impl<'a> Case<'a> {
             return decision;
         }
         if let Err(fault) = &self.view.asked {
-            return Decision::tell(self.notice(EventType::Warning, "InvalidSpec", fault.clone()));
+            return Decision::tell(self.notice(EventType::Warning, own_reasons::INVALID_SPEC, fault.clone()));
         }
         if let Some(fault) = self.missing_store() {
             return Decision::tell(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
@@ -168,7 +169,7 @@ impl<'a> Case<'a> {
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        if workload.is("Finished") {
+        if workload.is(types::FINISHED) {
             if let Some(decision) = self.delete_unfinished("Workload is finished") {
                 return decision;
             }
@@ -187,10 +188,10 @@ impl<'a> Case<'a> {
         if let Some(decision) = self.follow_suspension(workload) {
             return decision;
         }
-        if workload.reserved() && workload.is("Evicted") {
+        if workload.reserved() && workload.is(types::EVICTED) {
             return self.stop(workload);
         }
-        if workload.reserved() && workload.is("Admitted") {
+        if workload.reserved() && workload.is(types::ADMITTED) {
             return self.running(workload);
         }
         self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
@@ -239,24 +240,24 @@ impl<'a> Case<'a> {
         let limit = self.view.facts.max_wait_seconds.filter(|_| workload.active)?;
         let conditions = &workload.status.conditions;
         let left = if workload.reserved() {
-            find_true(conditions, "Evicted")
+            find_true(conditions, types::EVICTED)
         } else {
-            find(conditions, "Requeued").filter(|condition| condition.status == "False")
+            find(conditions, types::REQUEUED).filter(|condition| condition.status == "False")
         };
-        if left.is_some_and(|condition| condition.reason.starts_with("Deactivated")) {
+        if left.is_some_and(|condition| condition.reason.starts_with(reasons::DEACTIVATED)) {
             // Just resumed: it is not in its queue again yet.
             return None;
         }
         let told = &self.view.status.conditions;
-        let ended = find(told, "Running").and_then(|running| match running.status.as_str() {
+        let ended = find(told, training_types::RUNNING).and_then(|running| match running.status.as_str() {
             // That it runs no more is not told yet.
-            "True" => since(conditions, "Evicted", "True"),
+            "True" => since(conditions, types::EVICTED, "True"),
             _ => Some(running.last_transition_time.0),
         });
         // Time for which it was suspended it did not wait.
-        let woken = find_true(conditions, "Requeued").filter(|condition| condition.reason == "Reactivated");
+        let woken = find_true(conditions, types::REQUEUED).filter(|condition| condition.reason == reasons::REACTIVATED);
         let woken = woken.map(|condition| condition.last_transition_time.0);
-        let resumed = since(told, "Suspended", "False");
+        let resumed = since(told, training_types::SUSPENDED, "False");
         let begun = [ended, woken, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
         Some(after_seconds(begun, limit))
     }
@@ -308,14 +309,15 @@ impl<'a> Case<'a> {
         if self.lacks_jobs(states) {
             return false;
         }
-        if grew(workload) && is_true(&self.view.status.conditions, "Running") {
+        if grew(workload) && is_true(&self.view.status.conditions, training_types::RUNNING) {
             // It runs on with those that are there while others are added.
             return true;
         }
-        let admitted = since(&workload.status.conditions, "Admitted", "True");
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
         let conditions = &self.view.status.conditions;
-        let was_up =
-            admitted.is_some_and(|admitted| since(conditions, "Running", "True").is_some_and(|at| at >= admitted));
+        let was_up = admitted.is_some_and(|admitted| {
+            since(conditions, training_types::RUNNING, "True").is_some_and(|at| at >= admitted)
+        });
         was_up || self.all_ready(states)
     }
 
@@ -337,7 +339,7 @@ impl<'a> Case<'a> {
         if let Some(decision) = self.clear(workload) {
             return decision;
         }
-        let reason = if success { "Succeeded" } else { "Failed" };
+        let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
         let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
         let kind = if success { EventType::Normal } else { EventType::Warning };
         draft.notices.push(self.notice(kind, reason, message.to_owned()));

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use berth_api as api;
+use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
+use berth_api::conditions::{check_states, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -26,7 +28,7 @@ pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
 /// Pause between two looks at a finished Workload whose TrainingJob is not told of its end; that one's own change is seen at once.
 const UNTOLD_SECONDS: i64 = 60;
 /// Why a workload waits whose owner wants nothing to run at present.
-pub(crate) const ON_HOLD: &str = "OnHold";
+pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 
 pub(crate) fn notice(
     workload: &WorkloadView,
@@ -114,7 +116,7 @@ pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource
 /// Removes Berth's finalizer from a Workload.
 pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
     let rest = workload.rare.as_ref().map_or(&[][..], |rare| &rare.finalizers);
-    let idle = workload.is("Finished") && !workload.deleting;
+    let idle = workload.is(types::FINISHED) && !workload.deleting;
     let purpose = if idle { Purpose::LetFinishedGo } else { Purpose::RemoveFinalizer };
     object_write(workload, purpose, json!({"metadata": {"finalizers": rest}}))
 }
@@ -131,7 +133,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if let Some(decision) = super::orphan::decide(control, workload, now) {
         return decision;
     }
-    if workload.is("Finished") {
+    if workload.is(types::FINISHED) {
         return finished(control, workload, now);
     }
     if workload.deleting {
@@ -151,13 +153,13 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
     if let Some(eviction) = control.evictions.get(&workload.uid)
         && workload.reserved()
-        && !workload.is("Evicted")
+        && !workload.is(types::EVICTED)
     {
         return super::preempt::preempt(control, workload, eviction, now);
     }
     if let Some(asked) = control.growth.gives_up.get(&workload.uid)
         && workload.reserved()
-        && !workload.is("Evicted")
+        && !workload.is(types::EVICTED)
         && control.stands(workload)
         && control.surplus_of(workload).is_none()
     {
@@ -171,7 +173,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if let Some(draft) = gates::sync(control, workload, now) {
         return Decision::write(draft);
     }
-    if !workload.active || workload.is("DeactivationTarget") {
+    if !workload.active || workload.is(types::DEACTIVATION_TARGET) {
         return inactive(control, workload, now);
     }
     if workload.reserved() {
@@ -197,7 +199,7 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         return untold.unwrap_or_else(goes);
     }
     let (Some(keep), Some(at)) =
-        (control.settings.retain_finished_ms, since(&workload.status.conditions, "Finished", "True"))
+        (control.settings.retain_finished_ms, since(&workload.status.conditions, types::FINISHED, "True"))
     else {
         return Decision::Done;
     };
@@ -216,9 +218,12 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
 
 fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission, now: Timestamp) -> Decision {
     let admission = deltas::admission(plan);
-    let ready = |name: &String| workload.status.admission_checks.iter().any(|c| c.name == *name && c.state == "Ready");
+    let ready = |name: &String| {
+        workload.status.admission_checks.iter().any(|c| c.name == *name && c.state == check_states::READY)
+    };
     let states = &workload.status.admission_checks;
-    let checks = !plan.admission_checks.iter().all(ready) || states.iter().any(|check| check.state != "Ready");
+    let checks =
+        !plan.admission_checks.iter().all(ready) || states.iter().any(|check| check.state != check_states::READY);
     let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
     let older = control.replaced_by(workload);
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
@@ -227,7 +232,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
             edit.take_over(&older.status);
         }
         if tracks_ready {
-            edit.set("PodsReady", false, "WaitForStart", "Not all pods are ready or succeeded");
+            edit.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
         }
     });
     // A growth waits since its slice was made, whenever its job was queued.
@@ -245,10 +250,10 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
         message.push_str(considered);
     }
     draft.notices.extend(gates::lifted(workload));
-    draft.notices.push(notice(workload, EventType::Normal, "QuotaReserved", message, SCHEDULER));
+    draft.notices.push(notice(workload, EventType::Normal, reasons::QUOTA_RESERVED, message, SCHEDULER));
     if !checks {
         let message = format!("Admitted by ClusterQueue {}, wait time since reservation was 0s", plan.cluster_queue);
-        draft.notices.push(notice(workload, EventType::Normal, "Admitted", message, SCHEDULER));
+        draft.notices.push(notice(workload, EventType::Normal, reasons::ADMITTED, message, SCHEDULER));
     }
     Decision::write(draft)
 }
@@ -283,7 +288,7 @@ fn evict_and(
         edit.evict(reason, cause, message);
         change(edit);
     });
-    let event = if cause.is_empty() || reason != "Deactivated" {
+    let event = if cause.is_empty() || reason != reasons::DEACTIVATED {
         format!("EvictedDueTo{reason}")
     } else {
         format!("EvictedDueToDeactivatedDueTo{cause}")
@@ -294,8 +299,8 @@ fn evict_and(
 
 /// A workload that Kueue or Berth itself deactivated goes, with its job, when its time is over.
 fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let evicted = find(&workload.status.conditions, "Evicted");
-    let deactivated = evicted.filter(|condition| condition.reason.starts_with("DeactivatedDueTo"));
+    let evicted = find(&workload.status.conditions, types::EVICTED);
+    let deactivated = evicted.filter(|condition| condition.reason.starts_with(DEACTIVATED_DUE_TO_PREFIX));
     let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
         return Decision::Done;
     };
@@ -324,13 +329,13 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
 }
 
 fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let target = find_true(&workload.status.conditions, "DeactivationTarget");
+    let target = find_true(&workload.status.conditions, types::DEACTIVATION_TARGET);
     if workload.active {
         // The condition asks for it: spec.active follows.
         return Decision::write(object_write(workload, Purpose::Deactivate, json!({"spec": {"active": false}})));
     }
-    let evicted = find_true(&workload.status.conditions, "Evicted");
-    if evicted.is_some_and(|condition| condition.reason.starts_with("Deactivated")) {
+    let evicted = find_true(&workload.status.conditions, types::EVICTED);
+    if evicted.is_some_and(|condition| condition.reason.starts_with(reasons::DEACTIVATED)) {
         return if !workload.reserved() && (target.is_some() || workload.status.requeue_state.is_some()) {
             Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.forget_deactivation()))
         } else {
@@ -343,37 +348,41 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
     };
     if workload.reserved() {
         // With its target it loses what asks for its deactivation: an owner may reactivate it before its pods have ended.
-        return Decision::write(evict_and(workload, now, ("Deactivated", &cause), &message, |edit| {
+        return Decision::write(evict_and(workload, now, (reasons::DEACTIVATED, &cause), &message, |edit| {
             edit.forget_deactivation()
         }));
     }
     // Nothing has to stop: what waits is told at once why it waits. It loses nothing, so that there is no event, as in Kueue.
     Decision::write(status_write(workload, Purpose::Evict, now, |edit| {
-        edit.evict("Deactivated", &cause, &message);
-        edit.pending("Deactivated", &message);
-        let reason = if cause.is_empty() { "Deactivated".to_owned() } else { format!("DeactivatedDueTo{cause}") };
-        edit.set("Requeued", false, &reason, &message);
+        edit.evict(reasons::DEACTIVATED, &cause, &message);
+        edit.pending(reasons::DEACTIVATED, &message);
+        let reason = if cause.is_empty() {
+            reasons::DEACTIVATED.to_owned()
+        } else {
+            format!("{DEACTIVATED_DUE_TO_PREFIX}{cause}")
+        };
+        edit.set(types::REQUEUED, false, &reason, &message);
         edit.forget_deactivation();
     }))
 }
 
 /// A workload with quota: stop policies, time limits.
 fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    if workload.is("Evicted") {
+    if workload.is(types::EVICTED) {
         return Decision::Done;
     }
     if let Some(told) = unreadable_usage(control, workload) {
         return told;
     }
-    let admitted = since(&workload.status.conditions, "Admitted", "True");
+    let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.
     let only_reserved = admitted.is_none() && !crate::checks::have_failed(&workload.status.admission_checks);
     if let Some(message) = missing_queue(control, workload).filter(|_| only_reserved) {
-        return take_back(workload, ("Misconfigured", &message), now);
+        return take_back(workload, (reasons::MISCONFIGURED, &message), now);
     }
     if let Some((reason, drain, message)) = queue_stop(control, workload) {
         if only_reserved {
-            return take_back(workload, ("Suspended", &message), now);
+            return take_back(workload, (reasons::SUSPENDED, &message), now);
         }
         if drain {
             return Decision::write(evict(workload, now, (reason, ""), &message));
@@ -398,9 +407,9 @@ fn within_limit(workload: &WorkloadView, admitted: Timestamp, now: Timestamp) ->
     if due > now {
         return Decision::Wait(due);
     }
-    let reason = "MaximumExecutionTimeExceeded";
+    let reason = reasons::MAXIMUM_EXECUTION_TIME_EXCEEDED;
     let draft = status_write(workload, Purpose::Deactivate, now, |edit| {
-        edit.set("DeactivationTarget", true, reason, "exceeding the maximum execution time");
+        edit.set(types::DEACTIVATION_TARGET, true, reason, "exceeding the maximum execution time");
         edit.status.accumulated_past_execution_time_seconds = None;
     });
     let message = format!("The maximum execution time ({limit}s) exceeded");
@@ -417,7 +426,7 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         // It is deactivated in a moment, and says so then.
         return Decision::Done;
     }
-    let requeued = find(&workload.status.conditions, "Requeued").filter(|condition| condition.status == "False");
+    let requeued = find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False");
     if let Some(condition) = requeued {
         if crate::pods::has_ended(control, workload) {
             // Nothing of it can run again: it goes with its pod.
@@ -429,31 +438,31 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
             Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.requeue(reason, message)))
         };
         let reason = condition.reason.as_str();
-        if reason.starts_with("Deactivated") {
-            return requeue("Reactivated", "The workload was reactivated");
+        if reason.starts_with(reasons::DEACTIVATED) {
+            return requeue(reasons::REACTIVATED, "The workload was reactivated");
         }
         return match reason {
-            "ClusterQueueStopped" | "LocalQueueStopped" => match queue_stop(control, workload) {
+            reasons::CLUSTER_QUEUE_STOPPED | reasons::LOCAL_QUEUE_STOPPED => match queue_stop(control, workload) {
                 Some(_) => Decision::Done,
-                None if reason == "ClusterQueueStopped" => {
-                    requeue("ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped")
+                None if reason == reasons::CLUSTER_QUEUE_STOPPED => {
+                    requeue(reasons::CLUSTER_QUEUE_RESTARTED, "The ClusterQueue was restarted after being stopped")
                 }
-                None => requeue("LocalQueueRestarted", "The LocalQueue was restarted after being stopped"),
+                None => requeue(reasons::LOCAL_QUEUE_RESTARTED, "The LocalQueue was restarted after being stopped"),
             },
-            "Inadmissible" => Decision::Done,
+            reasons::INADMISSIBLE => Decision::Done,
             _ => match requeue_at {
                 Some(at) if at > now => Decision::Wait(at),
-                _ => requeue("BackoffFinished", "The workload backoff was finished"),
+                _ => requeue(reasons::BACKOFF_FINISHED, "The workload backoff was finished"),
             },
         };
     }
     let lifted = gates::lifted(workload);
-    let free = || lifted.is_some().then(|| ("PendingEvaluation", LIFTED.to_owned()));
+    let free = || lifted.is_some().then(|| (reasons::PENDING_EVALUATION, LIFTED.to_owned()));
     let blocked = blocked(control, workload);
     let holds = blocked.is_some();
     let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
     let reason = if control.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
-    let current = find(&workload.status.conditions, "QuotaReserved");
+    let current = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
         return Decision::Done;
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::conditions::types;
 use berth_quantity::Amount;
 
 use super::{Gauges, shown};
@@ -57,7 +58,7 @@ impl Control {
             gauges.count("kueue_cluster_queue_info", info, 1);
             let groups = crate::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
             let Some(figures) = self.world.figures(name) else { continue };
-            let admitted = self.view.workloads.reserving(name).filter(|workload| workload.is("Admitted")).count();
+            let admitted = self.view.workloads.reserving(name).filter(|workload| workload.is(types::ADMITTED)).count();
             for cohort in above {
                 let tree = trees.entry(cohort).or_default();
                 tree.admitted = tree.admitted.saturating_add(admitted);
@@ -104,7 +105,7 @@ impl Control {
 
     /// The measures that cohorts take of a change of a workload from `old` to `new`.
     pub(crate) fn cohort_measures(&self, old: &WorkloadView, new: &WorkloadView) -> Vec<Measure> {
-        if !new.is("Admitted") || old.is("Admitted") {
+        if !new.is(types::ADMITTED) || old.is(types::ADMITTED) {
             return Vec::new();
         }
         let class = new.priority_class.as_ref().map(|class| class.name.clone()).unwrap_or_default();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::conditions::{reasons, types};
+
 use super::Gauges;
 use crate::core::Control;
 use crate::status::find;
@@ -10,10 +12,11 @@ use crate::view::WorkloadView;
 /// State of Admitted and of QuotaReserved, as the labels `reason` and `underlying_cause`.
 fn why(workload: &WorkloadView) -> (&str, &str) {
     let conditions = &workload.status.conditions;
-    let reason = find(conditions, "Admitted").map_or("NoReservation", |condition| condition.reason.as_str());
-    let cause = match find(conditions, "QuotaReserved") {
+    let reason =
+        find(conditions, types::ADMITTED).map_or(reasons::NO_RESERVATION, |condition| condition.reason.as_str());
+    let cause = match find(conditions, types::QUOTA_RESERVED) {
         // Nobody has told it anything yet.
-        None => "PendingEvaluation",
+        None => reasons::PENDING_EVALUATION,
         Some(condition) if condition.status == "True" => "",
         Some(condition) => condition.reason.as_str(),
     };
@@ -25,7 +28,7 @@ impl Control {
     pub(super) fn unadmitted_gauges(&self, gauges: &mut Gauges) {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         let live = self.view.workloads.values().filter(|workload| !workload.deleting);
-        for workload in live.filter(|workload| !workload.is("Admitted") && !workload.is("Finished")) {
+        for workload in live.filter(|workload| !workload.is(types::ADMITTED) && !workload.is(types::FINISHED)) {
             let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             let local = (workload.namespace.as_str(), workload.queue.as_str());
             let count = counts.entry((local, given, why(workload))).or_default();

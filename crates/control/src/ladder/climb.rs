@@ -1,5 +1,6 @@
 //! Back up the ladder: a running job goes to a better tier once that has been free for a while, at most so many times.
 
+use berth_api::conditions::types;
 use berth_engine::model::{PodSetSpec, Tier};
 use jiff::{SignedDuration, Timestamp};
 
@@ -81,13 +82,13 @@ impl Control {
         if passed(climber.chosen, STOP_MS, now) {
             return false;
         }
-        if !workload.is("Evicted") && workload.reserved() {
+        if !workload.is(types::EVICTED) && workload.reserved() {
             let chosen = self.ladder.better.get(&climber.uid).is_some_and(|better| better.now);
             return chosen && !passed(climber.chosen, ARRIVAL_MS, now);
         }
         let conditions = &workload.status.conditions;
-        let climbs = find_true(conditions, "Evicted").is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
-        let left = since(conditions, "QuotaReserved", "False");
+        let climbs = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
+        let left = since(conditions, types::QUOTA_RESERVED, "False");
         climbs && left.is_none_or(|left| !passed(left, ARRIVAL_MS, now))
     }
 
@@ -96,7 +97,7 @@ impl Control {
             let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms, now));
             // A pod would be deleted, and what is made in its place begins anew.
             let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
-            stayed && returns && !workload.is("Evicted") && evicted_for(workload, CLIMBED_BACK) < rules.max_times
+            stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
         };
         let mut candidates: Vec<(i64, Timestamp, Name, String)> = self
             .view
@@ -137,7 +138,7 @@ impl Control {
         told: Option<Vec<Tier>>,
         pod_sets: &[PodSetSpec],
     ) -> Option<Vec<Tier>> {
-        let left = find_true(&workload.status.conditions, "Evicted").filter(|left| left.reason == CLIMBED_BACK);
+        let left = find_true(&workload.status.conditions, types::EVICTED).filter(|left| left.reason == CLIMBED_BACK);
         let Some(left) = left.filter(|_| !workload.reserved()) else { return told };
         let Some(queue) = self.queue_of(workload) else { return told };
         let of_queue = || {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::CapacityTier;
+use berth_api::conditions::types;
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
@@ -19,18 +20,18 @@ const GROWTH_STOCK_OUT: &str = "GrowthStockOut";
 
 /// Whether it was admitted between these two states: a growth is no second admission of its job.
 fn is_admitted_between(old: &WorkloadView, new: &WorkloadView) -> bool {
-    new.is("Admitted") && !old.is("Admitted") && !grew(new)
+    new.is(types::ADMITTED) && !old.is(types::ADMITTED) && !grew(new)
 }
 
 /// Since when a workload has what it holds: before its job runs under it an autoscaler may be asked for it.
 fn held_since(workload: &WorkloadView) -> Option<Timestamp> {
-    runs_since(workload).or_else(|| since(&workload.status.conditions, "QuotaReserved", "True"))
+    runs_since(workload).or_else(|| since(&workload.status.conditions, types::QUOTA_RESERVED, "True"))
 }
 
 impl Control {
     /// What the log is to say of a change of a workload from `old` to `new`, seen at `now`.
     pub(crate) fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
-        let evicted = find_true(&new.status.conditions, "Evicted").filter(|_| !old.is("Evicted"));
+        let evicted = find_true(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED));
         let what = if let Some(evicted) = evicted {
             let stayed = held_since(old).map_or(0, |held| seconds_between(held, now));
             TierStep::Left { reason: evicted.reason.clone(), stayed }
@@ -64,7 +65,8 @@ impl Control {
     /// The measures of a change of a workload from `old` to `new`, seen at `now`.
     pub(crate) fn tier_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
         let admitted = is_admitted_between(old, new);
-        let evicted = find(&new.status.conditions, "Evicted").filter(|_| new.is("Evicted") && !old.is("Evicted"));
+        let evicted =
+            find(&new.status.conditions, types::EVICTED).filter(|_| new.is(types::EVICTED) && !old.is(types::EVICTED));
         let lacked = self.stock_out_between(old, new);
         let left = evicted.map(|condition| condition.reason.as_str());
         let left = left.filter(|reason| LEAVES_TIER.contains(reason) || lacked.is_some());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::CapacityTier;
+use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model::{Shape, Tier};
 use berth_jobs::JobState;
 use jiff::Timestamp;
@@ -19,20 +20,20 @@ use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey, Purpose, Request, StuckPod};
 
 /// Reason of the eviction of a workload whose capacity never turned up.
-pub(crate) const STOCK_OUT: &str = "StockOut";
+pub(crate) const STOCK_OUT: &str = own_reasons::STOCK_OUT;
 /// Reason of the eviction of a workload that lost nodes and gets no others.
-pub(crate) const RECLAIMED: &str = "CapacityReclaimed";
+pub(crate) const RECLAIMED: &str = own_reasons::CAPACITY_RECLAIMED;
 
 /// Reason of the eviction of a workload whose job asks for other pods than those for which it holds quota.
-pub(crate) const SPEC_CHANGED: &str = "SpecChanged";
+pub(crate) const SPEC_CHANGED: &str = own_reasons::SPEC_CHANGED;
 /// Reason of the eviction of a workload that goes to a better tier.
-pub(crate) const CLIMBED_BACK: &str = "ClimbedBack";
+pub(crate) const CLIMBED_BACK: &str = own_reasons::CLIMBED_BACK;
 /// Reasons of evictions by which a workload leaves its tier.
 pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
 
 /// Whether a workload that was evicted for a reason is back in its queue as soon as it has stopped.
 pub(crate) fn returns_at_once(reason: &str) -> bool {
-    matches!(reason, "Preempted" | "NodeFailures" | SPEC_CHANGED) || LEAVES_TIER.contains(&reason)
+    matches!(reason, reasons::PREEMPTED | reasons::NODE_FAILURES | SPEC_CHANGED) || LEAVES_TIER.contains(&reason)
 }
 
 /// Shortest and longest pause between two looks at pods, in milliseconds.
@@ -266,7 +267,7 @@ impl Control {
 
 /// When a workload was admitted.
 fn started(workload: &WorkloadView) -> Option<Timestamp> {
-    since(&workload.status.conditions, "Admitted", "True")
+    since(&workload.status.conditions, types::ADMITTED, "True")
 }
 
 /// Asks which pods no node takes.

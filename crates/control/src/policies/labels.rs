@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use berth_api as api;
+use berth_api::conditions::own_reasons;
 use berth_api::{BASTION_JOB_VERSION, BASTION_TIER};
 use berth_engine::model as engine;
 use berth_jobs::{JobState, Priority};
@@ -17,9 +18,9 @@ use crate::view::{WORKLOAD_CLASS, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
 /// Reason of the event about a label whose value has no class.
-const UNKNOWN_VALUE: &str = "PriorityLabelUnknown";
+const UNKNOWN_VALUE: &str = own_reasons::PRIORITY_LABEL_UNKNOWN;
 /// Reason of the event about a class that does not exist.
-const NO_CLASS: &str = "WorkloadPriorityClassNotFound";
+const NO_CLASS: &str = own_reasons::WORKLOAD_PRIORITY_CLASS_NOT_FOUND;
 /// Reason of the event about a job that somebody else may delete.
 const RUNNER: &str = "BastionRunner";
 /// What holds instead of a label that says nothing.

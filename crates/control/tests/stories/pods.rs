@@ -103,6 +103,31 @@ fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
     assert!(workload_of(&cluster, "a").is_none(), "its Workload went with it");
 }
 
+#[test]
+fn a_pod_that_may_not_run_is_told_why() {
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::Pod, pod("a", "1"));
+    cluster.put(Kind::Pod, pod("b", "1"));
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
+    let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.controller_sleeps = true;
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    // Somebody else takes the gate away, or there never was one.
+    cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"schedulingGates": []}}));
+    let mut stranger = pod("c", "1");
+    stranger["spec"]["schedulingGates"] = json!([]);
+    cluster.put(Kind::Pod, stranger);
+    cluster.settle();
+    for (name, reason) in [("a", "WorkloadDeleted"), ("b", "NotAdmitted"), ("c", "NoMatchingWorkload")] {
+        let condemned = cluster.pod(name).unwrap();
+        let mut conditions = condemned["status"]["conditions"].as_array().unwrap().iter();
+        let told = conditions.find(|c| c["type"] == json!("TerminationTarget")).expect("told");
+        assert_eq!(told["reason"], json!(reason), "{name}: {:?}", cluster.writes);
+        assert!(condemned["metadata"]["deletionTimestamp"].is_string(), "{name}");
+    }
+}
+
 /// Pods of a Deployment are not held, as in Kueue: one that is gone takes its Workload with it, and that its quota, whoever looks on.
 #[test]
 fn a_pod_that_nobody_holds_gives_its_quota_back_when_it_is_gone() {

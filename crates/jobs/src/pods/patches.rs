@@ -5,6 +5,7 @@ use super::state::{PodState, template};
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
+use berth_api::conditions::types;
 use berth_api::labels;
 use serde_json::{Value, json};
 
@@ -53,7 +54,7 @@ impl PodState {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"namespace": namespace, "name": name, "uid": self.uid},
             "status": {"conditions": [{
-                "type": "TerminationTarget", "status": "True", "reason": why.0, "message": why.1, "lastTransitionTime": at,
+                "type": types::TERMINATION_TARGET, "status": "True", "reason": why.0, "message": why.1, "lastTransitionTime": at,
             }]},
         })
     }

@@ -7,6 +7,7 @@ use crate::kind::{
 };
 use crate::state::{JobOwner, owner_of};
 use crate::unsupported::TOPOLOGY;
+use berth_api::conditions::types;
 use berth_api::labels;
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec};
 use std::collections::BTreeMap;
@@ -139,7 +140,7 @@ impl PodState {
             placing,
             ready: is("Ready"),
             held: finalizers.iter().any(|name| name == labels::MANAGED),
-            condemned: is("TerminationTarget"),
+            condemned: is(types::TERMINATION_TARGET),
             owner: owner_of(metadata).map(Box::new),
             queue_name: queue_name(metadata).map(Into::into),
             prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),

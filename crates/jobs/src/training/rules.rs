@@ -2,6 +2,7 @@
 //! webhook and control ask here.
 
 use berth_api::berth::{MAX_TRAINING_JOB_NAME, ReplicaResources, TrainingJob, duration_seconds};
+use berth_api::conditions::types;
 use berth_api::validation::{FieldError, subdomain};
 use berth_api::{berth, labels};
 use berth_quantity::parse_quantity;
@@ -76,7 +77,7 @@ fn empty_places(job: &TrainingJob) -> Vec<FieldError> {
 #[must_use]
 pub fn invalid_training_job_change(old: &TrainingJob, new: &TrainingJob) -> Vec<FieldError> {
     let conditions = old.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let admitted = conditions.iter().any(|condition| condition.type_ == "Admitted" && condition.status == "True");
+    let admitted = conditions.iter().any(|condition| condition.type_ == types::ADMITTED && condition.status == "True");
     if !admitted || new.spec.suspend == Some(true) {
         return Vec::new();
     }

@@ -1,6 +1,8 @@
 //! A job that is being deleted. Mostly it is gone at once; somebody's finalizer may keep it as long as he likes, and neither its controller
 //! nor anybody else stops its pods then.
 
+use berth_api::conditions::{reasons, types};
+
 use super::Case;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
@@ -12,7 +14,8 @@ use crate::write::{Kind, Purpose};
 impl Case<'_> {
     /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
     pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
-        let holds = |workload: &&&WorkloadView| workload.reserved() && !workload.deleting && !workload.is("Finished");
+        let holds =
+            |workload: &&&WorkloadView| workload.reserved() && !workload.deleting && !workload.is(types::FINISHED);
         let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
         if let Some(end) = &self.job.finished {
             return if self.has_moving_parts() {
@@ -21,7 +24,7 @@ impl Case<'_> {
                 self.finish(workload, end.success, &end.message)
             };
         }
-        let evicted = workload.is("Evicted");
+        let evicted = workload.is(types::EVICTED);
         if !self.job.suspended {
             return if evicted { self.ask_to_leave(workload) } else { Decision::Done };
         }
@@ -31,7 +34,7 @@ impl Case<'_> {
         }
         let message = format!("{} is being deleted", self.job.kind.info().kind);
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
-            if evicted { edit.release(false) } else { edit.take_back("PendingEvaluation", &message) }
+            if evicted { edit.release(false) } else { edit.take_back(reasons::PENDING_EVALUATION, &message) }
         }))
     }
 
@@ -39,7 +42,7 @@ impl Case<'_> {
         if let Some(decision) = self.time_to_save(workload) {
             return decision;
         }
-        let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
+        let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.clone());
         self.suspend(&message.unwrap_or_default())
     }
 

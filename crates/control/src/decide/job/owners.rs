@@ -1,5 +1,6 @@
 //! Jobs that other jobs own: the highest one that is managed decides for all below it (kueue.md 5.2).
 
+use berth_api::conditions::{reasons, types};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
@@ -58,8 +59,8 @@ impl<'a> Case<'a> {
     /// It runs only while the job above it is admitted.
     pub(super) fn below(&self, above: &JobState) -> Decision {
         let owned = self.control.view.workloads_of(&above.uid);
-        let newest = owned.iter().rev().find(|workload| !workload.is("Finished"));
-        let admitted = |workload: &&WorkloadView| workload.is("Admitted") && !above.suspended;
+        let newest = owned.iter().rev().find(|workload| !workload.is(types::FINISHED));
+        let admitted = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !above.suspended;
         let may_run = newest.is_some_and(|workload| admitted(workload) || workload.unreadable);
         let runs = !self.job.suspended && self.job.finished.is_none();
         let Some(job) = self.job.whole().filter(|_| runs && !may_run) else { return Decision::Done };
@@ -69,14 +70,14 @@ impl<'a> Case<'a> {
             // controller's come too late. The job above is suspended first, and its controller stops its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
-        let notice = self.notice(EventType::Normal, "Suspended", "Kueue managed child job suspended".to_owned());
+        let notice = self.notice(EventType::Normal, reasons::SUSPENDED, "Kueue managed child job suspended".to_owned());
         self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
     }
 
     /// It is not long ago that the job above was to stop.
     fn is_recent(&self, above: &JobState, workload: Option<&WorkloadView>) -> bool {
         let stopped = match workload {
-            Some(newest) => since(&newest.status.conditions, "Evicted", "True").unwrap_or(newest.created),
+            Some(newest) => since(&newest.status.conditions, types::EVICTED, "True").unwrap_or(newest.created),
             None => Timestamp::from_millisecond(above.created).unwrap_or_default(),
         };
         after_seconds(stopped, STOP_SECONDS) > self.now

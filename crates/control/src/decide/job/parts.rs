@@ -1,6 +1,7 @@
 //! The Jobs that a JobSet is made of. Its controller only adds to the templates of Jobs that exist: what is to go from them goes
 //! with them, and the controller makes them again from the JobSet's template.
 
+use berth_api::conditions::types;
 use berth_jobs::{JobState, Placement};
 use serde_json::Value;
 
@@ -35,7 +36,7 @@ impl Case<'_> {
         if self.has_moving_parts() {
             return Some(Decision::Done);
         }
-        let due = after_seconds(since(&workload.status.conditions, "Admitted", "True")?, UNSEEN_PARTS_SECONDS);
+        let due = after_seconds(since(&workload.status.conditions, types::ADMITTED, "True")?, UNSEEN_PARTS_SECONDS);
         let seen = || i32::try_from(self.parts().count()).unwrap_or(i32::MAX);
         (due > self.now && seen() < self.job.parts).then_some(Decision::Wait(due))
     }

@@ -1,5 +1,7 @@
 //! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
 
+use berth_api::conditions::{training_types, types};
+
 use super::Case;
 use crate::core::after_seconds;
 use crate::decide::orphan::probe_pods;
@@ -20,7 +22,7 @@ impl Case<'_> {
             if let Some(decision) = self.time_to_save(workload) {
                 return decision;
             }
-            let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
+            let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.clone());
             return self.suspend(&message.unwrap_or_default());
         }
         if !workload.reserved() {
@@ -33,7 +35,7 @@ impl Case<'_> {
         if let Some(decision) = self.take_parts(|part| part.placed) {
             return decision;
         }
-        let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
+        let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
         let requeued = reason.is_some_and(returns_at_once);
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
     }
@@ -44,7 +46,7 @@ impl Case<'_> {
         // Who never says when it saves is not waited for.
         self.control.saved_at(workload)?;
         let grace = self.control.grace_within(workload, self.control.grace_ms(workload)?)?;
-        let notice = self.notice(EventType::Normal, "CheckpointRequested", grace.request());
+        let notice = self.notice(EventType::Normal, training_types::CHECKPOINT_REQUESTED, grace.request());
         let waits = self.job.ready && grace.lasts(self.now);
         waits.then(|| grace.wait(self.control, workload, notice))
     }
@@ -72,7 +74,7 @@ impl Case<'_> {
             return (!self.job.at_rest).then_some(Decision::Done);
         }
         let conditions = &workload.status.conditions;
-        let last = since(conditions, "Admitted", "True").max(since(conditions, "Evicted", "True"))?;
+        let last = since(conditions, types::ADMITTED, "True").max(since(conditions, types::EVICTED, "True"))?;
         let due = after_seconds(last, UNSEEN_START_SECONDS);
         if due > self.now {
             return Some(Decision::Wait(due));

@@ -7,6 +7,7 @@ mod set;
 
 use std::collections::BTreeSet;
 
+use berth_api::conditions::{reasons, types};
 use berth_api::labels::FIELD_MANAGER_RECLAIMABLE_PODS;
 use berth_jobs::pods::{PodState, STATEFUL_SET_FRAMEWORK, SetState, Tally, excess, replaced};
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, Purpose};
 
 /// Condition of a Workload some of whose pods have failed or were evicted, and are not replaced yet.
-const WAITING: &str = "WaitingForReplacementPods";
+const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
 
 /// A group with what is decided about it.
 struct Case<'a> {
@@ -106,7 +107,7 @@ impl<'a> Case<'a> {
         let stopped = |pod: &PodState| pod.ended() && pod.deleting() || !self.control.names_a_queue(pod);
         let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
         let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
-        let running = running && !workload.is("Finished");
+        let running = running && !workload.is(types::FINISHED);
         match has_finalizer(workload) && !running {
             true => Decision::write(remove_finalizer(workload)),
             false => Decision::Done,
@@ -114,7 +115,7 @@ impl<'a> Case<'a> {
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        if workload.is("Finished") {
+        if workload.is(types::FINISHED) {
             return if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
         }
         if let Some(decision) = self.set.and_then(|set| self.scaled(workload, set)) {
@@ -131,7 +132,7 @@ impl<'a> Case<'a> {
         if let Some(decision) = steps.or_else(|| self.reclaimable(workload)) {
             return decision;
         }
-        let evicted = find_true(&workload.status.conditions, "Evicted");
+        let evicted = find_true(&workload.status.conditions, types::EVICTED);
         if let Some(condition) = evicted.filter(|_| workload.reserved()) {
             let requeued = returns_at_once(&condition.reason);
             let release = |edit: &mut crate::status::Edit<'_>| edit.release(requeued);
@@ -154,7 +155,7 @@ impl<'a> Case<'a> {
         if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
-        if !(workload.is("Admitted") && workload.reserved()) {
+        if !(workload.is(types::ADMITTED) && workload.reserved()) {
             // The others need not be told the same.
             return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
@@ -249,13 +250,13 @@ impl<'a> Case<'a> {
         if !waits && !was {
             return None;
         }
-        let evicted = find_true(&workload.status.conditions, "Evicted");
+        let evicted = find_true(&workload.status.conditions, types::EVICTED);
         let text = |condition: &Condition| (condition.reason.clone(), condition.message.clone());
         let (reason, message) = match (waits, evicted, old) {
-            (false, ..) => ("PodsReady".to_owned(), "No pods need replacement".to_owned()),
+            (false, ..) => (reasons::PODS_READY.to_owned(), "No pods need replacement".to_owned()),
             (true, Some(evicted), _) => text(evicted),
             (true, None, Some(old)) if was => text(old),
-            (true, None, _) => ("PodsFailed".to_owned(), "Some Failed pods need replacement".to_owned()),
+            (true, None, _) => (reasons::PODS_FAILED.to_owned(), "Some Failed pods need replacement".to_owned()),
         };
         let mut conditions: Vec<Condition> = old.cloned().into_iter().collect();
         if !set_in(&mut conditions, WAITING, (waits, &reason, &message), workload.generation, self.now) {

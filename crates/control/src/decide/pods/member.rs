@@ -1,5 +1,6 @@
 //! A pod of a group: what the group's Workload means for it.
 
+use berth_api::conditions::{own_reasons, reasons, types};
 use berth_api::labels::ROLE_HASH;
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 
@@ -22,17 +23,17 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         // What has ended says nothing to a Workload that is gone, or not there yet.
         return match pod.held && pod.ended() {
             true => case.release(),
-            false if pod.runs() => case.stop("NoMatchingWorkload", "Missing Workload"),
+            false if pod.runs() => case.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
             false => Decision::Done,
         };
     };
     if workload.unreadable {
         return Decision::Done;
     }
-    if workload.is("Finished") {
+    if workload.is(types::FINISHED) {
         return match (pod.runs(), pod.deleting()) {
             // Its quota is free: a group that ended before all its pods did (a start that failed, say) keeps none of them.
-            (true, false) => case.stop("NotAdmitted", "Workload is finished"),
+            (true, false) => case.stop(reasons::NOT_ADMITTED, "Workload is finished"),
             (false, _) if pod.held => case.release(),
             _ => Decision::Done,
         };
@@ -43,11 +44,11 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
     if leaves {
         return Decision::Done;
     }
-    let evicted = find_true(&workload.status.conditions, "Evicted");
-    let admitted = workload.is("Admitted") && workload.reserved();
+    let evicted = find_true(&workload.status.conditions, types::EVICTED);
+    let admitted = workload.is(types::ADMITTED) && workload.reserved();
     match (pod.gated, evicted) {
         (false, Some(condition)) => case.evict(&condition.reason, &condition.message),
-        (false, None) if !admitted => case.stop("NotAdmitted", "Not admitted by cluster queue"),
+        (false, None) if !admitted => case.stop(reasons::NOT_ADMITTED, "Not admitted by cluster queue"),
         (false, None) if pod.placing => case.place(workload),
         (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
         (true, None) if admitted && is_admitted(case, workload) => case.start(workload),
@@ -66,7 +67,7 @@ fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
         workload.name,
         known.join(", ")
     );
-    Decision::tell(case.notice(EventType::Warning, "RoleNotFound", text))
+    Decision::tell(case.notice(EventType::Warning, own_reasons::ROLE_NOT_FOUND, text))
 }
 
 /// Of a group, one pod too many is deleted. The controller of a StatefulSet that was scaled past the webhook would make it again: it
@@ -82,7 +83,7 @@ fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
          StatefulSet to 0 and then to as many replicas as there shall be, or back to {size}",
         workload.name
     );
-    Decision::tell(case.notice(EventType::Warning, "ExcessPod", text))
+    Decision::tell(case.notice(EventType::Warning, own_reasons::EXCESS_POD, text))
 }
 
 /// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.
@@ -91,7 +92,7 @@ fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     if case.pod.ended() {
         return match (owned, case.pod.deleting()) {
             // What has run to its end goes with the others: it would be one of the next group of that name.
-            (true, false) => case.delete("Stopped", "The workload is deleted"),
+            (true, false) => case.delete(reasons::STOPPED, "The workload is deleted"),
             (true, true) if case.pod.held => case.release(),
             _ => Decision::Done,
         };
@@ -100,7 +101,7 @@ fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     if !owned && !case.pod.runs() {
         return case.withdraw_start().unwrap_or(Decision::Done);
     }
-    case.stop("WorkloadDeleted", "The workload is deleted")
+    case.stop(reasons::WORKLOAD_DELETED, "The workload is deleted")
 }
 
 /// Whether it is one of the pods of its role that were admitted, and not one too many.

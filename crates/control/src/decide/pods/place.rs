@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use berth_api::TopologyAssignment;
+use berth_api::conditions::reasons;
 use berth_api::labels::HOSTNAME;
 use berth_jobs::pods::{PodState, place};
 
@@ -14,7 +15,7 @@ use crate::view::WorkloadView;
 use crate::write::{Purpose, Request, Subresource};
 
 /// Why a Workload is evicted that has no place for its pod: Kueue's word where it finds no other node.
-const NO_PLACE: &str = "NodeFailures";
+const NO_PLACE: &str = reasons::NODE_FAILURES;
 
 impl Case<'_> {
     /// Ends the start that Kueue had begun.

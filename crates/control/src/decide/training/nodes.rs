@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::conditions::types;
 use berth_jobs::training::{RoleState, WORKER};
 use jiff::Timestamp;
 
@@ -38,8 +39,8 @@ impl Case<'_> {
     /// The next step towards knowing them, `None` when they are known or cannot be yet.
     pub(super) fn count_nodes(&self) -> Option<Decision> {
         let workload = self.control.view.slice_of(&self.view.uid)?;
-        let admitted = workload.is("Admitted") && workload.reserved();
-        if !admitted || workload.is("Evicted") || workload.is("Finished") {
+        let admitted = workload.is(types::ADMITTED) && workload.reserved();
+        if !admitted || workload.is(types::EVICTED) || workload.is(types::FINISHED) {
             return None;
         }
         let states = self.states();
@@ -62,7 +63,7 @@ impl Case<'_> {
         let status = &self.view.status;
         let nodes = status.allocated_resources.as_ref()?.nodes?;
         let wanted = status.workers.as_ref()?.rsplit_once('/')?.1.parse::<i32>().ok()?;
-        let same = since(&status.conditions, "Admitted", "True")? >= crew.admitted
+        let same = since(&status.conditions, types::ADMITTED, "True")? >= crew.admitted
             && status.restarts.unwrap_or_default() == crew.failed
             && states.get(WORKER).is_some_and(|state| state.wanted == wanted);
         same.then_some(nodes)
@@ -70,7 +71,7 @@ impl Case<'_> {
 }
 
 fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Crew> {
-    let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+    let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
     let sum = |of: fn(&RoleState) -> i32| states.values().map(of).fold(0, i32::saturating_add);
     Some(Crew { admitted, failed: sum(|state| state.failed), wanted: sum(|state| state.wanted) })
 }

@@ -1,6 +1,7 @@
 //! What a TrainingJob's status says of its checkpoints, and what a start waits for.
 
 use berth_api::berth::{CheckpointInfo, CheckpointStatus, MAX_SHOWN_CHECKPOINTS};
+use berth_api::conditions::{own_reasons, training_types, types};
 use berth_jobs::training::Saved;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
@@ -13,9 +14,9 @@ use crate::status::{seconds, since};
 use crate::view::WorkloadView;
 
 /// Condition of a job that has not saved for longer than its interval.
-const OVERDUE: &str = "CheckpointOverdue";
+const OVERDUE: &str = training_types::CHECKPOINT_OVERDUE;
 /// Condition of a job whose store cannot be read.
-const UNAVAILABLE: &str = "CheckpointStoreUnavailable";
+const UNAVAILABLE: &str = training_types::CHECKPOINT_STORE_UNAVAILABLE;
 
 impl Case<'_> {
     /// Why its store cannot be used at all.
@@ -26,7 +27,7 @@ impl Case<'_> {
     /// A start waits until it is known where the job goes on, `None` when it is.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
-        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         if self.missing_store().is_some() {
             // The store's return brings us back.
             return Some(Decision::Done);
@@ -47,14 +48,14 @@ impl Case<'_> {
         let late = match due {
             Some(due) if looked.is_some_and(|at| at >= due) && self.now >= due => {
                 let message = format!("no checkpoint within {interval}s: the next one was due at {}", seconds(due));
-                (true, "IntervalMissed".to_owned(), message)
+                (true, own_reasons::INTERVAL_MISSED.to_owned(), message)
             }
-            Some(_) => (false, "IntervalKept".to_owned(), format!("saves at least every {interval}s")),
-            None => (false, "NotRunning".to_owned(), "The job does not run".to_owned()),
+            Some(_) => (false, own_reasons::INTERVAL_KEPT.to_owned(), format!("saves at least every {interval}s")),
+            None => (false, own_reasons::NOT_RUNNING.to_owned(), "The job does not run".to_owned()),
         };
         let fault = match book.and_then(|book| book.fault.clone()) {
-            Some(fault) => (true, "RequestFailed".to_owned(), fault),
-            None => (false, "Available".to_owned(), "The store answers".to_owned()),
+            Some(fault) => (true, own_reasons::REQUEST_FAILED.to_owned(), fault),
+            None => (false, own_reasons::AVAILABLE.to_owned(), "The store answers".to_owned()),
         };
         [(OVERDUE, late), (UNAVAILABLE, fault)]
     }

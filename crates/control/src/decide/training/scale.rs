@@ -1,6 +1,7 @@
 //! How an elastic TrainingJob grows and shrinks. Quota comes before pods: it grows by a new slice, and its Job follows when that
 //! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone.
 
+use berth_api::conditions::{own_reasons, training_types, types};
 use berth_jobs::Priority;
 use berth_jobs::training::{Past, RoleState, Scale, WORKER, slice_workload, training_workload};
 use jiff::Timestamp;
@@ -24,19 +25,19 @@ use berth_api::labels;
 /// Field manager of the number of pods of a Workload that gave some up.
 const MANAGER: &str = "berth-elastic";
 /// Condition that says how the number of workers may change.
-pub(super) const ELASTIC: &str = "Elastic";
+pub(super) const ELASTIC: &str = training_types::ELASTIC;
 
 impl Case<'_> {
     /// What becomes of the slices beside the one that stands for the job; a [`Decision::Wait`] leaves that to be decided about.
     pub(super) fn beside(&self, current: &WorkloadView, owned: &[&WorkloadView]) -> Option<Decision> {
         let mut wait = None;
         for other in owned.iter().filter(|other| other.uid != current.uid) {
-            let takes_over = current.replaces.as_deref() == Some(&other.key()) && current.is("Admitted");
-            let decision = if other.is("Finished") {
+            let takes_over = current.replaces.as_deref() == Some(&other.key()) && current.is(types::ADMITTED);
+            let decision = if other.is(types::FINISHED) {
                 (is_replaced(other) && has_finalizer(other)).then(|| Decision::write(remove_finalizer(other)))
             } else if takes_over {
                 Some(self.replaced(other, current))
-            } else if other.deleting && current.is("Admitted") {
+            } else if other.deleting && current.is(types::ADMITTED) {
                 // Its pods, if it has any, run under the other one.
                 has_finalizer(other).then(|| Decision::write(remove_finalizer(other)))
             } else if other.deleting {
@@ -64,9 +65,9 @@ impl Case<'_> {
             && size <= run.bounds.1
             && run.workers == granted(current);
         // With its quota it waits for a check that its queue did not have before: not for long, as nobody may preempt it meanwhile.
-        let begun = since(&new.status.conditions, "QuotaReserved", "True").unwrap_or(new.created);
+        let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
         let until = after_seconds(begun, PATIENCE_SECONDS);
-        let stands = !new.is("Evicted") && new.active;
+        let stands = !new.is(types::EVICTED) && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
 
@@ -92,7 +93,7 @@ impl Case<'_> {
         if run.workers != have {
             let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
             // Somebody may have asked for more than it has quota for.
-            let reason = if run.workers < have { "ScaledUp" } else { SCALING_DOWN };
+            let reason = if run.workers < have { own_reasons::SCALED_UP } else { SCALING_DOWN };
             return Some(self.resize(workload, &run, have, (reason, words)));
         }
         if let Some(asked) = self.control.growth.gives_up.get(&workload.uid) {
@@ -104,7 +105,7 @@ impl Case<'_> {
                 return Some(self.shrink(workload, &run, keeps, words, states));
             }
         }
-        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         if have > run.bounds.1.max(run.bounds.0) {
             let due = run.due(admitted, run.rules.down_cooldown_seconds);
             if due > self.now {
@@ -141,7 +142,7 @@ impl Case<'_> {
     fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
         let workers = *self.control.growth.wanted.get(&self.view.uid)?;
         let alone = self.control.view.workloads_of(&self.view.uid);
-        let alone = alone.iter().all(|one| one.uid == workload.uid || one.is("Finished"));
+        let alone = alone.iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
         if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
             return None;
         }
@@ -231,7 +232,7 @@ impl Case<'_> {
             key: key(Kind::Workload, &workload.key()),
             request: Request::Apply { manager: MANAGER, subresource: Subresource::None, body },
             based_on: workload.version(),
-            notices: vec![self.notice(EventType::Normal, "ScaledDown", words)],
+            notices: vec![self.notice(EventType::Normal, own_reasons::SCALED_DOWN, words)],
         })
     }
 
@@ -242,21 +243,21 @@ impl Case<'_> {
         if !self.control.settings.engine.partial_admission {
             let message =
                 format!("{max} workers: with the gate PartialAdmission off a job is admitted whole or not at all");
-            return Some((false, "PartialAdmissionOff".to_owned(), message));
+            return Some((false, own_reasons::PARTIAL_ADMISSION_OFF.to_owned(), message));
         }
         if !rules.rescales {
             let kind = &self.view.facts.job_type;
             let message = format!(
                 "{min} to {max} workers, chosen at each admission: while it runs, only a PyTorchJob changes their number, not a {kind}"
             );
-            return Some((false, "FixedWhileRunning".to_owned(), message));
+            return Some((false, own_reasons::FIXED_WHILE_RUNNING.to_owned(), message));
         }
         let (up, down) = (rules.up_step, rules.down_step);
         let (after_up, after_down) = (rules.up_cooldown_seconds, rules.down_cooldown_seconds);
         let message = format!(
             "{min} to {max} workers; adds {up} at once, {after_up}s after its start or a change, and takes {down} at once, {after_down}s after a change"
         );
-        Some((true, "ScalePolicy".to_owned(), message))
+        Some((true, own_reasons::SCALE_POLICY.to_owned(), message))
     }
 }
 

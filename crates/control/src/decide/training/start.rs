@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api as api;
+use berth_api::conditions::{own_reasons, reasons, training_types, types};
 use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, Saved, children};
 use jiff::Timestamp;
 
@@ -131,7 +132,7 @@ impl Case<'_> {
     fn refusal(&self) -> Option<(String, String)> {
         let (object, text) = self.control.flights.refusal(&key(Kind::TrainingJob, self.name))?;
         let what = format!("{} {}", object.kind.name(), object.name);
-        Some(("FailedCreate".to_owned(), format!("the API server refused {what}: {text}")))
+        Some((own_reasons::FAILED_CREATE.to_owned(), format!("the API server refused {what}: {text}")))
     }
 
     /// What keeps it from having all its Jobs, as reason and message.
@@ -146,7 +147,7 @@ impl Case<'_> {
                 format!("Job {namespace}/{name} exists and belongs to somebody else; delete or rename it")
             })
         });
-        let taken = taken.map(|message| ("NameTaken".to_owned(), message));
+        let taken = taken.map(|message| (own_reasons::NAME_TAKEN.to_owned(), message));
         let store = || self.missing_store().map(|fault| (status::STORE_NOT_FOUND.to_owned(), fault));
         taken.or_else(|| self.refusal()).or_else(|| store().filter(|_| self.lacks_jobs(&self.states())))
     }
@@ -155,7 +156,7 @@ impl Case<'_> {
     fn never_starts(&self, workload: &WorkloadView, fault: &str) -> Decision {
         self.clear(workload).unwrap_or_else(|| {
             Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                edit.finish("FailedToStart", fault);
+                edit.finish(reasons::FAILED_TO_START, fault);
             }))
         })
     }
@@ -190,7 +191,7 @@ impl Case<'_> {
                 let from = saved.map(resumption).unwrap_or_default();
                 let given = status::given(self.control, workload);
                 let message = format!("Created Job {}, admitted by clusterQueue {queue}: {given}{from}", child.name);
-                vec![self.notice(EventType::Normal, "Started", message)]
+                vec![self.notice(EventType::Normal, reasons::STARTED, message)]
             }
             _ => Vec::new(),
         };
@@ -200,7 +201,7 @@ impl Case<'_> {
     /// A gang whose pods have not all got nodes in time is released whole, and comes back after a while. One that has them, and pulls
     /// images or mounts volumes, is left to it.
     fn within_time(&self, workload: &WorkloadView) -> Decision {
-        let admitted = since(&workload.status.conditions, "Admitted", "True");
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
         let (Some(limit), Some(admitted)) = (self.view.facts.scheduling_timeout_seconds, admitted) else {
             return Decision::Done;
         };
@@ -229,8 +230,8 @@ impl Case<'_> {
     /// Since when a run that was up lacks a Job, or pods that were made anew for want of one, as far as that was told: its status
     /// remembers it, whoever leads.
     pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
-        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
-        let told = find(&self.view.status.conditions, "Running")?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let told = find(&self.view.status.conditions, training_types::RUNNING)?;
         let at = told.last_transition_time.0;
         let of_this_run = grew(workload) || at >= admitted;
         match (told.status.as_str(), told.reason.as_str()) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::berth::{AllocatedResources, MAX_TRAINING_EVENTS, ReplicaStatus, TrainingEvent, TrainingJobStatus};
+use berth_api::conditions::{own_reasons, phases, reasons, training_types, types};
 use berth_api::labels;
 use berth_jobs::training::RoleState;
 use berth_quantity::Amount;
@@ -24,17 +25,17 @@ use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
 /// Reason of `Suspended` where the user asks for it.
-pub(super) const REQUESTED: &str = "Requested";
+pub(super) const REQUESTED: &str = own_reasons::REQUESTED;
 /// Reason of the end of a TrainingJob that has waited too long.
-pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = "MaxWaitTimeExceeded";
+pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = own_reasons::MAX_WAIT_TIME_EXCEEDED;
 /// Reason of an eviction, and condition, of a gang whose pods were not ready in time.
-pub(super) const SCHEDULING_TIMEOUT: &str = "SchedulingTimeout";
+pub(super) const SCHEDULING_TIMEOUT: &str = training_types::SCHEDULING_TIMEOUT;
 /// Condition, and event, of a job that was asked to save its work before it is stopped.
-pub(crate) const CHECKPOINT_REQUESTED: &str = "CheckpointRequested";
+pub(crate) const CHECKPOINT_REQUESTED: &str = training_types::CHECKPOINT_REQUESTED;
 /// Reason of `Stalled`, and event, of a job whose store does not exist.
-pub(super) const STORE_NOT_FOUND: &str = "CheckpointStoreNotFound";
+pub(super) const STORE_NOT_FOUND: &str = own_reasons::CHECKPOINT_STORE_NOT_FOUND;
 /// Reason of `Running` from when a Job of a run that was up is gone until all its pods are ready again.
-pub(super) const JOB_GONE: &str = "JobGone";
+pub(super) const JOB_GONE: &str = own_reasons::JOB_GONE;
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
 
@@ -119,7 +120,10 @@ impl Telling<'_> {
 
     fn admitted(&self) -> Option<&WorkloadView> {
         self.workload.filter(|workload| {
-            workload.is("Admitted") && workload.reserved() && !workload.is("Evicted") && !workload.is("Finished")
+            workload.is(types::ADMITTED)
+                && workload.reserved()
+                && !workload.is(types::EVICTED)
+                && !workload.is(types::FINISHED)
         })
     }
 
@@ -129,16 +133,16 @@ impl Telling<'_> {
 
     fn phase(&self) -> &'static str {
         let Some(workload) = self.workload else {
-            return if self.case.view.facts.suspended { "Suspended" } else { "Pending" };
+            return if self.case.view.facts.suspended { phases::SUSPENDED } else { phases::PENDING };
         };
-        let finished = find_true(&workload.status.conditions, "Finished");
+        let finished = find_true(&workload.status.conditions, types::FINISHED);
         match finished {
-            Some(condition) if condition.reason == "Succeeded" => "Succeeded",
-            Some(_) => "Failed",
-            None if self.case.view.facts.suspended || !workload.active => "Suspended",
-            None if self.is_up() => "Running",
-            None if self.admitted().is_some() => "Pending",
-            None => "Queued",
+            Some(condition) if condition.reason == reasons::SUCCEEDED => phases::SUCCEEDED,
+            Some(_) => phases::FAILED,
+            None if self.case.view.facts.suspended || !workload.active => phases::SUSPENDED,
+            None if self.is_up() => phases::RUNNING,
+            None if self.admitted().is_some() => phases::PENDING,
+            None => phases::QUEUED,
         }
     }
 
@@ -160,28 +164,30 @@ impl Telling<'_> {
 
     fn conditions(&self, status: &mut TrainingJobStatus) {
         match &self.case.view.asked {
-            Err(fault) => self.set(status, "Stalled", (true, "InvalidSpec".to_owned(), fault.clone())),
+            Err(fault) => {
+                self.set(status, training_types::STALLED, (true, own_reasons::INVALID_SPEC.to_owned(), fault.clone()))
+            }
             Ok(_) => match self.case.missing_store() {
-                Some(fault) => self.set(status, "Stalled", (true, STORE_NOT_FOUND.to_owned(), fault)),
-                None => status.conditions.retain(|condition| condition.type_ != "Stalled"),
+                Some(fault) => self.set(status, training_types::STALLED, (true, STORE_NOT_FOUND.to_owned(), fault)),
+                None => status.conditions.retain(|condition| condition.type_ != training_types::STALLED),
             },
         }
         let phase = status.phase.clone();
-        self.set(status, "Queued", self.queued(&phase));
-        self.set(status, "Admitted", self.admission());
+        self.set(status, training_types::QUEUED, self.queued(&phase));
+        self.set(status, types::ADMITTED, self.admission());
         let running = self.running();
         let begun = self
             .admitted()
             .filter(|workload| !grew(workload))
-            .and_then(|workload| since(&workload.status.conditions, "Admitted", "True"));
+            .and_then(|workload| since(&workload.status.conditions, types::ADMITTED, "True"));
         // The clock of who has admitted it may be ahead: nothing of a run is told to be before its admission.
         let at = begun.map_or(self.case.now, |begun| begun.max(self.case.now));
-        if running.0 && since(&status.conditions, "Running", "True") < begun {
+        if running.0 && since(&status.conditions, training_types::RUNNING, "True") < begun {
             // It ran before; between that run and this one nobody was told that it did not.
-            self.set_at(status, "Running", (false, "Restarted".to_owned(), String::new()), at);
+            self.set_at(status, training_types::RUNNING, (false, own_reasons::RESTARTED.to_owned(), String::new()), at);
         }
-        self.set_at(status, "Running", running, at);
-        self.set_once_true(status, "Suspended", self.suspension());
+        self.set_at(status, training_types::RUNNING, running, at);
+        self.set_once_true(status, training_types::SUSPENDED, self.suspension());
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
         let of = |kind: &str| find(conditions, kind).filter(|condition| condition.status == "True");
         self.scheduling_timeout(status);
@@ -200,8 +206,9 @@ impl Telling<'_> {
         } else {
             self.set_once_true(status, CHECKPOINT_REQUESTED, request);
         }
-        if let Some(end) = of("Finished") {
-            let kind = if end.reason == "Succeeded" { "Succeeded" } else { "Failed" };
+        if let Some(end) = of(types::FINISHED) {
+            let kind =
+                if end.reason == reasons::SUCCEEDED { training_types::SUCCEEDED } else { training_types::FAILED };
             self.set(status, kind, (true, end.reason.clone(), end.message.clone()));
         }
     }
@@ -209,13 +216,13 @@ impl Telling<'_> {
     /// Whether the time of its gang has ended; the next admission gives it another one.
     fn scheduling_timeout(&self, status: &mut TrainingJobStatus) {
         let words = if let Some(message) = self.timed_out() {
-            (true, "PodsNotReady".to_owned(), message)
+            (true, own_reasons::PODS_NOT_READY.to_owned(), message)
         } else if self.is_up() {
-            (false, "PodsReady".to_owned(), "All pods became ready".to_owned())
+            (false, reasons::PODS_READY.to_owned(), "All pods became ready".to_owned())
         } else if let Some(before) =
             find_true(&status.conditions, SCHEDULING_TIMEOUT).filter(|_| self.admitted().is_some())
         {
-            (false, "AdmittedAgain".to_owned(), format!("Previously: {}", before.message))
+            (false, own_reasons::ADMITTED_AGAIN.to_owned(), format!("Previously: {}", before.message))
         } else {
             return;
         };
@@ -226,13 +233,15 @@ impl Telling<'_> {
     /// tried again later.
     fn timed_out(&self) -> Option<String> {
         let conditions = &self.workload?.status.conditions;
-        let evicted = find_true(conditions, "Evicted")?;
+        let evicted = find_true(conditions, types::EVICTED)?;
         let at = evicted.last_transition_time.0;
         let out_of_time = || {
-            let due =
-                after_seconds(since(conditions, "Admitted", "True")?, self.case.view.facts.scheduling_timeout_seconds?);
+            let due = after_seconds(
+                since(conditions, types::ADMITTED, "True")?,
+                self.case.view.facts.scheduling_timeout_seconds?,
+            );
             // One that ran until then had them, and lost some.
-            let running = find(&self.case.view.status.conditions, "Running");
+            let running = find(&self.case.view.status.conditions, training_types::RUNNING);
             let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
             Some(at >= due && !ran)
         };
@@ -249,7 +258,7 @@ impl Telling<'_> {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
         let holds = self.workload.is_some_and(WorkloadView::reserved);
-        let ended = self.workload.is_some_and(|workload| workload.is("Finished"));
+        let ended = self.workload.is_some_and(|workload| workload.is(types::FINISHED));
         let control = self.case.control;
         let notified = self.workload.and_then(|workload| control.saving.notified.get(&workload.uid));
         let told = asked || notified.is_some();
@@ -271,22 +280,25 @@ impl Telling<'_> {
                 (true, grace.reason.clone(), grace.request())
             }
             (Some(grace), _) => {
-                let reason = if grace.saved { "CheckpointSaved" } else { "NoCheckpointInTime" };
+                let reason =
+                    if grace.saved { own_reasons::CHECKPOINT_SAVED } else { own_reasons::NO_CHECKPOINT_IN_TIME };
                 (false, reason.to_owned(), self.case.what_was_saved(&grace))
             }
             (None, Some(before)) if before.status == "False" => (false, before.reason.clone(), before.message.clone()),
-            (None, _) if holds => (false, "Withdrawn".to_owned(), "The job may go on".to_owned()),
-            (None, _) => (false, "Stopped".to_owned(), "The job was stopped".to_owned()),
+            (None, _) if holds => (false, own_reasons::WITHDRAWN.to_owned(), "The job may go on".to_owned()),
+            (None, _) => (false, reasons::STOPPED.to_owned(), "The job was stopped".to_owned()),
         }
     }
 
     fn queued(&self, phase: &str) -> Words {
-        let waits = phase == "Queued";
-        let told = self.workload.and_then(|workload| find(&workload.status.conditions, "QuotaReserved"));
+        let waits = phase == phases::QUEUED;
+        let told = self.workload.and_then(|workload| find(&workload.status.conditions, types::QUOTA_RESERVED));
         match told.filter(|condition| waits && condition.status == "False") {
             Some(condition) => (true, condition.reason.clone(), condition.message.clone()),
-            None if waits => (true, "Queued".to_owned(), "Waits in its queue".to_owned()),
-            None if self.workload.is_none() => (false, "NotQueued".to_owned(), "Not in a queue yet".to_owned()),
+            None if waits => (true, own_reasons::QUEUED.to_owned(), "Waits in its queue".to_owned()),
+            None if self.workload.is_none() => {
+                (false, own_reasons::NOT_QUEUED.to_owned(), "Not in a queue yet".to_owned())
+            }
             None => (false, phase.to_owned(), format!("The job is {}", phase.to_lowercase())),
         }
     }
@@ -295,27 +307,27 @@ impl Telling<'_> {
         if let Some(workload) = self.admitted() {
             let queue = workload.holds().unwrap_or_default();
             let given = given(self.case.control, workload);
-            return (true, "Admitted".to_owned(), format!("Admitted by ClusterQueue {queue}: {given}"));
+            return (true, reasons::ADMITTED.to_owned(), format!("Admitted by ClusterQueue {queue}: {given}"));
         }
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
-        for kind in ["Finished", "Evicted"] {
+        for kind in [types::FINISHED, types::EVICTED] {
             if let Some(condition) = find(conditions, kind).filter(|condition| condition.status == "True") {
                 return (false, condition.reason.clone(), condition.message.clone());
             }
         }
-        (false, "NoReservation".to_owned(), "The job has no quota".to_owned())
+        (false, reasons::NO_RESERVATION.to_owned(), "The job has no quota".to_owned())
     }
 
     fn running(&self) -> Words {
         let Some(workload) = self.admitted() else {
-            return (false, "NotAdmitted".to_owned(), "Nothing of the job runs".to_owned());
+            return (false, reasons::NOT_ADMITTED.to_owned(), "Nothing of the job runs".to_owned());
         };
         if self.is_up() {
-            return (true, "PodsReady".to_owned(), "All pods have been ready".to_owned());
+            return (true, reasons::PODS_READY.to_owned(), "All pods have been ready".to_owned());
         }
         let ready = self.total(|state| state.ready.saturating_add(state.succeeded));
         let wanted = self.total(|state| state.wanted);
-        let starting = || ("PodsStarting".to_owned(), format!("{ready} of {wanted} pods are ready"));
+        let starting = || (own_reasons::PODS_STARTING.to_owned(), format!("{ready} of {wanted} pods are ready"));
         let obstacle = self.case.obstacle();
         if self.case.gone_since(workload).is_none() {
             let (reason, message) = obstacle.unwrap_or_else(starting);
@@ -339,13 +351,13 @@ impl Telling<'_> {
         let view = self.case.view;
         match self.workload.filter(|workload| !workload.active) {
             Some(workload) if !sleeps(view, workload) => {
-                let why = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.clone());
-                (true, "WorkloadDeactivated".to_owned(), why.unwrap_or_default())
+                let why = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.clone());
+                (true, own_reasons::WORKLOAD_DEACTIVATED.to_owned(), why.unwrap_or_default())
             }
             _ if view.facts.suspended => (true, REQUESTED.to_owned(), "spec.suspend is true".to_owned()),
             // Its Workload follows.
             Some(_) => (true, REQUESTED.to_owned(), "spec.suspend was true".to_owned()),
-            None => (false, "Resumed".to_owned(), "The job may be queued".to_owned()),
+            None => (false, own_reasons::RESUMED.to_owned(), "The job may be queued".to_owned()),
         }
     }
 
@@ -420,7 +432,7 @@ impl Telling<'_> {
         let before = &self.case.view.status.conditions;
         let is_news = |condition: &&Condition| {
             let old = find(before, &condition.type_).map(|old| old.status.as_str());
-            let tells = ["Admitted", CHECKPOINT_REQUESTED].contains(&condition.type_.as_str());
+            let tells = [types::ADMITTED, CHECKPOINT_REQUESTED].contains(&condition.type_.as_str());
             let answered = old.is_none() && condition.type_ == CHECKPOINT_REQUESTED;
             let lost = tells && condition.status == "False" && (old == Some("True") || answered);
             lost || (condition.status == "True" && old != Some("True"))
@@ -444,7 +456,7 @@ impl Telling<'_> {
 
 /// Its user was told that it is suspended because he asked for it.
 pub(super) fn asked(view: &TrainingView) -> bool {
-    let told = find(&view.status.conditions, "Suspended");
+    let told = find(&view.status.conditions, training_types::SUSPENDED);
     told.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
 }
 

@@ -12,6 +12,7 @@ use crate::ladder::watch::returns_at_once;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose};
+use berth_api::conditions::{reasons, types};
 use berth_api::labels;
 use berth_jobs::JobState;
 use berth_jobs::training::{WORKER, training_finish};
@@ -43,7 +44,7 @@ impl Case<'_> {
             // Back in its queue it may be admitted again before anybody looks at the time.
             return self.waited_too_long(workload);
         }
-        let reason = find(&workload.status.conditions, "Evicted").map(|condition| condition.reason.as_str());
+        let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
         let requeued = reason.is_some_and(returns_at_once);
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
     }
@@ -51,18 +52,18 @@ impl Case<'_> {
     /// Somebody's finalizer keeps it while it is deleted: nothing is made any more, and quota that nothing of it uses goes back, as does
     /// that of a run which has to leave, has ended, or lacks a Job.
     pub(super) fn going(&self, workload: &WorkloadView) -> Decision {
-        if !workload.reserved() || workload.is("Finished") {
+        if !workload.reserved() || workload.is(types::FINISHED) {
             return Decision::Done;
         }
         let states = self.states();
         if let Some(end) = training_finish(&states) {
             return self.finish(workload, end.success, &end.message);
         }
-        let evicted = workload.is("Evicted");
-        if !evicted && workload.is("Admitted") && !self.lacks_jobs(&states) {
+        let evicted = workload.is(types::EVICTED);
+        if !evicted && workload.is(types::ADMITTED) && !self.lacks_jobs(&states) {
             return Decision::Done;
         }
-        let (reason, message) = ("PendingEvaluation", "TrainingJob is being deleted");
+        let (reason, message) = (reasons::PENDING_EVALUATION, "TrainingJob is being deleted");
         let next = if evicted { self.halt(workload) } else { self.clear_away(workload, message) };
         next.unwrap_or_else(|| {
             Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
@@ -76,7 +77,7 @@ impl Case<'_> {
         if let Some(decision) = self.time_to_save(workload) {
             return Some(decision);
         }
-        let message = find(&workload.status.conditions, "Evicted").map(|condition| condition.message.as_str());
+        let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.as_str());
         let message = message.unwrap_or_default();
         let knew = self.control.saving.notified.get(&workload.uid);
         let why = self.control.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
@@ -226,7 +227,7 @@ impl Case<'_> {
                 continue;
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
-            let notice = self.notice(EventType::Normal, "Stopped", format!("{role}: {why}"));
+            let notice = self.notice(EventType::Normal, reasons::STOPPED, format!("{role}: {why}"));
             let delete = if kept { Draft::delete_owned_first } else { Draft::delete };
             return Some(Decision::write(delete(Purpose::StopTraining, object.clone(), &job.uid).telling(notice)));
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::conditions::{reasons, types};
 use berth_jobs::Priority;
 use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
 use serde_json::Value;
@@ -66,7 +67,7 @@ impl Case<'_> {
     /// What a Workload without quota takes over from its StatefulSet, and what the number of replicas means for it; `None` when it is
     /// as it should be.
     pub(super) fn scaled(&self, workload: &WorkloadView, (_, set): (&str, &SetState)) -> Option<Decision> {
-        let condition = find(&workload.status.conditions, "QuotaReserved").filter(|c| c.status == "False");
+        let condition = find(&workload.status.conditions, types::QUOTA_RESERVED).filter(|c| c.status == "False");
         let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
         if set.replicas <= 0 {
             let running = self.tally().running > 0 || (workload.reserved() && self.may_be_starting());
@@ -84,11 +85,11 @@ impl Case<'_> {
         }
         let rescaled = is_rescaled(workload, set);
         let runs = || self.tally().running > 0 || self.may_be_starting();
-        if rescaled && workload.reserved() && !workload.is("Evicted") && !runs() {
+        if rescaled && workload.reserved() && !workload.is(types::EVICTED) && !runs() {
             // It was at zero, and is back before anybody could take its quota.
             let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
             return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
-                edit.take_back("PendingEvaluation", &message);
+                edit.take_back(reasons::PENDING_EVALUATION, &message);
             })));
         }
         let followed = Some(workload).filter(|workload| !workload.reserved());
@@ -99,7 +100,7 @@ impl Case<'_> {
         (on_hold && !rescaled).then(|| {
             let message = "Workload no longer on hold; waiting for quota reservation";
             Decision::write(status_write(workload, Purpose::Requeue, self.now, |edit| {
-                edit.pending("PendingEvaluation", message);
+                edit.pending(reasons::PENDING_EVALUATION, message);
             }))
         })
     }

@@ -1,0 +1,148 @@
+//! Words that Kueue does not have: Berth's own reasons, and what its TrainingJobs say of themselves.
+
+/// Reasons of Berth's own, of conditions and of events.
+pub mod own_reasons {
+    strings! {
+        /// Workload QuotaReserved=False: a limit of the queue's policy is reached.
+        ADMISSION_LIMIT = "AdmissionLimit";
+        /// Workload QuotaReserved=False: quota is free, but its capacity was not to be had lately.
+        OUT_OF_STOCK = "OutOfStock";
+        /// Workload Evicted=True: its capacity never turned up.
+        STOCK_OUT = "StockOut";
+        /// Workload Evicted=True: it lost nodes and gets no others.
+        CAPACITY_RECLAIMED = "CapacityReclaimed";
+        /// Workload Evicted=True: its job asks for other pods than those for which it holds quota.
+        SPEC_CHANGED = "SpecChanged";
+        /// Workload Evicted=True: it goes to a better tier.
+        CLIMBED_BACK = "ClimbedBack";
+        /// Workload Finished=True: it has waited longer than its TrainingJob allows.
+        MAX_WAIT_TIME_EXCEEDED = "MaxWaitTimeExceeded";
+
+        /// QueuePolicy Active=False: a selector cannot be read.
+        INVALID_SELECTOR = "InvalidSelector";
+        /// QueuePolicy Active=False: another policy governs the same ClusterQueue.
+        CONFLICT = "Conflict";
+        /// QueuePolicy Active=False: it names a ClusterQueue that does not exist.
+        CLUSTER_QUEUE_NOT_FOUND = "ClusterQueueNotFound";
+        /// AdmissionCheck Active=False: the cluster does not serve what it asks for.
+        NOT_SERVED = "NotServed";
+
+        /// TrainingJob Stalled=True, and event: its spec makes no sense.
+        INVALID_SPEC = "InvalidSpec";
+        /// TrainingJob Stalled=True, and event: its store does not exist.
+        CHECKPOINT_STORE_NOT_FOUND = "CheckpointStoreNotFound";
+        /// TrainingJob Queued=True: nothing more is known yet.
+        QUEUED = "Queued";
+        /// TrainingJob Queued=False: it has no Workload.
+        NOT_QUEUED = "NotQueued";
+        /// TrainingJob Running=False: not all pods are ready yet.
+        PODS_STARTING = "PodsStarting";
+        /// TrainingJob Running=False between two runs.
+        RESTARTED = "Restarted";
+        /// TrainingJob Running=False: a Job of a run that was up is gone.
+        JOB_GONE = "JobGone";
+        /// TrainingJob Running=False: a Job of that name exists already.
+        NAME_TAKEN = "NameTaken";
+        /// TrainingJob Running=False, and event as in Kueue: the API server refuses what is to be created.
+        FAILED_CREATE = "FailedCreate";
+        /// TrainingJob Suspended=True: the user asks for it.
+        REQUESTED = "Requested";
+        /// TrainingJob Suspended=True: its Workload was deactivated.
+        WORKLOAD_DEACTIVATED = "WorkloadDeactivated";
+        /// TrainingJob Suspended=False.
+        RESUMED = "Resumed";
+        /// TrainingJob SchedulingTimeout=True.
+        PODS_NOT_READY = "PodsNotReady";
+        /// TrainingJob SchedulingTimeout=False: it is tried again.
+        ADMITTED_AGAIN = "AdmittedAgain";
+        /// TrainingJob CheckpointRequested=True, and event: it gives workers back.
+        SCALING_DOWN = "ScalingDown";
+        /// TrainingJob CheckpointRequested=False: it has saved.
+        CHECKPOINT_SAVED = "CheckpointSaved";
+        /// TrainingJob CheckpointRequested=False: it has not saved in time.
+        NO_CHECKPOINT_IN_TIME = "NoCheckpointInTime";
+        /// TrainingJob CheckpointRequested=False: it may go on.
+        WITHDRAWN = "Withdrawn";
+        /// TrainingJob CheckpointOverdue=True.
+        INTERVAL_MISSED = "IntervalMissed";
+        /// TrainingJob CheckpointOverdue=False.
+        INTERVAL_KEPT = "IntervalKept";
+        /// TrainingJob CheckpointOverdue=False: it does not run.
+        NOT_RUNNING = "NotRunning";
+        /// TrainingJob CheckpointStoreUnavailable=True.
+        REQUEST_FAILED = "RequestFailed";
+        /// TrainingJob CheckpointStoreUnavailable=False.
+        AVAILABLE = "Available";
+        /// TrainingJob Elastic=True: by how much it grows and shrinks.
+        SCALE_POLICY = "ScalePolicy";
+        /// TrainingJob Elastic=False: partial admission is off.
+        PARTIAL_ADMISSION_OFF = "PartialAdmissionOff";
+        /// TrainingJob Elastic=False: its kind of job cannot change while it runs.
+        FIXED_WHILE_RUNNING = "FixedWhileRunning";
+
+        /// Event: a workload with quota has an owner of a kind that Berth does not know.
+        OWNER_KIND_UNKNOWN = "OwnerKindUnknown";
+        /// Event: of some quota nobody can say how much it is.
+        UNREADABLE_USAGE = "UnreadableUsage";
+        /// Event: a label has a value to which no policy gives a class.
+        PRIORITY_LABEL_UNKNOWN = "PriorityLabelUnknown";
+        /// Event: a priority class does not exist.
+        WORKLOAD_PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound";
+        /// Event: the API server refuses a change.
+        WRITE_REFUSED = "WriteRefused";
+        /// Event: no pod set of its Workload is for that pod.
+        ROLE_NOT_FOUND = "RoleNotFound";
+        /// Event: the pod is one more than its group was admitted for.
+        EXCESS_POD = "ExcessPod";
+        /// Event: an elastic job got more workers.
+        SCALED_UP = "ScaledUp";
+        /// Event: an elastic job has fewer workers.
+        SCALED_DOWN = "ScaledDown";
+    }
+}
+
+/// Condition types of TrainingJobs beside `Admitted`.
+pub mod training_types {
+    strings! {
+        /// It waits in its queue.
+        QUEUED = "Queued";
+        /// All pods of its last admission have been ready.
+        RUNNING = "Running";
+        /// It is suspended.
+        SUSPENDED = "Suspended";
+        /// Nothing goes on before somebody changes something.
+        STALLED = "Stalled";
+        /// It has succeeded.
+        SUCCEEDED = "Succeeded";
+        /// It has failed.
+        FAILED = "Failed";
+        /// How the number of its workers may change.
+        ELASTIC = "Elastic";
+        /// Its pods were not ready in time; also the reason of that eviction, and an event.
+        SCHEDULING_TIMEOUT = "SchedulingTimeout";
+        /// It was asked to save its work before it is stopped; also an event.
+        CHECKPOINT_REQUESTED = "CheckpointRequested";
+        /// It has not saved within its interval.
+        CHECKPOINT_OVERDUE = "CheckpointOverdue";
+        /// Its store does not answer.
+        CHECKPOINT_STORE_UNAVAILABLE = "CheckpointStoreUnavailable";
+    }
+}
+
+/// Phases of TrainingJobs.
+pub mod phases {
+    strings! {
+        /// Not in a queue yet, or admitted and not up.
+        PENDING = "Pending";
+        /// Waits in its queue.
+        QUEUED = "Queued";
+        /// All pods are up.
+        RUNNING = "Running";
+        /// Over.
+        SUCCEEDED = "Succeeded";
+        /// Over, without success.
+        FAILED = "Failed";
+        /// Told to wait.
+        SUSPENDED = "Suspended";
+    }
+}
