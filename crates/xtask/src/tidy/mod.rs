@@ -12,6 +12,7 @@ mod requirements;
 mod source;
 mod text;
 mod tree;
+mod words;
 
 use std::path::Path;
 
@@ -53,6 +54,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     found.extend(requirements::check(&tree));
     found.extend(compatibility::check(&tree));
     found.extend(text::check(&tree));
+    found.extend(words::check(&tree));
     Ok(found)
 }
 

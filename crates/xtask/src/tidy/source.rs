@@ -5,6 +5,24 @@ pub(crate) fn shipped(source: &str) -> String {
     without_tests(&code(source))
 }
 
+/// The texts between plain quotes that ship, on one line each, with their lines, from 1.
+pub(crate) fn shipped_texts(source: &str) -> Vec<(usize, String)> {
+    let marked = without_tests(&filled(source, QUOTE));
+    let (mut found, mut text, mut line) = (Vec::new(), String::new(), 1);
+    for (mark, c) in marked.chars().zip(source.chars()) {
+        if mark == QUOTE {
+            text.push(c);
+            continue;
+        }
+        if let Some(inner) = text.strip_prefix(QUOTE).and_then(|rest| rest.strip_suffix(QUOTE)) {
+            found.push((line, inner.to_owned()));
+        }
+        text.clear();
+        line += usize::from(c == '\n');
+    }
+    found
+}
+
 /// Names of modules in other files that are compiled for tests only.
 pub(crate) fn test_modules(source: &str) -> Vec<String> {
     let code = code(source);
@@ -21,19 +39,25 @@ pub(crate) fn test_modules(source: &str) -> Vec<String> {
 }
 
 const MARK: &str = "#[cfg(test)]";
+const QUOTE: char = '"';
 
 /// Whether a character can stand in a name.
 pub(crate) fn is_name(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// Blanks comments and the content of texts and characters.
+/// Blanks comments, texts and characters.
 fn code(source: &str) -> String {
+    filled(source, ' ')
+}
+
+/// Blanks comments and characters, and puts `filler` in place of each character of a text.
+fn filled(source: &str, filler: char) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());
     let mut at = 0;
-    let blank = |out: &mut String, from: usize, to: usize| {
-        out.extend(chars[from..to.min(chars.len())].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
+    let fill = |out: &mut String, from: usize, to: usize, with: char| {
+        out.extend(chars[from..to.min(chars.len())].iter().map(|c| if *c == '\n' { '\n' } else { with }));
     };
     while at < chars.len() {
         let next = chars.get(at + 1).copied();
@@ -48,7 +72,8 @@ fn code(source: &str) -> String {
             _ => at,
         };
         if end > at {
-            blank(&mut out, at, end);
+            let is_text = matches!(chars[at], '"' | 'r');
+            fill(&mut out, at, end, if is_text { filler } else { ' ' });
             at = end;
         } else {
             out.push(chars[at]);
@@ -134,6 +159,14 @@ mod tests {
         let words: Vec<&str> = left.split(|c| !is_name(c)).filter(|word| !word.is_empty()).collect();
         let expected = "use a let x let y let l static str r type let c let m let o";
         assert_eq!(words, expected.split(' ').collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_texts_that_ship_are_read() {
+        let source = "f(\"One\", \"\"); // \"Two\"\nlet c = ('\"', 'é'); g(\"Thr\\\"ee\", r\"Four\");\n#[cfg(test)]\nmod tests { \"Five\" }\n\
+                      h(\"Si\\\nx\"); i(\"Sévén\")";
+        let expected = [(1, "One"), (1, ""), (2, "Thr\\\"ee"), (6, "Sévén")];
+        assert_eq!(shipped_texts(source), expected.map(|(line, text)| (line, text.to_owned())));
     }
 
     #[test]

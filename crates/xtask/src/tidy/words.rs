@@ -1,0 +1,207 @@
+//! What conditions say is written by the constants of berth-api, so that docs/compatibility.md is compared with what is written: control
+//! spells none of them out, the engine, which does not know berth-api, says nothing that is not among them, and none of Berth's own is
+//! left over.
+
+use std::collections::BTreeSet;
+
+use super::source::{is_name, shipped, shipped_texts};
+use super::{Finding, Tree};
+
+/// Where the constants are.
+const LISTS: [&str; 2] = ["crates/api/src/conditions.rs", "crates/api/src/conditions/own.rs"];
+/// The list of what Kueue says: docs/compatibility.md has a row for each of these, whether something uses it or not.
+const OF_KUEUE: &str = "reasons";
+/// How the name of a constant ends that stands before another word.
+const BEGINNING: &str = "_PREFIX";
+/// Whose sources spell none of them out.
+const CONTROL: &str = "crates/control/src/";
+/// Where the engine has its reasons.
+const ENGINE: [&str; 4] = [
+    "crates/engine/src/answers.rs",
+    "crates/engine/src/figures.rs",
+    "crates/engine/src/preempt/candidates.rs",
+    "crates/engine/src/preempt/fair.rs",
+];
+/// The same word for something else: a kind, a feature gate, the status of a condition.
+const SOMETHING_ELSE: [(&str, &str); 5] = [
+    ("crates/control/src/feature_gates.rs", "ConcurrentAdmission"),
+    ("crates/control/src/figures.rs", "Unknown"),
+    ("crates/control/src/offline.rs", "AdmissionCheck"),
+    ("crates/control/src/offline/manifest.rs", "AdmissionCheck"),
+    ("crates/control/src/write.rs", "AdmissionCheck"),
+];
+
+struct Constant<'a> {
+    /// File and line, from 1, where it is.
+    place: (&'static str, usize),
+    list: &'a str,
+    name: &'a str,
+    value: &'a str,
+}
+
+impl Constant<'_> {
+    fn path(&self) -> String {
+        format!("{}::{}", self.list, self.name)
+    }
+
+    /// Whether a text is that word, or begins with it where it is made for that.
+    fn is_in(&self, text: &str) -> bool {
+        text == self.value || (self.name.ends_with(BEGINNING) && text.starts_with(self.value))
+    }
+}
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    with(tree, &SOMETHING_ELSE)
+}
+
+fn with(tree: &Tree, something_else: &[(&str, &str)]) -> Vec<Finding> {
+    let constants: Vec<Constant<'_>> = LISTS.into_iter().flat_map(|path| constants(path, tree)).collect();
+    let mut found = Vec::new();
+    let mut met = BTreeSet::new();
+    let ships = |path: &str| path.starts_with(CONTROL) && path.ends_with(".rs") && !path.ends_with("tests.rs");
+    for (path, source) in tree.files().filter(|(path, _)| ships(path)) {
+        for (line, text) in shipped_texts(source) {
+            let same: Vec<String> = constants.iter().filter(|word| word.is_in(&text)).map(Constant::path).collect();
+            if same.is_empty() {
+                continue;
+            }
+            match something_else.iter().find(|(of, word)| *of == path && *word == text) {
+                Some(other) => _ = met.insert(other),
+                None => found.push(Finding::new(path, line, format!("{text:?} is {} of berth-api", same.join(" or ")))),
+            }
+        }
+    }
+    for (path, word) in something_else.iter().filter(|other| !met.contains(other)) {
+        found.push(Finding::new(*path, 0, format!("has no {word:?} any more that the check has to let pass")));
+    }
+    found.extend(of_the_engine(tree, &constants));
+    found.extend(left_over(tree, &constants));
+    found
+}
+
+fn constants<'a>(path: &'static str, tree: &'a Tree) -> Vec<Constant<'a>> {
+    let mut found = Vec::new();
+    let mut list = "";
+    for (index, line) in tree.text(path).unwrap_or_default().lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix("pub mod ").and_then(|rest| rest.strip_suffix(" {")) {
+            list = name;
+        }
+        let value = line.strip_suffix("\";").and_then(|line| line.split_once(" = \""));
+        if let Some((name, value)) = value.filter(|(name, _)| name.chars().all(is_name)) {
+            found.push(Constant { place: (path, index + 1), list, name, value });
+        }
+    }
+    found
+}
+
+/// Words of the engine that are none of the constants. A word begins with a capital letter and has no spaces.
+fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for path in ENGINE {
+        for (line, text) in shipped_texts(tree.text(path).unwrap_or_default()) {
+            let is_word = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(is_name);
+            if is_word && !constants.iter().any(|word| word.value == text) {
+                found.push(Finding::new(path, line, format!("{text:?} is not among the reasons of berth-api")));
+            }
+        }
+    }
+    found
+}
+
+/// Constants beside Kueue's reasons that nobody writes.
+fn left_over(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
+    let of_crates = |path: &str| path.starts_with("crates/") && path.ends_with(".rs") && !LISTS.contains(&path);
+    let sources: Vec<String> =
+        tree.files().filter(|(path, _)| of_crates(path)).map(|(_, source)| shipped(source)).collect();
+    let said: BTreeSet<String> = ENGINE
+        .into_iter()
+        .flat_map(|path| shipped_texts(tree.text(path).unwrap_or_default()))
+        .map(|(_, text)| text)
+        .collect();
+    let is_used = |word: &Constant<'_>| {
+        let path = word.path();
+        let alone = |source: &str, at: usize| {
+            !source[..at].ends_with(is_name) && !source[at + path.len()..].starts_with(is_name)
+        };
+        let names_it = |source: &String| source.match_indices(&path).any(|(at, _)| alone(source, at));
+        said.contains(word.value) || sources.iter().any(names_it)
+    };
+    let unused = constants.iter().filter(|word| word.list != OF_KUEUE && !is_used(word));
+    unused.map(|word| Finding::new(word.place.0, word.place.1, format!("nobody writes {}", word.path()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KUEUE: (&str, &str) = (
+        LISTS[0],
+        "pub mod types {\n    strings! {\n        /// It is.\n        DONE = \"Done\";\n    }\n}\n\
+         pub mod reasons {\n    strings! {\n        DONE = \"Done\";\n        DUE_TO_PREFIX = \"DueTo\";\n    }\n}\n",
+    );
+    const USES: (&str, &str) = ("crates/jobs/src/a.rs", "f(types::DONE)");
+
+    fn said(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<(&str, &str)> = [KUEUE, USES].iter().chain(files).copied().collect();
+        with(&Tree::of(&files), &[]).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_word_that_control_spells_out_is_found() {
+        let found = said(&[("crates/control/src/a/b.rs", "\nif is(\"Done\") { f(\"DueToThis\") }")]);
+        assert_eq!(
+            found,
+            [
+                "crates/control/src/a/b.rs:2: \"Done\" is types::DONE or reasons::DONE of berth-api",
+                "crates/control/src/a/b.rs:2: \"DueToThis\" is reasons::DUE_TO_PREFIX of berth-api",
+            ]
+        );
+    }
+
+    #[test]
+    fn other_words_tests_and_other_crates_are_free() {
+        let none: [String; 0] = [];
+        let control = "f(\"Done so\", \"ThisDueTo\"); // \"Done\"\n#[cfg(test)]\nmod tests { f(\"Done\"); }";
+        let others = [
+            ("crates/control/src/a.rs", control),
+            ("crates/control/src/a_tests.rs", "f(\"Done\")"),
+            ("crates/control/tests/b.rs", "f(\"Done\")"),
+            ("crates/webhook/src/c.rs", "f(\"Done\")"),
+        ];
+        assert_eq!(said(&others), none);
+    }
+
+    #[test]
+    fn the_same_word_for_something_else_passes_where_it_is() {
+        let path = "crates/control/src/a.rs";
+        let here = |source: &str| {
+            let tree = Tree::of(&[KUEUE, USES, (path, source)]);
+            with(&tree, &[(path, "Done")]).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(here("kind(\"Done\")"), [""; 0]);
+        assert_eq!(here(""), [format!("{path}: has no \"Done\" any more that the check has to let pass")]);
+    }
+
+    #[test]
+    fn the_engine_says_what_is_listed() {
+        let found = said(&[(ENGINE[0], "f(\"Done\", \"Other\", \"Other things\", \"other\")")]);
+        assert_eq!(found, [format!("{}:1: \"Other\" is not among the reasons of berth-api", ENGINE[0])]);
+    }
+
+    #[test]
+    fn what_nobody_writes_is_left_over() {
+        let own =
+            "pub mod own_reasons {\n    STOCK = \"Stock\";\n    STOCK_OUT = \"StockOut\";\n    SAID = \"Said\";\n}\n";
+        let control = "f(own_reasons::STOCK_OUT); // own_reasons::STOCK";
+        let found = said(&[(LISTS[1], own), ("crates/control/src/a.rs", control), (ENGINE[1], "f(\"Said\")")]);
+        assert_eq!(found, [format!("{}:2: nobody writes own_reasons::STOCK", LISTS[1])]);
+    }
+
+    #[test]
+    fn the_lists_are_read() {
+        let tree = Tree::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+        let many = LISTS.map(|path| constants(path, &tree).len());
+        assert!(many[0] >= 100 && many[1] >= 50, "{many:?}");
+    }
+}
