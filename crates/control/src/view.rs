@@ -2,11 +2,13 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::types;
 use berth_jobs::training::Past;
 use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
@@ -15,7 +17,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::deltas::Pods;
-use crate::ladder::watch::{LEAVES_TIER, RECLAIMED};
 use crate::pods::{PodBook, SetBook};
 use crate::policies::Wanted;
 use crate::shape::Shape;
@@ -308,48 +309,6 @@ impl WorkloadView {
             name: &self.name,
             uid: &self.uid,
             resource_version: &self.resource_version,
-        }
-    }
-
-    /// Since when its job is queued: a slice by which that grew was made later, and takes its place in the queue over.
-    pub(crate) fn queued_first(&self) -> Timestamp {
-        let past = self.rare.as_ref().and_then(|rare| rare.past);
-        past.map_or(self.created, |past| past.queued.min(self.created))
-    }
-
-    /// Whether it is evicted because its capacity was taken from it.
-    pub(crate) fn was_reclaimed(&self) -> bool {
-        crate::status::find_true(&self.status.conditions, types::EVICTED)
-            .is_some_and(|evicted| evicted.reason == RECLAIMED)
-    }
-
-    /// Since when it waits, where waiting counts: since its last eviction, and where that was its capacity's fault, as if it had waited on
-    /// since its creation, or since it last came back from a preemption, but for the time for which it was admitted.
-    pub(crate) fn waits_since(&self) -> Timestamp {
-        let conditions = &self.status.conditions;
-        let Some(evicted) = crate::status::find_true(conditions, types::EVICTED) else { return self.created };
-        let evicted_at = evicted.last_transition_time.0;
-        if !LEAVES_TIER.contains(&evicted.reason.as_str()) {
-            return evicted_at;
-        }
-        let preempted =
-            crate::status::find(conditions, types::PREEMPTED).map(|condition| condition.last_transition_time.0);
-        let began = preempted.map_or(self.created, |at| at.max(self.created));
-        let ran = i64::from(self.status.accumulated_past_execution_time_seconds.unwrap_or_default());
-        crate::core::after_seconds(began, ran).min(evicted_at)
-    }
-
-    /// Queue-order timestamp (kueue.md 6.2).
-    pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
-        let evicted = crate::status::find_true(&self.status.conditions, types::EVICTED);
-        // Without priority among queues, who was reclaimed from while borrowing goes behind its preemptor.
-        let reclaimed = crate::status::find(&self.status.conditions, types::PREEMPTED)
-            .filter(|c| by_reclaim && c.status == "True" && c.reason == reasons::IN_COHORT_RECLAIM_WHILE_BORROWING)
-            .and_then(|c| c.last_transition_time.0.checked_add(jiff::SignedDuration::from_millis(1)).ok());
-        match evicted.map(|condition| (condition.reason.as_str(), condition.last_transition_time.0)) {
-            Some((reasons::PODS_READY_TIMEOUT, at)) if !by_creation => at,
-            Some((reasons::ADMISSION_CHECK, at)) => at,
-            _ => reclaimed.unwrap_or_else(|| self.queued_first()),
         }
     }
 }
