@@ -159,7 +159,7 @@ impl Case<'_> {
         let jobs = roles.iter().filter_map(|role| self.child(role));
         let newest = jobs.filter(|job| job.suspended && job.finished.is_none()).map(|job| job.created).max()?;
         let made = Timestamp::from_millisecond(newest).ok()?;
-        let admitted = since(&workload.status.conditions, "Admitted", "True")?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         let goes_on = made.as_second().saturating_sub(admitted.as_second());
         let until = after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS));
         (until > self.now).then_some(until)
