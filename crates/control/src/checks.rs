@@ -122,20 +122,17 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
     found
 }
 
-/// The checks that concern a workload with this admission. While it has none, only those that concern every flavor of the
-/// queue do.
+/// The checks that concern a workload with this admission: those of a flavor that it was given, so that nothing is asked of who was given
+/// none. While it has no admission, only those that concern every flavor of the queue do.
 pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
     let given: Option<BTreeSet<&str>> = admission.map(|admission| {
         admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
     });
     let all = flavors(queue);
     let concerns = |rule: &&api::AdmissionCheckStrategyRule| {
-        let on = on_flavors(rule);
-        match &given {
-            _ if on.is_empty() => true,
-            Some(given) => given.iter().any(|flavor| on.contains(flavor)),
-            None => all.is_subset(&on),
-        }
+        let named = on_flavors(rule);
+        let on = if named.is_empty() { &all } else { &named };
+        given.as_ref().map_or_else(|| all.is_subset(on), |given| !given.is_disjoint(on))
     };
     rules(queue).iter().filter(concerns).map(|rule| rule.name.clone()).collect()
 }

@@ -117,8 +117,9 @@ impl World {
             }
         };
         let flavors_considered = entry.assignment.considered(&self.store, asked);
+        // A check for all flavors asks nothing of who was given none.
         let applies = |flavors: &BTreeSet<String>| {
-            flavors.is_empty() || pod_sets.iter().any(|given| given.flavors.values().any(|f| flavors.contains(f)))
+            pod_sets.iter().any(|set| set.flavors.values().any(|f| flavors.is_empty() || flavors.contains(f)))
         };
         let checks = self.store.queues[entry.queue].spec.iter().flat_map(|spec| &spec.admission_checks);
         let admission_checks: Vec<String> =

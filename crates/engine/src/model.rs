@@ -251,8 +251,8 @@ pub struct ClusterQueueSpec {
     pub inactive: Option<String>,
     /// What else keeps the queue from admitting, found outside the engine.
     pub problems: Vec<Problem>,
-    /// Admission checks by name with the flavors they apply to (empty: all). A workload is Admitted only when all are
-    /// ready; the engine only reports which apply.
+    /// Admission checks by name with the flavors they apply to (empty: all). A workload is Admitted only when those of the
+    /// flavors that it was given are ready; the engine only reports which apply.
     pub admission_checks: Vec<(String, BTreeSet<String>)>,
 }
 

@@ -123,6 +123,19 @@ fn who_waits_lists_the_checks_that_whatever_it_gets_asks_for() {
 }
 
 #[test]
+fn a_check_for_all_flavors_asks_nothing_of_who_gets_none() {
+    let (mut cluster, _) = checked();
+    let mut idle = job("idle", "lq", "1", true);
+    idle["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
+    cluster.put(Kind::JOB, idle);
+    cluster.pass(5);
+    assert!(cluster.is("idle", "Admitted"), "{:?}", cluster.workload_of("idle"));
+    let checks = cluster.workload_of("idle").unwrap()["status"]["admissionChecks"].as_array().cloned();
+    assert_eq!(checks.unwrap_or_default(), [json!({}); 0]);
+    assert_eq!(cluster.job("idle")["spec"]["suspend"], json!(false));
+}
+
+#[test]
 fn a_check_that_asks_for_a_retry_sends_the_job_back_for_a_while() {
     let (mut cluster, name) = checked();
     answer(&mut cluster, &name, "Retry");
