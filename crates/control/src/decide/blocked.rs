@@ -44,14 +44,21 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if find(&workload.status.conditions, types::REQUEUED).is_some_and(|condition| condition.status == "False") {
         return Some((reasons::PENDING_EVALUATION, String::new()));
     }
+    held_back(workload)
+}
+
+/// Its job holds it back itself: it is on hold, or waits for pods in place of others.
+fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     let reserved = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
         return Some((ON_HOLD, held.message.clone()));
     }
-    if workload.is(types::WAITING_FOR_REPLACEMENT_PODS) {
-        return Some((reasons::PENDING_EVALUATION, String::new()));
-    }
-    None
+    workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| (reasons::PENDING_EVALUATION, String::new()))
+}
+
+/// Whether Kueue would have it in a queue while it holds no quota: nobody gates it, and its job does not hold it back.
+pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
+    gates::message(workload).is_none() && held_back(workload).is_none()
 }
 
 /// Whether a TrainingJob controls it that waits for its user: it is deactivated once he was told so, which may take a while.

@@ -270,9 +270,10 @@ fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let now = Millis(scene.offline.now().as_millisecond());
     let uid = scene.uid(key);
+    let may_queue = queue::may_queue(scene, key);
     let control = scene.offline.control();
     let told = control.told(namespace, name)?;
-    if control.world().explain(&uid, now).is_none() {
+    if !may_queue || control.world().explain(&uid, now).is_none() {
         return Some("workload is inadmissible and can't be added to a LocalQueue");
     }
     let Some(queue) = control.world().cluster_queue_of(namespace, &told.local_queue).map(str::to_owned) else {
