@@ -30,6 +30,21 @@ pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     (left, parked)
 }
 
+/// How many queues have a workload that was taken out and not put back: upstream counts the last such one as active.
+pub fn in_flight(scene: &mut Scene) -> u32 {
+    let mut all = 0_u32;
+    for queue in scene.cluster_queues() {
+        let world = scene.offline.control().world();
+        let (active, parked) = world.pending(&queue);
+        let seen = u32::try_from(active.len().saturating_add(parked.len())).unwrap_or(u32::MAX);
+        let known = world
+            .figures(&queue)
+            .map_or(0, |figures| figures.pending_active.saturating_add(figures.pending_inadmissible));
+        all = all.saturating_add(u32::from(known > seen));
+    }
+    all
+}
+
 /// Whether upstream would take a pending workload into a queue.
 pub fn may_queue(scene: &mut Scene, key: &str) -> bool {
     let (namespace, name) = key.split_once('/').unwrap_or_default();

@@ -364,9 +364,10 @@ fn compare(
         }
     }
     let count = |map: &queue::ByQueue| u32::try_from(map.values().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX);
-    diff.eq_if("activeCount", active_count.as_ref(), || count(&active));
+    let in_heap = count(&active).saturating_add(queue::in_flight(scene));
+    diff.eq_if("activeCount", active_count.as_ref(), || in_heap);
     diff.eq_if("inadmissibleCount", inadmissible_count.as_ref(), || count(&parked));
-    diff.eq_if("pending", pending.as_ref(), || count(&active).saturating_add(count(&parked)));
+    diff.eq_if("pending", pending.as_ref(), || in_heap.saturating_add(count(&parked)));
     diff.eq_if("inadmissible", inadmissible.as_ref(), || count(&parked) > 0);
     let queues = scene.cluster_queues();
     diff.eq_if("sticky", sticky.as_ref(), || {
