@@ -36,8 +36,8 @@ pub fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
     if settings.half_life <= 0 { 0.0 } else { 1.0 - kept(settings.sampling_interval, settings.half_life) }
 }
 
-/// Weighted usage: amounts (in whole units: cores, bytes) by resource weights, divided by the LocalQueue's weight; infinite
-/// without a positive weight.
+/// Weighted usage: amounts (in whole units: cores, bytes; each resource once, by name) by resource weights, divided by the LocalQueue's
+/// weight; infinite without a positive weight.
 #[must_use]
 pub fn weighted_usage(amounts: &[(&str, f64)], weights: &BTreeMap<String, f64>, weight: f64) -> f64 {
     if weight <= 0.0 {
@@ -101,13 +101,13 @@ pub(crate) fn usage_of(store: &Store, settings: &AdmissionFairSharing, local_que
     let ledger = &local_queue.ledger;
     let consumed = ledger.consumed.iter().map(|(resource, amount)| (*resource, *amount));
     let penalties = ledger.penalties.values().flatten().copied();
-    let amounts: Vec<(&str, f64)> = consumed
-        .chain(penalties)
-        .map(|(resource, amount)| {
-            let name = store.resource(resource);
-            (name, if name == "cpu" { amount / 1000.0 } else { amount })
-        })
-        .collect();
+    // Summed up per resource before it is weighted, as in Kueue: floats that say the same compare as equal then.
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for (resource, amount) in consumed.chain(penalties) {
+        *sums.entry(store.resource(resource)).or_default() += amount;
+    }
+    let amounts: Vec<(&str, f64)> =
+        sums.into_iter().map(|(name, amount)| (name, if name == "cpu" { amount / 1000.0 } else { amount })).collect();
     let weight = local_queue.spec.as_ref().map_or(1.0, |spec| spec.weight as f64 / 1_000_000_000.0);
     weighted_usage(&amounts, &settings.weights, weight)
 }

@@ -89,13 +89,14 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         number(share.value())
     });
     if let Some(want) = usage {
-        let mut amounts = Vec::new();
+        let mut sums: BTreeMap<&String, i128> = BTreeMap::new();
         for (resource, quantity) in input.consumed_resources.iter().chain(&input.entry_penalty) {
-            let units = super::amount(resource, quantity)?.get();
-            #[allow(clippy::cast_precision_loss, reason = "amounts of cases are small")]
-            let whole = if resource == "cpu" { units as f64 / 1000.0 } else { units as f64 };
-            amounts.push((resource.as_str(), whole));
+            let nano = berth_quantity::parse_quantity(quantity).map_err(|error| format!("{resource}: {error}"))?;
+            let sum = sums.entry(resource).or_default();
+            *sum = sum.saturating_add(nano.0);
         }
+        let amounts: Vec<(&str, f64)> =
+            sums.into_iter().map(|(resource, nano)| (resource.as_str(), in_whole(nano))).collect();
         let got = number(weighted_usage(&amounts, &input.resource_weights, input.local_queue_weight));
         diff.eq("usage", &want.as_f64().map_or_else(|| want.as_str().unwrap_or_default().to_owned(), number), &got);
     }
@@ -156,6 +157,13 @@ pub fn entry_penalty(case: &Case) -> Result<Diff, String> {
     let mut diff = Diff::default();
     diff.eq("applyPenalty", &expect.apply_penalty, &usage.is_some_and(|usage| usage > 0.0));
     Ok(diff)
+}
+
+/// Nano units as a number of whole ones.
+#[allow(clippy::cast_precision_loss, reason = "amounts of cases are small")]
+fn in_whole(nano: i128) -> f64 {
+    const NANO: i128 = 1_000_000_000;
+    if nano % NANO == 0 { (nano / NANO) as f64 } else { nano as f64 / NANO as f64 }
 }
 
 /// A number as upstream writes it.
