@@ -1,7 +1,7 @@
 //! LimitRanges of a namespace in one summary, and the checks of requests against limits and against that summary.
 
-use crate::requests::{Exact, Quantities, exact, pod_requests};
-use berth_quantity::parse_quantity;
+use crate::requests::{Quantities, counted, exact, pod_requests};
+use berth_quantity::{Amount, parse_quantity};
 use k8s_openapi::api::core::v1::{Container, LimitRange, LimitRangeItem, PodSpec, ResourceRequirements};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -87,19 +87,22 @@ pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
     found
 }
 
-/// Exact amounts of a list that can be read.
-fn amounts(quantities: Option<&Quantities>) -> Exact {
-    quantities.and_then(|quantities| exact(quantities).ok()).unwrap_or_default()
+/// Amounts in the units of quota, in which Kueue compares them: what is less than a unit apart is the same.
+type Counted = BTreeMap<String, Amount>;
+
+/// Amounts of a list that can be read.
+fn amounts(quantities: Option<&Quantities>) -> Counted {
+    counted(quantities.and_then(|quantities| exact(quantities).ok()).unwrap_or_default())
 }
 
-fn requests_and_limits(resources: Option<&ResourceRequirements>) -> [Exact; 2] {
+fn requests_and_limits(resources: Option<&ResourceRequirements>) -> [Counted; 2] {
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     let limits = resources.and_then(|resources| resources.limits.as_ref());
     [requests, limits].map(amounts)
 }
 
 /// The least and the most that a container names of each resource: a LimitRange bounds its limits too.
-fn span(resources: Option<&ResourceRequirements>) -> [Exact; 2] {
+fn span(resources: Option<&ResourceRequirements>) -> [Counted; 2] {
     let [mut least, limits] = requests_and_limits(resources);
     let mut most = least.clone();
     for (resource, limit) in limits {
@@ -116,7 +119,7 @@ fn span(resources: Option<&ResourceRequirements>) -> [Exact; 2] {
 #[must_use]
 pub fn limit_range_violations(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut check = |field: &str, least: &Exact, most: &Exact, item: &LimitRangeItem| {
+    let mut check = |field: &str, least: &Counted, most: &Counted, item: &LimitRangeItem| {
         let [min, max] = [&item.min, &item.max].map(|bound| amounts(bound.as_ref()));
         report(&mut found, field.to_owned(), most, &max, Ordering::Greater, ABOVE_MAX);
         report(&mut found, field.to_owned(), least, &min, Ordering::Less, BELOW_MIN);
@@ -128,7 +131,7 @@ pub fn limit_range_violations(index: usize, spec: &PodSpec, summary: &LimitSumma
         }
     }
     if let Some(item) = summary.get("Pod") {
-        let requests = pod_requests(spec).unwrap_or_default();
+        let requests = counted(pod_requests(spec).unwrap_or_default());
         check(&path(index), &requests, &requests, item);
     }
     found
@@ -154,10 +157,17 @@ fn aggregate(violations: &[Violation]) -> String {
     }
 }
 
-fn report(found: &mut Vec<Violation>, field: String, requests: &Exact, bounds: &Exact, wrong: Ordering, detail: &str) {
+fn report(
+    found: &mut Vec<Violation>,
+    field: String,
+    requests: &Counted,
+    bounds: &Counted,
+    wrong: Ordering,
+    detail: &str,
+) {
     let resources: Vec<String> = requests
         .iter()
-        .filter(|(resource, nano)| bounds.get(*resource).is_some_and(|bound| nano.cmp(&bound) == wrong))
+        .filter(|(resource, amount)| bounds.get(*resource).is_some_and(|bound| amount.cmp(&bound) == wrong))
         .map(|(resource, _)| resource.clone())
         .collect();
     if !resources.is_empty() {
@@ -199,6 +209,8 @@ mod tests {
         let base = "spec.podSets[0].template.spec";
         let cases = [
             (json!({"cpu": "1"}), json!({"cpu": "1000m"}), max.clone(), None),
+            // Less than a unit of quota apart.
+            (json!({"cpu": "1500u", "memory": "500m"}), json!({"cpu": "1100u", "memory": "100m"}), json!([]), None),
             (
                 json!({"cpu": "2", "memory": "2"}),
                 json!({"cpu": "1", "memory": "1"}),

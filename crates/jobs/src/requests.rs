@@ -151,9 +151,22 @@ pub fn quota_requests(spec: &PodSpec, rules: &RequestRules) -> Result<BTreeMap<S
 
 /// Rounded up to the unit in which quota counts the resource; below zero it is zero.
 fn to_amount(resource: &str, nano: i128) -> Amount {
+    in_units(resource, nano.max(0))
+}
+
+/// Rounded away from zero to the unit in which quota counts the resource.
+fn in_units(resource: &str, nano: i128) -> Amount {
     let unit = if resource == "cpu" { 1_000_000 } else { 1_000_000_000 };
-    let nano = nano.max(0);
-    Amount::clamped(nano / unit + i128::from(nano % unit != 0))
+    Amount::clamped((nano / unit).saturating_add((nano % unit).signum()))
+}
+
+/// Exact amounts in the units in which quota counts them, also below zero.
+pub(crate) fn counted(exact: Exact) -> BTreeMap<String, Amount> {
+    let amount = |(resource, nano): (String, i128)| {
+        let amount = in_units(&resource, nano);
+        (resource, amount)
+    };
+    exact.into_iter().map(amount).collect()
 }
 
 fn requests_of(container: &Container) -> Result<Exact, RequestError> {
