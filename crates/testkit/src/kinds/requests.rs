@@ -214,6 +214,16 @@ fn limit_ranges(case: &Case) -> Result<Vec<LimitRange>, String> {
     case.of_kind("LimitRange").map(|object| read(object.clone())).collect()
 }
 
+/// The LimitRanges that concern the workload: those of its namespace, for one without a namespace all.
+fn limits_around(case: &Case, input: &Input) -> Result<LimitSummary, String> {
+    let (namespace, _) = input.workload.as_deref().and_then(|key| key.split_once('/')).unwrap_or_default();
+    let all = limit_ranges(case)?;
+    let here = |range: &&LimitRange| {
+        namespace.is_empty() || range.metadata.namespace.as_deref().unwrap_or_default() == namespace
+    };
+    Ok(LimitSummary::of(all.iter().filter(here)))
+}
+
 fn pod_sets(case: &Case, input: &Input) -> Result<Vec<berth_api::PodSet>, String> {
     super::workload(case, input.workload.as_deref().unwrap_or("/")).map(|workload| workload.spec.pod_sets)
 }
@@ -224,7 +234,7 @@ fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
 
 /// Name, count and template of each pod set as it counts.
 fn effective(case: &Case, input: &Input) -> Result<Vec<EffectivePodSet>, String> {
-    let limits = LimitSummary::of(&limit_ranges(case)?);
+    let limits = limits_around(case, input)?;
     let classes: Vec<RuntimeClass> =
         case.of_kind("RuntimeClass").map(|object| read(object.clone())).collect::<Result<_, _>>()?;
     let overhead = |name: &str| {
@@ -247,7 +257,7 @@ fn found_errors(case: &Case, input: &Input) -> Result<Vec<Error>, String> {
             limit_range_violations(0, &read::<PodSpec>(spec.clone())?, &summary)
         }
         (None, _) => {
-            let limits = LimitSummary::of(&limit_ranges(case)?);
+            let limits = limits_around(case, input)?;
             let check = |(index, spec): (usize, &PodSpec)| {
                 let ranges = limit_range_violations(index, spec, &limits);
                 limits_exceeded(index, spec).into_iter().chain(ranges).collect::<Vec<_>>()
