@@ -6,7 +6,7 @@ use crate::shown;
 use berth_control::offline::Offline;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{Kind, Notice, ObjectKey};
-use berth_engine::{Departures, FairSharing, Options, ShareStrategy};
+use berth_engine::{Amount, Departures, FairSharing, Options, ShareStrategy};
 use berth_jobs::Transformation;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -198,18 +198,23 @@ impl Scene {
     /// Books usage in ClusterQueues, as workloads that hold it.
     ///
     /// # Errors
-    /// A quantity that cannot be read.
+    /// A quantity that cannot be read, or that no workload can hold.
     pub fn lay_usage(&mut self, usage: &BTreeMap<String, Cells>) -> Result<(), String> {
         for (queue, flavors) in usage {
-            let sets: Vec<Value> = flavors
-                .iter()
-                .enumerate()
-                .map(|(index, (flavor, amounts))| {
-                    let flavors: BTreeMap<&String, &String> =
-                        amounts.keys().map(|resource| (resource, flavor)).collect();
-                    json!({"name": format!("set-{index}"), "count": 1, "flavors": flavors, "resourceUsage": amounts})
-                })
-                .collect();
+            let mut sets: Vec<Value> = Vec::new();
+            for (index, (flavor, texts)) in flavors.iter().enumerate() {
+                let flavors: BTreeMap<&String, &String> = texts.keys().map(|resource| (resource, flavor)).collect();
+                let mut amounts: BTreeMap<&String, String> = BTreeMap::new();
+                for (resource, text) in texts {
+                    let amount = crate::kinds::amount(resource, text)?;
+                    if amount < Amount::ZERO {
+                        return Err(format!("input.usage: nobody holds {text} of {resource}"));
+                    }
+                    amounts.insert(resource, berth_quantity::format(resource, amount));
+                }
+                let name = format!("set-{index}");
+                sets.push(json!({"name": name, "count": 1, "flavors": flavors, "resourceUsage": amounts}));
+            }
             let specs: Vec<Value> = (0..sets.len())
                 .map(|index| {
                     json!({"name": format!("set-{index}"), "count": 1,
