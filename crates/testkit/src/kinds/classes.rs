@@ -11,6 +11,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 const NAMESPACE: &str = "default";
+/// Upstream's word for a class that it could not tell.
+const UNKNOWN: &str = "unknown";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -67,9 +69,9 @@ impl Crowd {
         Ok(Self { scene, classes: Vec::new() })
     }
 
-    /// A workload comes to the queue. One without a class is like no other.
+    /// A workload comes to the queue. One without a class, or whose class upstream could not tell, is like no other.
     fn come(&mut self, name: &str, class: &str) -> Result<String, String> {
-        let class = if class.is_empty() { format!("only {name}") } else { class.to_owned() };
+        let class = if ["", UNKNOWN].contains(&class) { format!("only {name}") } else { class.to_owned() };
         let known = self.classes.iter().position(|known| *known == class);
         let index = known.unwrap_or(self.classes.len());
         if known.is_none() {
