@@ -194,9 +194,9 @@ impl World {
         true
     }
 
-    /// Lets what is parked in the whole tree of a ClusterQueue be tried again. Returns how many workloads that moves; none
-    /// below a cycle of cohorts.
-    pub fn retry_parked(&mut self, cluster_queue: &str) -> usize {
+    /// Lets what is parked in the whole tree of a ClusterQueue be tried again, and whose back-off is over. Returns how many workloads
+    /// that moves; none below a cycle of cohorts.
+    pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.store.queues[queue].node;
         if self.tree.ancestors(node).any(|cohort| self.tree.nodes[cohort].cyclic) {
@@ -210,6 +210,7 @@ impl World {
             queues.iter().map(active).sum()
         };
         let before = active(self);
+        self.release_timers(now);
         let epoch = self.tree.nodes[root].epoch;
         self.wake(node);
         for queue in &queues {

@@ -54,8 +54,9 @@ pub fn may_queue(scene: &mut Scene, key: &str) -> bool {
 /// Lets everything parked be tried again: in these ClusterQueues and their trees, or everywhere.
 pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     let queues = if cluster_queues.is_empty() { scene.cluster_queues() } else { cluster_queues.to_vec() };
+    let now = Millis(scene.offline.now().as_millisecond());
     for queue in queues {
-        scene.offline.control().world().retry_parked(&queue);
+        scene.offline.control().world().retry_parked(&queue, now);
     }
     scene.offline.control().look_again();
 }

@@ -220,7 +220,7 @@ impl<'a> Place<'a> {
                 let queues =
                     if step.cluster_queues.is_empty() { scene.cluster_queues() } else { step.cluster_queues.clone() };
                 let world = scene.offline.control().world();
-                trace.moved += queues.iter().map(|queue| world.retry_parked(queue)).sum::<usize>();
+                trace.moved += queues.iter().map(|queue| world.retry_parked(queue, now)).sum::<usize>();
             }
             "advance-clock" => {
                 scene.offline.advance(crate::scene::millis(step.by.as_deref().unwrap_or_default())?);
