@@ -7,6 +7,7 @@ use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};
 use berth_control::write::Kind;
 use berth_engine::{Millis, Outcome, WorkloadState};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -179,8 +180,16 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
+    /// Puts a workload in as it is now: a back-off that is over does not count, though no plan has noticed.
     fn put(&self, scene: &mut Scene, key: &str, update: Option<&'a Value>) -> Result<(), String> {
-        scene.put(self.object(key, update)?)
+        let mut object = self.object(key, update)?.clone();
+        let requeue_at = text(&object, "/status/requeueState/requeueAt").parse::<Timestamp>();
+        if let (Ok(at), Some(Value::Object(state))) = (requeue_at, object.pointer_mut("/status/requeueState"))
+            && at <= scene.offline.now()
+        {
+            state.remove("requeueAt");
+        }
+        scene.put(&object)
     }
 
     fn take(&self, scene: &mut Scene, step: &'a Step, trace: &mut Trace) -> Result<(), String> {
