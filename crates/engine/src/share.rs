@@ -129,9 +129,13 @@ pub(crate) fn asks_for<K>(requested: impl IntoIterator<Item = (K, Units)>, is_bo
     requested.into_iter().any(|(key, value)| value > 0 && is_borrowed(&key))
 }
 
-/// Whether a node, with `extra` usage on top, is above its quota in one of the cells that are asked for.
+/// Whether a node, with `extra` usage on top, is above its quota in one of the cells that are asked for. Of what it has no quota for
+/// usage is a remnant, as for its share.
 pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)], extra: &[(CellId, Units)]) -> bool {
-    asks_for(usage.iter().copied(), |key| tree.cell(node, *key).exceeds_with(in_usage(extra, *key)))
+    asks_for(usage.iter().copied(), |key| {
+        let cell = tree.cell(node, *key);
+        cell.has_quota && cell.exceeds_with(in_usage(extra, *key))
+    })
 }
 
 impl World {
