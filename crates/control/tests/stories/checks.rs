@@ -131,7 +131,7 @@ fn a_check_for_all_flavors_asks_nothing_of_who_gets_none() {
     cluster.pass(5);
     assert!(cluster.is("idle", "Admitted"), "{:?}", cluster.workload_of("idle"));
     let checks = cluster.workload_of("idle").unwrap()["status"]["admissionChecks"].as_array().cloned();
-    assert_eq!(checks.unwrap_or_default(), [json!({}); 0]);
+    assert!(checks.unwrap_or_default().is_empty());
     assert_eq!(cluster.job("idle")["spec"]["suspend"], json!(false));
 }
 
