@@ -106,18 +106,25 @@ fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
 #[test]
 fn a_pod_that_may_not_run_is_told_why() {
     let mut cluster = pod_queue("1");
-    cluster.put(Kind::Pod, pod("a", "1"));
-    cluster.put(Kind::Pod, pod("b", "1"));
+    // Somebody else keeps them, so that what they were told can be read.
+    let kept = |name: &str| {
+        let mut kept = pod(name, "1");
+        kept["metadata"]["finalizers"] = json!(["kueue.x-k8s.io/managed", "example.com/keep"]);
+        kept
+    };
+    cluster.put(Kind::Pod, kept("a"));
+    cluster.put(Kind::Pod, kept("b"));
     cluster.settle();
     assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
-    let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.controller_sleeps = true;
-    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
-    // Somebody else takes the gate away, or there never was one.
+    // Somebody takes the gate away, or there never was one.
     cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"schedulingGates": []}}));
-    let mut stranger = pod("c", "1");
+    let mut stranger = kept("c");
     stranger["spec"]["schedulingGates"] = json!([]);
     cluster.put(Kind::Pod, stranger);
+    cluster.settle();
+    let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
     cluster.settle();
     for (name, reason) in [("a", "WorkloadDeleted"), ("b", "NotAdmitted"), ("c", "NoMatchingWorkload")] {
         let condemned = cluster.pod(name).unwrap();
