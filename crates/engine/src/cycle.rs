@@ -383,6 +383,7 @@ impl World {
             report.findings.remove(&entry.workload);
             return;
         }
+        let waits = self.is_waiting(entry);
         let Entry { queue, workload: id, assignment, requeue, scans_anew, verdict, .. } = entry;
         let (queue, id, requeue, verdict) = (*queue, *id, *requeue, verdict.take());
         if *scans_anew {
@@ -424,8 +425,7 @@ impl World {
                     *known = rounds.max(*known);
                 }
                 // What a preemptor had freed for itself is not for those behind it.
-                let is_preemptor = self.store.queues[queue].pending.preemptor == Some(id);
-                if !is_strict && !is_preemptor && requeue != Requeue::PendingPreemption {
+                if !is_strict && !waits && requeue != Requeue::PendingPreemption {
                     report.held_up.entry(root).or_default().push((queue, id));
                 }
             }

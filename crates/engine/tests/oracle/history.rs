@@ -451,6 +451,7 @@ impl<'a> History<'a> {
         self.books.clear_booked();
         for (root, stays) in ended {
             let (uid, queue, after) = (stays.head.spec.uid.clone(), stays.head.queue.clone(), stays.after);
+            let loses = after != After::PendingPreemption && !stays.head.is_preemptor;
             match self.put_back(stays) {
                 Stays::Parked => {
                     cycle.moved.insert(root);
@@ -462,7 +463,6 @@ impl<'a> History<'a> {
                 }
                 Stays::First => {}
             }
-            let loses = after != After::PendingPreemption && self.preemptors.get(&queue) != Some(&uid);
             if loses && self.books.queues[&queue].strategy != Strategy::StrictFifo {
                 cycle.losers.entry(root).or_default().push(uid);
             }
