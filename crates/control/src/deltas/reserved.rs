@@ -36,6 +36,8 @@ pub(crate) fn reservation<'a>(
             let given = assignment.count.map(i64::from).or(known.map(|pods| pods.all)).unwrap_or_default();
             let count = known.map_or(given, |pods| pods.runs.min(given));
             let asked = |resource: &String| match known.and_then(|pods| pods.requests) {
+                // No pod asks for itself.
+                Some(_) if resource == "pods" => Amount::new(given),
                 Some(requests) => requests.get(resource).map_or(Amount::ZERO, |each| each.mul(given)),
                 None => Amount::new(i64::MAX),
             };
@@ -105,6 +107,19 @@ mod tests {
             assert_eq!(used(cpu, 3), [6_000, 3 * GI], "{cpu:?}");
             assert_eq!(used(cpu, 1), [2_000, GI], "{cpu:?}");
             assert_eq!(held(cpu, |_| None), [i64::MAX, 3 * GI], "{cpu:?}: nobody can read the spec");
+        }
+    }
+
+    #[test]
+    fn pods_whose_number_cannot_be_read_are_as_many_as_were_given() {
+        let admission: api::Admission = serde_json::from_value(serde_json::json!({"clusterQueue": "q",
+            "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"pods": "f"}, "resourceUsage": {"pods": "-3"}}]}))
+        .unwrap();
+        let requests = BTreeMap::new();
+        for runs in [3, 2] {
+            let pods = |_: &str| Some(Pods { all: 3, runs, requests: Some(&requests) });
+            let held = reservation(&admission, pods, (engine::Millis(0), None), (false, false), None);
+            assert_eq!(held.pod_sets.first().unwrap().usage.get("pods").copied(), Some(Amount::new(runs)));
         }
     }
 
