@@ -446,9 +446,8 @@ impl World {
         if requeue == Requeue::PendingPreemption {
             let pending = &mut self.store.queues[queue].pending;
             pending.preemptor = Some(id);
-            if !is_strict {
-                pending.sticky = Some(id);
-            }
+            // In a strict queue nobody goes first, not even who did before it became one.
+            pending.sticky = (!is_strict).then_some(id);
         }
         self.changed_queues.insert(queue);
         if let Some(finding) = verdict {
