@@ -64,6 +64,16 @@ impl Surroundings<'_> {
         let overhead = |class: &str| self.overheads.get(class);
         berth_jobs::workload_needs(pod_sets, &self.limits, overhead, &self.rules)
     }
+
+    /// What tells a pod set from others beside what it asks for.
+    fn constraints_of(&self, set: &api::PodSet) -> u64 {
+        if !self.compares_templates {
+            return berth_jobs::placement_constraints(set);
+        }
+        let overhead = |class: &str| self.overheads.get(class);
+        let Some(spec) = &set.template.spec else { return 0 };
+        berth_jobs::template_shape(&berth_jobs::spec_as_run(spec, &self.limits, overhead, &self.rules))
+    }
 }
 
 /// All shapes in use.
@@ -77,10 +87,7 @@ impl Shapes {
     pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &Surroundings<'_>) -> Arc<Shape> {
         let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
         let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
-        let constraints: Vec<u64> = match around.compares_templates {
-            true => pod_sets.iter().map(berth_jobs::template_shape).collect(),
-            false => pod_sets.iter().map(berth_jobs::placement_constraints).collect(),
-        };
+        let constraints: Vec<u64> = pod_sets.iter().map(|set| around.constraints_of(set)).collect();
         let source = serde_json::to_string(&(namespace, &reduced, &digests, &constraints)).unwrap_or_default();
         if let Some(shape) = self.known.get(source.as_str()) {
             return shape.clone();

@@ -1,7 +1,7 @@
 //! What narrows the nodes of pods beside their requests, node selector and tolerations.
 
 use crate::needs::required_terms;
-use crate::requests::{Quantities, with_own_limits};
+use crate::requests::Quantities;
 use berth_api::PodSet;
 use berth_quantity::{Nano, parse_quantity};
 use k8s_openapi::api::core::v1::{Affinity, Container, PodAffinityTerm, PodSpec, Volume};
@@ -42,11 +42,10 @@ pub fn placement_constraints(set: &PodSet) -> u64 {
     digest(&Value::Object(found))
 }
 
-/// Digest of a pod template as far as Kueue compares those of workloads that it takes for equal: what each container requests and its
-/// ports, node selector, affinity and spread with all that is only preferred, tolerations, priority, runtime class, resource claims.
+/// Digest of a pod spec as it runs, as far as Kueue compares those of workloads that it takes for equal: what each container requests and
+/// its ports, node selector, affinity and spread with all that is only preferred, tolerations, priority, runtime class, resource claims.
 #[must_use]
-pub fn template_shape(set: &PodSet) -> u64 {
-    let Some(spec) = set.template.spec.as_ref().map(with_own_limits) else { return 0 };
+pub fn template_shape(spec: &PodSpec) -> u64 {
     digest(&json!({
         "initContainers": containers(spec.init_containers.as_deref().unwrap_or_default()),
         "containers": containers(&spec.containers),
@@ -116,6 +115,9 @@ fn host_ports(spec: &PodSpec) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LimitSummary;
+    use crate::needs::spec_as_run;
+    use crate::requests::RequestRules;
 
     fn set(spec: Value) -> PodSet {
         serde_json::from_value(json!({"name": "main", "count": 1, "template": {"spec": spec}})).expect("pod set")
@@ -125,6 +127,11 @@ mod tests {
         placement_constraints(&set(spec))
     }
 
+    fn shape(spec: Value) -> u64 {
+        let spec = set(spec).template.spec.expect("pod spec");
+        template_shape(&spec_as_run(&spec, &LimitSummary::default(), |_| None, &RequestRules::default()))
+    }
+
     #[test]
     fn templates_differ_where_kueue_says_so() {
         let container = |requests: Value| json!({"name": "c", "resources": {"requests": requests}});
@@ -132,9 +139,9 @@ mod tests {
         let with = |field: &str, value: Value| {
             let mut spec = plain();
             spec[field] = value;
-            template_shape(&set(spec))
+            shape(spec)
         };
-        let base = template_shape(&set(plain()));
+        let base = shape(plain());
         for (field, value) in [
             ("containers", json!([{"name": "d", "image": "i", "resources": {"requests": {"cpu": "1000m"}}}])),
             ("containers", json!([{"name": "c", "resources": {"limits": {"cpu": "1"}}}])),
