@@ -11,24 +11,21 @@ use crate::flight::Draft;
 use crate::status::{ADMISSION_MANAGER, find};
 use crate::write::Request;
 
-const INADMISSIBLE: &str = reasons::INADMISSIBLE;
-const PENDING: &str = reasons::PENDING;
-
 /// What a verdict is told as. `None`: of what no cycle looked at Kueue tells only that its queue takes nobody.
 pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     match verdict.reason {
-        PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(INADMISSIBLE),
+        PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(reasons::INADMISSIBLE),
         _ if !verdict.leading => None,
         PendingReason::WaitingForPodsReady => Some(reasons::WAITING),
-        _ => Some(PENDING),
+        _ => Some(reasons::PENDING),
     }
 }
 
 /// The older name of a reason of QuotaReserved=False.
 pub(crate) fn of(reason: &str) -> &str {
     match reason {
-        reasons::MISCONFIGURED | reasons::SUSPENDED => INADMISSIBLE,
-        reasons::PENDING_EVALUATION | own_reasons::ADMISSION_LIMIT => PENDING,
+        reasons::MISCONFIGURED | reasons::SUSPENDED => reasons::INADMISSIBLE,
+        reasons::PENDING_EVALUATION | own_reasons::ADMISSION_LIMIT => reasons::PENDING,
         other => other,
     }
 }

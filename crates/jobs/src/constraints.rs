@@ -1,10 +1,11 @@
 //! What narrows the nodes of pods beside their requests, node selector and tolerations.
 
 use crate::needs::required_terms;
+use crate::pods::shape_with;
 use crate::requests::Quantities;
 use berth_api::PodSet;
 use berth_quantity::{Nano, parse_quantity};
-use k8s_openapi::api::core::v1::{Affinity, Container, PodAffinityTerm, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, PodSpec, Volume};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -46,25 +47,7 @@ pub fn placement_constraints(set: &PodSet) -> u64 {
 /// its ports, node selector, affinity and spread with all that is only preferred, tolerations, priority, runtime class, resource claims.
 #[must_use]
 pub fn template_shape(spec: &PodSpec) -> u64 {
-    digest(&json!({
-        "initContainers": containers(spec.init_containers.as_deref().unwrap_or_default()),
-        "containers": containers(&spec.containers),
-        "nodeSelector": spec.node_selector,
-        "affinity": spec.affinity,
-        "tolerations": spec.tolerations,
-        "runtimeClassName": spec.runtime_class_name,
-        "priority": spec.priority,
-        "topologySpreadConstraints": spec.topology_spread_constraints,
-        "overhead": amounts(spec.overhead.as_ref()),
-        "resourceClaims": spec.resource_claims,
-        "resources": spec.resources.as_ref().map(|resources| amounts(resources.requests.as_ref())),
-    }))
-}
-
-fn containers(all: &[Container]) -> Vec<Value> {
-    let requests =
-        |container: &Container| amounts(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
-    all.iter().map(|container| json!({"requests": requests(container), "ports": container.ports})).collect()
+    digest(&shape_with(spec, amounts))
 }
 
 /// Amounts however they are spelled.

@@ -20,6 +20,7 @@ pub use parents::{
     validate_deployment_update, validate_stateful_set, validate_stateful_set_update,
 };
 pub use role::role_hash;
+pub(crate) use role::shape_with;
 pub use rules::{PodDefaults, controlling_set, pod_defaults, validate_leaving_pod, validate_pod, validate_pod_update};
 pub use state::{Membership, Phase, PodState};
 pub use topology::place;

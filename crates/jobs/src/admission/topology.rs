@@ -1,6 +1,7 @@
 //! Rules about the topology annotations of pod templates.
 
 use crate::kind::{go_bool, written};
+use crate::unsupported::TOPOLOGY;
 use berth_api::PodSetSliceRequiredTopologyConstraint;
 use berth_api::labels;
 use berth_api::validation::{FieldError, qualified_name};
@@ -9,17 +10,6 @@ use std::collections::BTreeMap;
 
 /// Layers of nested slices that may be asked for.
 const LAYERS: usize = 3;
-
-/// The annotations that ask for a place.
-const KEYS: [&str; 7] = [
-    labels::POD_SET_REQUIRED_TOPOLOGY,
-    labels::POD_SET_PREFERRED_TOPOLOGY,
-    labels::POD_SET_UNCONSTRAINED_TOPOLOGY,
-    labels::POD_SET_SLICE_REQUIRED_TOPOLOGY,
-    labels::POD_SET_SLICE_SIZE,
-    labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
-    labels::POD_SET_GROUP_NAME,
-];
 
 /// A pod template that may ask for a place.
 pub(crate) struct Place<'a> {
@@ -84,7 +74,7 @@ impl Place<'_> {
 
     /// What is written there and empty, of which [`Place::rules`] speaks as of any other value.
     pub(crate) fn empty(&self) -> Vec<FieldError> {
-        let empty = KEYS.into_iter().filter(|key| self.get(key) == Some(""));
+        let empty = TOPOLOGY.into_iter().filter(|key| self.get(key) == Some(""));
         empty.map(|key| self.error(key, "", "must not be empty: leave it out, or say what it asks for")).collect()
     }
 

@@ -3,6 +3,7 @@
 
 mod go;
 
+use crate::requests::Quantities;
 use go::{Form, Kept, field};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde_json::{Value, json};
@@ -29,6 +30,18 @@ pub fn role_hash(spec: &PodSpec) -> String {
 
 /// What of a pod decides about its admission, by field.
 pub(super) fn shape(spec: &PodSpec) -> Value {
+    shape_with(spec, |quantities| json!(quantities))
+}
+
+/// The same with amounts as `amounts` writes them.
+pub(crate) fn shape_with(spec: &PodSpec, amounts: fn(Option<&Quantities>) -> Value) -> Value {
+    let containers = |list: &[Container]| -> Vec<Value> {
+        let shape = |container: &Container| {
+            let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+            json!({"ports": container.ports, "resources": {"requests": amounts(requests)}})
+        };
+        list.iter().map(shape).collect()
+    };
     let mut shape = json!({
         "initContainers": containers(spec.init_containers.as_deref().unwrap_or_default()),
         "containers": containers(&spec.containers),
@@ -38,22 +51,14 @@ pub(super) fn shape(spec: &PodSpec) -> Value {
         "runtimeClassName": spec.runtime_class_name,
         "priority": spec.priority,
         "topologySpreadConstraints": spec.topology_spread_constraints,
-        "overhead": spec.overhead,
+        "overhead": amounts(spec.overhead.as_ref()),
         "resourceClaims": spec.resource_claims,
     });
     // Kueue names the resources of the pod as a whole only where there are some: older hashes did not have them.
     if let (Some(resources), Value::Object(fields)) = (&spec.resources, &mut shape) {
-        fields.insert("resources".to_owned(), json!(resources.requests));
+        fields.insert("resources".to_owned(), amounts(resources.requests.as_ref()));
     }
     shape
-}
-
-fn containers(list: &[Container]) -> Vec<Value> {
-    let shape = |container: &Container| {
-        let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-        json!({"ports": container.ports, "resources": {"requests": requests}})
-    };
-    list.iter().map(shape).collect()
 }
 
 // The order of fields, and which are left out, is that of the types of k8s.io/api 0.36; where Kueue writes a map, that of its keys.
