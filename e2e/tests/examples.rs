@@ -1,6 +1,7 @@
 //! Every folder of `examples/` is applied as its README says, on the nodes it needs, and everything in it finishes. On nodes as the pages
 //! of docs/capacity describe them, each preset that shows no jobs itself takes jobs down its ladder.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -166,14 +167,38 @@ async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Resu
     Ok(())
 }
 
+/// The folders of the examples.
+fn folders() -> Result<Vec<PathBuf>> {
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(repository().join("examples"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
+    folders.retain(|path| path.is_dir());
+    folders.sort();
+    Ok(folders)
+}
+
+/// Whoever tries one example after the other has both at once.
+#[test]
+fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
+    let mut seen: BTreeMap<[String; 3], (PathBuf, Value)> = BTreeMap::new();
+    for folder in folders()? {
+        for file in told_to_apply(&folder)? {
+            for object in kinds::parse(&std::fs::read_to_string(&file)?).with_context(|| file.display().to_string())? {
+                let key = ["/kind", "/metadata/namespace", "/metadata/name"].map(|path| text(&object, path).to_owned());
+                let (other, before) = seen.entry(key.clone()).or_insert_with(|| (file.clone(), object.clone()));
+                ensure!(*before == object, "{} of {} and {}", key.join(" "), other.display(), file.display());
+            }
+        }
+    }
+    ensure!(!seen.is_empty(), "no examples were found");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn examples_are_applied_and_finish() -> Result<()> {
     let stage = Stage::start("examples", &pools(), ManagerOptions::default()).await?;
-    let mut folders: Vec<PathBuf> =
-        std::fs::read_dir(repository().join("examples"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
+    let mut folders = folders()?;
     // The story needs machines that come and go: `story.rs` tells it.
-    folders.retain(|path| path.is_dir() && !path.ends_with("training-story"));
-    folders.sort();
+    folders.retain(|path| !path.ends_with("training-story"));
     let runs = folders.iter().map(|folder| {
         let stage = &stage;
         async move { example(stage, folder).await.with_context(|| folder.display().to_string()) }
