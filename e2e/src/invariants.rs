@@ -88,6 +88,8 @@ struct Workload {
     admitted: bool,
     finished: bool,
     deleting: bool,
+    /// It is gated, on hold or waits for pods in place of others: no queue counts it.
+    held_back: bool,
 }
 
 impl Workload {

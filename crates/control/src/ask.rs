@@ -102,14 +102,6 @@ impl Control {
         self.view.workloads.get(&name).map(|workload| self.engine_workload(workload))
     }
 
-    /// Whether Kueue would have a pending Workload in a queue, `None` when it is unknown. Here who is gated or on hold is in its queue,
-    /// too, and passed over.
-    #[must_use]
-    pub fn may_queue(&self, namespace: &str, name: &str) -> Option<bool> {
-        let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
-        Some(crate::decide::blocked::may_queue(workload))
-    }
-
     /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
     #[must_use]
     pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
@@ -136,7 +128,7 @@ impl Control {
             }
             _ => engine::WorkloadState::Pending {
                 not_before: self.not_before(workload),
-                blocked: crate::decide::blocked::blocked(self, workload).is_some(),
+                blocked: crate::decide::blocked::counted(self, workload),
             },
         };
         let replaces = self.replaced(workload);

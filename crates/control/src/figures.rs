@@ -11,6 +11,7 @@ use berth_engine::model as engine;
 use berth_quantity::Amount;
 
 use crate::core::Control;
+use crate::decide::blocked::may_queue;
 use crate::decide::queues;
 use crate::measure::{Figures, Gauge, Labels};
 use crate::view::{Name, WorkloadView};
@@ -176,11 +177,11 @@ impl Control {
         }
     }
 
-    /// What the workloads that wait in these LocalQueues ask for.
+    /// What the workloads ask for that wait in these LocalQueues.
     fn pending_resources(&self, gauges: &mut Gauges, name: &str, feeding: &[&Name]) {
         let mut pending: BTreeMap<&str, Amount> = BTreeMap::new();
         for workload in feeding.iter().flat_map(|local| self.view.workloads.members(local)) {
-            if workload.reserved() || !workload.active {
+            if workload.reserved() || !workload.active || !may_queue(workload) {
                 continue;
             }
             for set in &workload.shape.pod_sets {

@@ -185,7 +185,7 @@ pub struct Readiness {
 pub struct QueueFigures {
     /// Pending workloads that will be tried.
     pub pending_active: u32,
-    /// Pending workloads that are parked or blocked.
+    /// Pending workloads that are parked, or blocked in their queue.
     pub pending_inadmissible: u32,
     /// Workloads holding quota.
     pub reserving: u32,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::balance::{amount, left};
 use crate::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
-use crate::store::{Phase, Place};
+use crate::store::{Phase, Place, Workload};
 use crate::world::{Changed, World};
 
 const TERMINATING: &str = "Can't admit new workloads; clusterQueue is terminating";
@@ -131,13 +131,15 @@ impl World {
             })
         };
         let active = local_queue.pending.iter().filter(is_active).count();
+        let is_listed = |id: &&WorkloadId| self.store.workload(**id).is_some_and(Workload::is_listed);
+        let pending = local_queue.pending.iter().filter(is_listed).count();
         let reservation = match queue {
             None => Vec::new(),
             Some(queue) => self.cells(&queue.name, |cell| (local_queue.usage.get(&cell).copied().unwrap_or(0), 0)),
         };
         Some(QueueFigures {
             pending_active: u32::try_from(active).unwrap_or(u32::MAX),
-            pending_inadmissible: u32::try_from(local_queue.pending.len().saturating_sub(active)).unwrap_or(u32::MAX),
+            pending_inadmissible: u32::try_from(pending.saturating_sub(active)).unwrap_or(u32::MAX),
             reserving: local_queue.held,
             reservation,
         })
@@ -291,9 +293,26 @@ impl World {
         }
     }
 
+    /// Queues that do not count as pending who is.
+    fn miscounted(&self) -> Vec<String> {
+        let is_counted = |id: &&WorkloadId| {
+            let workload = self.store.workload(**id);
+            workload.is_some_and(|w| w.is_listed() && !matches!(w.phase, Phase::Pending(Place::Nowhere)))
+        };
+        let faults = self.store.queues.iter().filter_map(|(_, queue)| {
+            let local_queues = queue.local_queues.iter().map(|id| &self.store.local_queues[*id]);
+            let pending: usize = local_queues.map(|local| local.pending.iter().filter(is_counted).count()).sum();
+            let told = queue.pending.total;
+            (u32::try_from(pending) != Ok(told))
+                .then(|| format!("queue {}: {pending} are pending, but {told} are counted", queue.name))
+        });
+        faults.collect()
+    }
+
     /// Recomputes the amounts that a world keeps incrementally and checks the laws of its books.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut faults = self.store.mischarged();
+        faults.extend(self.miscounted());
         for (_, queue) in self.store.queues.iter() {
             let mut usage = crate::balance::Usage::new();
             for id in queue.held.iter() {

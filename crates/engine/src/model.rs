@@ -3,12 +3,14 @@
 //! Plain data with owned strings: the border of the crate. Inside, names are interned (see `world`).
 
 mod preemption;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use berth_quantity::Amount;
 
 pub use self::preemption::{Preemption, PreemptionGuard, PreemptionPolicy, Preempts};
+pub use self::state::{Blocked, WorkloadState};
 pub use crate::answers::*;
 pub use crate::matching::TolerationOp;
 pub use crate::stock::{Shape, StockOut};
@@ -390,20 +392,6 @@ pub struct Replaced {
     pub uid: String,
     /// What it was given.
     pub pod_sets: Vec<PodSetAssignment>,
-}
-
-/// A workload's place in life, as far as quota is concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WorkloadState {
-    /// Waits for quota.
-    Pending {
-        /// Not before this time (requeue back-off); `None` is now.
-        not_before: Option<Millis>,
-        /// Blocked from outside (Requeued=False, gates, ...): known, counted as inadmissible, never tried.
-        blocked: bool,
-    },
-    /// Holds quota.
-    Reserved(Reservation),
 }
 
 /// A workload that is active and not finished.

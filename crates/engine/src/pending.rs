@@ -172,7 +172,7 @@ pub(crate) struct Pending {
     pub(crate) mismatched: BTreeSet<WorkloadId>,
     /// Parked classes that may fit once others were given room: their pod sets compete with each other for flavors.
     pub(crate) fickle: BTreeSet<ClassId>,
-    /// All pending workloads that name this queue.
+    /// All pending workloads that name this queue and are counted there.
     pub(crate) total: u32,
     /// The workload that waits for its victims; it goes first.
     pub(crate) sticky: Option<WorkloadId>,

@@ -253,8 +253,8 @@ impl World {
         one == other || root(one).is_some_and(|found| root(other) == Some(found))
     }
 
-    /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked or in
-    /// back-off, by uid.
+    /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked in
+    /// their queue or in back-off, by uid.
     #[must_use]
     pub fn pending(&self, cluster_queue: &str) -> (Vec<String>, Vec<String>) {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
@@ -275,7 +275,8 @@ impl World {
         }
         let waits = |id: &&WorkloadId| {
             let workload = self.store.workload(**id);
-            workload.is_some_and(|w| matches!(w.phase, Phase::Pending(Place::Until(_) | Place::Blocked)))
+            workload
+                .is_some_and(|w| w.is_listed() && matches!(w.phase, Phase::Pending(Place::Until(_) | Place::Blocked)))
         };
         let local_queues = queue.local_queues.iter().map(|id| &self.store.local_queues[*id]);
         parked.extend(local_queues.flat_map(|local| local.pending.iter().filter(waits)).filter_map(uid));

@@ -12,7 +12,7 @@ use crate::feuds::Feuds;
 pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
-    ClusterQueueSpec, FlavorResource, FlavorSpec, JobLimit, LocalQueueSpec, Millis, PendingReason, PodSetSpec,
+    Blocked, ClusterQueueSpec, FlavorResource, FlavorSpec, JobLimit, LocalQueueSpec, Millis, PendingReason, PodSetSpec,
     Preempts, Strategy, WorkloadSpec,
 };
 use crate::pending::Pending;
@@ -88,7 +88,7 @@ pub(crate) struct Workload {
     pub(crate) waits_since: Millis,
     pub(crate) revision: u64,
     pub(crate) not_before: Option<Millis>,
-    pub(crate) blocked: bool,
+    pub(crate) blocked: Option<Blocked>,
     /// An admission check wants it tried later or not at all.
     pub(crate) checks_failed: bool,
     /// A preemption gate of it is closed.
@@ -104,6 +104,11 @@ pub(crate) struct Workload {
 impl Workload {
     pub(crate) fn rank(&self, id: WorkloadId, held: &Held) -> Rank {
         Rank::new(self.priority, held.loses_since(), &self.uid, id)
+    }
+
+    /// While it is pending, the figures of its queue count it.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.blocked != Some(Blocked::OutOfQueue)
     }
 
     pub(crate) fn held(&self) -> Option<&Held> {

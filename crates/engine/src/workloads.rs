@@ -34,7 +34,7 @@ impl World {
                 waits_since: spec.waits_since,
                 revision: spec.revision,
                 not_before: None,
-                blocked: false,
+                blocked: None,
                 checks_failed: spec.checks_failed,
                 preemption_gated: spec.preemption_gated,
                 refused: spec.refused.map(String::into_boxed_str),
@@ -302,7 +302,7 @@ impl World {
     pub(crate) fn place(&mut self, id: WorkloadId) {
         let Some(workload) = self.store.workload(id) else { return };
         let (local_queue, class, key) = (workload.local_queue, workload.class, workload.key());
-        let (not_before, blocked) = (workload.not_before, workload.blocked);
+        let (not_before, blocked, listed) = (workload.not_before, workload.blocked, workload.is_listed());
         self.changed_local_queues.insert(local_queue);
         let local = &mut self.store.local_queues[local_queue];
         local.pending.insert(id);
@@ -313,7 +313,7 @@ impl World {
                 self.notices.insert(id);
                 Place::Nowhere
             }
-            _ if blocked => Place::Blocked,
+            _ if blocked.is_some() => Place::Blocked,
             (_, Some(time)) => {
                 self.timers.insert((time, id));
                 Place::Until(time)
@@ -331,7 +331,7 @@ impl World {
         };
         if let Some(queue) = queue {
             let pending = &mut self.store.queues[queue].pending;
-            pending.total = pending.total.saturating_add(1);
+            pending.total = pending.total.saturating_add(u32::from(listed));
             self.changed_queues.insert(queue);
         }
         if let Some(workload) = self.store.workload_mut(id) {
@@ -344,6 +344,7 @@ impl World {
         let Some(workload) = self.store.workload(id) else { return };
         let Phase::Pending(place) = workload.phase else { return };
         let (local_queue, class, key) = (workload.local_queue, workload.class, workload.key());
+        let listed = workload.is_listed();
         self.changed_local_queues.insert(local_queue);
         self.notices.remove(&id);
         if place != Place::Nowhere
@@ -355,7 +356,7 @@ impl World {
             }
             let lane = self.lane(queue, local_queue);
             let pending = &mut self.store.queues[queue].pending;
-            pending.total = pending.total.saturating_sub(1);
+            pending.total = pending.total.saturating_sub(u32::from(listed));
             pending.forget_preemptor(id);
             match place {
                 Place::Class => pending.take(class, lane, key, id),

@@ -229,7 +229,7 @@ impl<'a> Life<'a> {
             let spec = self.specs.get_mut(&eviction.uid).unwrap();
             spec.revision += 1;
             spec.waits_since = self.now;
-            spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+            spec.state = WorkloadState::Pending { not_before: None, blocked: None };
             self.world.apply(Delta::Workload(spec.clone())).unwrap();
         }
     }

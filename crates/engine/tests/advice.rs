@@ -210,7 +210,7 @@ fn hindered(seed: u64) -> Option<(Extras, String)> {
     }
     if dice.chance(6) {
         let not_before = dice.chance(2).then(|| Millis(NOW.0 + 1 + dice.below(5000) as i64));
-        spec.state = WorkloadState::Pending { not_before, blocked: dice.chance(2) };
+        spec.state = WorkloadState::Pending { not_before, blocked: dice.chance(2).then_some(Blocked::InQueue) };
     }
     let name = spec.local_queue.clone();
     let owner = extras.objects.queues.iter_mut().find(|queue| queue.name == name).unwrap();
@@ -247,7 +247,7 @@ impl Advised {
             Unblock::BackOffEnds(time) => self.now = *time,
             Unblock::HoldEnds => {
                 if let WorkloadState::Pending { blocked, .. } = &mut self.spec().state {
-                    *blocked = false;
+                    *blocked = None;
                 }
             }
             Unblock::CheckReady => self.spec().checks_failed = false,

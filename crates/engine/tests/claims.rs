@@ -54,7 +54,7 @@ fn the_flavors_of_all_pod_sets_are_kept() {
     assert_eq!(evicted(&world.plan(NOW, ALL)), ["victim"]);
     // It queues again at once.
     victim.revision += 1;
-    victim.state = WorkloadState::Pending { not_before: None, blocked: false };
+    victim.state = WorkloadState::Pending { not_before: None, blocked: None };
     world.apply(Delta::Workload(victim)).unwrap();
     let plan = world.plan(NOW, ALL);
     assert_eq!((admitted(&plan), evicted(&plan)), (vec!["preemptor"], vec![]));

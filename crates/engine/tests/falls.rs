@@ -111,7 +111,7 @@ fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
             let spec = specs.get_mut(&eviction.uid).unwrap();
             spec.revision += 1;
             spec.waits_since = NOW;
-            spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+            spec.state = WorkloadState::Pending { not_before: None, blocked: None };
             world.apply(Delta::Workload(spec.clone())).unwrap();
         }
     }

@@ -238,7 +238,7 @@ impl Observer {
                     refused: None,
                     checks_failed: false,
                     preemption_gated: false,
-                    state: WorkloadState::Pending { not_before: None, blocked: false },
+                    state: WorkloadState::Pending { not_before: None, blocked: None },
                     revision: 1,
                 };
                 self.specs.insert(uid, spec.clone());
@@ -255,7 +255,7 @@ impl Observer {
                 spec.replaces = Some(Replaced { uid: old, pod_sets: given.pod_sets.to_vec() });
                 spec.pod_sets[0].count += i64::from(more);
                 spec.pod_sets[0].min_count = None;
-                spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+                spec.state = WorkloadState::Pending { not_before: None, blocked: None };
                 self.specs.insert(uid, spec.clone());
                 Delta::Workload(spec)
             }

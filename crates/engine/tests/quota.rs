@@ -188,10 +188,10 @@ fn follow(dice: &mut Dice, objects: &mut Objects, world: &mut World, plan: &Plan
         };
         if is_new(&spec.uid) && dice.chance(8) {
             world.apply(Delta::Forget(spec.uid.clone())).unwrap();
-            spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+            spec.state = WorkloadState::Pending { not_before: None, blocked: None };
         } else if evicted && dice.chance(3) {
             spec.revision += 1;
-            spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+            spec.state = WorkloadState::Pending { not_before: None, blocked: None };
             world.apply(Delta::Workload(spec.clone())).unwrap();
         } else if dice.chance(if evicted { 3 } else { 16 }) {
             world.apply(Delta::RemoveWorkload(spec.uid)).unwrap();

@@ -194,7 +194,7 @@ fn quick_laws(objects: &Objects, world: &mut World) -> Result<(), String> {
         for eviction in &plan.evictions {
             let spec = waiting.get_mut(&eviction.uid).unwrap();
             spec.revision += 1;
-            spec.state = WorkloadState::Pending { not_before: None, blocked: false };
+            spec.state = WorkloadState::Pending { not_before: None, blocked: None };
             world.apply(Delta::Workload(spec.clone())).unwrap();
         }
     }

@@ -103,7 +103,7 @@ impl Judge {
 
     /// Who waits is counted: in its LocalQueue, and in the ClusterQueue that this names.
     fn compare_pending(&self, queue: &Value, what: &str, feeds: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let waits = |w: &&Workload| !w.reserved && !w.finished && !w.deleting && w.active;
+        let waits = |w: &&Workload| !w.reserved && !w.finished && !w.deleting && w.active && !w.held_back;
         let waiting = self.workloads.values().filter(waits).filter(|w| feeds(&w.local_queue()));
         let names: Vec<&str> = waiting.map(|w| w.key.as_str()).collect();
         if count(queue, "pendingWorkloads") == Some(names.len()) {

@@ -30,7 +30,19 @@ pub(super) fn workload(object: &Value) -> Workload {
         admitted: condition(object, "Admitted") == "True",
         finished: condition(object, "Finished") == "True",
         deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
+        held_back: held_back(object),
     }
+}
+
+/// Whether a gate or its job keeps it out of every queue while it holds no quota.
+fn held_back(object: &Value) -> bool {
+    let on_hold = |condition: &Value| {
+        let is = |field: &str, expected: &str| text(condition, field) == expected;
+        is("/type", "QuotaReserved") && is("/status", "False") && is("/reason", "OnHold")
+    };
+    !annotation(object, "kueue.x-k8s.io/admission-gated-by").is_empty()
+        || condition(object, "WaitingForReplacementPods") == "True"
+        || items(object, "/status/conditions").iter().any(on_hold)
 }
 
 /// How many pods its reservation is for, or, without those that are over, how many it is still charged for.

@@ -317,6 +317,29 @@ fn q3_who_waits_is_counted() {
 }
 
 #[test]
+fn q3_who_is_held_back_is_in_no_queue() {
+    let waiting = || workload("a", "", WAITING, "1");
+    let told_so = |kind: &str, status: &str, reason: &str| {
+        let mut object = waiting();
+        object["status"]["conditions"] = json!([{"type": kind, "status": status, "reason": reason}]);
+        object
+    };
+    let mut gated = waiting();
+    gated["metadata"]["annotations"] = json!({"kueue.x-k8s.io/admission-gated-by": "a.io/one"});
+    let on_hold = told_so("QuotaReserved", "False", "OnHold");
+    let replaced = told_so("WaitingForReplacementPods", "True", "PodsFailed");
+    for (object, pending) in [(waiting(), 1), (gated, 0), (on_hold, 0), (replaced, 0)] {
+        let mut story = Story::new();
+        story.see(LOCAL_QUEUE, local_queue("lq", pending, "None"));
+        story.see(CLUSTER_QUEUE, told(pending));
+        story.see(WORKLOAD, object.clone());
+        assert_eq!(wrong(&story), NONE, "{object}");
+        story.see(CLUSTER_QUEUE, told(1 - pending));
+        assert_eq!(wrong(&story), ["cq"], "{object}");
+    }
+}
+
+#[test]
 fn q3_what_is_borrowed_is_what_is_above_nominal() {
     let member = |borrowed: &str| {
         let mut object = queue("4");

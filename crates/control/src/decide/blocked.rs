@@ -1,6 +1,7 @@
 //! What keeps a pending workload from being tried.
 
 use berth_api::conditions::{own_reasons, reasons, types};
+use berth_engine::model::Blocked;
 
 use super::gates::{self, GATED};
 use super::orphan::{Standing, parts_of, standing};
@@ -56,7 +57,13 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| (reasons::PENDING_EVALUATION, String::new()))
 }
 
-/// Whether Kueue would have it in a queue while it holds no quota: nobody gates it, and its job does not hold it back.
+/// Whether a pending workload must not be tried, and how it is counted then.
+pub(crate) fn counted(control: &Control, workload: &WorkloadView) -> Option<Blocked> {
+    let counted = if may_queue(workload) { Blocked::InQueue } else { Blocked::OutOfQueue };
+    blocked(control, workload).map(|_| counted)
+}
+
+/// Whether it is in a queue while it holds no quota, as in Kueue: nobody gates it, and its job does not hold it back.
 pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
     gates::message(workload).is_none() && held_back(workload).is_none()
 }

@@ -156,6 +156,28 @@ fn those_who_wait_are_counted_by_what_they_wait_for() {
 }
 
 #[test]
+fn who_is_gated_is_in_no_queue_until_it_is_let_go() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, gated(job("held", "lq", "3", true), "a.io/one"));
+    cluster.put(Kind::JOB, job("large", "lq", "2", true));
+    let counted = |cluster: &Cluster| {
+        let of = |kind: Kind, namespace: &str, name: &str| {
+            cluster.objects[&Cluster::key(kind, namespace, name)]["status"]["pendingWorkloads"].clone()
+        };
+        let sum = |metric: &str| unadmitted(cluster, metric).iter().map(|(_, value)| value).sum::<f64>();
+        let metrics =
+            ["kueue_pending_workloads", "kueue_local_queue_pending_workloads", "kueue_cluster_queue_resource_pending"];
+        (of(Kind::ClusterQueue, "", "cq"), of(Kind::LocalQueue, "team", "lq"), metrics.map(sum))
+    };
+    cluster.pass(10);
+    assert_eq!(says(&cluster, "held").0, "AdmissionGated");
+    assert_eq!(counted(&cluster), (json!(1), json!(1), [1.0, 1.0, 2.0]));
+    cluster.edit(Kind::JOB, "team", "held", &json!({"metadata": {"annotations": {GATES: null}}}));
+    cluster.pass(10);
+    assert_eq!(counted(&cluster), (json!(2), json!(2), [2.0, 2.0, 5.0]));
+}
+
+#[test]
 fn without_the_gate_those_who_wait_are_told_kueues_older_reasons() {
     let mut cluster = with_queue(Cluster::with(Settings { observe_unadmitted: false, ..settings() }), "1");
     cluster.put(Kind::JOB, job("runs", "lq", "1", true));

@@ -465,6 +465,8 @@ fn a_stateful_set_is_one_workload_through_updates_and_scales() {
     let says = held.iter().find(|c| c["type"] == "QuotaReserved").map(|c| (&c["reason"], &c["message"]));
     let zero = "StatefulSet scaled to zero; workload on hold";
     assert_eq!(says, Some((&json!("OnHold"), &json!(zero))), "{held:?}");
+    let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];
+    assert_eq!(queue["status"]["pendingWorkloads"], json!(0), "it is in no queue");
     cluster.put(Kind::StatefulSet, set(3));
     cluster.pass(10);
     assert_eq!(set_workload(&cluster)["spec"]["podSets"][0]["count"], json!(3));

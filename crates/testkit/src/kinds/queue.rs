@@ -19,11 +19,8 @@ pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     for queue in scene.cluster_queues() {
         let (active, waiting) = scene.offline.control().world().pending(&queue);
         for (map, uids) in [(&mut left, active), (&mut parked, waiting)] {
-            let mut names = sorted(&scene.names(&uids));
-            // Upstream has in no queue who is gated or on hold.
-            names.retain(|key| may_queue(scene, key));
-            if !names.is_empty() {
-                map.insert(queue.clone(), names);
+            if !uids.is_empty() {
+                map.insert(queue.clone(), sorted(&scene.names(&uids)));
             }
         }
     }
@@ -43,12 +40,6 @@ pub fn in_flight(scene: &mut Scene) -> u32 {
         all = all.saturating_add(u32::from(known > seen));
     }
     all
-}
-
-/// Whether upstream would take a pending workload into a queue.
-pub fn may_queue(scene: &mut Scene, key: &str) -> bool {
-    let (namespace, name) = key.split_once('/').unwrap_or_default();
-    scene.offline.control().may_queue(namespace, name).unwrap_or(true)
 }
 
 /// Lets everything parked be tried again: in these ClusterQueues and their trees, or everywhere.

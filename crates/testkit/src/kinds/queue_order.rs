@@ -6,7 +6,7 @@ use crate::case::{Case, typed};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};
 use berth_control::write::Kind;
-use berth_engine::{Millis, Outcome, WorkloadState};
+use berth_engine::{Blocked, Millis, Outcome, WorkloadState};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -279,10 +279,10 @@ fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let now = Millis(scene.offline.now().as_millisecond());
     let uid = scene.uid(key);
-    let may_queue = queue::may_queue(scene, key);
     let control = scene.offline.control();
     let told = control.told(namespace, name)?;
-    if !may_queue || control.world().explain(&uid, now).is_none() {
+    let is_out = matches!(told.state, WorkloadState::Pending { blocked: Some(Blocked::OutOfQueue), .. });
+    if is_out || control.world().explain(&uid, now).is_none() {
         return Some("workload is inadmissible and can't be added to a LocalQueue");
     }
     let Some(queue) = control.world().cluster_queue_of(namespace, &told.local_queue).map(str::to_owned) else {
@@ -414,7 +414,9 @@ fn compare(
         let now = Millis(scene.offline.now().as_millisecond());
         let told = scene.offline.control().told(namespace, name).ok_or("input: no such workload")?;
         let expired = match told.state {
-            WorkloadState::Pending { not_before, blocked } => !blocked && not_before.is_none_or(|at| at <= now),
+            WorkloadState::Pending { not_before, blocked } => {
+                blocked.is_none() && not_before.is_none_or(|at| at <= now)
+            }
             WorkloadState::Reserved(_) => true,
         };
         diff.eq("backoffExpired", &want, &expired);

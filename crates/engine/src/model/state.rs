@@ -1,0 +1,26 @@
+//! Whether a workload waits for quota or holds some.
+
+use super::{Millis, Reservation};
+
+/// How a pending workload is counted that is blocked from outside and never tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// It is in its queue, and inadmissible there (Requeued=False, its job is gone, ...).
+    InQueue,
+    /// It is in no queue (gated, on hold, ...): no figure of a queue counts it as pending.
+    OutOfQueue,
+}
+
+/// A workload's place in life, as far as quota is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkloadState {
+    /// Waits for quota.
+    Pending {
+        /// Not before this time (requeue back-off); `None` is now.
+        not_before: Option<Millis>,
+        /// Blocked from outside: known, never tried.
+        blocked: Option<Blocked>,
+    },
+    /// Holds quota.
+    Reserved(Reservation),
+}
