@@ -213,7 +213,7 @@ impl Control {
         );
         gauges.count("kueue_local_queue_pending_workloads", with(&[("status", "inadmissible")]), parked);
         gauges.count("kueue_local_queue_reserving_active_workloads", with(&[]), count(figures.reserving));
-        let holding = self.view.workloads.holding(key);
+        let holding = queues::holding(self, key);
         let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is(types::ADMITTED)).collect();
         let finished = finished.get(&(namespace.as_str(), name.as_str())).copied().unwrap_or_default();
         gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());

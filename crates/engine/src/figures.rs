@@ -119,11 +119,12 @@ impl World {
         })
     }
 
-    /// Figures of a LocalQueue's status. Costs its pending workloads.
+    /// Figures of a LocalQueue's status, of what its workloads hold of its ClusterQueue alone. Costs its pending workloads.
     #[must_use]
     pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
-        let queue = local_queue.queue.map(|queue| &self.store.queues[queue]);
+        let queue = local_queue.queue.map(|queue| &self.store.queues[queue]).filter(|queue| queue.spec.is_some());
+        let totals = queue.and_then(|_| local_queue.own_totals());
         let is_active = |id: &&WorkloadId| {
             self.store.workload(**id).is_some_and(|workload| match workload.phase {
                 Phase::Pending(Place::Class) => queue.is_some_and(|queue| queue.pending.is_active(workload.class)),
@@ -133,14 +134,12 @@ impl World {
         let active = local_queue.pending.iter().filter(is_active).count();
         let is_listed = |id: &&WorkloadId| self.store.workload(**id).is_some_and(Workload::is_listed);
         let pending = local_queue.pending.iter().filter(is_listed).count();
-        let reservation = match queue {
-            None => Vec::new(),
-            Some(queue) => self.cells(&queue.name, |cell| (local_queue.usage.get(&cell).copied().unwrap_or(0), 0)),
-        };
+        let used = |cell: crate::ids::CellId| totals.and_then(|totals| totals.usage.get(&cell).copied()).unwrap_or(0);
+        let reservation = queue.map_or_else(Vec::new, |queue| self.cells(&queue.name, |cell| (used(cell), 0)));
         Some(QueueFigures {
             pending_active: u32::try_from(active).unwrap_or(u32::MAX),
             pending_inadmissible: u32::try_from(pending.saturating_sub(active)).unwrap_or(u32::MAX),
-            reserving: local_queue.held,
+            reserving: totals.map_or(0, |totals| totals.reserving),
             reservation,
         })
     }

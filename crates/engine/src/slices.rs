@@ -155,9 +155,10 @@ impl World {
         self.tree.add(node, &usage);
         self.mark(queue);
         self.changed_local_queues.insert(local_queue);
-        let totals = &mut self.store.local_queues[local_queue];
-        totals.count(&before, admitted, true);
-        totals.count(&usage, admitted, false);
+        if let Some(totals) = self.store.local_queues[local_queue].totals_mut(queue) {
+            totals.count(&before, admitted, true);
+            totals.count(&usage, admitted, false);
+        }
         if let Some(Phase::Held(held)) = self.store.workload_mut(id).map(|workload| &mut workload.phase) {
             held.usage = usage;
             held.whole = whole;

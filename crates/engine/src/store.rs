@@ -170,14 +170,53 @@ pub(crate) struct LocalQueue {
     pub(crate) spec: Option<LocalQueueSpec>,
     pub(crate) queue: Option<QueueId>,
     pub(crate) pending: BTreeSet<WorkloadId>,
-    pub(crate) held: u32,
-    pub(crate) usage: BTreeMap<CellId, Units>,
-    /// The part of it that belongs to admitted workloads.
-    pub(crate) admitted: BTreeMap<CellId, Units>,
+    held: u32,
+    /// What its workloads hold, by ClusterQueue: it may come to name another one than theirs.
+    totals: BTreeMap<QueueId, Totals>,
     pub(crate) ledger: Ledger,
 }
 
 impl LocalQueue {
+    /// What its workloads hold of the ClusterQueue that it names.
+    pub(crate) fn own_totals(&self) -> Option<&Totals> {
+        self.totals.get(&self.queue?)
+    }
+
+    pub(crate) fn totals_mut(&mut self, queue: QueueId) -> Option<&mut Totals> {
+        self.totals.get_mut(&queue)
+    }
+
+    /// A workload came to hold quota.
+    pub(crate) fn add(&mut self, held: &Held) {
+        self.held = self.held.saturating_add(1);
+        let totals = self.totals.entry(held.queue).or_default();
+        totals.reserving = totals.reserving.saturating_add(1);
+        totals.count(&held.usage, held.admitted, false);
+    }
+
+    /// A workload holds it no more.
+    pub(crate) fn remove(&mut self, held: &Held) {
+        self.held = self.held.saturating_sub(1);
+        let Some(totals) = self.totals.get_mut(&held.queue) else { return };
+        totals.reserving = totals.reserving.saturating_sub(1);
+        totals.count(&held.usage, held.admitted, true);
+        if totals.reserving == 0 {
+            self.totals.remove(&held.queue);
+        }
+    }
+}
+
+/// What the workloads of a LocalQueue hold of one ClusterQueue.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    /// How many they are.
+    pub(crate) reserving: u32,
+    pub(crate) usage: BTreeMap<CellId, Units>,
+    /// The part of it that belongs to admitted workloads.
+    pub(crate) admitted: BTreeMap<CellId, Units>,
+}
+
+impl Totals {
     /// Adds usage, or takes it back; of one that is admitted, on both accounts.
     pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
         for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {

@@ -237,9 +237,7 @@ impl World {
         workload.verdict = None;
         self.notices.remove(&id);
         self.changed_local_queues.insert(local_queue);
-        let local_queue = &mut self.store.local_queues[local_queue];
-        local_queue.held = local_queue.held.saturating_add(1);
-        local_queue.count(&held.usage, held.admitted, false);
+        self.store.local_queues[local_queue].add(&held);
         if let Some(workload) = self.store.workload_mut(id) {
             workload.phase = Phase::Held(Box::new(held));
         }
@@ -269,9 +267,7 @@ impl World {
         self.store.queues[held.queue].held.remove(&rank, held.evicted);
         self.mark(held.queue);
         self.changed_local_queues.insert(local_queue);
-        let local_queue = &mut self.store.local_queues[local_queue];
-        local_queue.held = local_queue.held.saturating_sub(1);
-        local_queue.count(&held.usage, held.admitted, true);
+        self.store.local_queues[local_queue].remove(&held);
         self.recharge_around(id);
         if !quiet {
             let generation = &mut self.tree.nodes[node].generation;

@@ -319,3 +319,27 @@ fn who_waits_for_victims_is_no_preemptor_once_its_spec_has_changed() {
         assert_eq!(admitted, [first], "revision {revision}");
     }
 }
+
+#[test]
+fn a_local_queue_counts_what_is_held_of_the_queue_that_it_names() {
+    let mut world = world(Options::default(), vec![queue("q", None, 9, None), queue("r", None, 9, None)]);
+    world.apply(Delta::Workload(held("one", "q", "q", 0, &[("main", 2)]))).unwrap();
+    world.apply(Delta::Workload(held("two", "q", "r", 0, &[("main", 3)]))).unwrap();
+    let told = |world: &World| {
+        let figures = world.local_queue_figures("default", "q").unwrap();
+        let used: Vec<Amount> = figures.reservation.iter().map(|cell| cell.total).collect();
+        (figures.reserving, used)
+    };
+    let so_much = |count: u32, cpu: i64| (count, vec![Amount::new(cpu)]);
+    assert_eq!(told(&world), so_much(1, 2));
+    world.apply(local("default", "q", "r")).unwrap();
+    assert_eq!(told(&world), so_much(1, 3));
+    world.apply(Delta::RemoveWorkload("two".into())).unwrap();
+    assert_eq!(told(&world), so_much(0, 0));
+    world.apply(local("default", "q", "gone")).unwrap();
+    assert_eq!(told(&world), (0, vec![]));
+    world.apply(local("default", "q", "q")).unwrap();
+    assert_eq!(told(&world), so_much(1, 2));
+    world.apply(Delta::RemoveClusterQueue("q".into())).unwrap();
+    assert_eq!(told(&world), (0, vec![]), "nobody knows its flavors");
+}

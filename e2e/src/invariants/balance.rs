@@ -53,7 +53,10 @@ impl Judge {
         }
         for (key, queue) in &self.local_queues {
             let what = format!("LocalQueue {key}");
-            let mine = |w: &&Workload| w.local_queue() == *key;
+            // It may come to name another ClusterQueue than that whose quota its workloads hold.
+            let named = text(queue, "/spec/clusterQueue");
+            let is_there = self.cluster_queues.contains_key(named);
+            let mine = |w: &&Workload| w.local_queue() == *key && w.cluster_queue == named && is_there;
             let mut texts = self.compare(queue, &what, &mine);
             texts.extend(self.compare_pending(queue, &what, &|local| local == key));
             found.extend(texts.into_iter().map(|text| (key.clone(), text)));

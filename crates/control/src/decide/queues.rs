@@ -18,7 +18,7 @@ use crate::core::Control;
 use crate::deltas::quantity;
 use crate::flight::{Decision, Draft};
 use crate::status::set_in;
-use crate::view::WorkloadView;
+use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
 
 /// Usage per flavor and resource.
@@ -164,6 +164,13 @@ fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
     Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing}), [&[], &[]]))
 }
 
+/// Those of a LocalQueue that hold quota of the ClusterQueue that it names: it may come to name another one than theirs.
+pub(crate) fn holding<'a>(control: &'a Control, name: &'a Name) -> impl Iterator<Item = &'a WorkloadView> {
+    let named = control.view.local_queues.get(name).and_then(|object| object.spec.cluster_queue.as_deref());
+    let named = named.filter(|named| control.view.cluster_queues.contains_key(*named));
+    control.view.workloads.holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
+}
+
 /// Sums what the admitted ones among those that hold quota use.
 fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
     // A slice whose place another has taken is held by that.
@@ -278,7 +285,7 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
     let name = (key.namespace.clone(), key.name.clone());
     let object = control.view.local_queues.get(&name)?;
     let figures = control.world.local_queue_figures(&key.namespace, &key.name)?;
-    let (admitted, usage) = admitted_usage(control, control.view.workloads.holding(&name));
+    let (admitted, usage) = admitted_usage(control, holding(control, &name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
     let readiness = control.world.local_queue_readiness(&key.namespace, &key.name)?;

@@ -126,6 +126,25 @@ fn counts(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> [i64; 3
 }
 
 #[test]
+fn a_local_queue_counts_none_of_what_is_held_of_another_cluster_queue() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(10);
+    let both = |cluster: &Cluster| {
+        [counts(cluster, Kind::ClusterQueue, "", "cq"), counts(cluster, Kind::LocalQueue, "team", "lq")]
+    };
+    assert_eq!(both(&cluster), [[0, 1, 1]; 2]);
+    cluster.edit(Kind::LocalQueue, "team", "lq", &json!({"spec": {"clusterQueue": "other"}}));
+    cluster.pass(10);
+    assert_eq!(both(&cluster), [[0, 1, 1], [0, 0, 0]]);
+    let status = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")]["status"];
+    for list in ["flavorsReservation", "flavorsUsage"] {
+        assert_eq!(status[list][0]["resources"][0]["total"], json!("0"), "{list}");
+    }
+}
+
+#[test]
 fn queues_count_who_waits_who_has_quota_and_who_is_admitted() {
     let (mut cluster, workload) = checked();
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
