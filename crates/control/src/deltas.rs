@@ -130,10 +130,9 @@ fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::Re
         let mut quotas = Vec::with_capacity(group.covered_resources.len());
         for covered in &group.covered_resources {
             let Some(resource) = flavor.resources.iter().find(|resource| &resource.name == covered) else {
-                return Err(format!(
-                    "spec.resourceGroups[{index}].flavors[{}]: no quota for resource {covered}",
-                    flavor.name
-                ));
+                // The server refuses such objects; to Kueue's scheduler it is none.
+                quotas.push(engine::Quota { nominal: Amount::ZERO, borrowing_limit: None, lending_limit: None });
+                continue;
             };
             let path = format!("spec.resourceGroups[{index}].flavors[{}].resources[{covered}]", flavor.name);
             quotas.push(engine::Quota {
