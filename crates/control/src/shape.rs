@@ -72,7 +72,8 @@ impl Surroundings<'_> {
         }
         let overhead = |class: &str| self.overheads.get(class);
         let Some(spec) = &set.template.spec else { return 0 };
-        berth_jobs::template_shape(&berth_jobs::spec_as_run(spec, &self.limits, overhead, &self.rules))
+        let spec = berth_jobs::spec_as_run(spec, &self.limits, overhead, &self.rules);
+        berth_jobs::template_shape(&spec, set.topology_request.as_ref())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::needs::required_terms;
 use crate::pods::shape_with;
 use crate::requests::Quantities;
-use berth_api::PodSet;
+use berth_api::{PodSet, PodSetTopologyRequest};
 use berth_quantity::{Nano, parse_quantity};
 use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, PodSpec, Volume};
 use serde_json::{Map, Value, json};
@@ -44,10 +44,15 @@ pub fn placement_constraints(set: &PodSet) -> u64 {
 }
 
 /// Digest of a pod spec as it runs, as far as Kueue compares those of workloads that it takes for equal: what each container requests and
-/// its ports, node selector, affinity and spread with all that is only preferred, tolerations, priority, runtime class, resource claims.
+/// its ports, node selector, affinity and spread with all that is only preferred, tolerations, priority, runtime class, resource claims;
+/// and the wishes about their place in a Topology, though nothing be asked for.
 #[must_use]
-pub fn template_shape(spec: &PodSpec) -> u64 {
-    digest(&shape_with(spec, amounts))
+pub fn template_shape(spec: &PodSpec, place: Option<&PodSetTopologyRequest>) -> u64 {
+    let shape = shape_with(spec, amounts);
+    match place {
+        None => digest(&shape),
+        Some(place) => digest(&json!([shape, place])),
+    }
 }
 
 /// Amounts however they are spelled.
@@ -111,8 +116,12 @@ mod tests {
     }
 
     fn shape(spec: Value) -> u64 {
+        shape_at(spec, None)
+    }
+
+    fn shape_at(spec: Value, place: Option<&PodSetTopologyRequest>) -> u64 {
         let spec = set(spec).template.spec.expect("pod spec");
-        template_shape(&spec_as_run(&spec, &LimitSummary::default(), |_| None, &RequestRules::default()))
+        template_shape(&spec_as_run(&spec, &LimitSummary::default(), |_| None, &RequestRules::default()), place)
     }
 
     #[test]
@@ -152,6 +161,12 @@ mod tests {
         ] {
             assert_ne!(with(field, value), base, "{field}");
         }
+        let at = |place: Value| shape_at(plain(), Some(&serde_json::from_value(place).expect("topology request")));
+        let places =
+            [json!({}), json!({"podIndexLabel": "i"}), json!({"required": "rack"}), json!({"required": "block"})];
+        let mut shapes: std::collections::BTreeSet<u64> = places.into_iter().map(at).collect();
+        shapes.insert(base);
+        assert_eq!(shapes.len(), 5, "each wish about the place is one of its own");
     }
 
     fn affinity(kind: &str, term: &Value) -> Value {
