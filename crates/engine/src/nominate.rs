@@ -90,8 +90,12 @@ impl Nominator<'_> {
         let full = self.assign(workload, queue, None, None, None);
         let least = if full.mode() == Mode::Fit { None } else { self.least(workload, queue) };
         let Some(least) = least else { return (full, None) };
-        if full.mode() == Mode::Preempt && self.targets(workload, queue, &full).is_ok_and(|found| !found.is_empty()) {
-            return (full, None);
+        if full.mode() == Mode::Preempt {
+            let found = self.targets(workload, queue, &full);
+            debug_assert!(found.is_ok(), "{found:?}");
+            if found.is_ok_and(|found| !found.is_empty()) {
+                return (full, None);
+            }
         }
         (self.assign(workload, queue, Some(&least), None, None), Some(least))
     }

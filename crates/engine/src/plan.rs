@@ -69,6 +69,8 @@ impl World {
             lines.retain(|(root, _)| self.live.contains(root));
         }
         self.call_all_back(aside);
+        // Where tests run, a search that breaks a rule is to be found.
+        debug_assert_eq!(self.refused_victims, 0, "chosen victims broke a rule: {:?}", report.findings);
         let verdicts = self.collect_verdicts(&mut report);
         let skipped = std::mem::take(&mut report.skipped_preemptions);
         let name = |(queue, count): (crate::ids::QueueId, u32)| (self.store.queues[queue].name.to_string(), count);

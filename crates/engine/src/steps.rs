@@ -228,8 +228,10 @@ impl World {
         preempt::classical::leave(&self.store, &mut trial, id, true);
         let workload = self.store.workload(id)?;
         let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(&self.store, workload, queue, &gone, &self.options) };
-        let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask).unwrap_or_default();
+        let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask);
         drop(trial);
+        debug_assert!(targets.is_ok(), "{targets:?}");
+        let targets = targets.unwrap_or_default();
         let named = targets.iter().filter_map(|target| {
             let victim = self.store.workload(target.workload)?;
             Some((victim.uid.to_string(), target.reason))

@@ -82,9 +82,7 @@ impl<'a> Ask<'a> {
 /// The rule that they break when they are checked again, which no search should let happen.
 pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Result<Vec<Target>, Breach> {
     let (targets, taken) = search(store, tree, options, ask);
-    let checked = recheck::check(store, tree, options, ask, &targets, taken.as_deref());
-    debug_assert!(checked.is_ok(), "{checked:?} by {targets:?}");
-    checked.map(|()| targets)
+    recheck::check(store, tree, options, ask, &targets, taken.as_deref()).map(|()| targets)
 }
 
 /// The victims before they are checked again.

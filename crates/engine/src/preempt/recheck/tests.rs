@@ -1,8 +1,11 @@
 use super::*;
-use crate::model::{ClusterQueueSpec, Limits, Millis, Preemption, PreemptionGuard, WorkloadSpec};
+use crate::cycle::Report;
+use crate::model::{ClusterQueueSpec, Limits, Millis, PendingReason, Preemption, PreemptionGuard, WorkloadSpec};
 use crate::options::FairSharing;
 use crate::preempt::targets;
 use crate::sketch::{held, pending, queue, world};
+use crate::store::Rank;
+use crate::why::Said;
 
 const RECLAIMED: &str = "InCohortReclamation";
 const BORROWED: &str = "InCohortReclaimWhileBorrowing";
@@ -247,4 +250,43 @@ fn who_has_the_highest_share_gives() {
     let found = court.found();
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.iter().all(|(uid, reason)| uid.starts_with('b') && *reason == FAIR), "{found:?}");
+}
+
+/// The books of a queue are wrong and list `one` twice, so that whatever takes more than it holds takes it twice, which is refused. The
+/// cycle is run by itself: a plan stops where anything was refused.
+#[test]
+fn what_is_refused_counts_whatever_size_is_found_in_the_end() {
+    // Pods of one unit each, the fewest, whether room is found for some of them, and how often somebody is refused.
+    for (count, least, is_found, refused) in [
+        (2, 1, true, 0),
+        // In full size, but not in a smaller one.
+        (4, 1, true, 1),
+        // More than there is in full size, then refused, then not.
+        (6, 1, true, 1),
+        // In each size that may be had.
+        (4, 3, false, 1),
+        (6, 3, false, 1),
+    ] {
+        let mut asks = pending("a", "asks", 5, &[("main", 1)]);
+        asks.pod_sets[0].count = count;
+        asks.pod_sets[0].min_count = Some(least);
+        let queues = vec![queue("a", Some("c"), &[("f", 4)]), queue("b", Some("c"), &[("f", 0)])];
+        let workloads = vec![asks, held("b", "one", 0, "f", 2), held("b", "two", 0, "f", 2)];
+        let mut world = world(Options::default(), queues, workloads);
+        let ids = ["asks", "one"].map(|uid| *world.store.by_uid.get(uid).unwrap());
+        let listed = Rank::new(-1, Millis(1000), &"one".into(), ids[1]);
+        let giving = *world.store.queue_ids.get("b").unwrap();
+        world.store.queues[giving].held.staying.insert(listed);
+        let live = world.live.iter().map(|node| world.tree.root(*node)).collect();
+        world.live = live;
+        let (mut lines, mut report) = (world.lines(), Report::default());
+        world.run_cycle(Millis(2000), 10, &mut lines, &mut report);
+        let evicted: Vec<&str> = report.evictions.iter().map(|eviction| eviction.uid.as_str()).collect();
+        let found = if is_found { vec!["one"] } else { Vec::new() };
+        assert_eq!((evicted, world.refused_victims()), (found, refused), "{count} pods, at least {least}");
+        if count == 4 && !is_found {
+            let told = (PendingReason::WaitingForQuota, Said::Plainly(Breach::NoVictim.text()));
+            assert_eq!(report.findings.get(&ids[0]), Some(&told));
+        }
+    }
 }
