@@ -40,6 +40,8 @@ impl World {
         drop(trial);
         assignment.held_to = (assignment.mode() == Mode::Fit).then_some(Mode::DeferredFit);
         assignment.progress = std::mem::take(&mut entry.assignment.progress);
+        // What was refused before is a fault, whatever is found now.
+        assignment.breach = assignment.breach.or(entry.assignment.breach);
         entry.assignment = assignment;
         entry.targets = targets;
         let fits = self.fits_without(entry, run);

@@ -252,11 +252,37 @@ fn who_has_the_highest_share_gives() {
     assert!(found.iter().all(|(uid, reason)| uid.starts_with('b') && *reason == FAIR), "{found:?}");
 }
 
-/// The books of a queue are wrong and list `one` twice, so that whatever takes more than it holds takes it twice, which is refused. The
-/// cycle is run by itself: a plan stops where anything was refused.
+/// A world in which the books of `b` are wrong and list `one` twice, so that whatever takes more than it holds takes it twice, which is
+/// refused. Cycles are run by themselves there: a plan stops where anything was refused.
+fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> World {
+    queues.push(queue("b", Some("c"), &[("f", 0)]));
+    let mut world = world(Options::default(), queues, workloads);
+    let one = *world.store.by_uid.get("one").unwrap();
+    let giving = *world.store.queue_ids.get("b").unwrap();
+    world.store.queues[giving].held.staying.insert(Rank::new(-1, Millis(1000), &"one".into(), one));
+    let live = world.live.iter().map(|node| world.tree.root(*node)).collect();
+    world.live = live;
+    world
+}
+
+/// Runs a cycle; who is evicted in it.
+fn cycle(world: &mut World) -> (Vec<String>, Report) {
+    let (mut lines, mut report) = (world.lines(), Report::default());
+    world.run_cycle(Millis(2000), 10, &mut lines, &mut report);
+    (report.evictions.iter().map(|eviction| eviction.uid.clone()).collect(), report)
+}
+
+/// It asks for so many pods of one unit each, and accepts no fewer than `least`.
+fn asks(queue: &str, uid: &str, count: i64, least: i64) -> WorkloadSpec {
+    let mut asks = pending(queue, uid, 5, &[("main", 1)]);
+    asks.pod_sets[0].count = count;
+    asks.pod_sets[0].min_count = Some(least);
+    asks
+}
+
 #[test]
 fn what_is_refused_counts_whatever_size_is_found_in_the_end() {
-    // Pods of one unit each, the fewest, whether room is found for some of them, and how often somebody is refused.
+    // How many pods, the fewest, whether room is found for some of them, and how often somebody is refused.
     for (count, least, is_found, refused) in [
         (2, 1, true, 0),
         // In full size, but not in a smaller one.
@@ -267,26 +293,25 @@ fn what_is_refused_counts_whatever_size_is_found_in_the_end() {
         (4, 3, false, 1),
         (6, 3, false, 1),
     ] {
-        let mut asks = pending("a", "asks", 5, &[("main", 1)]);
-        asks.pod_sets[0].count = count;
-        asks.pod_sets[0].min_count = Some(least);
-        let queues = vec![queue("a", Some("c"), &[("f", 4)]), queue("b", Some("c"), &[("f", 0)])];
-        let workloads = vec![asks, held("b", "one", 0, "f", 2), held("b", "two", 0, "f", 2)];
-        let mut world = world(Options::default(), queues, workloads);
-        let ids = ["asks", "one"].map(|uid| *world.store.by_uid.get(uid).unwrap());
-        let listed = Rank::new(-1, Millis(1000), &"one".into(), ids[1]);
-        let giving = *world.store.queue_ids.get("b").unwrap();
-        world.store.queues[giving].held.staying.insert(listed);
-        let live = world.live.iter().map(|node| world.tree.root(*node)).collect();
-        world.live = live;
-        let (mut lines, mut report) = (world.lines(), Report::default());
-        world.run_cycle(Millis(2000), 10, &mut lines, &mut report);
-        let evicted: Vec<&str> = report.evictions.iter().map(|eviction| eviction.uid.as_str()).collect();
-        let found = if is_found { vec!["one"] } else { Vec::new() };
+        let workloads = vec![asks("a", "asks", count, least), held("b", "one", 0, "f", 2), held("b", "two", 0, "f", 2)];
+        let mut world = misled(vec![queue("a", Some("c"), &[("f", 4)])], workloads);
+        let (evicted, report) = cycle(&mut world);
+        let found = if is_found { vec!["one".to_owned()] } else { Vec::new() };
         assert_eq!((evicted, world.refused_victims()), (found, refused), "{count} pods, at least {least}");
         if count == 4 && !is_found {
             let told = (PendingReason::WaitingForQuota, Said::Plainly(Breach::NoVictim.text()));
-            assert_eq!(report.findings.get(&ids[0]), Some(&told));
+            assert_eq!(report.findings.get(world.store.by_uid.get("asks").unwrap()), Some(&told));
         }
     }
+}
+
+/// The second of two looks again, since the first has taken its victim.
+#[test]
+fn what_is_refused_counts_whoever_is_found_afterwards() {
+    let queues = vec![queue("a", Some("c"), &[("f", 4)]), queue("d", Some("c"), &[("f", 4)])];
+    let mut workloads = vec![asks("a", "first", 4, 1), asks("d", "second", 4, 1)];
+    workloads.extend([held("b", "one", 0, "f", 2), held("b", "two", 0, "f", 6)]);
+    let mut world = misled(queues, workloads);
+    let (evicted, _) = cycle(&mut world);
+    assert_eq!((evicted, world.refused_victims()), (vec!["one".to_owned(), "two".to_owned()], 2));
 }
