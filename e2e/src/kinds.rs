@@ -33,6 +33,7 @@ const fn kind(api_version: &'static str, kind: &'static str, plural: &'static st
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const BERTH: &str = "berth.dev/v1alpha1";
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 /// ResourceFlavor.
 pub const FLAVOR: Kind = kind(KUEUE, "ResourceFlavor", "resourceflavors", false);
 /// ClusterQueue.
@@ -67,6 +68,12 @@ pub const AUTOSCALER: Kind = kind("autoscaling/v2", "HorizontalPodAutoscaler", "
 pub const CONFIG_MAP: Kind = kind("v1", "ConfigMap", "configmaps", true);
 /// Deployment.
 pub const DEPLOYMENT: Kind = kind("apps/v1", "Deployment", "deployments", true);
+/// ValidatingAdmissionPolicy.
+pub const VALIDATING_ADMISSION_POLICY: Kind =
+    kind(ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false);
+/// ValidatingAdmissionPolicyBinding.
+pub const VALIDATING_ADMISSION_POLICY_BINDING: Kind =
+    kind(ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false);
 /// Namespace.
 pub const NAMESPACE: Kind = kind("v1", "Namespace", "namespaces", false);
 /// CustomResourceDefinition.
@@ -109,6 +116,8 @@ const KINDS: &[Kind] = &[
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false),
     kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", false),
     DEPLOYMENT,
+    VALIDATING_ADMISSION_POLICY,
+    VALIDATING_ADMISSION_POLICY_BINDING,
     NAMESPACE,
     kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
     kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),

@@ -1,5 +1,6 @@
 //! Pods, groups of pods, Deployments and StatefulSets: on one control plane with the webhooks, since these make pods wait.
 
+mod co_location;
 mod groups;
 mod parents;
 mod single;
@@ -165,6 +166,7 @@ async fn pods() -> Result<()> {
         ("autoscaled", parents::an_autoscaler_moves_its_bounds(s).boxed()),
         ("statefulset", parents::a_stateful_set_scales_to_zero_and_back(s).boxed()),
         ("parent-tiers", parents::they_take_the_tier_that_they_name(s).boxed()),
+        ("co-location", co_location::training_and_inference_share_nodes(s).boxed()),
     ];
     let mut outcome = run_all(&stage, runs).await;
     if outcome.is_ok() && std::env::var("SCENARIO").is_ok_and(|wanted| !"restart".contains(&wanted)) {
