@@ -35,13 +35,22 @@ impl Shape {
         self.digests.iter().zip(self.asks.iter()).any(|(set, given)| set.name == pod_set && given == asks)
     }
 
-    /// The resource of which a pod asks for more than those of a pod set.
-    pub(crate) fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<String> {
+    /// What a pod asks for more of than those of a pod set.
+    pub(crate) fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<Excess> {
         let given = self.pod_sets.iter().find(|set| set.name == pod_set)?;
-        let asked = own.requests.iter();
-        let mut over = asked.filter(|(name, amount)| given.requests.get(*name).is_none_or(|most| *amount > most));
-        over.find(|(_, amount)| **amount > engine::Amount::ZERO).map(|(name, _)| name.clone())
+        own.requests.iter().find_map(|(resource, asked)| {
+            let given = given.requests.get(resource).copied().unwrap_or(engine::Amount::ZERO).max(engine::Amount::ZERO);
+            (*asked > given).then(|| Excess { resource: resource.clone(), asked: *asked, given })
+        })
     }
+}
+
+/// What a pod asks for more of than it was admitted with.
+#[derive(Debug)]
+pub(crate) struct Excess {
+    pub(crate) resource: String,
+    pub(crate) asked: engine::Amount,
+    pub(crate) given: engine::Amount,
 }
 
 /// Of what the text of a shape is made.

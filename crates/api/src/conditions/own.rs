@@ -13,6 +13,8 @@ pub mod own_reasons {
         CAPACITY_RECLAIMED = "CapacityReclaimed";
         /// Workload Evicted=True: its job asks for other pods than those for which it holds quota.
         SPEC_CHANGED = "SpecChanged";
+        /// Workload Evicted=True, and event: a Job of it was made with other pods than hold quota.
+        JOB_ALTERED = "JobAltered";
         /// Workload Evicted=True: it goes to a better tier.
         CLIMBED_BACK = "ClimbedBack";
         /// Workload Finished=True: it has waited longer than its TrainingJob allows.

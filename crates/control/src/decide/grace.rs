@@ -250,6 +250,11 @@ impl Control {
     /// What the TrainingJob of a workload is given to save its work, where it does.
     pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
+        let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
+        // Such a run has just begun, and uses what nobody has given it.
+        if evicted.reason.ends_with(own_reasons::JOB_ALTERED) {
+            return None;
+        }
         self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))
     }
 

@@ -215,7 +215,7 @@ impl Case<'_> {
     /// The resource of which the pod asks for more than the pod set as which it was admitted: its role is what its user says, and
     /// a Workload may have been edited.
     fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
-        workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?)
+        workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?).map(|excess| excess.resource)
     }
 
     fn out_of_sync(&self, workload: &WorkloadView) -> Decision {

@@ -1,7 +1,8 @@
 //! What happens to a TrainingJob: it gets one Workload, its children are created when that is admitted and deleted when it
-//! is evicted, and their end is its end. One write per call. Starting is in `start`, stopping in `stop`, what its user is
-//! told in `status`.
+//! is evicted, and their end is its end. One write per call. Starting is in `start`, stopping in `stop`, what becomes
+//! of Jobs that somebody changes in `altered`, what its user is told in `status`.
 
+mod altered;
 pub(crate) mod nodes;
 mod saving;
 mod scale;
@@ -16,7 +17,7 @@ use berth_api::labels;
 use berth_jobs::training::{RoleState, child_job_name, training_finish, training_pod_sets, training_workload};
 use berth_jobs::{JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::follow::{Wishes, follow};
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
@@ -213,7 +214,12 @@ impl<'a> Case<'a> {
         let marked = workload.suspended_with_job();
         let (active, purpose, mark) = match (suspended, workload.active) {
             (true, true) => (false, Purpose::Deactivate, json!("true")),
+            // Who suspends what was given up asks for another try when it is resumed.
+            (true, false) if !marked && altered::is_given_up(workload) => {
+                (false, Purpose::UpdateWorkload, json!("true"))
+            }
             (false, false) if status::sleeps(self.view, workload) => (true, Purpose::Requeue, json!(null)),
+            (false, false) if altered::is_given_up(workload) => return self.tried_anew(workload),
             // Somebody else has woken it: who deactivates it next has his own reasons.
             (false, true) if marked => (true, Purpose::UpdateWorkload, json!(null)),
             _ => return None,
@@ -277,17 +283,10 @@ impl<'a> Case<'a> {
     /// A Workload without quota follows its TrainingJob's pods, queue, priority and longest time to run; one with quota its priority.
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
         let facts = &self.view.facts;
-        let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
-        let pod_sets = if !workload.reserved() && self.view.asked.as_ref().is_ok_and(differs) {
-            let sets = training_pod_sets(&self.view.whole(), &self.control.settings.cards).ok()?;
-            Some(serde_json::to_value(sets).ok()?)
-        } else {
-            None
-        };
         let annotations = &self.view.own_annotations;
         let says = |key: &str| annotations.iter().find(|(name, _)| *name == key).and_then(|(_, said)| said.as_deref());
         let wishes = Wishes {
-            pod_sets,
+            pod_sets: self.other_pod_sets(workload),
             queue: Some(&facts.queue),
             priority: self.control.wanted_priority(workload, self.classes()).ok(),
             gated_by: self.view.admission_gates.as_deref(),
@@ -297,6 +296,16 @@ impl<'a> Case<'a> {
             prebuilt: false,
         };
         follow(workload, wishes)
+    }
+
+    /// The pods that a Workload without quota is to ask for, where it asks for others.
+    fn other_pod_sets(&self, workload: &WorkloadView) -> Option<Value> {
+        let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
+        if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
+            return None;
+        }
+        let sets = training_pod_sets(&self.view.whole(), &self.control.settings.cards).ok()?;
+        serde_json::to_value(sets).ok()
     }
 
     /// A Job of it is not there, or going, although it has not ended.

@@ -94,6 +94,8 @@ pub struct Cluster {
     pub pods_per_node: usize,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
+    /// What a policy of the cluster adds to the spec of each Job as it is made.
+    pub adds_to_jobs: Option<Value>,
     settings: Settings,
     version: u64,
     uids: u64,
@@ -134,6 +136,7 @@ impl Cluster {
             nodes: None,
             pods_per_node: 1,
             controller_sleeps: false,
+            adds_to_jobs: None,
             settings,
             version: 100,
             uids: 0,
@@ -254,7 +257,11 @@ impl Cluster {
                 if self.objects.contains_key(&write.key) {
                     return Outcome::AlreadyExists;
                 }
-                self.put(write.key.kind, body.value());
+                let mut object = body.value();
+                if let Some(more) = self.adds_to_jobs.as_ref().filter(|_| write.key.kind == Kind::JOB) {
+                    merge(&mut object["spec"], more);
+                }
+                self.put(write.key.kind, object);
                 return Outcome::Applied { resource_version: self.version.to_string() };
             }
             Request::ProbePods { pods, most } => {

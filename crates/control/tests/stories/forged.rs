@@ -46,34 +46,47 @@ fn size(cluster: &Cluster, job: &str) -> (Value, Value) {
 
 #[test]
 fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
-    // More pods, fewer, and an own Job in its place, which is not even indexed.
-    for own in [Some((json!(50), json!(50))), Some((json!(1), json!(1))), None] {
+    // More pods, and fewer.
+    for own in [50, 1] {
         let mut cluster = cluster("2");
         cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
         cluster.pass(3);
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
-        match &own {
-            Some((completions, parallelism)) => {
-                let patch = json!({"spec": {"completions": completions, "parallelism": parallelism}});
-                cluster.edit(Kind::JOB, "team", "a-worker", &patch);
-            }
-            None => {
-                let mut job = forged(&cluster, "a-worker", "a");
-                job["spec"]["parallelism"] = json!(50);
-                job["spec"].as_object_mut().unwrap().remove("completions");
-                cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
-                cluster.put(Kind::JOB, job);
-            }
-        }
+        let patch = json!({"spec": {"completions": own, "parallelism": own}});
+        cluster.edit(Kind::JOB, "team", "a-worker", &patch);
         // It is young, and waited for.
         cluster.pass(12);
-        assert_eq!(size(&cluster, "a-worker"), (json!(2), json!(2)), "{own:?}: {:?}", cluster.writes);
-        assert_ne!(cluster.job("a-worker")["metadata"]["uid"], before, "{own:?}");
-        assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{own:?}");
-        let told = cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str());
-        assert_eq!(told, Some("worker: it was changed, and wants other pods than those that hold quota"));
-        assert_eq!(cluster.count(Purpose::Evict), 0, "{own:?}");
+        assert_eq!(size(&cluster, "a-worker"), (json!(2), json!(2)), "{own}: {:?}", cluster.writes);
+        assert_ne!(cluster.job("a-worker")["metadata"]["uid"], before, "{own}");
+        assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{own}");
+        let words = format!("worker: it was changed, and wants {own} pods, where quota is held for 2");
+        assert_eq!(stopped(&cluster), Some(&*words));
+        assert_eq!(cluster.count(Purpose::Evict), 0, "{own}");
     }
+}
+
+/// What was told of the first Job that was stopped.
+fn stopped(cluster: &Cluster) -> Option<&str> {
+    cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str())
+}
+
+#[test]
+fn a_job_that_is_put_in_the_place_of_a_part_ends_the_run() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
+    cluster.pass(3);
+    // It is not even indexed.
+    let mut job = forged(&cluster, "a-worker", "a");
+    job["spec"]["parallelism"] = json!(50);
+    job["spec"].as_object_mut().unwrap().remove("completions");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
+    cluster.put(Kind::JOB, job);
+    cluster.settle();
+    assert!(!cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    assert_eq!((cluster.count(Purpose::StopTraining), cluster.evictions_of("a", "JobAltered")), (1, 1));
+    cluster.pass(62);
+    assert_eq!(size(&cluster, "a-worker"), (json!(2), json!(2)), "{:?}", cluster.writes);
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::StopTraining)), ("Running", 1));
 }
 
 /// The first container of a pod with those resources.
@@ -84,12 +97,12 @@ fn container(resources: &Value) -> Value {
 #[test]
 fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
     let beside = json!({"name": "s", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
-    for more in [
-        container(&json!({"requests": {"cpu": "50"}})),
-        container(&json!({"limits": {"cpu": "50"}})),
-        json!({"initContainers": [beside]}),
-        json!({"overhead": {"cpu": "1"}}),
-        json!({"resources": {"requests": {"cpu": "50"}}}),
+    for (more, asked) in [
+        (container(&json!({"requests": {"cpu": "50"}})), 50),
+        (container(&json!({"limits": {"cpu": "50"}})), 50),
+        (json!({"initContainers": [beside]}), 2),
+        (json!({"overhead": {"cpu": "1"}}), 2),
+        (json!({"resources": {"requests": {"cpu": "50"}}}), 50),
     ] {
         let mut cluster = cluster("2");
         cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
@@ -104,9 +117,8 @@ fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
         assert_eq!(pod["containers"][0]["resources"]["requests"], json!({"cpu": "1"}), "{more}");
         assert!(pod["initContainers"].is_null() && pod["overhead"].is_null() && pod["resources"].is_null(), "{more}");
         assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{more}");
-        let told = cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str());
-        let why = "its pods ask for more of cpu than holds quota: it was changed, or something changes each Job as it is made";
-        assert_eq!(told, Some(&*format!("worker: {why}")), "{more}");
+        let why = format!("it was changed, and wants {asked} of cpu for each pod, where quota is held for 1");
+        assert_eq!(stopped(&cluster), Some(&*format!("worker: {why}")), "{more}");
         assert_eq!(cluster.count(Purpose::Evict), 0, "{more}");
     }
 }
@@ -271,7 +283,8 @@ fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again
         } else {
             cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 50, "parallelism": 50}}));
         }
-        cluster.pass(12);
+        // Somebody's own ends the run, which comes back in a minute.
+        cluster.pass(if own { 62 } else { 12 });
         assert_eq!(size(&cluster, "a-worker"), (json!(4), json!(4)), "{own}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::StopTraining), usize::from(own), "{:?}", cluster.writes);
         let told = cluster.notices.iter().find(|notice| notice.message.ends_with("for which quota is reserved"));

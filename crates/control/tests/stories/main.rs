@@ -29,6 +29,7 @@ mod jobsets;
 mod labels;
 mod life;
 mod limits;
+mod mutated;
 mod owners;
 mod partial;
 mod patience;

@@ -34,7 +34,7 @@ const NODES_SECONDS: i64 = 30;
 impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
-        if let Some(decision) = self.delete_altered(workload) {
+        if let Some(decision) = self.undo_alterations(workload) {
             return decision;
         }
         let decision = self.going_on(workload);
@@ -262,9 +262,7 @@ impl Case<'_> {
 
     /// Releases a gang that is out of time; it comes back after a while.
     fn release(&self, workload: &WorkloadView, words: &str, obstacle: Option<String>) -> Decision {
-        let state = workload.status.requeue_state.as_ref();
-        let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
-        let delay = self.backoff_seconds(count);
+        let (count, delay) = self.next_pause(workload);
         let mut message = format!("{words}; tried again after {delay}s");
         if let Some(obstacle) = obstacle {
             message = format!("{message}: {obstacle}");
@@ -286,12 +284,15 @@ impl Case<'_> {
         })
     }
 
-    fn backoff_seconds(&self, count: i32) -> i64 {
+    /// How many tries in a row have come to nothing, this one too, and the seconds before the next one.
+    pub(super) fn next_pause(&self, workload: &WorkloadView) -> (i32, i64) {
+        let state = workload.status.requeue_state.as_ref();
+        let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
         let settings = self.control.settings.wait_for_pods_ready.as_ref();
         let (base, most) = settings.map_or((BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS), |settings| {
             (settings.backoff_base_seconds, settings.backoff_max_seconds)
         });
-        pods_ready::backoff_seconds(base, most, count)
+        (count, pods_ready::backoff_seconds(base, most, count))
     }
 }
 

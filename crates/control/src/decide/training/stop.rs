@@ -2,31 +2,20 @@
 //! its own spec; there is nothing to restore.
 
 use super::{Case, has_finalizer, remove_finalizer, status};
-use crate::core::{after_seconds, key};
+use crate::core::key;
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
-use crate::elastic::granted_to;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
-use crate::status::{find, since};
+use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose};
 use berth_api::conditions::{reasons, types};
-use berth_api::labels;
 use berth_jobs::JobState;
-use berth_jobs::training::{WORKER, training_finish};
+use berth_jobs::training::training_finish;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
-
-/// So long after it was made, a Job that wants other pods than hold quota is made again at the earliest.
-const REMAKE_SECONDS: i64 = 10;
-/// The same at the latest, of one that somebody suspends again and again.
-const MOST_REMAKE_SECONDS: i64 = 600;
-/// Why a Job is made again that is suspended.
-const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
-/// Why a Job is made again of another size.
-const OTHER_PODS: &str = "it was changed, and wants other pods than those that hold quota";
 
 impl Case<'_> {
     /// Evicted: nothing of it may run when its quota goes back.
@@ -129,85 +118,7 @@ impl Case<'_> {
         self.delete_where(why, |job| job.finished.is_none())
     }
 
-    /// The next step of deleting Jobs that somebody has changed, or put in the place of its own: the start makes them again.
-    pub(super) fn delete_altered(&self, workload: &WorkloadView) -> Option<Decision> {
-        let altered = |role: &String| {
-            let job = self.child(role).filter(|job| job.finished.is_none())?;
-            Some((job, self.alteration(workload, role, job)?))
-        };
-        let altered: Vec<(&JobState, String)> = self.roles().iter().filter_map(altered).collect();
-        // What uses more than its quota goes first.
-        let stopped = altered.iter().all(|(job, _)| job.suspended);
-        let altered: Vec<(&JobState, String)> =
-            altered.into_iter().filter(|(job, _)| job.suspended == stopped).collect();
-        let newest = altered.iter().map(|(job, _)| job.created).max()?;
-        // Where something changes each Job as it is made, it is made again now and then, not at once and again and again.
-        let due = Timestamp::from_millisecond(newest).map_or(self.now, |made| after_seconds(made, REMAKE_SECONDS));
-        if due > self.now {
-            return Some(Decision::Wait(due));
-        }
-        if stopped && self.rests_until(workload).is_some() {
-            return None;
-        }
-        altered.iter().find_map(|(target, why)| self.delete_where(why, |job| job.uid == target.uid))
-    }
-
-    /// Until when a suspended Job is left as it is, while everything else goes on: it uses nobody else's quota, and who suspends each of them
-    /// anew is answered later each time.
-    pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
-        let roles = self.roles();
-        let jobs = roles.iter().filter_map(|role| self.child(role));
-        let newest = jobs.filter(|job| job.suspended && job.finished.is_none()).map(|job| job.created).max()?;
-        let made = Timestamp::from_millisecond(newest).ok()?;
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
-        let goes_on = made.as_second().saturating_sub(admitted.as_second());
-        let until = after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS));
-        (until > self.now).then_some(until)
-    }
-
-    /// Why the Job of a role is to be made again: it is suspended, wants another number of pods than hold quota, or pods that ask for more.
-    /// Pods that ask for less are left alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is
-    /// made may have made them so.
-    fn alteration(&self, workload: &WorkloadView, role: &str, job: &JobState) -> Option<String> {
-        if job.suspended {
-            return Some(SUSPENDED.to_owned());
-        }
-        let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
-        let given = granted_to(workload, role);
-        let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
-        // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
-        let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
-        if wanted != given && !is_step {
-            return Some(OTHER_PODS.to_owned());
-        }
-        self.excess(workload, role, job)
-    }
-
-    /// The same, where the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that
-    /// cannot be read was not made here, and may ask for anything.
-    fn excess(&self, workload: &WorkloadView, role: &str, job: &JobState) -> Option<String> {
-        if job.role.as_deref().is_some_and(|own| workload.shape.is_asked_by(role, &own.asks)) {
-            // Nearly always: nothing is read for that.
-            return None;
-        }
-        let whole = job.whole()?;
-        let Ok(sets) = whole.pod_sets() else { return Some(OTHER_PODS.to_owned()) };
-        let queue = workload.holds().and_then(|queue| self.control.view.cluster_queues.get(queue));
-        let counts = |resource: &String| {
-            queue.is_none_or(|queue| {
-                queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))
-            })
-        };
-        let over = self.control.needs_of(&self.name.0, &sets).into_iter().find_map(|mut own| {
-            own.requests.retain(|resource, _| counts(resource));
-            workload.shape.exceeded_by(role, &own)
-        })?;
-        Some(format!(
-            "its pods ask for more of {over} than holds quota: it was changed, or something changes each Job as it is made"
-        ))
-    }
-
-    fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
+    pub(super) fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
         let children = self.control.view.children_of(self.name, &self.view.uid);
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
         // Also those of roles that its spec does not have any more.

@@ -1,0 +1,178 @@
+//! Jobs of a TrainingJob that are not as it has made them. One that somebody changes in a run that was up is made again. One that was
+//! changed as it was made, by a policy of the cluster, would be so again: the run ends, is tried again later and later, and at last no more.
+
+use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
+use berth_api::conditions::{own_reasons, training_types, types};
+use berth_api::labels;
+use berth_jobs::JobState;
+use berth_jobs::training::WORKER;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::Case;
+use crate::core::after_seconds;
+use crate::decide::workload::{evict_for_seconds, object_write, status_write};
+use crate::elastic::{granted_to, grew};
+use crate::flight::Decision;
+use crate::status::{find, since};
+use crate::transitions::evicted_for;
+use crate::view::WorkloadView;
+use crate::write::{EventType, Purpose};
+
+/// So long after it was made, a Job that somebody has changed is made again at the earliest.
+const REMAKE_SECONDS: i64 = 10;
+/// The same at the latest, of one that somebody suspends again and again.
+const MOST_REMAKE_SECONDS: i64 = 600;
+/// So many tries in a row end with a Job that was made with other pods than hold quota: each of them may preempt others in vain.
+const MOST_TRIES: i32 = 5;
+/// Why a Job is made again that is suspended.
+const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
+/// What to do about Jobs that are made otherwise.
+const ADVICE: &str =
+    "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
+/// What makes a job tried again that was given up.
+const UNTIL: &str =
+    "until its TrainingJob asks for other pods, or was suspended and is resumed, or spec.active is true again";
+
+/// How a Job differs from what was made.
+struct Alteration<'a> {
+    role: String,
+    job: &'a JobState,
+    /// Of one that wants other pods: what it wants.
+    words: String,
+}
+
+impl<'a> Case<'a> {
+    /// The next step about Jobs that somebody has changed, or put in the place of its own.
+    pub(super) fn undo_alterations(&self, workload: &WorkloadView) -> Option<Decision> {
+        let mut altered: Vec<Alteration<'a>> =
+            self.roles().into_iter().filter_map(|role| self.alteration(workload, role)).collect();
+        // What uses more than its quota goes first.
+        let stopped = altered.iter().all(|one| one.job.suspended);
+        altered.retain(|one| one.job.suspended == stopped);
+        let newest = altered.iter().map(|one| one.job.created).max()?;
+        if !stopped && let Some(one) = altered.iter().find(|one| self.was_made_so(workload, one.job)) {
+            return Some(self.ends_for(workload, one));
+        }
+        let due = Timestamp::from_millisecond(newest).map_or(self.now, |made| after_seconds(made, REMAKE_SECONDS));
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        if stopped && self.rests_until(workload).is_some() {
+            return None;
+        }
+        altered.iter().find_map(|one| {
+            let why = if stopped { SUSPENDED.to_owned() } else { format!("it was changed, and {}", one.words) };
+            self.delete_where(&why, |job| job.uid == one.job.uid)
+        })
+    }
+
+    /// Until when a suspended Job is left as it is, while everything else goes on: it uses nobody else's quota, and who suspends each of them
+    /// anew is answered later each time.
+    pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let roles = self.roles();
+        let jobs = roles.iter().filter_map(|role| self.child(role));
+        let newest = jobs.filter(|job| job.suspended && job.finished.is_none()).map(|job| job.created).max()?;
+        let made = Timestamp::from_millisecond(newest).ok()?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let goes_on = made.as_second().saturating_sub(admitted.as_second());
+        let until = after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS));
+        (until > self.now).then_some(until)
+    }
+
+    /// Whether nobody has seen this Job otherwise: since it was made the run was not up. Somebody's own in the place of ours counts, too.
+    fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
+        let up = since(&self.view.status.conditions, training_types::RUNNING, "True");
+        let up = up.filter(|up| grew(workload) || admitted.is_some_and(|admitted| *up >= admitted));
+        let made = Timestamp::from_millisecond(job.created);
+        up.is_none_or(|up| made.is_ok_and(|made| made.as_second() > up.as_second()))
+    }
+
+    /// The next one would be no better: the run ends, and is tried again after a pause, or after so many tries no more.
+    fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
+        if !workload.active || workload.is(types::DEACTIVATION_TARGET) {
+            // It ends already.
+            return Decision::Done;
+        }
+        let (count, delay) = self.next_pause(workload);
+        // What other time-outs add makes the pause longer, and gives nobody up.
+        let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
+        let job = self.child_key(&altered.role).name;
+        let words = &altered.words;
+        let (mut draft, message) = if tries >= MOST_TRIES {
+            let message = format!(
+                "changes of Job {job} as it is made: it {words}. {ADVICE}. Given up after {tries} tries, {UNTIL}"
+            );
+            let draft = status_write(workload, Purpose::Deactivate, self.now, |edit| {
+                edit.set(types::DEACTIVATION_TARGET, true, own_reasons::JOB_ALTERED, &message);
+            });
+            (draft, message)
+        } else {
+            let message =
+                format!("Job {job} was changed as it was made: it {words}. {ADVICE}. Tried again after {delay}s");
+            let why = (own_reasons::JOB_ALTERED, "");
+            (evict_for_seconds(workload, self.now, why, &message, (count, delay)), message)
+        };
+        draft.notices.push(self.notice(EventType::Warning, own_reasons::JOB_ALTERED, message));
+        Decision::write(draft)
+    }
+
+    /// What was given up is tried again with other pods.
+    pub(super) fn tried_anew(&self, workload: &WorkloadView) -> Option<Decision> {
+        let pod_sets = self.other_pod_sets(workload)?;
+        let patch = json!({"spec": {"active": true, "podSets": pod_sets}});
+        Some(Decision::write(object_write(workload, Purpose::Requeue, patch)))
+    }
+
+    /// How the Job of a role differs: it is suspended, wants another number of pods than hold quota, or pods that ask for more. Pods that ask
+    /// for less are left alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is made may have made
+    /// them so.
+    fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
+        let job = self.child(&role).filter(|job| job.finished.is_none())?;
+        if job.suspended {
+            return Some(Alteration { role, job, words: String::new() });
+        }
+        let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
+        let given = granted_to(workload, &role);
+        let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
+        // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
+        let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
+        if wanted != given && !is_step {
+            let words = format!("wants {wanted} pods, where quota is held for {given}");
+            return Some(Alteration { role, job, words });
+        }
+        let words = self.excess(workload, &role, job)?;
+        Some(Alteration { role, job, words })
+    }
+
+    /// The same, where the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that
+    /// cannot be read was not made here, and may ask for anything.
+    fn excess(&self, workload: &WorkloadView, role: &str, job: &JobState) -> Option<String> {
+        if job.role.as_deref().is_some_and(|own| workload.shape.is_asked_by(role, &own.asks)) {
+            // Nearly always: nothing is read for that.
+            return None;
+        }
+        let whole = job.whole()?;
+        let Ok(sets) = whole.pod_sets() else { return Some("wants pods that cannot be read".to_owned()) };
+        let queue = workload.holds().and_then(|queue| self.control.view.cluster_queues.get(queue));
+        let counts = |resource: &String| {
+            queue.is_none_or(|queue| {
+                queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))
+            })
+        };
+        let over = self.control.needs_of(&self.name.0, &sets).into_iter().find_map(|mut own| {
+            own.requests.retain(|resource, _| counts(resource));
+            workload.shape.exceeded_by(role, &own)
+        })?;
+        let [asked, given] = [over.asked, over.given].map(|amount| berth_quantity::format(&over.resource, amount));
+        Some(format!("wants {asked} of {} for each pod, where quota is held for {given}", over.resource))
+    }
+}
+
+/// Whether a Workload was deactivated for Jobs that were made with other pods, and nobody has activated it since.
+pub(super) fn is_given_up(workload: &WorkloadView) -> bool {
+    let requeued = find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False");
+    let cause = requeued.and_then(|condition| condition.reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX));
+    cause == Some(own_reasons::JOB_ALTERED)
+}

@@ -1,0 +1,164 @@
+//! Policies of the cluster that change Jobs as they are made: what such a Job of a TrainingJob asks for was admitted by nobody.
+
+use berth_control::write::{EventType, Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, job};
+use crate::training::{cluster, training};
+
+const ADVICE: &str =
+    "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
+
+/// Pods with a sidecar of half a cpu.
+fn with_sidecar() -> Value {
+    let requests = json!({"requests": {"cpu": "500m"}});
+    let sidecar = json!({"name": "s", "image": "i", "restartPolicy": "Always", "resources": requests});
+    json!({"template": {"spec": {"initContainers": [sidecar]}}})
+}
+
+/// A queue of that many cpus, a TrainingJob of two workers with one each, and a policy that adds to its Job.
+fn mutating(quota: &str, adds: Value, more: Value) -> Cluster {
+    let mut cluster = cluster(quota);
+    cluster.adds_to_jobs = Some(adds);
+    cluster.put(Kind::TrainingJob, training("a", more));
+    cluster
+}
+
+fn is_active(cluster: &Cluster) -> bool {
+    cluster.standing("a")["spec"]["active"] != json!(false)
+}
+
+/// How often its Job was made.
+fn tries(cluster: &Cluster) -> usize {
+    cluster.count(Purpose::StartTraining)
+}
+
+#[test]
+fn a_job_that_is_made_with_more_gives_its_quota_back_and_tells_why() {
+    for (adds, words) in [
+        (with_sidecar(), "1500m of cpu for each pod, where quota is held for 1"),
+        (json!({"parallelism": 50, "completions": 50}), "50 pods, where quota is held for 2"),
+    ] {
+        let mut cluster = mutating("2", adds, json!({}));
+        cluster.settle();
+        assert!(!cluster.has_job("a-worker"), "{words}: {:?}", cluster.writes);
+        assert_eq!((tries(&cluster), cluster.evictions_of("a", "JobAltered")), (1, 1), "{words}");
+        assert!(cluster.standing("a")["status"]["admission"].is_null(), "{words}");
+        cluster.pass(30);
+        assert_eq!(cluster.phase("a"), "Queued", "{words}");
+        let message =
+            format!("Job a-worker was changed as it was made: it wants {words}. {ADVICE}. Tried again after 60s");
+        let admitted = cluster.told("a", "Admitted");
+        assert_eq!((&admitted["reason"], &admitted["message"]), (&json!("JobAltered"), &json!(message)), "{words}");
+        let of_job = cluster.notices.iter().find(|told| told.reason == "JobAltered").unwrap();
+        assert_eq!((of_job.key.kind, of_job.event_type), (Kind::TrainingJob, EventType::Warning), "{words}");
+        assert_eq!(of_job.message, message);
+        // Others take its quota meanwhile.
+        cluster.put(Kind::JOB, job("b", "lq", "2", true));
+        cluster.pass(5);
+        assert!(cluster.is("b", "Admitted"), "{words}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_job_that_is_made_with_more_each_time_is_given_up() {
+    for restarts in [false, true] {
+        let mut cluster = mutating("2", with_sidecar(), json!({}));
+        for (seconds, made) in [(50, 1), (50, 2), (300, 3), (450, 4), (3_600, 5), (7_200, 5)] {
+            cluster.pass(seconds);
+            assert_eq!(tries(&cluster), made, "{restarts}: {:?}", cluster.writes);
+            assert!(!cluster.has_job("a-worker"));
+            if restarts {
+                cluster.restart();
+            }
+        }
+        assert_eq!((is_active(&cluster), cluster.phase("a")), (false, "Suspended"), "{restarts}");
+        assert!(cluster.standing("a")["status"]["admission"].is_null());
+        let told = cluster.told("a", "Suspended");
+        assert_eq!(told["reason"], "WorkloadDeactivated");
+        let until =
+            "until its TrainingJob asks for other pods, or was suspended and is resumed, or spec.active is true again";
+        let words =
+            "changes of Job a-worker as it is made: it wants 1500m of cpu for each pod, where quota is held for 1";
+        let message = format!("The workload is deactivated due to {words}. {ADVICE}. Given up after 5 tries, {until}");
+        assert_eq!(told["message"], json!(message), "{restarts}");
+    }
+}
+
+#[test]
+fn what_was_given_up_is_tried_again_when_somebody_has_done_something_about_it() {
+    for way in ["edit", "activate", "resume"] {
+        let mut cluster = mutating("3", with_sidecar(), json!({}));
+        cluster.pass(1_000);
+        assert_eq!((tries(&cluster), is_active(&cluster)), (5, false), "{way}: {:?}", cluster.writes);
+        let edit = |cluster: &mut Cluster, spec: &Value| cluster.edit(Kind::TrainingJob, "team", "a", spec);
+        edit(&mut cluster, &json!({"metadata": {"annotations": {"seen": "by me"}}}));
+        cluster.pass(60);
+        assert_eq!((tries(&cluster), is_active(&cluster)), (5, false), "{way}: nothing was done about it");
+        if way == "edit" {
+            // It says itself what the policy adds.
+            edit(&mut cluster, &json!({"spec": with_sidecar()}));
+        } else {
+            cluster.adds_to_jobs = None;
+            cluster.pass(60);
+            assert!(!is_active(&cluster), "nobody sees what the policies of a cluster do");
+        }
+        match way {
+            "activate" => {
+                let workload = cluster.standing("a")["metadata"]["name"].as_str().unwrap().to_owned();
+                cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
+            }
+            "resume" => {
+                edit(&mut cluster, &json!({"spec": {"suspend": true}}));
+                cluster.pass(10);
+                assert_eq!((is_active(&cluster), cluster.phase("a")), (false, "Suspended"));
+                edit(&mut cluster, &json!({"spec": {"suspend": false}}));
+            }
+            _ => {}
+        }
+        cluster.pass(10);
+        assert_eq!((tries(&cluster), is_active(&cluster)), (6, true), "{way}: {:?}", cluster.writes);
+        assert_eq!(cluster.phase("a"), "Running", "{way}");
+        let cpu = if way == "edit" { "3" } else { "2" };
+        assert_eq!(cluster.training("a")["status"]["allocatedResources"]["cpu"], cpu, "{way}");
+    }
+}
+
+#[test]
+fn tries_are_counted_anew_after_reactivation() {
+    let mut cluster = mutating("2", with_sidecar(), json!({}));
+    cluster.pass(1_000);
+    let workload = cluster.standing("a")["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
+    cluster.pass(30);
+    assert_eq!((tries(&cluster), is_active(&cluster)), (6, true), "{:?}", cluster.writes);
+    cluster.pass(3_600);
+    assert_eq!((tries(&cluster), is_active(&cluster)), (10, false), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_policy_that_comes_while_a_job_runs_is_met_when_a_part_is_made_again() {
+    let mut cluster = cluster("2");
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(60);
+    assert_eq!(cluster.phase("a"), "Running");
+    cluster.adds_to_jobs = Some(with_sidecar());
+    cluster.pass(60);
+    assert_eq!((cluster.phase("a"), tries(&cluster)), ("Running", 1), "what runs was made before");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
+    cluster.settle();
+    assert_eq!((tries(&cluster), cluster.evictions_of("a", "JobAltered")), (2, 1), "{:?}", cluster.writes);
+    assert!(!cluster.has_job("a-worker"));
+    cluster.adds_to_jobs = None;
+    cluster.pass(70);
+    assert_eq!((cluster.phase("a"), tries(&cluster)), ("Running", 3), "{:?}", cluster.writes);
+    assert!(cluster.standing("a")["status"]["requeueState"].is_null(), "it has run: the next one is the first again");
+}
+
+#[test]
+fn what_is_made_with_more_gets_no_time_to_save() {
+    let mut cluster = mutating("2", with_sidecar(), json!({"checkpoint": {"interval": "10m"}}));
+    cluster.settle();
+    assert_eq!(cluster.evictions_of("a", "JobAltered"), 1, "{:?}", cluster.writes);
+    assert!(!cluster.has_job("a-worker") && cluster.told_pods.is_empty(), "{:?}", cluster.writes);
+}
