@@ -52,18 +52,18 @@ impl PodSetSpec {
     }
 }
 
-/// What keeps every alternative of an affinity that matches a flavor from it, the first such requirement; `None` where one of them has
-/// nothing of the sort.
+/// What keeps every alternative of an affinity that matches a flavor from it, the first such requirement with its alternative; `None`
+/// where one of them has nothing of the sort.
 pub(crate) fn in_each_alternative<'a>(
     labels: &Labels,
     affinity: &'a [Vec<Requirement>],
-    keeps_off: impl Fn(&Requirement) -> bool,
-) -> Option<&'a Requirement> {
+    keeps_off: impl Fn(&[Requirement], &Requirement) -> bool,
+) -> Option<(&'a [Requirement], &'a Requirement)> {
     let matches = |term: &&Vec<Requirement>| term.iter().all(|r| !labels.contains_key(&r.key) || holds(r, labels));
     let mut found = None;
     for term in affinity.iter().filter(matches) {
-        let first = term.iter().find(|r| keeps_off(r))?;
-        found = found.or(Some(first));
+        let first = term.iter().find(|r| keeps_off(term, r))?;
+        found = found.or(Some((term.as_slice(), first)));
     }
     found
 }
@@ -73,14 +73,29 @@ pub(crate) fn is_other_capacity(labels: &Labels, r: &Requirement, is_offered: im
     r.asks_for_capacity() && !labels.contains_key(&r.key) && is_offered(&r.key)
 }
 
-/// Whether pods require a node label that a flavor forbids with every value that they accept.
-pub(crate) fn requires_forbidden(forbidden: &[(String, Vec<String>)], r: &Requirement) -> bool {
+/// Whether pods require a node label that a flavor forbids with every value that they accept: of a requirement, those that the others of
+/// its alternative accept, too. Where these leave none, no node fits whatever is forbidden.
+pub(crate) fn requires_forbidden(
+    forbidden: &[(String, Vec<String>)],
+    alternative: &[Requirement],
+    r: &Requirement,
+) -> bool {
     let Some((_, values)) = forbidden.iter().find(|(key, _)| *key == r.key) else { return false };
+    let accepted = |value: &&String| of_key(alternative, &r.key).all(|other| accepts(other, Some(*value)));
     match r.op {
-        SelectorOp::In => values.is_empty() || r.values.iter().all(|value| values.contains(value)),
+        SelectorOp::In if values.is_empty() || r.values.iter().all(|value| values.contains(value)) => true,
+        SelectorOp::In => {
+            let mut left = r.values.iter().filter(accepted).peekable();
+            left.peek().is_some() && left.all(|value| values.contains(value))
+        }
         SelectorOp::Exists | SelectorOp::Gt | SelectorOp::Lt => values.is_empty(),
         SelectorOp::NotIn | SelectorOp::DoesNotExist | SelectorOp::Illegal => false,
     }
+}
+
+/// The requirements of an alternative on one label.
+pub(crate) fn of_key<'a>(alternative: &'a [Requirement], key: &'a str) -> impl Iterator<Item = &'a Requirement> {
+    alternative.iter().filter(move |r| r.key == key)
 }
 
 /// The first entry of a node selector that a flavor forbids.
@@ -185,7 +200,11 @@ fn faults(term: usize, requirements: &[Requirement]) -> Vec<String> {
 }
 
 fn holds(requirement: &Requirement, labels: &Labels) -> bool {
-    let label = labels.get(&requirement.key);
+    accepts(requirement, labels.get(&requirement.key))
+}
+
+/// Whether a requirement holds for an object that has its label with that value, or has no such label.
+fn accepts(requirement: &Requirement, label: Option<&String>) -> bool {
     let is_listed = label.is_some_and(|label| requirement.values.contains(label));
     match requirement.op {
         SelectorOp::In => is_listed,

@@ -4,8 +4,8 @@ use crate::flavors::groups::Member;
 use crate::flavors::scan::Scan;
 use crate::ids::FlavorId;
 use crate::matching::{
-    CAPACITY_LABELS, affinity_matches, in_each_alternative, is_other_capacity, requires_forbidden, selects_forbidden,
-    untolerated,
+    CAPACITY_LABELS, affinity_matches, in_each_alternative, is_other_capacity, of_key, requires_forbidden,
+    selects_forbidden, untolerated,
 };
 use crate::model::{FlavorSpec, PodSetSpec, Requirement};
 use crate::why::Why;
@@ -43,12 +43,15 @@ impl Scan<'_> {
             Ok(true) => {
                 let labels = &spec.node_labels;
                 let is_other = |r: &Requirement| is_other_capacity(labels, r, |key| self.is_offered(key));
-                let keeps_off = |r: &Requirement| is_other(r) || requires_forbidden(&spec.forbidden, r);
-                let found = in_each_alternative(labels, &pods.affinity, keeps_off)?;
+                let keeps_off = |alternative: &[Requirement], r: &Requirement| {
+                    is_other(r) || requires_forbidden(&spec.forbidden, alternative, r)
+                };
+                let (alternative, found) = in_each_alternative(labels, &pods.affinity, keeps_off)?;
                 because(if is_other(found) {
                     format!("flavor {name} is not the capacity that the pods require with {}", found.text())
                 } else {
-                    format!("flavor {name} forbids nodes with {}, which the pods require", found.text())
+                    let all: Vec<String> = of_key(alternative, &found.key).map(Requirement::text).collect();
+                    format!("flavor {name} forbids nodes with {}, which the pods require", all.join(" and "))
                 })
             }
             Ok(false) => because(format!("flavor {name} doesn't match node affinity")),
