@@ -1,5 +1,7 @@
 //! core/v1 Node, as far as Berth reads it: its taints. The rest of a node, a hundred times as much, is passed over.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Taint;
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +12,8 @@ pub const VERSION: &str = "v1";
 /// `apiVersion` of a Node.
 pub const API_VERSION: &str = "v1";
 
-/// Taints by which clouds and their agents announce that a machine is about to be taken away: GKE's, that of AWS's node termination
-/// handler for the interruption of spot instances, and that of AKS when it drains a node for such an event.
+/// Taints by which clouds and their agents announce that a machine is about to be taken away, and nothing else: GKE's, that of AWS's node
+/// termination handler for the interruption of spot instances, and that of AKS when it drains a node for such an event.
 pub const RECLAIM_TAINTS: [&str; 3] = [
     "aws-node-termination-handler/spot-itn",
     "cloud.google.com/impending-node-termination",
@@ -33,11 +35,11 @@ pub struct NodeSpec {
 }
 
 impl Node {
-    /// The taint that announces its end, if it has one.
+    /// The taint that announces its end, if it has one of those that do.
     #[must_use]
-    pub fn reclaimed_by(&self) -> Option<&str> {
-        let keys = self.spec.taints.iter().map(|taint| taint.key.as_str());
-        keys.into_iter().find(|key| RECLAIM_TAINTS.contains(key))
+    pub fn reclaimed_by(&self, announcing: &BTreeSet<String>) -> Option<&str> {
+        let mut keys = self.spec.taints.iter().map(|taint| taint.key.as_str());
+        keys.find(|key| announcing.contains(*key))
     }
 }
 
@@ -58,10 +60,12 @@ mod tests {
         };
         let spot = json!({"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"});
         let ending = json!({"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"});
-        assert_eq!(node(json!([spot])).reclaimed_by(), None);
-        assert_eq!(node(json!([spot, ending])).reclaimed_by(), Some("cloud.google.com/impending-node-termination"));
+        let known = BTreeSet::from(RECLAIM_TAINTS.map(str::to_owned));
+        assert_eq!(node(json!([spot])).reclaimed_by(&known), None);
+        let announced = node(json!([spot, ending]));
+        assert_eq!(announced.reclaimed_by(&known), Some("cloud.google.com/impending-node-termination"));
         let bare: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
-        assert_eq!(bare.reclaimed_by(), None);
+        assert_eq!(bare.reclaimed_by(&known), None);
         assert_eq!(Node::url_path(&(), None), "/api/v1/nodes");
     }
 }

@@ -75,6 +75,8 @@ pub struct Settings {
     pub cohort_metrics: bool,
     /// `metrics.enableClusterQueueResources`.
     pub queue_resource_metrics: bool,
+    /// Keys of the taints by which nodes are announced to be taken back.
+    pub reclaim_taints: BTreeSet<String>,
     /// Admissions that may be unacknowledged at once.
     pub max_unacknowledged: usize,
 }
@@ -108,6 +110,7 @@ impl Default for Settings {
             local_queue_metrics: false,
             cohort_metrics: true,
             queue_resource_metrics: false,
+            reclaim_taints: berth_api::node::RECLAIM_TAINTS.map(str::to_owned).into(),
             // So that a late job of high priority does not queue behind thousands of unwritten admissions.
             max_unacknowledged: 256,
         }

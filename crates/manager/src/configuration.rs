@@ -13,6 +13,7 @@ pub(crate) use webhook::{SECRET, SERVICE, Webhook};
 use crate::duration::GoDuration;
 use crate::gates::Gates;
 use crate::schema::{self, Configuration, Header, Marked};
+use berth_api::node::RECLAIM_TAINTS;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
 use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
@@ -66,6 +67,8 @@ pub(crate) struct Given {
     pub(crate) feature_gates: Option<BTreeMap<String, bool>>,
     /// `--training-card-resource` and `--training-card-label`.
     pub(crate) cards: Cards,
+    /// `--reclaim-taint`.
+    pub(crate) reclaim_taints: Vec<String>,
 }
 
 /// Version of the configuration file.
@@ -125,6 +128,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     warnings.extend(unsupported);
     let ignore_undeclared = quota_check(&file.resources, &gates)?;
     let metrics = &file.metrics;
+    let reclaim_taints = RECLAIM_TAINTS.map(str::to_owned).into_iter().chain(given.reclaim_taints.iter().cloned());
     let settings = Settings {
         manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
         managed_namespaces: namespaces::managed(&file, &namespace)?,
@@ -134,6 +138,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
         transformations: transformations::read(&file.resources.transformations)?,
         cards: given.cards.clone(),
+        reclaim_taints: reclaim_taints.collect(),
         engine: engine_options(&file, &gates, ignore_undeclared)?,
         local_queue_metrics: gates.on("LocalQueueMetrics")
             && metrics.local_queue_metrics.as_ref().is_none_or(|block| block.value.enable.unwrap_or(false)),

@@ -145,6 +145,16 @@ fn cards_are_those_of_the_flags() {
 }
 
 #[test]
+fn taints_of_flags_are_added_to_those_that_clouds_have() {
+    let known = read("").unwrap().settings.reclaim_taints;
+    assert_eq!(known, berth_control::settings::Settings::default().reclaim_taints);
+    let told = Given { reclaim_taints: vec!["karpenter.sh/disrupted".to_owned()], ..given() };
+    let all = load("", &told).unwrap().settings.reclaim_taints;
+    assert!(all.is_superset(&known), "{all:?}");
+    assert_eq!(all.difference(&known).collect::<Vec<_>>(), ["karpenter.sh/disrupted"]);
+}
+
+#[test]
 fn bad_values_name_field_and_what_is_allowed() {
     refused("waitForPodsReady:\n  timeout: 5\n", &["line 4"]);
     refused("waitForPodsReady:\n  timeout: five\n", &["line 4", "five"]);

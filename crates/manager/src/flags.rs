@@ -69,10 +69,27 @@ pub(crate) struct ManagerFlags {
     /// Log level: debug, info, warn, error, or a number (higher says more)
     #[arg(long, default_value = "info")]
     pub(crate) zap_log_level: String,
+    /// Key of a taint by which a node is announced to be taken back, beside those of GKE, AKS and AWS; once for each
+    #[arg(long)]
+    reclaim_taint: Vec<String>,
     #[command(flatten)]
     pub(crate) zap: ZapFlags,
     #[command(flatten)]
     pub(crate) cards: CardFlags,
+}
+
+impl ManagerFlags {
+    /// Keys of the taints that announce the end of a node, beside those that are known.
+    ///
+    /// # Errors
+    /// The flag, its value and what is wrong.
+    pub(crate) fn reclaim_taints(&self) -> Result<Vec<String>, String> {
+        let read = |key: &String| match qualified_name(key) {
+            Some(wrong) => Err(format!("--reclaim-taint is `{key}`: {wrong}")),
+            None => Ok(key.clone()),
+        };
+        self.reclaim_taint.iter().map(read).collect()
+    }
 }
 
 /// How TrainingJobs ask for cards: `replicaResources.gpu` and `gpuType`.
@@ -297,6 +314,18 @@ mod tests {
         ] {
             let error = cards(&[format!("{flag}={value}").as_str()]).unwrap_err();
             assert!(error.starts_with(&format!("{flag} is `{value}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn taints_are_named_one_by_one() {
+        let taints = |words: &[&str]| manager(words).reclaim_taints();
+        assert_eq!(taints(&[]), Ok(vec![]));
+        let two = ["--reclaim-taint=karpenter.sh/disrupted", "--reclaim-taint", "ToBeDeletedByClusterAutoscaler"];
+        assert_eq!(taints(&two), Ok(vec!["karpenter.sh/disrupted".into(), "ToBeDeletedByClusterAutoscaler".into()]));
+        for value in ["", "a=b", "a/b/c", "karpenter.sh/disrupted:NoSchedule"] {
+            let error = taints(&[format!("--reclaim-taint={value}").as_str()]).unwrap_err();
+            assert!(error.starts_with(&format!("--reclaim-taint is `{value}`: ")), "{error}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Nodes that are being taken away, and started workloads that have pods there.
 //!
-//! A taint announces the end of a node ([`berth_api::node::RECLAIM_TAINTS`]). Its pods are asked for once, and a workload that has one of
-//! them in the spot tier leaves at once: else it would hold its quota until that pod is lost and its patience is over.
+//! A taint announces the end of a node ([`crate::settings::Settings::reclaim_taints`]). Its pods are asked for once, and a workload that
+//! has one of them in the spot tier leaves at once: else it would hold its quota until that pod is lost and its patience is over.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,8 @@ impl Reclaims {
 impl Control {
     /// Takes a node that was seen, or is gone.
     pub(crate) fn put_node(&mut self, name: &str, node: Option<&Node>) {
-        let Some((node, taint)) = node.and_then(|node| Some((node, node.reclaimed_by()?))) else {
+        let Some((node, taint)) = node.and_then(|node| Some((node, node.reclaimed_by(&self.settings.reclaim_taints)?)))
+        else {
             if self.ladder.reclaims.nodes.remove(name).is_some() {
                 self.flights.vanished(&cluster_key(Kind::Node, name));
             }

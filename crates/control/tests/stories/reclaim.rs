@@ -3,7 +3,7 @@
 use berth_control::write::{Kind, Outcome, PodOnNode, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job, local_queue};
+use crate::cluster::{Cluster, job, local_queue, settings};
 use crate::groups::member;
 use crate::pods::pod;
 use crate::policies::{policy, with_tiers};
@@ -201,6 +201,25 @@ fn only_spot_nodes_whose_end_is_announced_count() {
     cluster.put(Kind::Node, node(ENDING));
     cluster.pass(30);
     assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"), "maintenance of a node that comes back");
+}
+
+#[test]
+fn a_cluster_may_name_taints_of_its_own() {
+    const KARPENTER: &str = "karpenter.sh/disrupted";
+    for (named, taint, leaves) in
+        [(None, KARPENTER, false), (Some(KARPENTER), KARPENTER, true), (Some(KARPENTER), ENDING, true)]
+    {
+        let mut settings = settings();
+        settings.reclaim_taints.extend(named.map(str::to_owned));
+        let mut cluster = ladder_on(Cluster::with(settings), "4");
+        cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
+        cluster.pass(60);
+        assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+        runs_there(&mut cluster, Kind::JOB, "a", "main");
+        cluster.put(Kind::Node, node(taint));
+        cluster.pass(30);
+        assert_eq!(flavor_of(&cluster, "a") == json!("on-demand"), leaves, "{named:?}, {taint}");
+    }
 }
 
 #[test]

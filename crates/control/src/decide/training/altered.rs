@@ -1,5 +1,5 @@
 //! Jobs of a TrainingJob that are not as it has made them. One that somebody changes in a run that was up is made again. One that was
-//! changed as it was made, by a policy of the cluster, would be so again: the run ends, is tried again later and later, and at last no more.
+//! changed as it was made, by a policy of the cluster, would be so again: the run ends, is tried again later and later, and then no more.
 
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{own_reasons, training_types, types};
