@@ -151,6 +151,46 @@ mod tests {
         assert!(pod_operations(&full, PodDefaults::default()).is_empty());
     }
 
+    /// The object with what the operations add to it.
+    fn added(mut object: Value, operations: &[Value]) -> Value {
+        for operation in operations {
+            let (parent, member) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();
+            let (member, value) = (member.replace("~1", "/").replace("~0", "~"), operation["value"].clone());
+            match object.pointer_mut(parent).unwrap() {
+                Value::Array(items) => items.push(value),
+                Value::Object(fields) => drop(fields.insert(member, value)),
+                other => panic!("nothing can be added to {other}"),
+            }
+        }
+        object
+    }
+
+    #[test]
+    fn operations_make_of_an_object_what_filling_makes_of_it() {
+        let given = || BTreeMap::from([(labels::MANAGED, "true".to_owned())]);
+        let defaults = || PodDefaults { labels: given(), annotations: given(), finalizer: true, gate: true };
+        let parents = || ParentDefaults { own_labels: given(), labels: given(), annotations: given() };
+        for (metadata, gates) in [
+            (json!({}), Value::Null),
+            (json!({"labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["x/y"]}), json!([{"name": "g"}])),
+        ] {
+            let pod = json!({"metadata": metadata, "spec": {"containers": [], "schedulingGates": gates}});
+            let mut pod: Pod = serde_json::from_value(pod).unwrap();
+            let reviewed = added(json!(pod), &pod_operations(&pod, defaults()));
+            defaults().fill(&mut pod);
+            assert_eq!(json!(pod), reviewed);
+            let template = if gates.is_null() { json!({}) } else { json!({"metadata": metadata}) };
+            let object = json!({"metadata": metadata, "spec": {"template": template, "selector": {}}});
+            let mut object: Deployment = serde_json::from_value(object).unwrap();
+            let template = object.spec.as_ref().map(|spec| &spec.template);
+            let operations = parent_operations(&object.metadata, template, parents());
+            let reviewed = added(json!(object), &operations);
+            let Deployment { metadata, spec, .. } = &mut object;
+            parents().fill(metadata, &mut spec.as_mut().unwrap().template);
+            assert_eq!(json!(object), reviewed);
+        }
+    }
+
     #[test]
     fn parents_and_their_templates_get_what_they_lack() {
         let defaults = || ParentDefaults {

@@ -5,7 +5,7 @@
 //! a set which another operator began gets no new revision for that.
 
 use super::role::shape;
-use super::rules::keep_lacking;
+use super::rules::{fill, keep_lacking};
 use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use crate::admission::{DEFAULT_NAME, Facts, elastic_rule, label_path, metadata_rules, priority_class_change};
 use crate::equivalence::same;
@@ -129,6 +129,16 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
 }
 
 impl ParentDefaults {
+    /// Puts it into the object and its template, where no review is answered with operations on them.
+    pub fn fill(self, own: &mut ObjectMeta, template: &mut PodTemplateSpec) {
+        fill(&mut own.labels, self.own_labels);
+        if !self.labels.is_empty() || !self.annotations.is_empty() {
+            let metadata = template.metadata.get_or_insert_default();
+            fill(&mut metadata.labels, self.labels);
+            fill(&mut metadata.annotations, self.annotations);
+        }
+    }
+
     /// What of it that template has not, or with another value.
     fn lacked_by(mut self, template: &PodTemplateSpec) -> Self {
         let have = template.metadata.as_ref();

@@ -11,7 +11,7 @@ use crate::admission::{
 use crate::kind::{annotation, controller, group_of, queue_name, workload_priority_class};
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
@@ -36,6 +36,19 @@ impl PodDefaults {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Puts it into the pod, where no review is answered with operations on it.
+    pub fn fill(self, pod: &mut Pod) {
+        fill(&mut pod.metadata.labels, self.labels);
+        fill(&mut pod.metadata.annotations, self.annotations);
+        if self.finalizer {
+            pod.metadata.finalizers.get_or_insert_default().push(labels::MANAGED.to_owned());
+        }
+        if self.gate {
+            let gates = pod.spec.get_or_insert_default().scheduling_gates.get_or_insert_default();
+            gates.push(PodSchedulingGate { name: labels::ADMISSION_GATE.to_owned() });
+        }
     }
 }
 
@@ -101,6 +114,13 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
 /// Of what an object is to get, leaves what it has not, or with another value.
 pub(super) fn keep_lacking(wanted: &mut BTreeMap<&'static str, String>, have: Option<&BTreeMap<String, String>>) {
     wanted.retain(|key, value| have.and_then(|have| have.get(*key)) != Some(value));
+}
+
+/// Gives an object what it is to get.
+pub(super) fn fill(have: &mut Option<BTreeMap<String, String>>, given: BTreeMap<&'static str, String>) {
+    if !given.is_empty() {
+        have.get_or_insert_default().extend(given.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    }
 }
 
 /// Whether a pod is left alone where it names no queue: one of a DaemonSet has its node, which is not for a flavor to choose, and one
