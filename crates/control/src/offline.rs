@@ -2,6 +2,7 @@
 //!
 //! There is no job controller and no kubelet here: jobs start and stop on paper only, and no pod ever runs.
 
+mod creation;
 mod manifest;
 
 use std::collections::BTreeMap;
@@ -17,8 +18,10 @@ use crate::core::{Control, after};
 use crate::event::{Change, Observation};
 use crate::settings::Settings;
 use crate::status::OWNED;
+use crate::surroundings::Surroundings;
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
 
+pub use creation::Creation;
 pub use manifest::{Manifest, examine};
 
 /// Steps after which a decision that does not come to rest is cut off.
@@ -45,6 +48,8 @@ pub struct Made {
 #[derive(Debug)]
 pub struct Offline {
     control: Control,
+    /// What a review of a new object would be told.
+    surroundings: Surroundings,
     now: Timestamp,
     objects: BTreeMap<ObjectKey, Value>,
     notices: Vec<Notice>,
@@ -64,10 +69,12 @@ impl Offline {
     /// No objects, at a moment that only [`Offline::advance`] moves.
     #[must_use]
     pub fn new(settings: Settings, now: Timestamp) -> Self {
+        let surroundings = Surroundings::new(&settings);
         let mut control = Control::new(settings).unpaced();
         control.lead(Some(Term(1)));
         Self {
             control,
+            surroundings,
             now,
             objects: BTreeMap::new(),
             notices: Vec::new(),
@@ -215,8 +222,14 @@ impl Offline {
             "Topology" | "Node" | "Pod" => return Ok(()),
             other => return Err(format!("unknown kind {other:?}")),
         };
-        self.control.observe(observation, self.now);
+        self.observe(observation);
         Ok(())
+    }
+
+    fn observe(&mut self, observation: Observation) {
+        // Nobody here is told of namespaces that have opted in.
+        let _ = self.surroundings.observe(&observation);
+        self.control.observe(observation, self.now);
     }
 
     /// Deletes an object at once, finalizers or not.
@@ -267,7 +280,7 @@ impl Offline {
             | Kind::ProvisioningRequest
             | Kind::PodTemplate => return Ok(()),
         };
-        self.control.observe(observation, self.now);
+        self.observe(observation);
         Ok(())
     }
 

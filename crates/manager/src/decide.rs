@@ -3,8 +3,12 @@
 mod account;
 #[cfg(test)]
 mod generated_tests;
+mod ignored;
 mod invalid;
 mod manifests;
+mod pods;
+#[cfg(test)]
+mod pods_tests;
 #[cfg(test)]
 mod tests;
 
@@ -12,13 +16,15 @@ use crate::configuration::{self, Given};
 use crate::flags::{DecideFlags, Output};
 use anyhow::{Context, anyhow};
 use berth_api::conditions::types;
+use berth_api::labels;
 use berth_control::offline::Offline;
 use berth_control::preemptor_named;
-use berth_control::write::{EventType, Kind, ObjectKey};
+use berth_control::write::{Kind, ObjectKey};
 use berth_engine::Selector;
 use berth_jobs::training::Cards;
 use jiff::Timestamp;
-use manifests::{Manifest, NAME_LABEL, Sorted, named, shown, text};
+use manifests::{Manifest, NAME_LABEL, Sorted, shown, text};
+use pods::Pods;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +37,7 @@ struct Decision {
     workload: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<String>,
-    /// `Job`, `JobSet` or `TrainingJob`.
+    /// `Job`, `JobSet`, `TrainingJob`, `Pod`, `PodGroup`, `Deployment` or `StatefulSet`.
     #[serde(skip_serializing_if = "Option::is_none")]
     job_kind: Option<&'static str>,
     /// `admitted`, `reserved`, `evicted`, `pending` or `finished`.
@@ -122,16 +128,19 @@ fn answer(
     // No write is ever under way here.
     settings.max_unacknowledged = usize::MAX;
     let managed = settings.managed_namespaces.clone();
-    let Sorted { objects, unknown, mut ignored } = manifests::sorted(manifests)?;
+    let Sorted { objects, unknown, mut ignored } = manifests::sorted(manifests, &settings.job_kinds)?;
     let absent = manifests::absent_namespaces(&objects);
     let mut offline = Offline::new(settings, now);
     put(&mut offline, &absent, &objects)?;
-    let invalid = invalid::lines(&offline, &objects);
+    let mut pods = Pods::create(&mut offline, &objects)?;
+    let mut invalid = invalid::lines(&offline, &objects);
+    invalid.append(&mut pods.invalid);
     let mut assumed: Vec<String> = assumed(&mut offline, &managed, absent).into_iter().collect();
     assumed.extend(invalid::assumed_cohorts(&offline));
+    assumed.append(&mut pods.assumed);
     offline.run(u64::MAX);
-    let decisions = decisions(&mut offline);
-    ignored.extend(without_workload(&offline, &objects, &decisions));
+    let decisions = decisions(&mut offline, &pods);
+    ignored.extend(ignored::lines(&offline, &objects, &pods, &decisions));
     let inactive = inactive(&mut offline);
     let answer = Answer { decisions, inactive, invalid, unknown, assumed, ignored };
     match output {
@@ -140,7 +149,7 @@ fn answer(
     }
 }
 
-/// Hands everything over. What is decided on comes after what it is decided by.
+/// Hands everything over but what is admitted through pods. What is decided on comes after what it is decided by.
 fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -> anyhow::Result<()> {
     for namespace in absent {
         // Without it its jobs are not managed, and it matches no selector: in no cluster could they be stored.
@@ -150,7 +159,7 @@ fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -
     }
     let mut faults = Vec::new();
     for late in [false, true] {
-        for manifest in objects {
+        for manifest in objects.iter().filter(|manifest| pods::kind(&manifest.object).is_none()) {
             if matches!(text(&manifest.object, "/kind").as_str(), "Job" | "Workload") == late
                 && let Err(fault) = offline.put(&manifest.object)
             {
@@ -202,54 +211,22 @@ fn inactive(offline: &mut Offline) -> Vec<Inactive> {
 
 /// The kind of that name that gets a Workload here.
 fn job_kind(name: &str) -> Option<Kind> {
-    Kind::jobs().chain([Kind::TrainingJob]).find(|kind| kind.name() == name)
+    let others = [Kind::TrainingJob, Kind::Pod, Kind::Deployment, Kind::StatefulSet];
+    Kind::jobs().chain(others).find(|kind| kind.name() == name)
 }
 
-/// Jobs of the manifests about which nothing was decided. What a TrainingJob is made of is told of with it.
-fn without_workload(offline: &Offline, objects: &[Manifest], decisions: &[Decision]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for Manifest { object, .. } in objects {
-        let Some(kind) = job_kind(&text(object, "/kind")) else { continue };
-        let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-        let job = Some(format!("{namespace}/{name}"));
-        let is_decided = decisions.iter().any(|decision| decision.job_kind == Some(kind.name()) && decision.job == job);
-        if !is_decided && !is_part(object, objects) {
-            lines.push(format!("{}: {}", named(object), why_none(offline, &ObjectKey { kind, namespace, name })));
-        }
-    }
-    lines
-}
-
-/// Whether another job of the manifests owns it.
-fn is_part(object: &Value, objects: &[Manifest]) -> bool {
-    let namespace = text(object, "/metadata/namespace");
-    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    let mut wholes = owners.into_iter().flatten().filter(|owner| job_kind(&text(owner, "/kind")).is_some());
-    wholes.any(|owner| {
-        let whole = shown(&text(owner, "/kind"), &namespace, &text(owner, "/name"));
-        objects.iter().any(|manifest| named(&manifest.object) == whole)
-    })
-}
-
-/// Why a job has no Workload: what its user would be told in an event, where there is such a thing.
-fn why_none(offline: &Offline, job: &ObjectKey) -> String {
-    let warned = offline.notices().iter().rfind(|notice| notice.key == *job && notice.event_type == EventType::Warning);
-    match warned {
-        Some(notice) => format!("{}: {}", notice.reason, notice.message),
-        None if job.kind == Kind::TrainingJob => "it has no Workload (over, or not managed)".to_owned(),
-        None => "it has no Workload (no queue name, or not suspended yet)".to_owned(),
-    }
-}
-
-fn decisions(offline: &mut Offline) -> Vec<Decision> {
+fn decisions(offline: &mut Offline, pods: &Pods) -> Vec<Decision> {
     let now = berth_engine::Millis(offline.now().as_millisecond());
     let workloads = offline.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
     let uids: Vec<String> = workloads.clone().map(|(_, object)| text(object, "/metadata/uid")).collect();
     let mut found: Vec<Decision> =
-        workloads.map(|(key, object)| decision(format!("{}/{}", key.namespace, key.name), object)).collect();
+        workloads.map(|(key, object)| decision(format!("{}/{}", key.namespace, key.name), object, pods)).collect();
     let names = uids.iter().cloned().zip(found.iter().map(|decision| decision.workload.clone())).collect();
+    let mut accounted = BTreeSet::new();
     for (decision, uid) in found.iter_mut().zip(uids) {
-        decision.account = account::of(offline, &uid, &names, decision.preempted_for.take());
+        if decision.of_many().is_none_or(|of_many| accounted.insert(of_many)) {
+            decision.account = account::of(offline, &uid, &names, decision.preempted_for.take());
+        }
         // Nothing was written about one that no cycle has come to.
         if decision.reason.is_empty()
             && let Some(verdict) = offline.control().world().explain(&uid, now)
@@ -261,7 +238,35 @@ fn decisions(offline: &mut Offline) -> Vec<Decision> {
     found
 }
 
-fn decision(workload: String, object: &Value) -> Decision {
+impl Decision {
+    /// What it has in common with those of other pods of its Deployment, of which the first one is accounted for; `None` where there is
+    /// nothing in common.
+    fn of_many(&self) -> Option<String> {
+        let alike = matches!(self.job_kind, Some("Deployment" | "StatefulSet")) && self.preempted_for.is_none();
+        let Self { job_kind, job, decision, cluster_queue, pod_sets, reason, .. } = self;
+        alike.then(|| format!("{job_kind:?} {job:?} {decision} {cluster_queue} {pod_sets:?} {reason}"))
+    }
+}
+
+/// Whom a Workload is for: of a pod that was made for a Deployment, that one.
+fn job_of(object: &Value, pods: &Pods) -> Option<(Kind, String)> {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let known = |owner: &Value| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name")));
+    let owners: Vec<(Kind, String)> = owners.into_iter().flatten().filter_map(known).collect();
+    let whole = owners.iter().find(|(kind, _)| *kind != Kind::Pod);
+    let (kind, name) = whole.or_else(|| owners.first()).cloned()?;
+    if kind != Kind::Pod {
+        return Some((kind, name));
+    }
+    let notes = object.pointer("/metadata/annotations");
+    if notes.and_then(|notes| notes.get(labels::IS_GROUP_WORKLOAD)).and_then(Value::as_str) == Some("true") {
+        return Some((Kind::PodGroup, text(object, "/metadata/name")));
+    }
+    let parent = pods.parent(&ObjectKey { kind, namespace: text(object, "/metadata/namespace"), name: name.clone() });
+    Some(parent.map_or((kind, name), |parent| (parent.kind, parent.name.clone())))
+}
+
+fn decision(workload: String, object: &Value, pods: &Pods) -> Decision {
     let empty = Map::new();
     let status = object.get("status").and_then(Value::as_object).unwrap_or(&empty);
     let conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -277,8 +282,7 @@ fn decision(workload: String, object: &Value) -> Decision {
             .and_then(|flavors| serde_json::from_value(flavors.clone()).ok())
             .unwrap_or_default(),
     });
-    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
-    let job = owners.iter().find_map(|owner| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name"))));
+    let job = job_of(object, pods);
     let (decision, about) = if let Some(found) = condition(types::FINISHED, "True") {
         ("finished", Some(found))
     } else if let Some(found) = condition(types::EVICTED, "True") {

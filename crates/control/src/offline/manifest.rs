@@ -2,13 +2,17 @@
 
 use berth_api::{self as api, berth, v1beta1};
 use berth_jobs::JobType;
-use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+/// The group of Deployments and StatefulSets.
+const APPS: &str = "apps";
 
 /// What a manifest is to Berth.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,9 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
         (berth::GROUP, "TrainingJob") => &whole::<berth::TrainingJob>,
         ("", "Namespace") => &whole::<Namespace>,
         ("", "LimitRange") => &whole::<LimitRange>,
+        ("", "Pod") => &whole::<Pod>,
+        (APPS, "Deployment") => &whole::<Deployment>,
+        (APPS, "StatefulSet") => &whole::<StatefulSet>,
         ("node.k8s.io", "RuntimeClass") => &whole::<RuntimeClass>,
         ("scheduling.k8s.io", "PriorityClass") => &whole::<PriorityClass>,
         _ => return Ok(Manifest::Foreign),
@@ -59,6 +66,7 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     let versions: &[&str] = match group {
         api::GROUP => &[api::API_VERSION, v1beta1::API_VERSION],
         berth::GROUP => &[berth::API_VERSION],
+        APPS => &["apps/v1"],
         _ => job.map_or(&[], |job| std::slice::from_ref(&job.info().api_version)),
     };
     if !versions.is_empty() && !versions.contains(&version) {
@@ -206,11 +214,16 @@ mod tests {
         for (version, kind, spec, path) in [
             ("batch/v1", "Job", json!({"template": template()}), "spec.template"),
             ("berth.dev/v1alpha1", "TrainingJob", json!({"template": template()}), "spec.template"),
+            ("apps/v1", "Deployment", json!({"selector": {}, "template": template()}), "spec.template"),
+            ("apps/v1", "StatefulSet", json!({"selector": {}, "template": template()}), "spec.template"),
             (api::API_VERSION, "Workload", json!({"podSets": [{"template": template()}]}), "spec.podSets[0].template"),
         ] {
             let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
             assert_eq!(unknown(&object), [format!("{path}.spec.containers[0].resouces")], "{kind}");
         }
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
+        pod["spec"] = template()["spec"].clone();
+        assert_eq!(unknown(&pod), ["spec.containers[0].resouces"]);
     }
 
     #[test]
@@ -247,6 +260,18 @@ mod tests {
                 json!({"apiVersion": "batch/v1beta1", "kind": "Job"}),
                 "apiVersion: \"batch/v1beta1\" is not read, batch/v1 is",
             ),
+            (
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": []}, "spec": {"containers": "c"}}),
+                "metadata.labels: invalid type: sequence",
+            ),
+            (
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": "3"}}),
+                "spec.replicas: invalid type: string \"3\"",
+            ),
+            (
+                json!({"apiVersion": "apps/v1beta2", "kind": "StatefulSet"}),
+                "apiVersion: \"apps/v1beta2\" is not read, apps/v1 is",
+            ),
             (queue("kueue.x-k8s.io/v1alpha1", &json!({})), "apiVersion: \"kueue.x-k8s.io/v1alpha1\" is not read"),
         ] {
             let error = examine(&object).unwrap_err();
@@ -257,9 +282,9 @@ mod tests {
     #[test]
     fn kinds_of_others_are_told_by_group_and_name() {
         for (version, kind) in [
-            ("v1", "Pod"),
             ("v1", "ConfigMap"),
-            ("apps/v1", "Deployment"),
+            ("apps/v1", "DaemonSet"),
+            ("example.com/v1", "Pod"),
             ("batch/v1", "CronJob"),
             ("batch.volcano.sh/v1alpha1", "Job"),
             ("kueue.x-k8s.io/v1beta2", "Topology"),

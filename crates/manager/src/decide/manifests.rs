@@ -3,6 +3,7 @@
 use anyhow::{Context, anyhow, bail};
 use berth_control::offline::{self, examine};
 use berth_control::write::Kind;
+use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// What files of a folder end in that are manifests, as for kubectl.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 /// Kinds beside jobs that decisions depend on and that have a namespace.
-const NAMESPACED: [&str; 4] = ["LimitRange", "LocalQueue", "TrainingJob", "Workload"];
+const NAMESPACED: [&str; 7] =
+    ["Deployment", "LimitRange", "LocalQueue", "Pod", "StatefulSet", "TrainingJob", "Workload"];
 /// The label that every namespace has.
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
@@ -114,16 +116,22 @@ pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
     }
 }
 
-/// Tells apart what is decided on and what is not.
+/// Tells apart what is decided on, where these kinds are managed, and what is not.
 ///
 /// # Errors
 /// All that cannot be read: an answer about the rest would be one about another cluster.
-pub(super) fn sorted(manifests: &[Manifest]) -> anyhow::Result<Sorted> {
+pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow::Result<Sorted> {
     let mut sorted = Sorted::default();
     let mut faults = Vec::new();
     let mut taken: BTreeSet<String> =
         manifests.iter().map(|manifest| text(&manifest.object, "/metadata/name")).collect();
     for manifest in manifests {
+        // Without pods, nobody looks at what is made of them.
+        if let Some(integration) = integration(&manifest.object).filter(|_| !managed.contains(&Kind::Pod)) {
+            let why = format!("the configuration does not name the integration {integration}");
+            sorted.ignored.push(format!("{}: {why}", named(&manifest.object)));
+            continue;
+        }
         let unknown = match examine(&manifest.object) {
             Ok(offline::Manifest::Read { unknown }) => unknown,
             Ok(offline::Manifest::Foreign) => {
@@ -146,6 +154,17 @@ pub(super) fn sorted(manifests: &[Manifest]) -> anyhow::Result<Sorted> {
     }
     refused(&faults)?;
     Ok(sorted)
+}
+
+/// By which name the configuration knows a kind that is admitted through pods.
+fn integration(object: &Value) -> Option<&'static str> {
+    let version = text(object, "/apiVersion");
+    match (version.as_str(), text(object, "/kind").as_str()) {
+        ("v1", "Pod") => Some(POD_FRAMEWORK),
+        (version, "Deployment") if version.starts_with("apps/") => Some(DEPLOYMENT_FRAMEWORK),
+        (version, "StatefulSet") if version.starts_with("apps/") => Some(STATEFUL_SET_FRAMEWORK),
+        _ => None,
+    }
 }
 
 impl Manifest {

@@ -1,3 +1,4 @@
+use super::manifests::named;
 use super::*;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +93,7 @@ fn lists_are_read_and_objects_have_a_namespace() {
         "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}}\n\
          ---\n---\n{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: q}}\n",
     );
-    let objects = manifests::sorted(&objects).unwrap().objects;
+    let objects = manifests::sorted(&objects, &BTreeSet::new()).unwrap().objects;
     assert_eq!(objects[0].object["metadata"], json!({"name": "a"}));
     assert_eq!(objects[1].object["metadata"], json!({"name": "q", "namespace": "default"}));
 }

@@ -1,0 +1,270 @@
+//! Pods, and the kinds that are admitted through theirs, as they are created where Berth's webhooks are asked: by the same functions that
+//! answer a review. What a controller would make of a template is made here, on paper.
+
+use std::collections::BTreeMap;
+
+use berth_api::labels;
+use berth_api::validation::FieldError;
+use berth_jobs::pods::{
+    DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK, SetState, controlling_set, deployment_defaults,
+    is_admitted_with_owner, pod_defaults, stateful_set_defaults, validate_deployment, validate_pod,
+    validate_stateful_set,
+};
+use berth_jobs::{Facts, controller};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Offline, object_key, read};
+use crate::write::Kind;
+
+/// Most pods that are made of one template, so that nobody waits for long who asks for too many.
+const MOST_REPLICAS: usize = 5_000;
+/// The kind of what controls the pods of a Deployment.
+const REPLICA_SET: &str = "ReplicaSet";
+
+/// What became of an object that somebody creates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Creation {
+    /// Berth manages it.
+    Managed {
+        /// Names of the pods that stand for a Deployment or StatefulSet, none for one that is one group.
+        pods: Vec<String>,
+        /// Replicas beyond them that were left out.
+        left_out: usize,
+    },
+    /// Berth leaves it alone, and says why.
+    Unmanaged(String),
+    /// The webhook refuses it.
+    Refused(Vec<FieldError>),
+}
+
+/// What makes pods, and what they are made of.
+struct Maker<'a> {
+    metadata: &'a ObjectMeta,
+    /// The kind of what controls the pods; of a Deployment that is no object here.
+    controller: &'static str,
+    template: &'a PodTemplateSpec,
+    /// Why the queue that it names does not count.
+    overruled: Option<String>,
+}
+
+impl Offline {
+    /// Creates a Pod, a Deployment or a StatefulSet as the API server would that asks Berth's webhooks, with the pods of it. One that has
+    /// a uid comes from a server, which has asked already: it is taken as it is.
+    ///
+    /// # Errors
+    /// Names what is wrong with it, or that it is of another kind.
+    pub fn create(&mut self, kind: Kind, object: &Value) -> Result<Creation, String> {
+        match kind {
+            Kind::Pod => self.create_pod(read(object)?),
+            Kind::Deployment => self.create_deployment(read(object)?),
+            Kind::StatefulSet => self.create_stateful_set(read(object)?),
+            other => Err(format!("a {} has no pods of its own", other.name())),
+        }
+    }
+
+    fn create_pod(&mut self, mut pod: Pod) -> Result<Creation, String> {
+        let namespace = namespace(&pod.metadata);
+        let facts = self.surroundings.facts(&namespace);
+        if is_new(&pod.metadata) {
+            let owner = controlling_set(&pod.metadata);
+            let set = owner.and_then(|owner| self.surroundings.stateful_set(&namespace, &owner.name));
+            pod_defaults(&pod, facts, set.as_ref()).fill(&mut pod);
+            // Others no webhook is asked about.
+            let asked = has_label(&pod.metadata, labels::MANAGED) || has_label(&pod.metadata, labels::QUEUE_NAME);
+            let faults = if asked && facts.pods && facts.managed_namespace { validate_pod(&pod) } else { Vec::new() };
+            if !faults.is_empty() {
+                return Ok(Creation::Refused(faults));
+            }
+        }
+        let managed = pod.metadata.labels.as_ref().and_then(|labels| labels.get(labels::MANAGED));
+        if managed.is_none_or(|value| value != "true") {
+            return Ok(Creation::Unmanaged(why_unmanaged(&pod.metadata, facts)));
+        }
+        self.put_as(Kind::Pod, &written(&pod)?)?;
+        Ok(Creation::Managed { pods: Vec::new(), left_out: 0 })
+    }
+
+    fn create_deployment(&mut self, mut object: Deployment) -> Result<Creation, String> {
+        let facts = self.surroundings.facts(&namespace(&object.metadata));
+        if is_new(&object.metadata) {
+            let defaults = deployment_defaults(&object, None, facts);
+            if let Some(spec) = &mut object.spec {
+                defaults.fill(&mut object.metadata, &mut spec.template);
+            }
+            let managed = facts.deployments && facts.managed_namespace;
+            let faults = if managed { validate_deployment(&object) } else { Vec::new() };
+            if !faults.is_empty() {
+                return Ok(Creation::Refused(faults));
+            }
+        }
+        let Deployment { metadata, spec, .. } = object;
+        let spec = spec.unwrap_or_default();
+        let replicas = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or_default();
+        let overruled = overruled(&metadata, facts, (facts.deployments, DEPLOYMENT_FRAMEWORK));
+        let maker = Maker { metadata: &metadata, controller: REPLICA_SET, template: &spec.template, overruled };
+        let there = self.pods_of(&metadata, &spec.selector.match_labels.unwrap_or_default());
+        let name = metadata.name.clone().unwrap_or_default();
+        self.create_pods(&maker, there, replicas, (0_usize..).map(|number| format!("{name}-{number}")))
+    }
+
+    fn create_stateful_set(&mut self, mut object: StatefulSet) -> Result<Creation, String> {
+        let facts = self.surroundings.facts(&namespace(&object.metadata));
+        if is_new(&object.metadata) {
+            let defaults = stateful_set_defaults(&object, None, facts);
+            if let Some(spec) = &mut object.spec {
+                defaults.fill(&mut object.metadata, &mut spec.template);
+            }
+            let managed = facts.stateful_sets && facts.managed_namespace;
+            let faults = if managed { validate_stateful_set(&object) } else { Vec::new() };
+            if !faults.is_empty() {
+                return Ok(Creation::Refused(faults));
+            }
+        }
+        if let Some(set) = SetState::read(&object).filter(|_| facts.stateful_sets) {
+            if set.queue_name.is_none() {
+                return Ok(Creation::Unmanaged("it names no queue, and its pods wait until it does".to_owned()));
+            }
+            self.put_as(Kind::StatefulSet, &written(&object)?)?;
+            return Ok(Creation::Managed { pods: Vec::new(), left_out: 0 });
+        }
+        let StatefulSet { metadata, spec, .. } = object;
+        let spec = spec.unwrap_or_default();
+        let replicas = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or_default();
+        let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or_default();
+        let overruled = overruled(&metadata, facts, (facts.stateful_sets, STATEFUL_SET_FRAMEWORK));
+        let maker = Maker { metadata: &metadata, controller: "StatefulSet", template: &spec.template, overruled };
+        let name = metadata.name.clone().unwrap_or_default();
+        self.create_pods(&maker, Vec::new(), replicas, (first..).map(|number| format!("{name}-{number}")))
+    }
+
+    /// Names of the pods that are there already of a Deployment with such a selector.
+    fn pods_of(&self, parent: &ObjectMeta, selector: &BTreeMap<String, String>) -> Vec<String> {
+        let namespace = namespace(parent);
+        // Its controller names what controls them after it.
+        let beginning = format!("{}-", parent.name.as_deref().unwrap_or_default());
+        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        let is_one = |pod: &Value| {
+            let own = pod.pointer("/metadata/labels");
+            let selected =
+                |(key, value): (&String, &String)| own.and_then(|own| text(own, key)).as_ref() == Some(value);
+            let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+            let of_parent = |owner: &Value| {
+                let is_named_after = text(owner, "name").is_some_and(|name| name.starts_with(&beginning));
+                is_named_after && text(owner, "kind").as_deref() == Some(REPLICA_SET)
+            };
+            selector.iter().all(selected) && owners.into_iter().flatten().any(of_parent)
+        };
+        let pods = self.objects.iter().filter(|(key, _)| key.kind == Kind::Pod && key.namespace == namespace);
+        let pods = pods.filter(|(_, pod)| !selector.is_empty() && is_one(pod));
+        pods.map(|(key, _)| key.name.clone()).collect()
+    }
+
+    /// Creates the pods that lack of so many, under the first of these names that are free. All are alike: what is said of the first is
+    /// said of all.
+    fn create_pods(
+        &mut self,
+        maker: &Maker<'_>,
+        there: Vec<String>,
+        replicas: usize,
+        names: impl Iterator<Item = String>,
+    ) -> Result<Creation, String> {
+        let namespace = namespace(maker.metadata);
+        let lacking = replicas.saturating_sub(there.len());
+        let made = lacking.min(MOST_REPLICAS);
+        let mut pods = there;
+        let wanted = pods.len().saturating_add(made);
+        for name in names {
+            if pods.len() >= wanted {
+                break;
+            }
+            if self.objects.contains_key(&object_key(Kind::Pod, &namespace, &name)) {
+                continue;
+            }
+            match self.create_pod(maker.pod(&namespace, &name))? {
+                Creation::Managed { .. } => pods.push(name),
+                Creation::Refused(faults) => {
+                    return Ok(Creation::Refused(faults.into_iter().map(in_template).collect()));
+                }
+                Creation::Unmanaged(why) => return Ok(Creation::Unmanaged(maker.overruled.clone().unwrap_or(why))),
+            }
+        }
+        Ok(Creation::Managed { pods, left_out: lacking.saturating_sub(made) })
+    }
+}
+
+impl Maker<'_> {
+    fn pod(&self, namespace: &str, name: &str) -> Pod {
+        let parent = self.metadata.name.clone().unwrap_or_default();
+        let given = self.metadata.uid.clone().filter(|uid| !uid.is_empty());
+        let owner = OwnerReference {
+            api_version: "apps/v1".to_owned(),
+            kind: self.controller.to_owned(),
+            uid: given.unwrap_or_else(|| format!("{}/{namespace}/{parent}", self.controller)),
+            name: parent,
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        let own = self.template.metadata.clone().unwrap_or_default();
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            labels: own.labels,
+            annotations: own.annotations,
+            finalizers: own.finalizers,
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        };
+        Pod { metadata, spec: self.template.spec.clone(), status: None }
+    }
+}
+
+fn namespace(metadata: &ObjectMeta) -> String {
+    metadata.namespace.clone().unwrap_or_default()
+}
+
+/// No server has stored it yet.
+fn is_new(metadata: &ObjectMeta) -> bool {
+    metadata.uid.as_ref().is_none_or(String::is_empty)
+}
+
+fn has_label(metadata: &ObjectMeta, key: &str) -> bool {
+    metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key))
+}
+
+/// What is wrong with a pod, where it comes from.
+fn in_template(fault: FieldError) -> FieldError {
+    FieldError { field: format!("spec.template.{}", fault.field), ..fault }
+}
+
+/// Why the queue that a Deployment or StatefulSet names does not count, whose kind is managed or not.
+fn overruled(metadata: &ObjectMeta, facts: Facts, (managed, integration): (bool, &str)) -> Option<String> {
+    if !facts.managed_namespace || !has_label(metadata, labels::QUEUE_NAME) {
+        return None;
+    }
+    if !managed {
+        return Some(format!("the configuration does not name the integration {integration}"));
+    }
+    controller(metadata).map(|owner| format!("{} {} controls it, and says what it runs", owner.kind, owner.name))
+}
+
+/// Why a pod does not wait for a queue.
+fn why_unmanaged(metadata: &ObjectMeta, facts: Facts) -> String {
+    if !facts.managed_namespace {
+        return "the configuration does not select its namespace".to_owned();
+    }
+    match controller(metadata).filter(|_| is_admitted_with_owner(metadata)) {
+        Some(owner) => format!("it is admitted with {} {}, which controls it", owner.kind, owner.name),
+        None if has_label(metadata, labels::QUEUE_NAME) && facts.pods => {
+            "it was created without Berth's webhook, so that it does not wait".to_owned()
+        }
+        None => "it names no queue".to_owned(),
+    }
+}
+
+fn written<T: Serialize>(object: &T) -> Result<Value, String> {
+    serde_json::to_value(object).map_err(|error| error.to_string())
+}

@@ -1,0 +1,104 @@
+//! Pods, and Deployments and StatefulSets through theirs: handed over as they would be created, and what became of each.
+
+use super::manifests::{Manifest, named, refused, text};
+use berth_control::offline::{Creation, Offline};
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The kinds in the order in which they are handed over: a pod is told what its StatefulSet says, and of a Deployment those pods are made
+/// that lack.
+const KINDS: [Kind; 3] = [Kind::StatefulSet, Kind::Pod, Kind::Deployment];
+
+/// What became of them.
+#[derive(Debug, Default)]
+pub(super) struct Pods {
+    /// What is wrong with those that the webhook refuses.
+    pub(super) invalid: Vec<String>,
+    /// Deployments that were taken for smaller ones.
+    pub(super) assumed: Vec<String>,
+    /// Deployments, and StatefulSets that are no groups, by their pods.
+    parents: BTreeMap<ObjectKey, ObjectKey>,
+    /// The first pod of each of them.
+    firsts: BTreeMap<ObjectKey, ObjectKey>,
+    refused: BTreeSet<ObjectKey>,
+    /// Those that Berth leaves alone, and why.
+    left: BTreeMap<ObjectKey, String>,
+}
+
+/// The kind of an object, if it is one of these.
+pub(super) fn kind(object: &Value) -> Option<Kind> {
+    let name = text(object, "/kind");
+    KINDS.into_iter().find(|kind| kind.name() == name)
+}
+
+impl Pods {
+    /// Creates them.
+    pub(super) fn create(offline: &mut Offline, objects: &[Manifest]) -> anyhow::Result<Self> {
+        let mut all = Self::default();
+        let mut faults = Vec::new();
+        let places = objects.iter().enumerate();
+        // Of what is given twice the last one counts.
+        let last: BTreeMap<String, usize> = places.clone().map(|(at, given)| (named(&given.object), at)).collect();
+        for wanted in KINDS {
+            for (at, manifest) in places.clone() {
+                let object = &manifest.object;
+                if kind(object) != Some(wanted) || last.get(&named(object)) != Some(&at) {
+                    continue;
+                }
+                match offline.create(wanted, object) {
+                    Ok(creation) => all.note(wanted, object, creation),
+                    Err(fault) => faults.push(manifest.fault(&fault)),
+                }
+            }
+        }
+        refused(&faults)?;
+        Ok(all)
+    }
+
+    fn note(&mut self, kind: Kind, object: &Value, creation: Creation) {
+        let namespace = text(object, "/metadata/namespace");
+        let key = ObjectKey { kind, namespace: namespace.clone(), name: text(object, "/metadata/name") };
+        match creation {
+            Creation::Managed { pods, left_out } => {
+                if left_out > 0 {
+                    let taken = pods.len();
+                    self.assumed.push(format!(
+                        "{}: it has no replicas beyond {taken}; it asks for {left_out} more",
+                        named(object)
+                    ));
+                }
+                for name in pods {
+                    let pod = ObjectKey { kind: Kind::Pod, namespace: namespace.clone(), name };
+                    self.firsts.entry(key.clone()).or_insert_with(|| pod.clone());
+                    self.parents.insert(pod, key.clone());
+                }
+            }
+            Creation::Unmanaged(why) => drop(self.left.insert(key, why)),
+            Creation::Refused(faults) => {
+                self.invalid.extend(faults.iter().map(|fault| format!("{}: {fault}", named(object))));
+                self.refused.insert(key);
+            }
+        }
+    }
+
+    /// The Deployment or StatefulSet that a pod stands for.
+    pub(super) fn parent(&self, pod: &ObjectKey) -> Option<&ObjectKey> {
+        self.parents.get(pod)
+    }
+
+    /// The first of the pods that stand for it.
+    pub(super) fn first(&self, parent: &ObjectKey) -> Option<&ObjectKey> {
+        self.firsts.get(parent)
+    }
+
+    /// Why Berth leaves it alone, if it does.
+    pub(super) fn why_left(&self, key: &ObjectKey) -> Option<&str> {
+        self.left.get(key).map(String::as_str)
+    }
+
+    /// Whether the webhook refuses it.
+    pub(super) fn is_refused(&self, key: &ObjectKey) -> bool {
+        self.refused.contains(key)
+    }
+}

@@ -1,0 +1,287 @@
+//! Pods, groups of pods, Deployments and StatefulSets.
+
+use super::tests::{QUEUES, given, lines};
+use super::*;
+use berth_control::settings::Settings;
+
+/// Names every kind that is admitted through pods.
+const ALL: &str = "[batch/job, pod, deployment, statefulset]";
+
+fn said_with(integrations: &str, content: &str) -> String {
+    let config = format!(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: {integrations}\n"
+    );
+    let objects = given(content);
+    let told = || answer(&objects, &config, Cards::default(), latest(&objects), Output::Text).unwrap();
+    let got = told();
+    assert_eq!(got, told(), "the same twice");
+    got
+}
+
+/// What is said of objects beside [`QUEUES`], where every kind is managed.
+fn said(objects: &str) -> String {
+    said_with(ALL, &format!("{QUEUES}{objects}"))
+}
+
+/// The lines that say what becomes of workloads.
+fn outcomes(told: &str) -> Vec<&str> {
+    let words = ["inactive: ", "invalid: ", "unknown: ", "assumed: ", "ignored: "];
+    told.lines().filter(|line| !line.starts_with(' ') && !words.iter().any(|word| line.starts_with(word))).collect()
+}
+
+const QUEUE: &str = "labels: {kueue.x-k8s.io/queue-name: all}";
+
+fn template(cpu: u32) -> String {
+    format!("{{containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}")
+}
+
+/// A pod with that beside its name.
+fn pod(name: &str, metadata: &str, cpu: u32) -> String {
+    format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, {metadata}}}, spec: {}}}\n", template(cpu))
+}
+
+/// A pod of a group with that size.
+fn member(name: &str, group: &str, size: &str, cpu: u32) -> String {
+    let labels = format!("labels: {{kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/pod-group-name: {group}}}");
+    let notes = format!("annotations: {{kueue.x-k8s.io/pod-group-total-count: '{size}'}}");
+    pod(name, &format!("{labels}, {notes}"), cpu)
+}
+
+/// A Deployment or StatefulSet with that beside its name.
+fn parent(kind: &str, name: &str, metadata: &str, replicas: u32, cpu: u32) -> String {
+    let template = format!("{{metadata: {{labels: {{app: web}}}}, spec: {}}}", template(cpu));
+    let spec = format!("{{replicas: {replicas}, selector: {{matchLabels: {{app: web}}}}, template: {template}}}");
+    format!("---\n{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: {name}, {metadata}}}, spec: {spec}}}\n")
+}
+
+#[test]
+fn a_pod_is_admitted_or_says_why_it_waits() {
+    let told = said(&(pod("alone", QUEUE, 1) + &pod("large", QUEUE, 5)));
+    let expected = "\
+default/pod-alone-92c5d (Pod default/alone): admitted in all
+    main x1: cpu=standard
+    main: has 1 cpu in flavor standard, 3 free (3 own, 0 to borrow) of 4
+default/pod-large-ab6d1 (Pod default/large): pending: ExceedsMaxQuota
+    couldn't assign flavors to pod set main: insufficient quota for cpu in flavor standard, previously considered podsets requests (0) + current podset request (5) > maximum capacity (4)
+";
+    assert!(told.starts_with(expected), "{told}");
+    assert_eq!(lines(&told, "ignored"), [""; 0]);
+}
+
+#[test]
+fn a_group_is_admitted_whole_or_not_at_all() {
+    let group = |cpu| member("a", "training", "2", cpu) + &member("b", "training", "2", cpu);
+    let told = said(&group(2));
+    assert_eq!(outcomes(&told), ["default/training (PodGroup default/training): admitted in all"]);
+    assert!(told.contains(" x2: cpu=standard\n"), "{told}");
+    let told = said(&group(3));
+    assert_eq!(outcomes(&told), ["default/training (PodGroup default/training): pending: ExceedsMaxQuota"]);
+    assert_eq!(lines(&told, "ignored"), [""; 0]);
+}
+
+#[test]
+fn a_group_that_is_not_whole_says_how_many_pods_are_there() {
+    let told = said(&(member("a", "training", "3", 1) + &member("b", "training", "3", 1) + &pod("c", QUEUE, 1)));
+    assert_eq!(lines(&told, "ignored"), ["PodGroup default/training: 2 of 3 pods are there"]);
+    assert_eq!(outcomes(&told).len(), 1, "{told}");
+    // One that cannot be is another matter.
+    let other = member("b", "training", "2", 1).replace("queue-name: all", "queue-name: other");
+    let told = said(&(member("a", "training", "2", 1) + &other));
+    let why =
+        "PodGroup default/training: ErrWorkloadCompose: pods a and b have different queues: all and other".to_owned();
+    assert_eq!(lines(&told, "ignored"), [why]);
+    let template = template(1);
+    let workload = format!(
+        "---\n{{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {{name: training, uid: u}}, spec: {{queueName: all, \
+         podSets: [{{name: main, count: 1, template: {{spec: {template}}}}}]}}}}\n"
+    );
+    let told = said(&(workload + &member("a", "training", "1", 1)));
+    let why = "PodGroup default/training: WorkloadNameConflict: A Workload named \"training\" already exists but is not a pod group \
+               workload; this pod group cannot be admitted";
+    assert_eq!(lines(&told, "ignored"), [why]);
+}
+
+#[test]
+fn replicas_of_a_deployment_are_admitted_one_by_one() {
+    let told = said(&parent("Deployment", "web", QUEUE, 3, 2));
+    let expected = [
+        "default/pod-web-0-a492f (Deployment default/web): admitted in all",
+        "default/pod-web-1-85fb5 (Deployment default/web): admitted in all",
+        "default/pod-web-2-7ca59 (Deployment default/web): pending: WaitingForQuota",
+    ];
+    assert_eq!(outcomes(&told), expected);
+    let lacks = "insufficient unused quota for cpu in flavor standard, 2 more needed\n";
+    assert!(told.contains(lacks), "{told}");
+    assert_eq!(told.matches(" has 2 cpu ").count(), 1, "the second would say the same as the first:\n{told}");
+    assert_eq!(lines(&told, "ignored"), [""; 0]);
+}
+
+#[test]
+fn many_replicas_are_told_and_too_many_are_left_out() {
+    let told = said(&parent("Deployment", "web", QUEUE, 300, 1));
+    let outcomes = outcomes(&told);
+    let admitted = outcomes.iter().filter(|line| line.ends_with(" (Deployment default/web): admitted in all"));
+    assert_eq!((outcomes.len(), admitted.count()), (300, 4));
+    assert!(told.matches(" cpu in flavor standard, 0 free ").count() < 10, "only some are accounted for:\n{told}");
+    let job_kinds = [Kind::Pod, Kind::Deployment].into();
+    let mut offline = Offline::new(Settings { job_kinds, ..Settings::default() }, Timestamp::UNIX_EPOCH);
+    let objects = given(&parent("Deployment", "web", QUEUE, 5_001, 1));
+    let pods = Pods::create(&mut offline, &objects).unwrap();
+    assert_eq!(pods.assumed, ["Deployment web: it has no replicas beyond 5000; it asks for 1 more"]);
+    assert_eq!(keys(&offline, &[Kind::Pod]).len(), 5_000);
+}
+
+/// As of a cluster whose objects were written to a file.
+#[test]
+fn pods_that_a_deployment_has_already_count_as_its_replicas() {
+    let queued = "kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/managed: 'true'";
+    let owner = "{apiVersion: apps/v1, kind: ReplicaSet, name: web-abc, uid: r, controller: true}";
+    let metadata = format!("uid: u-1, labels: {{app: web, {queued}}}, ownerReferences: [{owner}]");
+    let waits = "spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}], ";
+    let there = pod("web-abc-1", &metadata, 1).replace("spec: {", waits);
+    let web = parent("Deployment", "web", &format!("uid: d, {QUEUE}"), 2, 1)
+        .replace("{labels: {app: web}}", &format!("{{labels: {{app: web, {queued}}}}}"));
+    let told = said(&(web + &there));
+    let expected = [
+        "default/pod-web-0-a492f (Deployment default/web): admitted in all",
+        "default/pod-web-abc-1-73009 (Deployment default/web): admitted in all",
+    ];
+    assert_eq!(outcomes(&told), expected);
+    assert_eq!(lines(&told, "ignored"), [""; 0]);
+}
+
+/// Nobody stops it on paper, so that its quota is not free.
+#[test]
+fn a_pod_that_has_to_go_for_another_one_is_evicted() {
+    let queues = QUEUES.replace(
+        "  namespaceSelector: {}",
+        "  preemption: {withinClusterQueue: LowerPriority}\n  namespaceSelector: {}",
+    );
+    let class =
+        "{apiVersion: kueue.x-k8s.io/v1beta2, kind: WorkloadPriorityClass, metadata: {name: high}, value: 5}\n---\n";
+    let is = |kind: &str| {
+        let at = "2026-01-01T00:00:01Z";
+        format!("{{type: {kind}, status: 'True', reason: {kind}, message: m, lastTransitionTime: '{at}'}}")
+    };
+    let owner = "{apiVersion: v1, kind: Pod, name: old, uid: u-old, controller: true}";
+    let assigned = "[{name: main, count: 1, flavors: {cpu: standard}, resourceUsage: {cpu: '4'}}]";
+    let (template, held, admitted) = (template(4), is("QuotaReserved"), is("Admitted"));
+    let workload = format!(
+        "{{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {{name: runs, uid: w, ownerReferences: [{owner}]}}, \
+         spec: {{queueName: all, podSets: [{{name: main, count: 1, template: {{spec: {template}}}}}]}}, status: {{admission: \
+         {{clusterQueue: all, podSetAssignments: {assigned}}}, conditions: [{held}, {admitted}]}}}}\n"
+    );
+    let labels = "{kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/managed: 'true'}";
+    let old = pod("old", &format!("uid: u-old, labels: {labels}"), 4).replace("spec: {", "spec: {nodeName: n, ");
+    let new = pod("new", "labels: {kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/priority-class: high}", 2);
+    let told = said_with(ALL, &format!("{queues}{class}{workload}{old}{new}"));
+    let expected = [
+        "default/pod-new-3e260 (Pod default/new): pending: WaitingForPreemptedWorkloads",
+        "default/runs (Pod default/old): evicted in all: Preempted",
+    ];
+    assert_eq!(outcomes(&told), expected);
+    assert!(told.contains("    its pods have to stop to make room for default/pod-new-3e260\n"), "{told}");
+    assert_eq!(lines(&told, "ignored"), [""; 0]);
+}
+
+#[test]
+fn a_stateful_set_is_one_group() {
+    for (cpu, outcome) in [(2, "admitted in all"), (3, "pending: ExceedsMaxQuota")] {
+        let told = said(&parent("StatefulSet", "db", QUEUE, 2, cpu));
+        let expected = format!("default/statefulset-db-2e9fd (StatefulSet default/db): {outcome}");
+        assert_eq!(outcomes(&told), [expected]);
+        assert_eq!(told.contains("    main x2: cpu=standard\n"), cpu == 2, "{told}");
+        assert_eq!(lines(&told, "ignored"), [""; 0]);
+    }
+}
+
+#[test]
+fn what_the_webhook_refuses_is_named_and_stops_nothing_else() {
+    let wrong = "labels: {kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/max-exec-time-seconds: '0'}";
+    let web = parent("Deployment", "web", QUEUE, 2, 1).replace(
+        "{labels: {app: web}}",
+        "{labels: {app: web}, annotations: {kueue.x-k8s.io/admission-gated-by: 'a b'}}",
+    );
+    let all = pod("bad", wrong, 1) + &member("odd", "training", "two", 1) + &web + &pod("alone", QUEUE, 1);
+    let told = said(&all);
+    let invalid = lines(&told, "invalid");
+    let size = "Pod default/odd: metadata.annotations[kueue.x-k8s.io/pod-group-total-count]: Invalid value: \"two\": must be a \
+                whole number greater than 0";
+    let seconds = "Pod default/bad: metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: \"0\": must be a whole \
+                   number of seconds greater than 0";
+    assert_eq!(invalid[..2], [seconds, size], "{told}");
+    let gates = "Deployment default/web: spec.template.metadata.annotations[kueue.x-k8s.io/admission-gated-by]: ";
+    assert!(invalid.len() == 3 && invalid[2].starts_with(gates), "{told}");
+    assert_eq!(outcomes(&told), ["default/pod-alone-92c5d (Pod default/alone): admitted in all"]);
+    assert_eq!(lines(&told, "ignored"), [""; 0]);
+}
+
+#[test]
+fn what_takes_no_part_says_why() {
+    let app = "labels: {app: web}";
+    let owner = "ownerReferences: [{apiVersion: batch/v1, kind: Job, name: sum, uid: u, controller: true}]";
+    let objects = [
+        pod("alone", app, 1),
+        pod("part", &format!("{QUEUE}, {owner}"), 1),
+        parent("Deployment", "web", app, 2, 1),
+        parent("StatefulSet", "none", QUEUE, 0, 1),
+    ]
+    .concat();
+    let told = said(&objects);
+    let expected = [
+        "Pod default/alone: it names no queue",
+        "Pod default/part: it is admitted with Job sum, which controls it",
+        "Deployment default/web: it names no queue",
+        "StatefulSet default/none: it has no replicas",
+    ];
+    assert_eq!(lines(&told, "ignored"), expected);
+    assert_eq!(outcomes(&told), [""; 0]);
+    let told = said_with("[pod]", &format!("{QUEUES}{}", parent("Deployment", "web", QUEUE, 2, 1)));
+    let unknown = "Deployment default/web: the configuration does not name the integration deployment";
+    assert_eq!(lines(&told, "ignored"), [unknown]);
+}
+
+/// Nothing is said of their fields either: nobody here looks at them.
+#[test]
+fn without_pods_in_the_configuration_nothing_is_made_of_them() {
+    let odd = pod("alone", QUEUE, 1).replace("containers:", "container:");
+    let told = said_with("[batch/job]", &format!("{QUEUES}{odd}{}", parent("StatefulSet", "db", QUEUE, 2, 1)));
+    let expected = [
+        "Pod alone: the configuration does not name the integration pod",
+        "StatefulSet db: the configuration does not name the integration statefulset",
+    ];
+    assert_eq!(lines(&told, "ignored"), expected);
+    assert_eq!((outcomes(&told).len(), lines(&told, "unknown").len()), (0, 0), "{told}");
+}
+
+#[test]
+fn a_queue_called_default_takes_pods_that_name_none() {
+    let queues =
+        QUEUES.replace("metadata: {name: all}, spec: {clusterQueue", "metadata: {name: default}, spec: {clusterQueue");
+    assert_ne!(queues, QUEUES);
+    let all = pod("alone", "labels: {a: b}", 1) + &parent("StatefulSet", "db", "labels: {a: b}", 2, 1);
+    let told = said_with(ALL, &format!("{queues}{all}"));
+    let expected = [
+        "default/pod-alone-92c5d (Pod default/alone): admitted in all",
+        "default/statefulset-db-2e9fd (StatefulSet default/db): admitted in all",
+    ];
+    assert_eq!(outcomes(&told), expected);
+    // Where StatefulSets are not managed, their pods are, one by one.
+    let told = said_with("[pod]", &format!("{queues}{}", parent("StatefulSet", "db", "labels: {a: b}", 1, 1)));
+    assert_eq!(outcomes(&told), ["default/pod-db-0-923ac (StatefulSet default/db): admitted in all"]);
+}
+
+#[test]
+fn fields_and_values_of_these_kinds_are_looked_at() {
+    let told = said(&parent("Deployment", "web", QUEUE, 1, 1).replace("replicas: 1", "replica: 1"));
+    assert_eq!(
+        lines(&told, "unknown"),
+        ["Deployment default/web: spec.replica: no such field, the API server drops it"]
+    );
+    let config = format!(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {{frameworks: {ALL}}}\n"
+    );
+    let objects = given(&pod("alone", "labels: {a: 1}", 1));
+    let error = answer(&objects, &config, Cards::default(), latest(&objects), Output::Text).unwrap_err().to_string();
+    assert_eq!(error, "given.yaml: Pod alone: metadata.labels.a: invalid type: integer `1`, expected a string");
+}
