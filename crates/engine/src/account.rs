@@ -1,24 +1,16 @@
 //! The full account of a workload: per flavor and resource what it asks for and what is there, who holds the rest, why they may
 //! or may not be preempted for it, and what would help. The condition's message is its short form.
 
+mod cells;
 mod obstacle;
 mod rights;
 
-use std::sync::Arc;
-
-use crate::assignment::{Assignment, Mode, PodSetResult};
-use crate::balance::{Units, Usage, accumulate, amount, in_usage};
-use crate::flavors::{self, Request};
-use crate::ids::{CellId, QueueId, ResourceId, WorkloadId};
+use crate::assignment::{Assignment, Mode};
+use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Amount, Millis, Verdict};
-use crate::nominate::{Nominator, contested};
-use crate::preempt::Ask;
-use crate::preempt::classical::leave;
-use crate::store::{Phase, Place, Store, Workload};
-use crate::tree::{Tree, Trial};
-use crate::why::Why;
+use crate::nominate::Nominator;
+use crate::store::{Phase, Place};
 use crate::world::World;
-use rights::Judged;
 pub use rights::Right;
 
 /// Who holds some of what a workload asks for.
@@ -107,15 +99,6 @@ pub struct CellAccount {
     pub unblock: Unblock,
 }
 
-/// Whose account it is.
-struct Subject<'a> {
-    workload: &'a Workload,
-    id: WorkloadId,
-    queue: QueueId,
-    /// It holds no quota.
-    waits: bool,
-}
-
 /// The account of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
@@ -179,180 +162,6 @@ impl World {
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
         Some(nominator.in_brief(workload, queue))
-    }
-
-    /// The accounts of all pod sets. As in an assignment, each is judged on top of what those before it were given in `found`.
-    fn cell_accounts(
-        &mut self,
-        id: WorkloadId,
-        queue: QueueId,
-        (found, counts): (Option<&Assignment>, Option<&[i64]>),
-    ) -> Vec<CellAccount> {
-        let mut gone = self.barred(id);
-        gone.insert(id);
-        let (store, tree, options) = (&self.store, &mut self.tree, &self.options);
-        let Some(workload) = store.workload(id) else { return Vec::new() };
-        let waits = workload.held().is_none();
-        let subject = Subject { workload, id, queue, waits };
-        let ask = || Ask::of(store, workload, queue, &gone, options);
-        // For what was found, victims are looked for all at once; for what was not, cell by cell.
-        let (needs, usage) = match found.filter(|found| found.mode() == Mode::Preempt) {
-            Some(found) => contested(store, found, options.departures.pods_count),
-            None => (Vec::new(), Usage::new()),
-        };
-        let whole = Ask { needs: &needs, usage: &usage, ..ask() };
-        let judged = if needs.is_empty() { Judged::new() } else { rights::judge(store, tree, options, &whole) };
-        let request = Request::of(store, options, workload, queue);
-        let mut earlier = Usage::new();
-        let mut accounts = Vec::new();
-        for (index, pod_set) in store.classes[workload.class].pod_sets.iter().enumerate() {
-            let name = pod_set.spec.name.as_str();
-            let on_top = |resource: ResourceId, value: Units| match request.replaced.filter(|_| waits) {
-                Some(older) => older.less(name, resource, value),
-                None => value,
-            };
-            let all_pods = pod_set.spec.count;
-            let pods = counts.and_then(|counts| counts.get(index)).copied().unwrap_or(all_pods);
-            let asked = flavors::requests(store, request.queue, pod_set, pods);
-            for group in &request.queue.groups {
-                let line = request.line(store, pod_set, group);
-                let others = group.flavors.iter().filter(|flavor| !line.contains(flavor));
-                for flavor in line.iter().chain(others).copied() {
-                    for (resource, value) in asked.iter().filter(|(resource, _)| group.covered.contains(resource)) {
-                        let Some(cell) = store.find_cell(flavor, *resource) else { continue };
-                        let value = on_top(*resource, *value);
-                        let together = in_usage(&earlier, cell);
-                        let holders = if needs.contains(&cell) {
-                            subject.holders(store, tree, &whole, &judged, cell)
-                        } else {
-                            let one = Ask { needs: &[cell], usage: &[(cell, together.saturating_add(value))], ..ask() };
-                            let mut trial = Trial::new(tree);
-                            if !waits {
-                                leave(store, &mut trial, id, true);
-                            }
-                            let judged = rights::judge(store, trial.tree_mut(), options, &one);
-                            subject.holders(store, trial.tree(), &one, &judged, cell)
-                        };
-                        let mut account = subject.cell_account(store, tree, (cell, value, together), holders);
-                        let mismatch = flavors::why_not(store, &request, index, pod_set, group, flavor);
-                        let stock = store.stock_outs.find(store, flavor, pod_set, pods);
-                        let share = request.over_share(store, tree, (flavor, *resource), value, &earlier);
-                        let share = share.filter(|_| waits);
-                        if mismatch.is_some() {
-                            account.unblock = Unblock::ChangeRequirements;
-                        } else if stock.is_some() && waits {
-                            account.unblock = Unblock::Restock;
-                        } else if share.is_some() && !matches!(account.unblock, Unblock::RaiseQuota(_)) {
-                            account.unblock = Unblock::LimitAllows;
-                        }
-                        let stock = stock.map(|text| format!("flavor {} {text}", account.flavor));
-                        let share = share.map(|amounts| Why::TierShare(flavor, *resource, amounts).text(store));
-                        let mismatch = mismatch.or(stock).or(share);
-                        accounts.push(CellAccount { pod_set: name.to_owned(), pods, all_pods, mismatch, ..account });
-                    }
-                }
-            }
-            let given = found
-                .and_then(|found| found.pod_sets.iter().find(|set| set.index == index))
-                .into_iter()
-                .flat_map(PodSetResult::given);
-            for (resource, flavor, value) in given {
-                if let Some(cell) = store.find_cell(flavor, resource) {
-                    accumulate(&mut earlier, cell, on_top(resource, value));
-                }
-            }
-        }
-        accounts
-    }
-}
-
-impl Subject<'_> {
-    /// One cell, of which `asked` is wanted on top of `earlier`.
-    fn cell_account(
-        &self,
-        store: &Store,
-        tree: &mut Tree,
-        (cell, asked, earlier): (CellId, Units, Units),
-        holders: Vec<Holding>,
-    ) -> CellAccount {
-        let node = store.queues[self.queue].node;
-        let names = store.named(cell);
-        let (room, maximum) = (tree.raw_available(node, cell), tree.potential(node, cell));
-        let (free, debt) = (room.max(0), room.saturating_neg().max(0));
-        let own = tree.cell(node, cell);
-        let unused = own.nominal.saturating_sub(own.usage).clamp(0, free);
-        let together = asked.saturating_add(earlier);
-        let lacking = together.saturating_sub(room);
-        let unblock = if !self.waits || together <= free {
-            Unblock::Nothing
-        } else if together > maximum {
-            Unblock::RaiseQuota(amount(together.saturating_sub(maximum)))
-        } else if together <= self.room_once_gone(store, tree, cell) {
-            Unblock::EvictedLeave
-        } else {
-            Unblock::Release(amount(lacking))
-        };
-        CellAccount {
-            pod_set: String::new(),
-            flavor: names.flavor,
-            resource: names.resource,
-            pods: 0,
-            all_pods: 0,
-            asked: amount(asked),
-            earlier: amount(earlier),
-            free: amount(free),
-            debt: amount(debt),
-            unused: amount(unused),
-            borrowable: amount(free.saturating_sub(unused)),
-            maximum: amount(maximum),
-            mismatch: None,
-            holders,
-            unblock,
-        }
-    }
-
-    /// What the queue may use of a cell once those have left who are on their way out: for this workload, or for nobody who waits still.
-    fn room_once_gone(&self, store: &Store, tree: &mut Tree, cell: CellId) -> Units {
-        let node = store.queues[self.queue].node;
-        let queues = Arc::clone(&tree.nodes[tree.root(node)].queues);
-        let mut trial = Trial::new(tree);
-        for rank in queues.iter().flat_map(|queue| &store.queues[*queue].held.leaving) {
-            let preemptor = store.workload(rank.workload).and_then(|other| other.held()?.evicted_for.as_ref());
-            let preemptor = preemptor.and_then(|uid| store.by_uid.get(uid)).filter(|other| **other != self.id);
-            let is_awaited = preemptor.is_some_and(|other| store.workload(*other).is_some_and(|w| w.held().is_none()));
-            if !is_awaited {
-                leave(store, &mut trial, rank.workload, true);
-            }
-        }
-        trial.tree().raw_available(node, cell).max(0)
-    }
-
-    /// Who else holds some of a cell in the tree, most first.
-    fn holders(&self, store: &Store, tree: &Tree, ask: &Ask<'_>, judged: &Judged, cell: CellId) -> Vec<Holding> {
-        let older = store.classes[self.workload.class].replaces.as_deref();
-        let mut holders = Vec::new();
-        for node in tree.bottom_up(tree.root(store.queues[self.queue].node)) {
-            let Some(queue) = store.queue_of_node.get(&node).map(|queue| &store.queues[*queue]) else { continue };
-            for id in queue.held.iter().filter(|id| *id != self.id) {
-                let Some(holder) = store.workload(id) else { continue };
-                let Some(held) = holder.held() else { continue };
-                let value = in_usage(&held.usage, cell);
-                if value <= 0 {
-                    continue;
-                }
-                let is_older = older.is_some_and(|older| older.uid == holder.uid);
-                let right = rights::right(store, tree, ask, judged, (id, holder, held));
-                holders.push(Holding {
-                    uid: holder.uid.to_string(),
-                    cluster_queue: queue.name.to_string(),
-                    amount: amount(value),
-                    priority: holder.priority,
-                    right: if is_older && right == Right::Feud { Right::HandingOver } else { right },
-                });
-            }
-        }
-        holders.sort_by(|a, b| b.amount.cmp(&a.amount).then_with(|| a.uid.cmp(&b.uid)));
-        holders
     }
 }
 
