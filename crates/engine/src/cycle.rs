@@ -1,5 +1,7 @@
 //! One scheduling cycle (kueue.md 6.3, 6.6, 6.7): take the heads, nominate them, process them in order, put back the rest.
 
+mod back;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment}
 use crate::nominate::{Nomination, Nominator};
 use crate::order::{Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Phase, Place, UNSURE};
+use crate::store::{Phase, Place};
 use crate::why::{Finding, Said};
 use crate::world::World;
 
@@ -227,17 +229,6 @@ impl World {
         }
     }
 
-    /// Puts a workload back that was looked at, or leaves it where it is.
-    fn stay(&mut self, queue: QueueId, id: WorkloadId) {
-        match self.store.workload(id) {
-            Some(workload) if matches!(workload.phase, Phase::Pending(Place::Class)) => {
-                let class = workload.class;
-                self.store.queues[queue].pending.stay(class, id);
-            }
-            _ => self.push(queue, id),
-        }
-    }
-
     /// The lane of a workload that claims what it had freed goes first, else that with the lowest usage; in it the workload that waits for
     /// its victims. Those victims do not go before it, whatever their LocalQueues used: they would take back what they were evicted
     /// from, and be evicted for it again.
@@ -376,94 +367,5 @@ impl World {
                 run.admitted.push(entry.workload);
             }
         }
-    }
-
-    pub(crate) fn put_back(&mut self, entry: &mut Entry, report: &mut Report) {
-        if entry.requeue == Requeue::Admitted {
-            report.findings.remove(&entry.workload);
-            return;
-        }
-        let waits = self.is_waiting(entry);
-        let Entry { queue, workload: id, assignment, requeue, scans_anew, verdict, .. } = entry;
-        let (queue, id, requeue, verdict) = (*queue, *id, *requeue, verdict.take());
-        if *scans_anew {
-            assignment.forget_progress();
-        }
-        let root = self.tree.root(self.store.queues[queue].node);
-        let (is_strict, epoch) = (self.store.queues[queue].is_strict(), self.tree.nodes[root].epoch);
-        if requeue != Requeue::NoRoom {
-            assignment.progress.began = UNSURE;
-        }
-        let (began, scans) = (assignment.progress.began, assignment.progress.scans);
-        let Some(class) = self.store.workload(id).map(|workload| workload.class) else { return };
-        let most = self.store.queues[queue].most_scans(self.store.classes[class].pod_sets.len());
-        // What groups of flavors have in turn comes to an end after as many scans as there are combinations.
-        // Without FlavorFungibility no scan goes on where one has stopped, whatever it has recorded.
-        let is_over = !self.options.gates.flavor_fungibility || scans >= most;
-        let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
-        // A scan that began behind the first flavor says nothing about what has become free before it since: scan all before parking.
-        let resumed = self.options.departures.scan_over && assignment.resumed && requeue == Requeue::NoRoom;
-        let missed = resumed && !goes_on && began != epoch;
-        let has_pending_flavors = goes_on || missed;
-        let keeps = !missed && (has_pending_flavors || assignment.progress.waits);
-        if let Some(workload) = self.store.workload_mut(id) {
-            workload.progress = keeps.then(|| Box::new(assignment.take_progress()));
-        }
-        let stays = has_pending_flavors
-            || match requeue {
-                Requeue::Retry | Requeue::PendingPreemption => true,
-                Requeue::NoRoom | Requeue::Park => is_strict,
-                Requeue::Admitted | Requeue::Mismatch => false,
-            };
-        match requeue {
-            _ if stays => {
-                self.stay(queue, id);
-                if has_pending_flavors {
-                    // A round that may have missed something is followed by a whole one.
-                    let rounds = most.saturating_mul(2).saturating_add(1);
-                    let known = report.scanning.entry(root).or_default();
-                    *known = rounds.max(*known);
-                }
-                // What a preemptor had freed for itself is not for those behind it.
-                if !is_strict && !waits && requeue != Requeue::PendingPreemption {
-                    report.held_up.entry(root).or_default().push((queue, id));
-                }
-            }
-            Requeue::NoRoom if self.options.gates.park_equals => {
-                self.stay(queue, id);
-                let reason = verdict.as_ref().map_or(PendingReason::WaitingForQuota, |(reason, _)| *reason);
-                // One by one: appending a whole set would rebuild all notices, whoever they are for.
-                let told = self.store.queues[queue].pending.park(class, reason);
-                if self.is_fickle(queue, class) {
-                    self.store.queues[queue].pending.fickle.insert(class);
-                }
-                self.notices.extend(told.into_iter().filter(|told| *told != id));
-                report.moved.insert(root);
-            }
-            Requeue::Mismatch => self.set_aside(queue, id, Place::Mismatched, root, report),
-            _ => self.set_aside(queue, id, Place::Solo, root, report),
-        }
-        if requeue == Requeue::PendingPreemption {
-            let pending = &mut self.store.queues[queue].pending;
-            pending.preemptor = Some(id);
-            // In a strict queue nobody goes first, not even who did before it became one.
-            pending.sticky = (!is_strict).then_some(id);
-        }
-        self.changed_queues.insert(queue);
-        if let Some(finding) = verdict {
-            report.findings.insert(id, finding);
-            report.leading.push(id);
-        }
-    }
-
-    fn set_aside(&mut self, queue: QueueId, id: WorkloadId, place: Place, root: NodeId, report: &mut Report) {
-        self.take_out(queue, id, place);
-        let pending = &mut self.store.queues[queue].pending;
-        if place == Place::Mismatched {
-            pending.mismatched.insert(id);
-        } else {
-            pending.solo.insert(id);
-        }
-        report.moved.insert(root);
     }
 }

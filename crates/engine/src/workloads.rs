@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::balance::{Usage, accumulate, units};
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::{ClassId, LocalQueueId, QueueId, WorkloadId};
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
 use crate::preempt::spare::Spare;
-use crate::store::{Held, Phase, Place, Progress, Workload};
+use crate::store::{Held, Phase, Place, Workload};
 use crate::world::World;
 
 /// What a pending workload that issued preemptions is to its queue.
@@ -19,45 +19,74 @@ pub(crate) struct Footing {
     first: bool,
 }
 
+impl Workload {
+    /// Whether it was told the same before, except of its pods and where it stands.
+    fn is_told_as(&self, local_queue: LocalQueueId, spec: &WorkloadSpec) -> bool {
+        self.revision == spec.revision
+            && self.local_queue == local_queue
+            && self.priority == spec.priority
+            && self.queued_at == spec.queued_at
+            && self.at_front == spec.at_front
+            && self.points_per_hour == spec.points_per_hour
+            && (self.points_per_hour == 0 || self.waits_since == spec.waits_since)
+            && self.checks_failed == spec.checks_failed
+            && self.preemption_gated == spec.preemption_gated
+            && self.refused.as_deref() == spec.refused.as_deref()
+    }
+
+    /// Takes over what is told of it, except where it stands.
+    fn take_over(&mut self, local_queue: LocalQueueId, class: ClassId, spec: &mut WorkloadSpec) {
+        self.local_queue = local_queue;
+        self.priority = spec.priority;
+        self.queued_at = spec.queued_at;
+        self.at_front = spec.at_front;
+        self.points_per_hour = spec.points_per_hour;
+        self.waits_since = spec.waits_since;
+        self.revision = spec.revision;
+        self.class = class;
+        self.refused = spec.refused.take().map(String::into_boxed_str);
+        self.checks_failed = spec.checks_failed;
+        self.preemption_gated = spec.preemption_gated;
+    }
+}
+
 impl World {
     pub(crate) fn set_workload(&mut self, spec: WorkloadSpec) {
         let local_queue = self.store.local_queue_id(&spec.namespace, &spec.local_queue);
-        let Some(id) = self.store.by_uid.get(spec.uid.as_str()).copied() else {
-            let class = self.store.class(&spec);
-            let id = self.store.insert_workload(Workload {
-                uid: Arc::from(spec.uid.as_str()),
-                local_queue,
-                priority: spec.priority,
-                queued_at: spec.queued_at,
-                at_front: spec.at_front,
-                points_per_hour: spec.points_per_hour,
-                waits_since: spec.waits_since,
-                revision: spec.revision,
-                not_before: None,
-                blocked: None,
-                checks_failed: spec.checks_failed,
-                preemption_gated: spec.preemption_gated,
-                refused: spec.refused.map(String::into_boxed_str),
-                class,
-                phase: Phase::Pending(Place::Nowhere),
-                progress: None,
-                verdict: None,
-            });
-            self.attach(id, spec.state);
-            self.end_feuds_of(id);
-            return;
-        };
+        match self.store.by_uid.get(spec.uid.as_str()).copied() {
+            None => self.add_workload(local_queue, spec),
+            Some(id) => self.change_workload(id, local_queue, spec),
+        }
+    }
+
+    fn add_workload(&mut self, local_queue: LocalQueueId, spec: WorkloadSpec) {
+        let class = self.store.class(&spec);
+        let id = self.store.insert_workload(Workload {
+            uid: Arc::from(spec.uid.as_str()),
+            local_queue,
+            priority: spec.priority,
+            queued_at: spec.queued_at,
+            at_front: spec.at_front,
+            points_per_hour: spec.points_per_hour,
+            waits_since: spec.waits_since,
+            revision: spec.revision,
+            not_before: None,
+            blocked: None,
+            checks_failed: spec.checks_failed,
+            preemption_gated: spec.preemption_gated,
+            refused: spec.refused.map(String::into_boxed_str),
+            class,
+            phase: Phase::Pending(Place::Nowhere),
+            progress: None,
+            verdict: None,
+        });
+        self.attach(id, spec.state);
+        self.end_feuds_of(id);
+    }
+
+    fn change_workload(&mut self, id: WorkloadId, local_queue: LocalQueueId, mut spec: WorkloadSpec) {
         let Some(old) = self.store.workload(id) else { return };
-        let same_shape = old.revision == spec.revision
-            && old.local_queue == local_queue
-            && old.priority == spec.priority
-            && old.queued_at == spec.queued_at
-            && old.at_front == spec.at_front
-            && old.points_per_hour == spec.points_per_hour
-            && (old.points_per_hour == 0 || old.waits_since == spec.waits_since)
-            && old.checks_failed == spec.checks_failed
-            && old.preemption_gated == spec.preemption_gated
-            && old.refused.as_deref() == spec.refused.as_deref();
+        let same_shape = old.is_told_as(local_queue, &spec);
         let (old_class, was_queue, old_gated) = (old.class, old.local_queue, old.preemption_gated);
         let same_spec = self.options.departures.claims || old.revision == spec.revision;
         let class = self.store.class(&spec);
@@ -66,45 +95,32 @@ impl World {
             return;
         }
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
-        let priority_fell = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
+        let other_priority = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
         // A scan that began when it could preempt fewer, or nobody, does not know what the first flavors have.
-        let may_preempt_otherwise = priority_fell || old_gated != spec.preemption_gated;
-        let stays = self.stays(was_held.as_ref(), &spec.state) && !priority_fell;
+        let may_preempt_otherwise = other_priority || old_gated != spec.preemption_gated;
+        let scans_anew = may_preempt_otherwise || !self.options.gates.preserve_scan_progress;
+        let stays = self.stays(was_held.as_ref(), &spec.state) && !other_priority;
         // Who goes first in its queue is known by name; who waits for victims has to be what they were evicted for.
         let waits = |footing: &Footing| footing.waits && same_spec && class == old_class;
         let footing = self.footing(id).filter(|_| was_queue == local_queue);
         let footing = footing.map(|footing| Footing { waits: waits(&footing), ..footing });
         let was_giving = was_held.as_ref().filter(|_| stays).map_or(0, |held| held.giving);
+        let has_changed = class != old_class || was_queue != local_queue;
         self.detach_quietly(id, stays);
         self.store.list_slice(id, false);
         self.store.release_class(old_class);
         if let Some(workload) = self.store.workload_mut(id) {
-            workload.local_queue = local_queue;
-            workload.priority = spec.priority;
-            workload.queued_at = spec.queued_at;
-            workload.at_front = spec.at_front;
-            workload.points_per_hour = spec.points_per_hour;
-            workload.waits_since = spec.waits_since;
-            workload.revision = spec.revision;
-            workload.class = class;
-            workload.refused = spec.refused.map(String::into_boxed_str);
-            workload.checks_failed = spec.checks_failed;
-            workload.preemption_gated = spec.preemption_gated;
-            let drops = |progress: &Progress| {
-                !progress.waits && (may_preempt_otherwise || !self.options.gates.preserve_scan_progress)
-            };
-            if class != old_class || was_queue != local_queue || workload.progress.as_deref().is_some_and(drops) {
+            workload.take_over(local_queue, class, &mut spec);
+            if has_changed || workload.progress.as_deref().is_some_and(|progress| !progress.waits && scans_anew) {
                 workload.progress = None;
             }
         }
         self.store.list_slice(id, true);
-        let has_changed = class != old_class || was_queue != local_queue;
-        let was_evicted = was_held.as_ref().is_some_and(|held| held.evicted);
         self.note_admission(id, was_queue, was_held.as_ref(), &spec.state);
         self.attach(id, spec.state);
-        if was_evicted {
+        if let Some(held) = was_held.filter(|held| held.evicted) {
             self.store.set_evicted(id, true);
-            self.store.set_evicted_for(id, was_held.as_ref().and_then(|held| held.evicted_for.as_ref()));
+            self.store.set_evicted_for(id, held.evicted_for.as_ref());
         }
         self.store.set_giving(id, was_giving);
         self.restore_footing(id, footing);

@@ -1,0 +1,139 @@
+//! Where a head goes after its cycle.
+
+use super::{Entry, Report, Requeue};
+use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::model::PendingReason;
+use crate::store::{Phase, Place, UNSURE};
+use crate::world::World;
+
+/// How the scan of a head over flavors ended.
+struct ScanEnd {
+    class: ClassId,
+    /// There are flavors to be tried at once.
+    goes_on: bool,
+    /// How many scans are made before that ends.
+    most: usize,
+}
+
+impl World {
+    /// Puts a head where it waits after its cycle, and keeps what was found about it.
+    pub(crate) fn put_back(&mut self, entry: &mut Entry, report: &mut Report) {
+        if entry.requeue == Requeue::Admitted {
+            report.findings.remove(&entry.workload);
+            return;
+        }
+        let waits = self.is_waiting(entry);
+        let Some(scan) = self.end_scan(entry) else { return };
+        let (queue, id, requeue, verdict) = (entry.queue, entry.workload, entry.requeue, entry.verdict.take());
+        let is_strict = self.store.queues[queue].is_strict();
+        let stays = scan.goes_on
+            || match requeue {
+                Requeue::Retry | Requeue::PendingPreemption => true,
+                Requeue::NoRoom | Requeue::Park => is_strict,
+                Requeue::Admitted | Requeue::Mismatch => false,
+            };
+        if stays {
+            self.stay(queue, id);
+            let root = self.tree.root(self.store.queues[queue].node);
+            if scan.goes_on {
+                // A round that may have missed something is followed by a whole one.
+                let rounds = scan.most.saturating_mul(2).saturating_add(1);
+                let known = report.scanning.entry(root).or_default();
+                *known = rounds.max(*known);
+            }
+            // What a preemptor had freed for itself is not for those behind it.
+            if !is_strict && !waits && requeue != Requeue::PendingPreemption {
+                report.held_up.entry(root).or_default().push((queue, id));
+            }
+        } else {
+            let reason = verdict.as_ref().map_or(PendingReason::WaitingForQuota, |(reason, _)| *reason);
+            self.park((queue, id), (requeue, reason), scan.class, report);
+        }
+        if requeue == Requeue::PendingPreemption {
+            let pending = &mut self.store.queues[queue].pending;
+            pending.preemptor = Some(id);
+            // In a strict queue nobody goes first, not even who did before it became one.
+            pending.sticky = (!is_strict).then_some(id);
+        }
+        self.changed_queues.insert(queue);
+        if let Some(finding) = verdict {
+            report.findings.insert(id, finding);
+            report.leading.push(id);
+        }
+    }
+
+    /// Keeps of a head's scan over flavors what its next one begins with. `None` where there is no such workload.
+    fn end_scan(&mut self, entry: &mut Entry) -> Option<ScanEnd> {
+        let Entry { queue, workload: id, assignment, requeue, scans_anew, .. } = entry;
+        if *scans_anew {
+            assignment.forget_progress();
+        }
+        let queue = &self.store.queues[*queue];
+        let epoch = self.tree.nodes[self.tree.root(queue.node)].epoch;
+        if *requeue != Requeue::NoRoom {
+            assignment.progress.began = UNSURE;
+        }
+        let (began, scans) = (assignment.progress.began, assignment.progress.scans);
+        let class = self.store.workload(*id)?.class;
+        let most = queue.most_scans(self.store.classes[class].pod_sets.len());
+        // What groups of flavors have in turn comes to an end after as many scans as there are combinations.
+        // Without FlavorFungibility no scan goes on where one has stopped, whatever it has recorded.
+        let is_over = !self.options.gates.flavor_fungibility || scans >= most;
+        let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
+        // A scan that began behind the first flavor says nothing about what has become free before it since: scan all before parking.
+        let resumed = self.options.departures.scan_over && assignment.resumed && *requeue == Requeue::NoRoom;
+        let missed = resumed && !goes_on && began != epoch;
+        let keeps = !missed && (goes_on || assignment.progress.waits);
+        if let Some(workload) = self.store.workload_mut(*id) {
+            workload.progress = keeps.then(|| Box::new(assignment.take_progress()));
+        }
+        Some(ScanEnd { class, goes_on: goes_on || missed, most })
+    }
+
+    /// Puts a head where it is not tried before something changes.
+    fn park(
+        &mut self,
+        (queue, id): (QueueId, WorkloadId),
+        (requeue, reason): (Requeue, PendingReason),
+        class: ClassId,
+        report: &mut Report,
+    ) {
+        let root = self.tree.root(self.store.queues[queue].node);
+        match requeue {
+            Requeue::NoRoom if self.options.gates.park_equals => {
+                self.stay(queue, id);
+                // One by one: appending a whole set would rebuild all notices, whoever they are for.
+                let told = self.store.queues[queue].pending.park(class, reason);
+                if self.is_fickle(queue, class) {
+                    self.store.queues[queue].pending.fickle.insert(class);
+                }
+                self.notices.extend(told.into_iter().filter(|told| *told != id));
+                report.moved.insert(root);
+            }
+            Requeue::Mismatch => self.set_aside(queue, id, Place::Mismatched, root, report),
+            _ => self.set_aside(queue, id, Place::Solo, root, report),
+        }
+    }
+
+    /// Puts a workload back that was looked at, or leaves it where it is.
+    fn stay(&mut self, queue: QueueId, id: WorkloadId) {
+        match self.store.workload(id) {
+            Some(workload) if matches!(workload.phase, Phase::Pending(Place::Class)) => {
+                let class = workload.class;
+                self.store.queues[queue].pending.stay(class, id);
+            }
+            _ => self.push(queue, id),
+        }
+    }
+
+    fn set_aside(&mut self, queue: QueueId, id: WorkloadId, place: Place, root: NodeId, report: &mut Report) {
+        self.take_out(queue, id, place);
+        let pending = &mut self.store.queues[queue].pending;
+        if place == Place::Mismatched {
+            pending.mismatched.insert(id);
+        } else {
+            pending.solo.insert(id);
+        }
+        report.moved.insert(root);
+    }
+}
