@@ -38,37 +38,7 @@ impl Control {
             self.untold.insert(object.clone());
         }
         match outcome {
-            Outcome::Applied { resource_version } => {
-                self.flights.succeeded(&object, &flight.origin);
-                self.notices.extend(flight.notices);
-                if let (Purpose::ProbePods, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
-                    self.pods_gone.insert(uid);
-                }
-                if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(&object)) {
-                    self.rid_of_pods.insert(uid);
-                }
-                if flight.purpose == Purpose::ProbeSurplus {
-                    self.note_shrunk(&object);
-                }
-                if let (Purpose::SetReclaimable, Some(uid)) = (flight.purpose, self.uid_of(&flight.origin)) {
-                    self.ration.forget_ended(&uid);
-                }
-                if flight.purpose == Purpose::CreateWorkload {
-                    self.note_creation(&flight.origin, now);
-                }
-                if flight.purpose == Purpose::PrepareTraining {
-                    self.prepared(&flight.origin, object.clone());
-                }
-                let version = resource_version.parse().unwrap_or_default();
-                if let (Purpose::ReserveQuota, Some(uid)) = (flight.purpose, self.uid_of(&object)) {
-                    self.planned.remove(&uid);
-                    self.replan = true;
-                }
-                let version = if flight.purpose.withdraws() { u64::MAX } else { version };
-                if version > self.seen_version(&object) && !flight.vanished {
-                    self.flights.expect(object, version);
-                }
-            }
+            Outcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
             Outcome::Checkpoints(found) => self.note_look(&object, flight.place.as_deref(), found, now),
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
@@ -79,20 +49,10 @@ impl Control {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_on_node(&object.name, &pods, now);
             }
-            Outcome::Conflict | Outcome::AlreadyExists => {
-                if outcome == Outcome::AlreadyExists {
-                    self.flights.strays.landed(&object);
-                }
-                let until = self.flights.failed(&object, now, 0);
-                self.wait(object.clone(), until);
-                // It may be our own earlier write of unknown outcome that is in the way: what a reservation has booked stays
-                // booked until the newer version is seen.
-                if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
-                    let until = self.flights.suspect(object.clone(), flight.based_on, now);
-                    self.wait(object, until);
-                } else if flight.purpose == Purpose::ReserveQuota {
-                    self.drop_plan(&object);
-                }
+            Outcome::Conflict => self.take_conflict(object, &flight, now),
+            Outcome::AlreadyExists => {
+                self.flights.strays.landed(&object);
+                self.take_conflict(object, &flight, now);
             }
             Outcome::Gone => {
                 self.flights.succeeded(&object, &flight.origin);
@@ -100,29 +60,13 @@ impl Control {
                 let until = self.flights.failed(&object, now, 0);
                 self.wait(object, until);
             }
-            Outcome::Refused(text) => {
-                self.measures.push(Measure::Count {
-                    name: "berth_writes_refused",
-                    labels: vec![("kind", object.kind.name().to_owned())],
-                    by: 1,
-                });
-                self.drop_settled_plan(&object);
-                self.note_refused_eviction(&object, flight.purpose);
-                let until = self.flights.failed(&object, now, 5_000);
-                let absent = flight.purpose.makes_anew();
-                if absent {
-                    self.flights.refused(&flight.origin, &object, &text);
-                }
-                let absent = absent || flight.purpose == Purpose::CreateWorkload;
-                self.refused(if absent { &flight.origin } else { &object }, absent, &text);
-                self.wait(object, until);
-            }
-            Outcome::Busy(after) if flight.purpose.is_about_pods() => {
-                let until = self.flights.pause(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
-                self.wait(object, until);
-            }
+            Outcome::Refused(text) => self.take_refusal(object, &flight, &text, now),
             Outcome::Busy(after) => {
-                let until = self.flights.failed(&object, now, i64::try_from(after).unwrap_or(i64::MAX));
+                let after = i64::try_from(after).unwrap_or(i64::MAX);
+                let until = match flight.purpose.is_about_pods() {
+                    true => self.flights.pause(&object, now, after),
+                    false => self.flights.failed(&object, now, after),
+                };
                 self.wait(object, until);
             }
             // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
@@ -137,6 +81,79 @@ impl Control {
                 self.wait(object, until);
             }
         }
+    }
+
+    fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
+        self.flights.succeeded(&object, &flight.origin);
+        self.note_done(&object, &flight, now);
+        self.notices.extend(flight.notices);
+        let written = resource_version.parse().unwrap_or_default();
+        let version = if flight.purpose.withdraws() { u64::MAX } else { written };
+        if version > self.seen_version(&object) && !flight.vanished {
+            self.flights.expect(object, version);
+        }
+    }
+
+    /// What follows from it that a write was made, beside what the watch will show.
+    fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+        if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(object)) {
+            self.rid_of_pods.insert(uid);
+        }
+        match flight.purpose {
+            Purpose::ProbePods => {
+                if let Some(uid) = self.uid_of(object) {
+                    self.pods_gone.insert(uid);
+                }
+            }
+            Purpose::ProbeSurplus => self.note_shrunk(object),
+            Purpose::SetReclaimable => {
+                if let Some(uid) = self.uid_of(&flight.origin) {
+                    self.ration.forget_ended(&uid);
+                }
+            }
+            Purpose::CreateWorkload => self.note_creation(&flight.origin, now),
+            Purpose::PrepareTraining => self.prepared(&flight.origin, object.clone()),
+            Purpose::ReserveQuota => {
+                if let Some(uid) = self.uid_of(object) {
+                    self.planned.remove(&uid);
+                    self.replan = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Something else was written meanwhile, or is there already.
+    fn take_conflict(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
+        let until = self.flights.failed(&object, now, 0);
+        self.wait(object.clone(), until);
+        // It may be our own earlier write of unknown outcome that is in the way: what a reservation has booked stays
+        // booked until the newer version is seen.
+        if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
+            let until = self.flights.suspect(object.clone(), flight.based_on, now);
+            self.wait(object, until);
+        } else if flight.purpose == Purpose::ReserveQuota {
+            self.drop_plan(&object);
+        }
+    }
+
+    /// The API server says no for good: the user is told, and it is tried again all the same.
+    fn take_refusal(&mut self, object: ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
+        self.measures.push(Measure::Count {
+            name: "berth_writes_refused",
+            labels: vec![("kind", object.kind.name().to_owned())],
+            by: 1,
+        });
+        self.drop_settled_plan(&object);
+        self.note_refused_eviction(&object, flight.purpose);
+        let until = self.flights.failed(&object, now, 5_000);
+        let absent = flight.purpose.makes_anew();
+        if absent {
+            self.flights.refused(&flight.origin, &object, text);
+        }
+        let absent = absent || flight.purpose == Purpose::CreateWorkload;
+        self.refused(if absent { &flight.origin } else { &object }, absent, text);
+        self.wait(object, until);
     }
 
     /// Notes what the present run of a TrainingJob has.
