@@ -62,6 +62,7 @@ mod stock;
 mod store;
 mod tiers;
 mod tree;
+mod waiting;
 mod why;
 mod workloads;
 mod world;

@@ -1,4 +1,6 @@
-//! The steps of a cycle one by one, on the functions that cycles themselves call: for explanations and conformance checks.
+//! The steps of a cycle one by one, on the functions that cycles themselves call: for conformance checks and tests.
+//!
+//! What ships has of `steps*.rs` only the names of outcomes: it calls nothing else there, and the linker leaves that out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +11,7 @@ use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
 use crate::nominate::Nominator;
 use crate::preempt::{self, Ask};
-use crate::store::{LocalQueue, Phase, Place, PodSet, Progress, Store};
+use crate::store::{PodSet, Progress, Store};
 use crate::tree::{Tree, Trial};
 use crate::why::{distinct_texts, texts};
 use crate::world::World;
@@ -237,54 +239,6 @@ impl World {
             Some((victim.uid.to_string(), target.reason))
         });
         Some(named.collect())
-    }
-
-    /// Whether any workload is pending that could get quota of a ClusterQueue: in it, or in another one of its cohort tree.
-    #[must_use]
-    pub fn anyone_waits_beside(&self, cluster_queue: &str) -> bool {
-        let root = |queue: QueueId| self.tree.root(self.store.queues[queue].node);
-        let Some(own) = self.store.queue_ids.get(cluster_queue).map(|id| root(*id)) else { return false };
-        let waits = |local: &LocalQueue| !local.pending.is_empty() && local.queue.is_some_and(|id| root(id) == own);
-        self.store.local_queues.iter().any(|(_, local)| waits(local))
-    }
-
-    /// Whether two ClusterQueues are in one cohort tree, or the same.
-    #[must_use]
-    pub fn are_in_one_tree(&self, one: &str, other: &str) -> bool {
-        let root = |name: &str| Some(self.tree.root(self.store.queues[*self.store.queue_ids.get(name)?].node));
-        one == other || root(one).is_some_and(|found| root(other) == Some(found))
-    }
-
-    /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked in
-    /// their queue or in back-off, by uid.
-    #[must_use]
-    pub fn pending(&self, cluster_queue: &str) -> (Vec<String>, Vec<String>) {
-        let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
-            return (Vec::new(), Vec::new());
-        };
-        let uid = |id: &WorkloadId| self.store.workload(*id).map(|workload| workload.uid.to_string());
-        let mut active = Vec::new();
-        let mut parked: Vec<String> =
-            queue.pending.solo.iter().chain(&queue.pending.mismatched).filter_map(uid).collect();
-        let root = self.tree.root(queue.node);
-        let is_awake = queue.pending.epoch != self.tree.nodes[root].epoch;
-        for class in queue.pending.classes.values() {
-            if class.parked.is_none() || is_awake {
-                active.extend(class.members().cloned());
-            } else {
-                parked.extend(class.members().filter_map(|(_, id)| uid(id)));
-            }
-        }
-        let waits = |id: &&WorkloadId| {
-            let workload = self.store.workload(**id);
-            workload
-                .is_some_and(|w| w.is_listed() && matches!(w.phase, Phase::Pending(Place::Until(_) | Place::Blocked)))
-        };
-        let local_queues = queue.local_queues.iter().map(|id| &self.store.local_queues[*id]);
-        parked.extend(local_queues.flat_map(|local| local.pending.iter().filter(waits)).filter_map(uid));
-        active.sort();
-        parked.sort();
-        (active.iter().filter_map(|(_, id)| uid(id)).collect(), parked)
     }
 }
 
