@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, cluster_queue, job};
 use crate::policies::{evictions, with_tiers};
 use crate::tiers::{flavor_of, ladder};
-use crate::training::training;
+use crate::training::{suspend, training};
 
 /// `second` runs on demand, as `first` holds the whole reservation.
 fn second_on_demand(tiers: Value) -> Cluster {
@@ -171,10 +171,6 @@ fn who_has_found_a_flavor_there_shortens_its_memory() {
 
 /// A way to stop `a`, and to let it go on.
 type Pause = (&'static str, fn(&mut Cluster), fn(&mut Cluster));
-
-fn suspend(cluster: &mut Cluster, suspend: bool) {
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
-}
 
 fn stop(cluster: &mut Cluster, policy: &str) {
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));

@@ -38,6 +38,14 @@ pub fn elastic(name: &str, policy: Value) -> Value {
     )
 }
 
+/// A queue with priorities in which the TrainingJob `a` of four workers was started.
+pub fn started() -> Cluster {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
+    cluster.pass(3);
+    cluster
+}
+
 /// A Job of that many cpus and that priority.
 pub fn other(name: &str, cpus: &str, priority: i64) -> Value {
     let mut other = job(name, "lq", cpus, true);
@@ -166,9 +174,7 @@ fn it_grows_into_what_is_idle_step_by_step() {
 
 #[test]
 fn it_gives_up_workers_and_takes_them_back() {
-    let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started();
     assert_eq!(cluster.workers("a"), 4);
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(5, "a newcomer");
@@ -302,9 +308,7 @@ fn another_leader_asks_again_and_workers_go_in_the_end() {
 
 #[test]
 fn with_too_little_to_spare_it_goes_whole_and_comes_back() {
-    let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started();
     cluster.put(Kind::JOB, other("urgent", "5", 100));
     cluster.pass_judged(10, "evicted");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (0, "Queued"));
@@ -315,9 +319,7 @@ fn with_too_little_to_spare_it_goes_whole_and_comes_back() {
 
 #[test]
 fn pods_go_first_and_quota_follows() {
-    let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started();
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(10, "pods are left");
@@ -336,9 +338,7 @@ fn pods_go_first_and_quota_follows() {
 
 #[test]
 fn lowered_bounds_are_followed_by_steps() {
-    let mut cluster = with_priorities(cluster());
-    cluster.put(Kind::TrainingJob, elastic("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started();
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
     cluster.pass_judged(9, "lowered");
     assert!((3..=4).contains(&cluster.workers("a")));

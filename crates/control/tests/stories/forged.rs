@@ -5,7 +5,7 @@ use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, job};
-use crate::training::{cluster, training};
+use crate::training::{cluster, started, suspend, training};
 
 /// A Job of one cpu that runs, and names that TrainingJob as its controller.
 fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
@@ -19,9 +19,7 @@ fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
 fn a_job_that_only_says_it_is_part_of_a_training_job_is_queued_as_any_other() {
     // No role at all, one that this framework does not have, and another name altogether.
     for name in ["a-more", "a-ps", "other"] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({}));
         assert_eq!(cluster.phase("a"), "Running");
         let job = forged(&cluster, name, "a");
         cluster.put(Kind::JOB, job);
@@ -44,13 +42,16 @@ fn size(cluster: &Cluster, job: &str) -> (Value, Value) {
     (spec["completions"].clone(), spec["parallelism"].clone())
 }
 
+/// What was told first of a part that was stopped.
+fn stopped(cluster: &Cluster) -> Option<&str> {
+    cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str())
+}
+
 #[test]
 fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
     // More pods, and fewer.
     for own in [50, 1] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({"jobType": "JAXJob"}));
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         let patch = json!({"spec": {"completions": own, "parallelism": own}});
         cluster.edit(Kind::JOB, "team", "a-worker", &patch);
@@ -65,16 +66,9 @@ fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
     }
 }
 
-/// What was told of the first Job that was stopped.
-fn stopped(cluster: &Cluster) -> Option<&str> {
-    cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str())
-}
-
 #[test]
 fn a_job_that_is_put_in_the_place_of_a_part_ends_the_run() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({"jobType": "JAXJob"}));
     // It is not even indexed.
     let mut job = forged(&cluster, "a-worker", "a");
     job["spec"]["parallelism"] = json!(50);
@@ -104,9 +98,7 @@ fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
         (json!({"overhead": {"cpu": "1"}}), 2),
         (json!({"resources": {"requests": {"cpu": "50"}}}), 50),
     ] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "JAXJob"})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({"jobType": "JAXJob"}));
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": more}}}));
         // It is young, and waited for.
@@ -137,8 +129,8 @@ fn a_part_that_somebody_suspends_is_made_again() {
         assert_ne!(job["metadata"]["uid"], before, "{elastic}: {:?}", cluster.writes);
         assert_ne!(job["spec"]["suspend"], json!(true), "{elastic}");
         assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{elastic}");
-        let told = cluster.notices.iter().find(|notice| notice.reason == "Stopped").unwrap();
-        assert!(told.message.starts_with("worker: somebody has suspended it"), "{}", told.message);
+        let told = stopped(&cluster).unwrap();
+        assert!(told.starts_with("worker: somebody has suspended it"), "{told}");
         assert_eq!(cluster.count(Purpose::Evict), 0, "{elastic}");
     }
 }
@@ -146,9 +138,7 @@ fn a_part_that_somebody_suspends_is_made_again() {
 /// As a controller does that stops Jobs outside of working hours.
 #[test]
 fn who_suspends_each_part_anew_is_answered_less_and_less_often() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({}));
     for _ in 0..720 {
         if cluster.has_job("a-worker") {
             cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"suspend": true}}));
@@ -190,9 +180,7 @@ fn a_suspended_part_is_no_shield_for_one_that_asks_for_more() {
 
 #[test]
 fn an_elastic_part_whose_pods_ask_for_more_is_made_again() {
-    let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
-    cluster.put(Kind::TrainingJob, crate::elastic::elastic("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = crate::elastic::started();
     let before = cluster.job("a-worker")["metadata"]["uid"].clone();
     let more = container(&json!({"requests": {"cpu": "2"}}));
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": more}}}));
@@ -213,9 +201,7 @@ fn a_part_is_left_alone_that_asks_for_no_more() {
         json!({"requests": {"cpu": "500m"}}),
         json!({"requests": {"cpu": "1", "memory": "1Gi"}}),
     ] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({}));
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": container(&same)}}}));
         cluster.pass(20);
@@ -226,10 +212,8 @@ fn a_part_is_left_alone_that_asks_for_no_more() {
 
 #[test]
 fn what_a_namespace_adds_to_every_pod_makes_no_part_an_altered_one() {
-    let mut cluster = cluster("4");
     let own = json!({"template": {"spec": {"runtimeClassName": "sandbox"}}});
-    cluster.put(Kind::TrainingJob, training("a", own));
-    cluster.pass(3);
+    let mut cluster = started("4", own);
     let before = cluster.job("a-worker")["metadata"]["uid"].clone();
     let class =
         json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": {"cpu": "500m"}}});
@@ -269,9 +253,7 @@ fn parts_are_compared_with_what_was_admitted_role_by_role() {
 #[test]
 fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again() {
     for own in [false, true] {
-        let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
-        cluster.put(Kind::TrainingJob, crate::elastic::elastic("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = crate::elastic::started();
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         if own {
             let mut job = forged(&cluster, "a-worker", "a");
@@ -297,9 +279,7 @@ fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again
 
 #[test]
 fn after_its_end_nothing_is_part_of_a_training_job() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({}));
     cluster.complete("a-worker");
     cluster.pass(3);
     assert_eq!(cluster.phase("a"), "Succeeded");
@@ -308,8 +288,7 @@ fn after_its_end_nothing_is_part_of_a_training_job() {
     cluster.put(Kind::JOB, job.clone());
     cluster.settle();
     assert!(!cluster.has_job("a-worker"), "its Workload stands for nothing that may run");
-    let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
-    cluster.delete(&Cluster::key(Kind::Workload, "team", workload.as_str().unwrap()));
+    cluster.delete(&cluster.workload_key("a"));
     cluster.put(Kind::JOB, job);
     cluster.settle();
     assert!(cluster.is("a-worker", "QuotaReserved"), "{:?}", cluster.writes);
@@ -318,22 +297,19 @@ fn after_its_end_nothing_is_part_of_a_training_job() {
 #[test]
 fn a_forged_part_that_never_goes_holds_nobody_up() {
     for deleted in [false, true] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({}));
         let mut job = forged(&cluster, "a-more", "a");
         job["metadata"]["finalizers"] = json!(["example.com/never"]);
         cluster.put(Kind::JOB, job);
         cluster.pass(3);
-        let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
+        let workload = cluster.workload_key("a");
         if deleted {
             cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
         } else {
-            cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+            suspend(&mut cluster, true);
         }
         cluster.pass(10);
-        let key = Cluster::key(Kind::Workload, "team", workload.as_str().unwrap());
-        let left = cluster.objects.get(&key).map(|workload| &workload["status"]["admission"]);
+        let left = cluster.objects.get(&workload).map(|workload| &workload["status"]["admission"]);
         assert!(left.is_none_or(Value::is_null), "deleted: {deleted}: {left:?}");
     }
 }
@@ -341,22 +317,19 @@ fn a_forged_part_that_never_goes_holds_nobody_up() {
 #[test]
 fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
     for end in ["suspended", "deleted"] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({}));
         let finalizers = json!({"metadata": {"finalizers": ["example.com/never"]}});
         cluster.edit(Kind::JOB, "team", "a-worker", &finalizers);
-        let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
+        let workload = cluster.workload_key("a");
         if end == "deleted" {
             cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
         } else {
-            cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+            suspend(&mut cluster, true);
         }
         cluster.pass(10);
         let left = cluster.job("a-worker")["metadata"]["finalizers"].clone();
         assert_eq!(left, json!(["example.com/never"]), "{end}: {:?}", cluster.writes);
-        let key = Cluster::key(Kind::Workload, "team", workload.as_str().unwrap());
-        let quota = cluster.objects.get(&key).map(|workload| &workload["status"]["admission"]);
+        let quota = cluster.objects.get(&workload).map(|workload| &workload["status"]["admission"]);
         assert!(quota.is_none_or(Value::is_null), "{end}: {quota:?}");
         assert_eq!(
             cluster.count(Purpose::StopTraining) + cluster.count(Purpose::DeleteChild),
@@ -367,11 +340,9 @@ fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
 
 #[test]
 fn counts_that_no_job_can_have_are_told_as_far_as_a_number_goes() {
-    let mut cluster = cluster("2");
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
         "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
-    cluster.put(Kind::TrainingJob, training("a", more));
-    cluster.pass(3);
+    let mut cluster = started("2", more);
     assert_eq!(cluster.phase("a"), "Running");
     for part in ["a-worker", "a-ps"] {
         cluster.edit(Kind::JOB, "team", part, &json!({"status": {"failed": i32::MAX}}));
@@ -382,11 +353,9 @@ fn counts_that_no_job_can_have_are_told_as_far_as_a_number_goes() {
 
 #[test]
 fn a_job_that_has_ended_keeps_its_quota_while_pods_of_a_kept_part_run() {
-    let mut cluster = cluster("2");
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
         "roles": [{"name": "chief", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
-    cluster.put(Kind::TrainingJob, training("a", more));
-    cluster.pass(3);
+    let mut cluster = started("2", more);
     assert_eq!(cluster.phase("a"), "Running");
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/never"]}}));
     cluster.keep_pods_of(Kind::TrainingJob, "a");
@@ -405,13 +374,11 @@ fn a_job_that_has_ended_keeps_its_quota_while_pods_of_a_kept_part_run() {
 
 #[test]
 fn a_job_starts_anew_when_what_is_left_of_it_has_gone() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({}));
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/late"]}}));
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    suspend(&mut cluster, true);
     cluster.pass(10);
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    suspend(&mut cluster, false);
     cluster.pass(10);
     let conditions = cluster.workload_of_training("a").unwrap()["status"]["conditions"].clone();
     let waits = conditions.as_array().unwrap().iter().find(|one| one["type"] == "QuotaReserved").unwrap().clone();
@@ -439,7 +406,7 @@ fn labelled(cluster: &mut Cluster, training: &str, controller: Option<(&str, &st
 
 /// Whether a suspended TrainingJob gives its quota back.
 fn is_released(cluster: &mut Cluster) -> bool {
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    suspend(cluster, true);
     cluster.pass(10);
     cluster.workload_of_training("a").unwrap()["status"]["admission"].is_null()
 }
@@ -447,15 +414,11 @@ fn is_released(cluster: &mut Cluster) -> bool {
 #[test]
 fn pods_that_carry_a_label_alone_hold_up_nobody() {
     for controller in [None, Some(("ReplicaSet", "r")), Some(("Job", "somebody-elses"))] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({}));
         labelled(&mut cluster, "a", controller);
         assert!(is_released(&mut cluster), "{controller:?}: {:?}", cluster.writes);
         // Also when it had nothing yet to run.
-        let mut cluster = crate::training::cluster("0");
-        cluster.put(Kind::TrainingJob, training("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = started("0", json!({}));
         labelled(&mut cluster, "a", controller);
         assert!(is_released(&mut cluster));
     }
@@ -464,9 +427,7 @@ fn pods_that_carry_a_label_alone_hold_up_nobody() {
 #[test]
 fn pods_of_its_own_jobs_are_waited_for_whoever_leads() {
     for restarts in [false, true] {
-        let mut cluster = cluster("2");
-        cluster.put(Kind::TrainingJob, training("a", json!({})));
-        cluster.pass(3);
+        let mut cluster = started("2", json!({}));
         let own = cluster.job("a-worker")["metadata"]["uid"].as_str().unwrap().to_owned();
         labelled(&mut cluster, "a", Some(("Job", &own)));
         assert!(!is_released(&mut cluster), "its Job is gone, and a pod of it is not");
@@ -485,9 +446,7 @@ fn pods_of_its_own_jobs_are_waited_for_whoever_leads() {
 
 #[test]
 fn a_shrinking_job_gets_its_quota_back_whoever_labels_pods() {
-    let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
-    cluster.put(Kind::TrainingJob, crate::elastic::elastic("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = crate::elastic::started();
     for _ in 0..5 {
         labelled(&mut cluster, "a", Some(("Job", "somebody-elses")));
     }

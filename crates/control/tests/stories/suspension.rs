@@ -4,7 +4,7 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
 use crate::cluster::{Cluster, job};
-use crate::training::{cluster, training};
+use crate::training::{cluster, started, suspend, training};
 
 #[test]
 fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {
@@ -23,8 +23,7 @@ fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {
         cluster.put(Kind::TrainingJob, training("a", spec));
         cluster.pass(30);
         // Somebody deletes its Workload, and it gets another one.
-        let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].clone();
-        cluster.delete(&Cluster::key(Kind::Workload, "team", workload.as_str().unwrap()));
+        cluster.delete(&cluster.workload_key("a"));
         cluster.pass(30);
         assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_null());
         assert!(cluster.is("victim", "Admitted") && !cluster.is("victim", "Evicted"), "{:?}", cluster.writes);
@@ -33,7 +32,7 @@ fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {
         cluster.pass(120);
         assert_eq!(cluster.phase("a"), "Suspended");
         assert_eq!(cluster.workload_of_training("a").unwrap()["spec"]["active"], false);
-        cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+        suspend(&mut cluster, false);
         cluster.pass(30);
         assert_eq!((cluster.phase("a"), cluster.is("victim", "Admitted")), ("Running", false), "{:?}", cluster.writes);
     }
@@ -46,20 +45,15 @@ fn standing(cluster: &Cluster) -> (bool, bool) {
     (workload["spec"]["active"] != json!(false), !mark.is_null())
 }
 
-fn suspend(cluster: &mut Cluster, suspend: bool) {
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
-}
-
 /// Somebody else than its TrainingJob.
 fn activate(cluster: &mut Cluster, active: bool) {
-    let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let workload = cluster.workload_key("a").name;
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));
 }
 
 fn running() -> Cluster {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(5);
+    let mut cluster = started("2", json!({}));
+    cluster.pass(2);
     assert_eq!(cluster.phase("a"), "Running");
     cluster
 }
@@ -130,7 +124,7 @@ fn a_suspension_by_a_berth_that_marked_no_workload_is_taken_back() {
     let mut cluster = running();
     suspend(&mut cluster, true);
     cluster.pass(10);
-    let workload = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let workload = cluster.workload_key("a").name;
     let unmarked = json!({"metadata": {"annotations": {"berth.dev/suspended-with-job": null}}});
     cluster.edit(Kind::Workload, "team", &workload, &unmarked);
     cluster.restart();

@@ -23,6 +23,19 @@ pub fn cluster(quota: &str) -> Cluster {
     prepared(Cluster::new(), quota)
 }
 
+/// One in which the TrainingJob `a` was started, where the quota is enough.
+pub fn started(quota: &str, more: Value) -> Cluster {
+    let mut cluster = cluster(quota);
+    cluster.put(Kind::TrainingJob, training("a", more));
+    cluster.pass(3);
+    cluster
+}
+
+/// Its user suspends the TrainingJob `a`, or resumes it.
+pub fn suspend(cluster: &mut Cluster, suspend: bool) {
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
+}
+
 fn prepared(mut cluster: Cluster, quota: &str) -> Cluster {
     let mut spot = flavor("spot", json!({"cloud": "spot"}));
     spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
@@ -56,6 +69,11 @@ impl Cluster {
         all.find(|object| &object["metadata"]["ownerReferences"][0]["uid"] == uid).cloned()
     }
 
+    pub fn workload_key(&self, training: &str) -> ObjectKey {
+        let workload = self.workload_of_training(training).unwrap();
+        key(Kind::Workload, workload["metadata"]["name"].as_str().unwrap())
+    }
+
     pub fn has_job(&self, name: &str) -> bool {
         self.objects.contains_key(&key(Kind::JOB, name))
     }
@@ -63,9 +81,7 @@ impl Cluster {
 
 #[test]
 fn it_is_queued_started_and_ends() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({}));
     let job = cluster.job("a-worker");
     assert_eq!(job["spec"]["completions"], 2);
     assert_eq!(job["spec"]["template"]["spec"]["nodeSelector"], json!({"cloud": "spot"}));
@@ -160,12 +176,10 @@ fn a_pod_that_fails_later_is_no_time_out() {
 
 #[test]
 fn suspended_it_gives_everything_back_and_resumes() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({}));
     let before = cluster.workload_of_training("a").unwrap()["metadata"]["uid"].clone();
     cluster.keep_pods_of(Kind::TrainingJob, "a");
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    suspend(&mut cluster, true);
     cluster.pass(5);
     assert!(!cluster.has_job("a-worker"));
     let workload = cluster.workload_of_training("a").unwrap();
@@ -175,7 +189,7 @@ fn suspended_it_gives_everything_back_and_resumes() {
     assert_eq!(cluster.phase("a"), "Suspended");
     let workload = cluster.workload_of_training("a").unwrap();
     assert!(workload["status"]["admission"].is_null());
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    suspend(&mut cluster, false);
     cluster.pass(5);
     assert_eq!(cluster.phase("a"), "Running");
     assert_eq!(cluster.told("a", "Suspended")["status"], "False");
@@ -195,9 +209,7 @@ fn a_status_that_is_refused_holds_up_nothing() {
 
 #[test]
 fn suspended_and_resumed_at_once_it_runs() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({}));
     for suspend in [true, false, true, false] {
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
         cluster.settle();
@@ -208,10 +220,8 @@ fn suspended_and_resumed_at_once_it_runs() {
 
 #[test]
 fn a_workload_that_others_deactivate_stays_so() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
-    let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let mut cluster = started("2", json!({}));
+    let name = cluster.workload_key("a").name;
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
     cluster.pass(10);
     assert_eq!(cluster.phase("a"), "Suspended");
@@ -314,10 +324,10 @@ fn its_nodes_are_counted_once_for_the_same_pods() {
     // The next run may be elsewhere, although it looks the same.
     cluster.pods_stay_unready = false;
     cluster.pods_per_node = 4;
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
+    suspend(&mut cluster, true);
     cluster.pass(5);
     assert_eq!(cluster.training("a")["status"]["allocatedResources"], Value::Null);
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    suspend(&mut cluster, false);
     cluster.pass(10);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(1), 4));
 }
@@ -360,9 +370,7 @@ fn its_jobs_are_not_queued_by_themselves() {
 
 #[test]
 fn deleted_it_leaves_nothing_behind() {
-    let mut cluster = cluster("2");
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(3);
+    let mut cluster = started("2", json!({}));
     cluster.delete(&key(Kind::TrainingJob, "a"));
     cluster.pass(5);
     let left: Vec<&ObjectKey> =
@@ -456,7 +464,7 @@ fn time_for_which_a_job_was_suspended_is_no_waiting() {
     cluster.put(Kind::TrainingJob, training("a", limits));
     cluster.pass(120);
     assert_eq!(cluster.phase("a"), "Suspended");
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
+    suspend(&mut cluster, false);
     cluster.pass(50);
     assert_eq!(cluster.phase("a"), "Queued");
     cluster.pass(20);
