@@ -13,8 +13,10 @@ macro_rules! strings {
     };
 }
 
+mod events;
 mod own;
 
+pub use events::event_reasons;
 pub use own::{own_reasons, phases, training_types};
 
 /// Kueue's condition types.

@@ -1,7 +1,7 @@
 //! Admission in two phases (kueue.md 6.13): quota is reserved, then every check of the queue has to be ready.
 
 use berth_api as api;
-use berth_api::conditions::{check_states, reasons, types};
+use berth_api::conditions::{check_states, event_reasons, reasons, types};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::view::WorkloadView;
 use crate::write::{EventType, Notice, Purpose, Subresource};
 
 /// Reason of the event by which a job is told what its checks say.
-const UPDATED: &str = "UpdatedAdmissionCheck";
+const UPDATED: &str = event_reasons::UPDATED_ADMISSION_CHECK;
 
 /// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
@@ -27,7 +27,13 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
             edit.set(types::DEACTIVATION_TARGET, true, reasons::ADMISSION_CHECK, &message);
         });
         let told = format!("Deactivated due to {message}");
-        draft.notices.push(notice(workload, EventType::Warning, "AdmissionCheckRejected", told, REPORTER));
+        draft.notices.push(notice(
+            workload,
+            EventType::Warning,
+            event_reasons::ADMISSION_CHECK_REJECTED,
+            told,
+            REPORTER,
+        ));
         return Some(Decision::write(draft));
     }
     if let Some(message) = in_state(states, check_states::RETRY) {

@@ -1,7 +1,7 @@
 //! How a Workload follows whoever it stands for: that takes it over where it was made beforehand, it says what that says, and ends with
 //! it. One write per call.
 
-use berth_api::conditions::reasons;
+use berth_api::conditions::{event_reasons, reasons};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -121,7 +121,7 @@ pub(super) fn finish(
     let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
     let mut draft = status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reason, message));
     let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
-    draft.notices.extend(tell(EventType::Normal, "FinishedWorkload", text));
+    draft.notices.extend(tell(EventType::Normal, event_reasons::FINISHED_WORKLOAD, text));
     Decision::write(draft)
 }
 

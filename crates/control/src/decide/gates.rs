@@ -3,7 +3,7 @@
 //! in its status is tried like any other, and preempts nobody.
 
 use berth_api::PreemptionGateState;
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{event_reasons, reasons, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
         && workload.gated_by().is_empty()
         && !workload.is(types::BLOCKED_ON_PREEMPTION_GATES);
     let text = "Admission gate cleared, workload is now admissible".to_owned();
-    lifted.then(|| notice(workload, EventType::Normal, "AdmissionGateCleared", text, REPORTER))
+    lifted.then(|| notice(workload, EventType::Normal, event_reasons::ADMISSION_GATE_CLEARED, text, REPORTER))
 }
 
 /// The status lists each preemption gate of the spec, closed at first, and no other.

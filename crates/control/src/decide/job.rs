@@ -11,7 +11,7 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{event_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
 use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
@@ -194,7 +194,7 @@ impl Case<'_> {
 
     fn delete(&self, workload: &WorkloadView) -> Decision {
         let message = format!("Deleted not matching Workload: {}/{}", workload.namespace, workload.name);
-        let notice = self.notice(EventType::Normal, "DeletedWorkload", message);
+        let notice = self.notice(EventType::Normal, event_reasons::DELETED_WORKLOAD, message);
         let draft = Draft::delete(Purpose::DeleteWorkload, object(workload), &workload.uid);
         Decision::write(draft.telling(notice))
     }
@@ -220,7 +220,7 @@ impl Case<'_> {
             }}),
         );
         let message = format!("Updated not matching Workload for suspended job: {}/{}", other.namespace, other.name);
-        draft.notices.push(self.notice(EventType::Normal, "UpdatedWorkload", message));
+        draft.notices.push(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
         Decision::write(draft)
     }
 
@@ -242,7 +242,7 @@ impl Case<'_> {
             // The class, the namespace's limits or the job itself must change first; that brings us back.
             Err(problem) => return Decision::tell(self.complaint(&problem)),
         };
-        create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message))
+        create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
     }
 
     /// The Workload is being deleted: the job stops, then the Workload may go.
@@ -375,7 +375,7 @@ impl Case<'_> {
             preempts: None,
             prebuilt,
         };
-        let tell = |message| Some(self.notice(EventType::Normal, "UpdatedWorkload", message));
+        let tell = |message| Some(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
         follow_and_tell(workload, wishes, tell).unwrap_or(Decision::Done)
     }
 
@@ -398,7 +398,7 @@ impl Case<'_> {
     fn complaint(&self, problem: &Unbuilt) -> Notice {
         let (reason, text) = match problem {
             Unbuilt::NoClass(class) => no_class(class, "the job"),
-            Unbuilt::Invalid(text) => ("ErrWorkloadCompose", text.clone()),
+            Unbuilt::Invalid(text) => (event_reasons::ERR_WORKLOAD_COMPOSE, text.clone()),
         };
         self.notice(EventType::Warning, reason, text)
     }

@@ -8,7 +8,7 @@ mod place;
 
 use std::collections::BTreeSet;
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{event_reasons, reasons, types};
 use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, pod_workload};
 use berth_jobs::{PodSetNeeds, Priority};
 use jiff::Timestamp;
@@ -252,12 +252,15 @@ impl Case<'_> {
         }
         let Some(pod) = self.pod.whole() else { return Decision::Done };
         let copied = &self.control.settings.label_keys_to_copy;
-        let made = pod_workload(&pod, Priority::default(), copied).map_err(|problem| ("ErrWorkloadCompose", problem));
+        let made = pod_workload(&pod, Priority::default(), copied)
+            .map_err(|problem| (event_reasons::ERR_WORKLOAD_COMPOSE, problem));
         let made = made.and_then(|made| {
             self.control.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
         });
         match made {
-            Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
+            Ok(workload) => {
+                create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
+            }
             Err((reason, message)) => Decision::tell(self.notice(EventType::Warning, reason, message)),
         }
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{event_reasons, reasons, types};
 use berth_engine::Issued;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use super::workload::{REPORTER, notice, status_write};
+use super::workload::{REPORTER, evicted_due_to, notice, status_write};
 use crate::core::{Control, key};
 use crate::flight::Decision;
 use crate::view::WorkloadView;
@@ -99,7 +99,8 @@ pub(crate) fn preempt(
         edit.evict(reasons::PREEMPTED, "", &message);
         edit.set(types::PREEMPTED, true, eviction.reason, &message);
     });
-    draft.notices.push(notice(workload, EventType::Normal, "EvictedDueToPreempted", message.clone(), REPORTER));
+    let event = evicted_due_to(reasons::PREEMPTED);
+    draft.notices.push(notice(workload, EventType::Normal, &event, message.clone(), REPORTER));
     let priorities = match preemptor {
         Some(preemptor) => format!("; preemptor {}; preemptee {}", priority_of(preemptor), priority_of(workload)),
         None => String::new(),
@@ -120,7 +121,7 @@ pub(crate) fn preempt(
             workload.uid,
             workload.holds().unwrap_or_default()
         );
-        draft.notices.push(notice(preemptor, EventType::Normal, "PreemptedWorkload", message, SCHEDULER));
+        draft.notices.push(notice(preemptor, EventType::Normal, event_reasons::PREEMPTED_WORKLOAD, message, SCHEDULER));
     }
     Decision::write(draft)
 }

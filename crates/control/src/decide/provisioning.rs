@@ -5,7 +5,7 @@
 
 use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
-use berth_api::conditions::{check_states, own_reasons, reasons, types};
+use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
 use berth_api::labels;
 use berth_jobs::{LimitSummary, Provisioning, RequestedPods, controller, version_of};
 use jiff::Timestamp;
@@ -177,7 +177,13 @@ impl Case<'_> {
         let spec = serde_json::to_value(spec).unwrap_or_default();
         let mut draft = self.make(Purpose::RequestCapacity, Kind::ProvisioningRequest, &self.name, "spec", &spec);
         let message = format!("Created ProvisioningRequest: {:?}", self.name.1);
-        draft.notices.push(notice(self.workload, EventType::Normal, "ProvisioningRequestCreated", message, REPORTER));
+        draft.notices.push(notice(
+            self.workload,
+            EventType::Normal,
+            event_reasons::PROVISIONING_REQUEST_CREATED,
+            message,
+            REPORTER,
+        ));
         Decision::write(draft)
     }
 
@@ -226,7 +232,13 @@ impl Case<'_> {
             if !words.is_empty() {
                 message.push_str(&format!(" with message: {words}"));
             }
-            draft.notices.push(notice(self.workload, EventType::Normal, "AdmissionCheckUpdated", message, REPORTER));
+            draft.notices.push(notice(
+                self.workload,
+                EventType::Normal,
+                event_reasons::ADMISSION_CHECK_UPDATED,
+                message,
+                REPORTER,
+            ));
         }
         Decision::write(draft)
     }

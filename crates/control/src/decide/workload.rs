@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
-use berth_api::conditions::{check_states, types};
+use berth_api::conditions::{check_states, event_reasons, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -45,6 +45,11 @@ pub(crate) fn notice(
         message,
         reporter,
     }
+}
+
+/// Reason of the event about an eviction for that reason.
+pub(crate) fn evicted_due_to(reason: &str) -> String {
+    format!("{}{reason}", event_reasons::EVICTED_DUE_TO_PREFIX)
 }
 
 /// A status write by the admission manager: `change` edits a copy of the whole status.
@@ -211,7 +216,7 @@ fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         return decision;
     }
     let message = "Deleted finished workload due to elapsed retention".to_owned();
-    let told = notice(workload, EventType::Normal, "Deleted", message, REPORTER);
+    let told = notice(workload, EventType::Normal, event_reasons::DELETED, message, REPORTER);
     let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid);
     Decision::write(draft.telling(told))
 }
@@ -289,9 +294,9 @@ fn evict_and(
         change(edit);
     });
     let event = if cause.is_empty() || reason != reasons::DEACTIVATED {
-        format!("EvictedDueTo{reason}")
+        evicted_due_to(reason)
     } else {
-        format!("EvictedDueToDeactivatedDueTo{cause}")
+        evicted_due_to(&format!("{DEACTIVATED_DUE_TO_PREFIX}{cause}"))
     };
     draft.notices.push(notice(workload, EventType::Normal, &event, message.to_owned(), REPORTER));
     draft
@@ -312,7 +317,8 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
     if due > now {
         return Decision::Wait(due);
     }
-    let tell = |message: &str| notice(workload, EventType::Normal, "Deleted", message.to_owned(), REPORTER);
+    let tell =
+        |message: &str| notice(workload, EventType::Normal, event_reasons::DELETED, message.to_owned(), REPORTER);
     // A group is no object: its pods go with its Workload.
     let job = workload.whole().filter(|whole| whole.kind != Kind::PodGroup);
     Decision::write(match job.zip(workload.owner.as_ref()) {

@@ -7,17 +7,26 @@ pub(crate) fn shipped(source: &str) -> String {
 
 /// The texts between plain quotes that ship, on one line each, with their lines, from 1.
 pub(crate) fn shipped_texts(source: &str) -> Vec<(usize, String)> {
+    shipped_texts_behind(source, &[""])
+}
+
+/// Those of them that stand directly behind one of these pieces of code.
+pub(crate) fn shipped_texts_behind(source: &str, pieces: &[&str]) -> Vec<(usize, String)> {
     let marked = without_tests(&filled(source, QUOTE));
-    let (mut found, mut text, mut line) = (Vec::new(), String::new(), 1);
+    let (mut found, mut text, mut code, mut line) = (Vec::new(), String::new(), String::new(), 1);
     for (mark, c) in marked.chars().zip(source.chars()) {
         if mark == QUOTE {
             text.push(c);
             continue;
         }
         if let Some(inner) = text.strip_prefix(QUOTE).and_then(|rest| rest.strip_suffix(QUOTE)) {
-            found.push((line, inner.to_owned()));
+            if pieces.iter().any(|piece| code.trim_end().ends_with(piece)) {
+                found.push((line, inner.to_owned()));
+            }
+            code.push(QUOTE);
         }
         text.clear();
+        code.push(mark);
         line += usize::from(c == '\n');
     }
     found
@@ -167,6 +176,12 @@ mod tests {
                       h(\"Si\\\nx\"); i(\"Sévén\")";
         let expected = [(1, "One"), (1, ""), (2, "Thr\\\"ee"), (6, "Sévén")];
         assert_eq!(shipped_texts(source), expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
+    fn texts_are_read_by_what_stands_before_them() {
+        let source = "f(A, /* so */\n \"One\", \"Two\"); g(B, x, \"Three\"); h { c: \"Four\" }";
+        assert_eq!(shipped_texts_behind(source, &["A,", "c:"]), [(2, "One".to_owned()), (2, "Four".to_owned())]);
     }
 
     #[test]

@@ -1,20 +1,23 @@
 //! What conditions say is written by the constants of berth-api, so that docs/compatibility.md is compared with what is written: control
 //! spells none of them out, the engine, which does not know berth-api, says nothing that is not among them, and none of Berth's own is
-//! left over.
+//! left over. The same goes for what events give as their reason.
 
 use std::collections::BTreeSet;
 
-use super::source::{is_name, shipped, shipped_texts};
+use super::source::{is_name, shipped, shipped_texts, shipped_texts_behind};
 use super::{Finding, Tree};
 
 /// Where the constants are.
-const LISTS: [&str; 2] = ["crates/api/src/conditions.rs", "crates/api/src/conditions/own.rs"];
+const LISTS: [&str; 3] =
+    ["crates/api/src/conditions.rs", "crates/api/src/conditions/own.rs", "crates/api/src/conditions/events.rs"];
 /// The list of what Kueue says: docs/compatibility.md has a row for each of these, whether something uses it or not.
 const OF_KUEUE: &str = "reasons";
 /// How the name of a constant ends that stands before another word.
 const BEGINNING: &str = "_PREFIX";
 /// Whose sources spell none of them out.
 const CONTROL: &str = "crates/control/src/";
+/// What stands before the reason of an event.
+const BEFORE_REASON: [&str; 3] = ["EventType::Normal,", "EventType::Warning,", "reason:"];
 /// Where the engine has its reasons.
 const ENGINE: [&str; 4] = [
     "crates/engine/src/answers.rs",
@@ -29,6 +32,13 @@ const SOMETHING_ELSE: [(&str, &str); 5] = [
     ("crates/control/src/offline.rs", "AdmissionCheck"),
     ("crates/control/src/offline/manifest.rs", "AdmissionCheck"),
     ("crates/control/src/write.rs", "AdmissionCheck"),
+];
+
+/// What is spelt out still.
+const SPELT_OUT: [(&str, &str); 3] = [
+    ("crates/control/src/decide/training.rs", "CreatedWorkload"),
+    ("crates/control/src/decide/training/scale.rs", "CreatedWorkload"),
+    ("crates/control/src/decide/training/scale.rs", "Deleted"),
 ];
 
 struct Constant<'a> {
@@ -51,7 +61,7 @@ impl Constant<'_> {
 }
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    with(tree, &SOMETHING_ELSE)
+    with(tree, &[&SOMETHING_ELSE[..], &SPELT_OUT].concat())
 }
 
 fn with(tree: &Tree, something_else: &[(&str, &str)]) -> Vec<Finding> {
@@ -68,6 +78,11 @@ fn with(tree: &Tree, something_else: &[(&str, &str)]) -> Vec<Finding> {
             match something_else.iter().find(|(of, word)| *of == path && *word == text) {
                 Some(other) => _ = met.insert(other),
                 None => found.push(Finding::new(path, line, format!("{text:?} is {} of berth-api", same.join(" or ")))),
+            }
+        }
+        for (line, text) in shipped_texts_behind(source, &BEFORE_REASON) {
+            if !constants.iter().any(|word| word.is_in(&text)) {
+                found.push(Finding::new(path, line, format!("the reason {text:?} is in no list of berth-api")));
             }
         }
     }
@@ -160,6 +175,21 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_of_an_event_that_is_in_no_list_is_found() {
+        let found = said(&[(
+            "crates/control/src/a.rs",
+            "f(EventType::Normal, \"New\", \"Done so\");\nN { reason: \"Newer\" }",
+        )]);
+        assert_eq!(
+            found,
+            [
+                "crates/control/src/a.rs:1: the reason \"New\" is in no list of berth-api",
+                "crates/control/src/a.rs:2: the reason \"Newer\" is in no list of berth-api",
+            ]
+        );
+    }
+
+    #[test]
     fn other_words_tests_and_other_crates_are_free() {
         let none: [String; 0] = [];
         let control = "f(\"Done so\", \"ThisDueTo\"); // \"Done\"\n#[cfg(test)]\nmod tests { f(\"Done\"); }";
@@ -202,6 +232,6 @@ mod tests {
     fn the_lists_are_read() {
         let tree = Tree::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         let many = LISTS.map(|path| constants(path, &tree).len());
-        assert!(many[0] >= 100 && many[1] >= 50, "{many:?}");
+        assert!(many[0] >= 100 && many[1] >= 50 && many[2] >= 15, "{many:?}");
     }
 }

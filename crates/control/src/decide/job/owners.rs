@@ -1,6 +1,6 @@
 //! Jobs that other jobs own: the highest one that is managed decides for all below it (kueue.md 5.2).
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{event_reasons, reasons, types};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
@@ -85,6 +85,6 @@ impl<'a> Case<'a> {
 
     pub(super) fn too_far(&self) -> Decision {
         let text = format!("Terminated search for Kueue-managed Job because ancestor depth exceeded limit of {OWNERS}");
-        Decision::tell(self.notice(EventType::Warning, "JobNestingTooDeep", text))
+        Decision::tell(self.notice(EventType::Warning, event_reasons::JOB_NESTING_TOO_DEEP, text))
     }
 }

@@ -7,7 +7,7 @@ mod set;
 
 use std::collections::BTreeSet;
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{event_reasons, reasons, types};
 use berth_api::labels::FIELD_MANAGER_RECLAIMABLE_PODS;
 use berth_jobs::pods::{PodState, STATEFUL_SET_FRAMEWORK, SetState, Tally, excess, replaced};
 use jiff::Timestamp;
@@ -99,7 +99,7 @@ impl<'a> Case<'a> {
         let name = &self.name.1;
         let problem = "already exists but is not a pod group workload; this pod group cannot be admitted";
         let message = format!("A Workload named {name:?} {problem}");
-        self.tell("WorkloadNameConflict", message)
+        self.tell(event_reasons::WORKLOAD_NAME_CONFLICT, message)
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
@@ -199,7 +199,7 @@ impl<'a> Case<'a> {
         draft.notices.push(crate::decide::workload::notice(
             workload,
             EventType::Normal,
-            "OwnerReferencesAdded",
+            event_reasons::OWNER_REFERENCES_ADDED,
             format!("Added {} owner reference(s)", new.len()),
             berth_jobs::pods::POD_REPORTER,
         ));
@@ -224,7 +224,7 @@ impl<'a> Case<'a> {
     /// Deletes the one of these pods that is the first to go.
     fn delete_excess(&self, pods: impl Iterator<Item = (&'a str, &'a PodState)>) -> Option<Decision> {
         let name = self.pod_name(excess(pods)?);
-        Some(self.member(&name)?.delete("ExcessPodDeleted", "Excess pod deleted"))
+        Some(self.member(&name)?.delete(event_reasons::EXCESS_POD_DELETED, "Excess pod deleted"))
     }
 
     /// One of its pods as it is decided about by itself.

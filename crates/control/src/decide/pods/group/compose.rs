@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::conditions::event_reasons;
 use berth_jobs::Priority;
 use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workload};
 use k8s_openapi::api::core::v1::Pod;
@@ -53,7 +54,7 @@ impl Case<'_> {
     }
 
     fn refuse(&self, problem: String) -> Decision {
-        self.tell("ErrWorkloadCompose", problem)
+        self.tell(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
     }
 
     /// Two pods that cannot be of one group.
@@ -128,9 +129,9 @@ impl Case<'_> {
             Err(problem) => return self.refuse(problem),
         };
         match self.control.with_priority(made, classes_of(first)) {
-            Ok(workload) => {
-                create(&workload, |message| self.notice(name, first, EventType::Normal, "CreatedWorkload", message))
-            }
+            Ok(workload) => create(&workload, |message| {
+                self.notice(name, first, EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
             Err(class) => {
                 let (reason, text) = no_class(&class, "the pods");
                 self.tell(reason, text)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{event_reasons, reasons, types};
 use berth_jobs::Priority;
 use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
 use serde_json::Value;
@@ -38,10 +38,14 @@ impl Case<'_> {
         let copied = &self.control.settings.label_keys_to_copy;
         let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
             Ok(made) => made,
-            Err(problem) => return Decision::tell(notice(EventType::Warning, "ErrWorkloadCompose", problem)),
+            Err(problem) => {
+                return Decision::tell(notice(EventType::Warning, event_reasons::ERR_WORKLOAD_COMPOSE, problem));
+            }
         };
         match self.control.with_priority(made, classes_of_set(set)) {
-            Ok(workload) => create(&workload, |message| notice(EventType::Normal, "CreatedWorkload", message)),
+            Ok(workload) => {
+                create(&workload, |message| notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
+            }
             Err(class) => {
                 let (reason, text) = no_class(&class, "the StatefulSet");
                 Decision::tell(notice(EventType::Warning, reason, text))
