@@ -11,12 +11,12 @@ use crate::leadership::Leadership;
 use crate::load::Load;
 use crate::metrics::{Gauges, Metrics, Role};
 use crate::pace::Pace;
+use crate::pulse::Pulse;
 use crate::watches::{KINDS, Seen};
 use berth_control::write::{Outcome, Term, Write, WriteId};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -41,66 +41,6 @@ pub enum Query {
     Gauges(oneshot::Sender<Gauges>),
     /// Digest of the view.
     Digest(oneshot::Sender<Value>),
-}
-
-/// What others may know of the loop without asking it.
-#[derive(Debug)]
-pub struct Pulse {
-    origin: Instant,
-    beat: AtomicU64,
-    synced: AtomicBool,
-    held: AtomicBool,
-    stopping: AtomicBool,
-}
-
-impl Default for Pulse {
-    fn default() -> Self {
-        Self {
-            origin: Instant::now(),
-            beat: AtomicU64::new(0),
-            synced: AtomicBool::new(false),
-            held: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-        }
-    }
-}
-
-impl Pulse {
-    /// Shows that work goes on.
-    pub(crate) fn beat(&self) {
-        let millis = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.beat.store(millis, Ordering::Relaxed);
-    }
-
-    /// Time since the loop last went round.
-    #[must_use]
-    pub fn age(&self) -> Duration {
-        self.origin.elapsed().saturating_sub(Duration::from_millis(self.beat.load(Ordering::Relaxed)))
-    }
-
-    /// True when every kind was listed and no shutdown has begun. While the process is held back from leading the lists do not
-    /// count: they may need the conversion that its own webhook does, which nobody reaches before it is ready.
-    #[must_use]
-    pub fn ready(&self) -> bool {
-        let listed = self.synced.load(Ordering::Relaxed) || self.held.load(Ordering::Relaxed);
-        listed && !self.stopping.load(Ordering::Relaxed)
-    }
-
-    /// Whether something keeps this process from leading for now.
-    pub(crate) fn hold(&self, held: bool) {
-        self.held.store(held, Ordering::Relaxed);
-    }
-
-    /// That of a loop that went round last so long ago.
-    #[cfg(test)]
-    pub(crate) fn of_age(age: Duration) -> Self {
-        Self { origin: Instant::now() - age, ..Self::default() }
-    }
-
-    /// A shutdown has begun.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-    }
 }
 
 /// What the loop is connected to.
@@ -142,6 +82,47 @@ impl Lists {
     }
 }
 
+/// What has arrived and was not handed over yet.
+struct Inbox {
+    seen: Vec<Seen>,
+    outcomes: Vec<(WriteId, Outcome)>,
+}
+
+impl Inbox {
+    fn new() -> Self {
+        Self { seen: Vec::with_capacity(256), outcomes: Vec::with_capacity(256) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.seen.is_empty() && self.outcomes.is_empty()
+    }
+
+    /// Takes along what is there, without waiting.
+    fn fill(&mut self, ports: &mut Ports) {
+        while let Ok(outcome) = ports.outcomes.try_recv() {
+            self.outcomes.push(outcome);
+        }
+        while self.seen.len() < BATCH {
+            let Ok(more) = ports.seen.try_recv() else { break };
+            self.seen.push(more);
+        }
+    }
+
+    fn hand_over<B: Brain>(&mut self, brain: &mut B, lists: &mut Lists, now: Timestamp) {
+        for (id, outcome) in self.outcomes.drain(..) {
+            brain.outcome(id, outcome, now);
+        }
+        for Seen { observation, listed } in self.seen.drain(..) {
+            brain.observe(observation, now);
+            if let Some((kind, epoch)) = listed
+                && let Some(slot) = lists.listed.get_mut(kind)
+            {
+                *slot = Some(epoch);
+            }
+        }
+    }
+}
+
 /// A term that is ours: waiting for lists of that epoch, or leading.
 struct Claim {
     term: Term,
@@ -154,8 +135,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut lists = Lists { listed: [None; KINDS] };
     let mut claim: Option<Claim> = None;
     let mut wake: Option<Timestamp> = None;
-    let mut seen = Vec::with_capacity(256);
-    let mut outcomes = Vec::with_capacity(256);
+    let mut inbox = Inbox::new();
     let mut due = true;
     let mut pace = Pace::new(GAP, INTERVAL, BURST);
     let mut stepped = false;
@@ -165,25 +145,19 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         ports.pulse.beat();
         if std::mem::take(&mut stepped) {
             // The thread is the loop's own: a plain sleep wakes nobody else.
-            std::thread::sleep(pace.rest(ports.pulse.origin.elapsed()));
+            std::thread::sleep(pace.rest(ports.pulse.elapsed()));
         }
         let nap = if due { Duration::ZERO } else { nap(wake, clock.now()) };
         tokio::select! {
             biased;
             _ = ports.stop.changed() => continue,
             () = ports.leadership.changed() => due = true,
-            count = ports.outcomes.recv_many(&mut outcomes, BATCH) => if count == 0 { return },
-            count = ports.seen.recv_many(&mut seen, BATCH) => if count == 0 { return },
+            count = ports.outcomes.recv_many(&mut inbox.outcomes, BATCH) => if count == 0 { return },
+            count = ports.seen.recv_many(&mut inbox.seen, BATCH) => if count == 0 { return },
             Some(query) = ports.queries.recv() => { answer(&brain, query); }
             () = tokio::time::sleep(nap) => {}
         }
-        while let Ok(outcome) = ports.outcomes.try_recv() {
-            outcomes.push(outcome);
-        }
-        while seen.len() < BATCH {
-            let Ok(more) = ports.seen.try_recv() else { break };
-            seen.push(more);
-        }
+        inbox.fill(&mut ports);
         // Under load there always is an outcome or an observation to wake up for, and never a turn for questions alone.
         while let Ok(query) = ports.queries.try_recv() {
             answer(&brain, query);
@@ -195,20 +169,10 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
             );
             return;
         }
-        due |= !outcomes.is_empty() || !seen.is_empty() || wake.is_some_and(|wake| wake <= now);
-        for (id, outcome) in outcomes.drain(..) {
-            brain.outcome(id, outcome, now);
-        }
-        for Seen { observation, listed } in seen.drain(..) {
-            brain.observe(observation, now);
-            if let Some((kind, epoch)) = listed
-                && let Some(slot) = lists.listed.get_mut(kind)
-            {
-                *slot = Some(epoch);
-            }
-        }
+        due |= !inbox.is_empty() || wake.is_some_and(|wake| wake <= now);
+        inbox.hand_over(&mut brain, &mut lists, now);
         let synced = lists.complete(0);
-        if synced && !ports.pulse.synced.swap(true, Ordering::Relaxed) {
+        if synced && ports.pulse.note_listed() {
             tracing::info!("every kind was listed");
         }
         follow_leadership(&mut brain, &mut claim, &lists, &ports);
@@ -225,7 +189,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         stepped = true;
         wake = step(&mut brain, &ports, &mut journal, now);
     }
-    stop(brain, ports, outcomes, clock).await;
+    stop(brain, ports, inbox.outcomes, clock).await;
 }
 
 /// How long the loop may sleep.

@@ -10,6 +10,7 @@
 //! [`watches`] turns kube's watch events into observations.
 
 pub mod brain;
+mod candidacy;
 pub mod checkpoints;
 pub mod clients;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod options;
 pub mod outcome;
 pub mod pace;
 pub mod pool;
+pub mod pulse;
 pub mod rate;
 pub mod raw;
 mod rescue;

@@ -1,20 +1,22 @@
 //! Wiring: starts every part, waits for the signal, stops them in order.
 
 use crate::brain::Brain;
+use crate::candidacy::Candidacy;
 use crate::checkpoints::Stores;
 use crate::clients::Clients;
-use crate::core_loop::{self, Ports, Pulse};
-use crate::elector::{self, Elector};
+use crate::core_loop::{self, Ports};
+use crate::elector;
 use crate::events::EventSink;
-use crate::leadership::{Leadership, State};
+use crate::leadership::Leadership;
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::pulse::Pulse;
 use crate::rate::{Bucket, Rate};
 use crate::server::{self, Context, Fresh, Missing};
 use crate::watches::{self, Tap};
 use crate::{pool, stored, writer::Writer};
-use berth_control::write::{Kind, Term};
+use berth_control::write::Kind;
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Config;
@@ -133,8 +135,7 @@ pub async fn run<B: Brain>(
         job_kinds: job_kinds.clone(),
     });
     let mut settled = std::pin::pin!(stored::settled(&clients.rpc, &pulse, stored::AGAIN));
-    let mut candidate = Some((identity, state));
-    let (mut elector, mut keep) = (None, None);
+    let mut candidacy = Candidacy::Waits { identity, state };
     let ended = loop {
         tokio::select! {
             () = &mut shutdown => {
@@ -144,31 +145,15 @@ pub async fn run<B: Brain>(
             _ = &mut core => break Some("the control loop"),
             _ = watching.join_next() => break Some("a watch"),
             Some(_) = servers.join_next() => break Some("a server"),
-            () = elector_end(&mut elector) => break Some("the elector"),
-            () = &mut settled, if candidate.is_some() => {}
+            () = candidacy.end() => break Some("the elector"),
+            () = &mut settled, if candidacy.waits() => {}
         }
-        let Some((identity, state)) = candidate.take() else { continue };
-        match &options.election {
-            Some(election) => elector = Some(Elector::spawn(clients.rpc.clone(), election, identity, state)),
-            None => {
-                state.send_replace(State { term: Some(Term(1)), until: None });
-                keep = Some(state);
-            }
-        }
+        candidacy = candidacy.begin(&clients.rpc, options.election.as_ref());
     };
 
     // Order: no new decision, no new write, then what is under way, then the servers, the lease last.
     pulse.stop();
-    let (resign, release) = match elector {
-        Some(handle) => (Some(handle.resign), Some((handle.release, handle.task))),
-        None => (None, None),
-    };
-    if let Some(resign) = resign {
-        let _ = resign.send(());
-    }
-    if let Some(state) = keep {
-        state.send_replace(State::default());
-    }
+    let lease = candidacy.resign();
     stop.send_replace(true);
     let patience = options.write_deadline() + GRACE;
     if ended != Some("the control loop") && tokio::time::timeout(patience, &mut core).await.is_err() {
@@ -177,26 +162,10 @@ pub async fn run<B: Brain>(
     let drained = tokio::time::timeout(GRACE, pool).await.is_ok();
     watching.shutdown().await;
     servers.shutdown().await;
-    if let Some((release, task)) = release {
-        if drained {
-            let _ = release.send(());
-            let _ = tokio::time::timeout(GRACE, task).await;
-        } else {
-            // Somebody else may only lead when none of our writes can arrive any more: let the lease run out.
-            task.abort();
-        }
+    if let Some(lease) = lease {
+        lease.end(drained, GRACE).await;
     }
     ended.map_or(Ok(()), |part| Err(Error::Ended(part)))
-}
-
-/// Ends when the elector's task does; never without an elector.
-async fn elector_end(elector: &mut Option<elector::Handle>) {
-    match elector {
-        Some(handle) => {
-            let _ = (&mut handle.task).await;
-        }
-        None => std::future::pending().await,
-    }
 }
 
 /// Runs the loop on a thread of its own, so that a long decision never holds up a renewal or a write.

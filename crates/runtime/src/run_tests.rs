@@ -6,7 +6,7 @@ use crate::options::Election;
 use axum::body::Body;
 use berth_control::Step;
 use berth_control::event::Observation;
-use berth_control::write::{Outcome, WriteId};
+use berth_control::write::{Outcome, Term, WriteId};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

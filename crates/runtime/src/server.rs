@@ -2,9 +2,10 @@
 
 mod connections;
 
-use crate::core_loop::{Pulse, Query};
+use crate::core_loop::Query;
 use crate::differences;
 use crate::metrics::{Gauges, Metrics};
+use crate::pulse::Pulse;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, State};

@@ -2,7 +2,7 @@
 //! each read of such an object needs its conversion, and a CRD that drops the version one day would be refused. It does not end
 //! either, since the conversion may be its own webhook, and without that nobody could store the objects anew.
 
-use crate::core_loop::Pulse;
+use crate::pulse::Pulse;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::GetParams;
 use kube::core::Request;

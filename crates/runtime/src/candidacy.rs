@@ -1,0 +1,88 @@
+//! Whether this process may lead: not before objects are stored as they are read, then as the election says, or always without one.
+
+use crate::elector::{self, Elector};
+use crate::leadership::State;
+use crate::options::Election;
+use berth_control::write::Term;
+use kube::Client;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// Where a process stands.
+pub(crate) enum Candidacy {
+    /// It does not lead yet.
+    Waits {
+        /// Its name in the election.
+        identity: String,
+        /// Told when it leads.
+        state: watch::Sender<State>,
+    },
+    /// It takes part in the election.
+    Stands(elector::Handle),
+    /// There is no election, and it leads.
+    Leads(watch::Sender<State>),
+}
+
+impl Candidacy {
+    pub(crate) const fn waits(&self) -> bool {
+        matches!(self, Self::Waits { .. })
+    }
+
+    /// It takes part from now on, or leads where there is no election.
+    pub(crate) fn begin(self, client: &Client, election: Option<&Election>) -> Self {
+        match (self, election) {
+            (Self::Waits { identity, state }, Some(election)) => {
+                Self::Stands(Elector::spawn(client.clone(), election, identity, state))
+            }
+            (Self::Waits { state, .. }, None) => {
+                state.send_replace(State { term: Some(Term(1)), until: None });
+                Self::Leads(state)
+            }
+            (begun, _) => begun,
+        }
+    }
+
+    /// Ends when the elector's task does; never without an elector.
+    pub(crate) async fn end(&mut self) {
+        match self {
+            Self::Stands(handle) => {
+                let _ = (&mut handle.task).await;
+            }
+            Self::Waits { .. } | Self::Leads(_) => std::future::pending().await,
+        }
+    }
+
+    /// Stops leading. What is left is the lease, where there is one.
+    pub(crate) fn resign(self) -> Option<Lease> {
+        match self {
+            Self::Waits { .. } => None,
+            Self::Stands(elector::Handle { resign, release, task }) => {
+                let _ = resign.send(());
+                Some(Lease { release, task })
+            }
+            Self::Leads(state) => {
+                state.send_replace(State::default());
+                None
+            }
+        }
+    }
+}
+
+/// The lease of a process that has stopped leading.
+pub(crate) struct Lease {
+    release: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Lease {
+    /// Gives it back, unless writes may still arrive: then nobody else may lead before it has run out.
+    pub(crate) async fn end(self, drained: bool, patience: Duration) {
+        if drained {
+            let _ = self.release.send(());
+            let _ = tokio::time::timeout(patience, self.task).await;
+        } else {
+            self.task.abort();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Heartbeat and readiness of the loop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What others may know of the loop without asking it.
+#[derive(Debug)]
+pub struct Pulse {
+    origin: Instant,
+    beat: AtomicU64,
+    synced: AtomicBool,
+    held: AtomicBool,
+    stopping: AtomicBool,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            origin: Instant::now(),
+            beat: AtomicU64::new(0),
+            synced: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Pulse {
+    /// Shows that work goes on.
+    pub(crate) fn beat(&self) {
+        let millis = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.beat.store(millis, Ordering::Relaxed);
+    }
+
+    /// Time since the loop last went round.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.origin.elapsed().saturating_sub(Duration::from_millis(self.beat.load(Ordering::Relaxed)))
+    }
+
+    /// True when every kind was listed and no shutdown has begun. While the process is held back from leading the lists do not
+    /// count: they may need the conversion that its own webhook does, which nobody reaches before it is ready.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        let listed = self.synced.load(Ordering::Relaxed) || self.held.load(Ordering::Relaxed);
+        listed && !self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether something keeps this process from leading for now.
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Time since it began to beat.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// Every kind was listed; true when it is told the first time.
+    pub(crate) fn note_listed(&self) -> bool {
+        !self.synced.swap(true, Ordering::Relaxed)
+    }
+
+    /// That of a loop that went round last so long ago.
+    #[cfg(test)]
+    pub(crate) fn of_age(age: Duration) -> Self {
+        Self { origin: Instant::now() - age, ..Self::default() }
+    }
+
+    /// A shutdown has begun.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
