@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::core::after;
 use crate::strays::Strays;
-use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Request, WriteId};
+use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Question, Request, WriteId};
 
 /// A decision to write, before it has an identity.
 #[derive(Clone, Debug)]
@@ -23,7 +23,12 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A write, or a question, that depends on no version of its object.
+    /// A question, booked on that object.
+    pub(crate) fn ask(purpose: Purpose, key: ObjectKey, question: Question) -> Self {
+        Self::of_any_version(purpose, key, Request::Ask(question))
+    }
+
+    /// A write that depends on no version of its object.
     pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, request: Request<Value>) -> Self {
         Self { purpose, key, request, based_on: 0, notices: Vec::new() }
     }

@@ -19,7 +19,7 @@ use crate::event::{Change, Observation};
 use crate::settings::Settings;
 use crate::status::OWNED;
 use crate::surroundings::Surroundings;
-use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request, Subresource, Term, Write};
+use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Question, Request, Subresource, Term, Write};
 
 pub use creation::Creation;
 pub use manifest::{Manifest, examine};
@@ -337,15 +337,10 @@ impl Offline {
                     Err(text) => Outcome::Refused(text),
                 };
             }
-            // No pod ever ran.
-            Request::ProbePods { .. } => return Outcome::Applied { resource_version: String::new() },
-            Request::FindStuckPods { .. } | Request::AskAutoscalers { .. } => return Outcome::Stuck(Vec::new()),
-            Request::FindPodsOnNode => return Outcome::OnNode(Vec::new()),
-            Request::CountNodes { .. } => return Outcome::Nodes(0),
+            Request::Ask(question) => return answer(question),
             Request::AnnotatePods { .. } | Request::DeleteCheckpoints { .. } => {
                 return Outcome::Applied { resource_version: String::new() };
             }
-            Request::ListCheckpoints { .. } => return Outcome::Checkpoints(Ok(Vec::new())),
             Request::Delete { .. } => {
                 self.remove(write.key.kind, &write.key.namespace, &write.key.name);
                 return Outcome::Applied { resource_version: String::new() };
@@ -391,6 +386,17 @@ impl Offline {
 
 fn object_key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
     ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+/// No pod ever ran, and no store is asked.
+fn answer(question: &Question) -> Outcome {
+    match question {
+        Question::ProbePods { .. } => Outcome::Applied { resource_version: String::new() },
+        Question::FindStuckPods { .. } | Question::AskAutoscalers { .. } => Outcome::Stuck(Vec::new()),
+        Question::FindPodsOnNode => Outcome::OnNode(Vec::new()),
+        Question::CountNodes { .. } => Outcome::Nodes(0),
+        Question::ListCheckpoints { .. } => Outcome::Checkpoints(Ok(Vec::new())),
+    }
 }
 
 fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {

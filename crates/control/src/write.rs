@@ -1,8 +1,9 @@
-//! Writes: what control asks the runtime to do, one request each, with its preconditions.
+//! Writes: what control asks the runtime to do, one request each, with its preconditions. Questions go the same way.
 
 mod checkpoint;
 mod pods;
 mod purpose;
+mod question;
 
 use berth_api::{GROUP, VERSION, berth, labels};
 use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, POD_REPORTER, STATEFUL_SET_FRAMEWORK};
@@ -14,6 +15,7 @@ use std::fmt;
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
 pub use pods::{PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
+pub use question::Question;
 
 /// Reporter of events about admission.
 pub(crate) const SCHEDULER: &str = labels::FIELD_MANAGER_ADMISSION;
@@ -295,32 +297,8 @@ pub enum Request<Body = Packed> {
         /// Body.
         body: Body,
     },
-    /// No write at all: GET of pods of a job that have not ended. `Applied` when there are no more than allowed, `Busy` while there
-    /// are.
-    ProbePods {
-        /// Which pods.
-        pods: PodsOf,
-        /// How many are allowed.
-        most: usize,
-    },
-    /// No write at all: GET of some pods of a job that are on no node, and of events about some of them. Answered with
-    /// [`Outcome::Stuck`].
-    FindStuckPods {
-        /// Which pods.
-        pods: PodsOf,
-    },
-    /// No write at all: GET of events about pods that are known to be on no node. Answered with [`Outcome::Stuck`].
-    AskAutoscalers {
-        /// The pods with their uids.
-        pods: Vec<(String, StuckPod)>,
-    },
-    /// No write at all: GET of the pods on a node that have not ended. Answered with [`Outcome::OnNode`].
-    FindPodsOnNode,
-    /// No write at all: GET of the pods of a job that have not ended. Answered with [`Outcome::Nodes`].
-    CountNodes {
-        /// Which pods.
-        pods: PodsOf,
-    },
+    /// No write at all.
+    Ask(Question),
     /// Merge patches of the pods of a job that have not ended, one by one. `Applied` when all carry the annotations, `Busy` when
     /// that takes more time.
     AnnotatePods {
@@ -328,11 +306,6 @@ pub enum Request<Body = Packed> {
         pods: PodsOf,
         /// Annotations.
         annotations: BTreeMap<String, String>,
-    },
-    /// No write at all, and not of the API server: the complete checkpoints of a job. Answered with [`Outcome::Checkpoints`].
-    ListCheckpoints {
-        /// Where.
-        place: CheckpointPlace,
     },
     /// Deletes checkpoints in a store. `Applied` when they are gone, else [`Outcome::Checkpoints`] with the fault.
     DeleteCheckpoints {
@@ -354,7 +327,7 @@ impl<B> Request<B> {
     /// The place in a store that it goes to.
     pub(crate) fn place(&self) -> Option<&CheckpointPlace> {
         match self {
-            Self::ListCheckpoints { place } | Self::DeleteCheckpoints { place, .. } => Some(place),
+            Self::Ask(Question::ListCheckpoints { place }) | Self::DeleteCheckpoints { place, .. } => Some(place),
             _ => None,
         }
     }
@@ -366,13 +339,8 @@ impl Request<Value> {
             Self::Create(body) => Request::Create(body.into()),
             Self::Apply { manager, subresource, body } => Request::Apply { manager, subresource, body: body.into() },
             Self::Merge { manager, subresource, body } => Request::Merge { manager, subresource, body: body.into() },
-            Self::ProbePods { pods, most } => Request::ProbePods { pods, most },
-            Self::FindStuckPods { pods } => Request::FindStuckPods { pods },
-            Self::AskAutoscalers { pods } => Request::AskAutoscalers { pods },
-            Self::FindPodsOnNode => Request::FindPodsOnNode,
-            Self::CountNodes { pods } => Request::CountNodes { pods },
+            Self::Ask(question) => Request::Ask(question),
             Self::AnnotatePods { pods, annotations } => Request::AnnotatePods { pods, annotations },
-            Self::ListCheckpoints { place } => Request::ListCheckpoints { place },
             Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },
             Self::Delete { uid, owned_first } => Request::Delete { uid, owned_first },
         }

@@ -9,7 +9,7 @@ use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
 use crate::rate::Rate;
-use berth_control::write::{ObjectKey, Outcome, Request, Subresource, Term, Write};
+use berth_control::write::{CheckpointPlace, ObjectKey, Outcome, Question, Request, Subresource, Term, Write};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use kube::client::{Body, Client};
 use serde_json::json;
@@ -78,16 +78,18 @@ impl Writer {
             return Outcome::NotSent;
         }
         let deadline = self.leadership.deadline();
-        if let Some(outcome) = self.in_store(write, deadline).await {
-            return outcome;
+        match &write.request {
+            Request::Ask(question) => self.ask(write, question, deadline).await,
+            Request::AnnotatePods { pods, annotations } => notify::annotate(self, write, pods, annotations).await,
+            Request::DeleteCheckpoints { place, ids } => {
+                let deleted = tokio::time::timeout(deadline, self.stores.delete(place, ids)).await;
+                match deleted.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+                    Ok(()) => Outcome::Applied { resource_version: String::new() },
+                    Err(fault) => Outcome::Checkpoints(Err(fault)),
+                }
+            }
+            request => self.request(write.term, &write.key, request).await,
         }
-        if let Some(outcome) = self.about_pods(write, deadline).await {
-            return outcome;
-        }
-        if let Request::AnnotatePods { pods, annotations } = &write.request {
-            return notify::annotate(self, write, pods, annotations).await;
-        }
-        self.request(write.term, &write.key, &write.request).await
     }
 
     /// One request of a write, in its term and within the deadline.
@@ -106,44 +108,29 @@ impl Writer {
         }
     }
 
-    /// What is asked of a store of checkpoints, `None` for everything else.
-    async fn in_store(&self, write: &Write, deadline: Duration) -> Option<Outcome> {
-        let too_late = |_| Err("no answer in time".to_owned());
-        match &write.request {
-            Request::ListCheckpoints { place } => {
-                // It changes nothing, so that it may outlast the lease, but not the term: a hand-over waits for all that is under way.
-                tokio::select! {
-                    listed = tokio::time::timeout(LIST_DEADLINE, self.stores.list(place)) => {
-                        Some(Outcome::Checkpoints(listed.unwrap_or_else(too_late)))
-                    }
-                    () = self.leadership.over(write.term) => Some(Outcome::NotSent),
-                }
-            }
-            Request::DeleteCheckpoints { place, ids } => {
-                let deleted = tokio::time::timeout(deadline, self.stores.delete(place, ids)).await;
-                Some(match deleted.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-                    Ok(()) => Outcome::Applied { resource_version: String::new() },
-                    Err(fault) => Outcome::Checkpoints(Err(fault)),
-                })
-            }
-            _ => None,
+    /// Asks one question.
+    async fn ask(&self, write: &Write, question: &Question, deadline: Duration) -> Outcome {
+        let (client, namespace) = (&self.client, write.key.namespace.as_str());
+        match question {
+            Question::ListCheckpoints { place } => self.look(write.term, place).await,
+            Question::ProbePods { pods, most } => in_time(deadline, pods::probe(client, namespace, pods, *most)).await,
+            Question::FindStuckPods { pods } => in_time(deadline, stuck::find(client, namespace, pods)).await,
+            Question::AskAutoscalers { pods } => in_time(deadline, stuck::ask(client, namespace, pods)).await,
+            Question::FindPodsOnNode => in_time(deadline, pods::on_node(client, &write.key.name)).await,
+            Question::CountNodes { pods } => in_time(deadline, pods::count_nodes(client, namespace, pods)).await,
         }
     }
 
-    /// What is asked about pods, `None` for everything else.
-    async fn about_pods(&self, write: &Write, deadline: Duration) -> Option<Outcome> {
-        let (client, namespace) = (&self.client, write.key.namespace.as_str());
-        let act = async {
-            match &write.request {
-                Request::ProbePods { pods, most } => Some(pods::probe(client, namespace, pods, *most).await),
-                Request::FindStuckPods { pods } => Some(stuck::find(client, namespace, pods).await),
-                Request::AskAutoscalers { pods } => Some(stuck::ask(client, namespace, pods).await),
-                Request::FindPodsOnNode => Some(pods::on_node(client, &write.key.name).await),
-                Request::CountNodes { pods } => Some(pods::count_nodes(client, namespace, pods).await),
-                _ => None,
+    /// Looks into a store. It changes nothing, so that it may outlast the lease, but not the term: a hand-over waits for all that is
+    /// under way.
+    async fn look(&self, term: Term, place: &CheckpointPlace) -> Outcome {
+        let too_late = |_| Err("no answer in time".to_owned());
+        tokio::select! {
+            listed = tokio::time::timeout(LIST_DEADLINE, self.stores.list(place)) => {
+                Outcome::Checkpoints(listed.unwrap_or_else(too_late))
             }
-        };
-        tokio::time::timeout(deadline, act).await.unwrap_or(Some(Outcome::Busy(1_000)))
+            () = self.leadership.over(term) => Outcome::NotSent,
+        }
     }
 
     async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> Outcome {
@@ -161,18 +148,18 @@ impl Writer {
     }
 }
 
+/// What is answered about pods, or that it takes too long.
+async fn in_time(deadline: Duration, answer: impl Future<Output = Outcome>) -> Outcome {
+    tokio::time::timeout(deadline, answer).await.unwrap_or(Outcome::Busy(1_000))
+}
+
 const fn verb_of(request: &Request) -> Verb {
     match request {
         Request::Create(_) => Verb::Create,
         Request::Apply { .. }
         | Request::Merge { .. }
-        | Request::ProbePods { .. }
-        | Request::FindStuckPods { .. }
-        | Request::FindPodsOnNode
-        | Request::CountNodes { .. }
-        | Request::AskAutoscalers { .. }
+        | Request::Ask(_)
         | Request::AnnotatePods { .. }
-        | Request::ListCheckpoints { .. }
         | Request::DeleteCheckpoints { .. } => Verb::Patch,
         Request::Delete { .. } => Verb::Delete,
     }
@@ -184,14 +171,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
         // Nothing that the API server is asked for, or more than one thing.
-        Request::ListCheckpoints { .. }
-        | Request::DeleteCheckpoints { .. }
-        | Request::AskAutoscalers { .. }
-        | Request::ProbePods { .. }
-        | Request::FindStuckPods { .. }
-        | Request::FindPodsOnNode
-        | Request::CountNodes { .. }
-        | Request::AnnotatePods { .. } => {
+        Request::Ask(_) | Request::DeleteCheckpoints { .. } | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }
         Request::Create(body) => (

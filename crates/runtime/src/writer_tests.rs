@@ -3,7 +3,7 @@
 use super::*;
 use crate::leadership::State;
 use crate::rate::Bucket;
-use berth_control::write::{CheckpointPlace, Kind, PodOnNode, PodsOf, Purpose, StuckPod, Term, WriteId};
+use berth_control::write::{Kind, PodOnNode, PodsOf, Purpose, StuckPod, WriteId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -263,7 +263,7 @@ async fn pods_without_a_node_are_found() {
     let (_sender, finder) = writer(answering(200, body, Arc::clone(&seen)), LEADING);
     let ask = || {
         let pods = pods_of("batch.kubernetes.io/controller-uid", "u-1");
-        write(Kind::Workload, "ns", Request::FindStuckPods { pods })
+        write(Kind::Workload, "ns", Request::Ask(Question::FindStuckPods { pods }))
     };
     let stuck = StuckPod { pod_set: "main".into(), message: "0/3 nodes are available".into(), refused: None };
     assert_eq!(finder.perform(&ask()).await, Outcome::Stuck(vec![stuck]));
@@ -287,7 +287,7 @@ async fn pods_on_a_node_say_which_job_controls_them() {
     let (_sender, finder) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
     let ask = || Write {
         key: ObjectKey { kind: Kind::Node, namespace: String::new(), name: "n 1".into() },
-        ..write(Kind::Node, "", Request::FindPodsOnNode)
+        ..write(Kind::Node, "", Request::Ask(Question::FindPodsOnNode))
     };
     let pod = |name: &str, uid: &str, pod_set: &str, job: Option<(String, String)>| PodOnNode {
         namespace: "ns".into(),
@@ -319,7 +319,7 @@ async fn only_pods_that_a_job_of_theirs_controls_are_left() {
         let jobs = jobs.map(|jobs| jobs.iter().map(|uid| (*uid).to_owned()).collect());
         let pods = PodsOf { jobs, ..pods_of("l", "u") };
         matches!(
-            prober.perform(&write(Kind::Workload, "ns", Request::ProbePods { pods, most })).await,
+            prober.perform(&write(Kind::Workload, "ns", Request::Ask(Question::ProbePods { pods, most }))).await,
             Outcome::Applied { .. }
         )
     };
@@ -331,7 +331,7 @@ async fn only_pods_that_a_job_of_theirs_controls_are_left() {
                 phase%21%3DFailed&limit=50";
     assert_eq!(uri, path);
     let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
-    let asked = Request::ProbePods { pods: pods_of("l", "u"), most: 9 };
+    let asked = Request::Ask(Question::ProbePods { pods: pods_of("l", "u"), most: 9 });
     assert_eq!(refused.perform(&write(Kind::Workload, "ns", asked)).await, Outcome::Refused("{}".to_owned()));
 }
 
@@ -346,7 +346,7 @@ async fn pods_are_read_to_the_last_page() {
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
     });
     let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
-    let probe = |most| write(Kind::Workload, "ns", Request::ProbePods { pods: pods_of("l", "u"), most });
+    let probe = |most| write(Kind::Workload, "ns", Request::Ask(Question::ProbePods { pods: pods_of("l", "u"), most }));
     assert_eq!(prober.perform(&probe(0)).await, Outcome::Busy(500));
     assert!(matches!(prober.perform(&probe(1)).await, Outcome::Applied { .. }));
 }
@@ -367,7 +367,7 @@ async fn nodes_are_counted_once_each_over_all_pages_and_for_own_pods_alone() {
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
     });
     let (_sender, writer_of_it) = writer(Client::new(service, "default"), LEADING);
-    let ask = || write(Kind::TrainingJob, "ns", Request::CountNodes { pods: pods_of("l", "u") });
+    let ask = || write(Kind::TrainingJob, "ns", Request::Ask(Question::CountNodes { pods: pods_of("l", "u") }));
     assert_eq!(writer_of_it.perform(&ask()).await, Outcome::Nodes(2));
     let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
     assert_eq!(refused.perform(&ask()).await, Outcome::Refused("{}".to_owned()));
@@ -381,7 +381,7 @@ async fn a_list_of_no_metadata_is_null_and_means_no_pods() {
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.as_bytes().to_vec())).unwrap())
     });
     let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
-    let probe = write(Kind::Workload, "ns", Request::ProbePods { pods: pods_of("l", "u"), most: 0 });
+    let probe = write(Kind::Workload, "ns", Request::Ask(Question::ProbePods { pods: pods_of("l", "u"), most: 0 }));
     assert!(matches!(prober.perform(&probe).await, Outcome::Applied { .. }));
 }
 
@@ -395,7 +395,7 @@ async fn a_look_into_a_store_ends_with_the_term() {
     let spec = json!({"s3": {"bucket": "b"}, "credentialsSecret": "s"});
     let spec = Arc::new(serde_json::from_value(spec).unwrap());
     let place = CheckpointPlace { store: "main".into(), spec, namespace: "ns".into(), job: "j".into() };
-    let ask = write(Kind::TrainingJob, "ns", Request::ListCheckpoints { place });
+    let ask = write(Kind::TrainingJob, "ns", Request::Ask(Question::ListCheckpoints { place }));
     let resign = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(seen.lock().unwrap().len(), 1, "it is under way");

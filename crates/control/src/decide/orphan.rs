@@ -10,7 +10,7 @@ use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
 use crate::status::since;
 use crate::view::{Owner, WorkloadView};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Question};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
@@ -171,6 +171,6 @@ impl Control {
 
 /// Asks whether pods are left of a workload's job.
 pub(crate) fn probe_pods(control: &Control, workload: &WorkloadView) -> Decision {
-    let request = Request::ProbePods { pods: control.pods_of(workload), most: 0 };
-    Decision::write(Draft::of_any_version(Purpose::ProbePods, key(Kind::Workload, &workload.key()), request))
+    let question = Question::ProbePods { pods: control.pods_of(workload), most: 0 };
+    Decision::write(Draft::ask(Purpose::ProbePods, key(Kind::Workload, &workload.key()), question))
 }

@@ -12,7 +12,7 @@ use crate::core::{Control, after, key, seconds_between};
 use crate::decide::workload::evict;
 use crate::flight::{Decision, Draft};
 use crate::view::{Name, WorkloadView};
-use crate::write::{Kind, Purpose, Request, StuckPod};
+use crate::write::{Kind, Purpose, Question, StuckPod};
 
 /// A pod that no node takes.
 struct Stuck<'a> {
@@ -63,9 +63,9 @@ pub(super) fn decide(
             let pod = StuckPod { pod_set: (*role).to_owned(), message: one.words.to_owned(), refused: None };
             (one.pod.uid.to_string(), pod)
         };
-        let request = Request::AskAutoscalers { pods: stuck.iter().map(known).collect() };
+        let question = Question::AskAutoscalers { pods: stuck.iter().map(known).collect() };
         let object = key(Kind::Workload, &workload.key());
-        return Decision::write(Draft::of_any_version(Purpose::FindStuckPods, object, request));
+        return Decision::write(Draft::ask(Purpose::FindStuckPods, object, question));
     }
     Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
 }

@@ -14,7 +14,7 @@ use crate::core::{Control, cluster_key, key};
 use crate::decide::workload::evict;
 use crate::flight::{Decision, Draft};
 use crate::view::{Name, WorkloadView};
-use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Request};
+use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Question};
 
 /// What is known of nodes that are being taken away.
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ pub(crate) fn ask(control: &Control, object: &ObjectKey) -> Decision {
     if control.ladder.reclaims.nodes.get(&object.name).is_none_or(|leaving| leaving.asked) {
         return Decision::Done;
     }
-    Decision::write(Draft::of_any_version(Purpose::FindPodsOnNode, object.clone(), Request::FindPodsOnNode))
+    Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Question::FindPodsOnNode))
 }
 
 /// Evicts a workload that was admitted at that time and has lost a node since; `None` where it has not.

@@ -17,7 +17,7 @@ use crate::ladder::rules::{Backoff, TierRules};
 use crate::ladder::{Answer, Lack, Pods};
 use crate::status::since;
 use crate::view::{Name, WorkloadView};
-use crate::write::{Kind, ObjectKey, Purpose, Request, StuckPod};
+use crate::write::{Kind, ObjectKey, Purpose, Question, StuckPod};
 
 /// Reason of the eviction of a workload whose capacity never turned up.
 pub(crate) const STOCK_OUT: &str = own_reasons::STOCK_OUT;
@@ -272,8 +272,8 @@ fn started(workload: &WorkloadView) -> Option<Timestamp> {
 
 /// Asks which pods no node takes.
 pub(crate) fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision {
-    let request = Request::FindStuckPods { pods: control.pods_of(workload) };
-    Decision::write(Draft::of_any_version(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), request))
+    let question = Question::FindStuckPods { pods: control.pods_of(workload) };
+    Decision::write(Draft::ask(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), question))
 }
 
 /// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
-    Checkpoint, Kind, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Request, Subresource, Term, Write,
+    Checkpoint, Kind, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Subresource, Term, Write,
 };
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
@@ -251,6 +251,31 @@ impl Cluster {
         std::mem::take(&mut self.lost).iter().map(|write| self.perform(write)).collect()
     }
 
+    fn answer(&mut self, object: &ObjectKey, question: &Question) -> Outcome {
+        match question {
+            Question::ProbePods { pods, most } => {
+                let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod));
+                if self.pods_left.contains(&pods.uid) || labelled.count() > *most {
+                    Outcome::Busy(500)
+                } else {
+                    Outcome::Applied { resource_version: String::new() }
+                }
+            }
+            Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),
+            Question::FindPodsOnNode => Outcome::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),
+            Question::CountNodes { pods } => Outcome::Nodes(self.nodes_of(&pods.uid)),
+            Question::AskAutoscalers { pods } => Outcome::Stuck(self.asked_pods(pods)),
+            Question::ListCheckpoints { place } => {
+                self.looks += 1;
+                let here = place.spec.uri(&place.namespace, &place.job);
+                Outcome::Checkpoints(match &self.store_fault {
+                    Some(fault) => Err(fault.clone()),
+                    None => Ok(self.saved.get(&here).cloned().unwrap_or_default()),
+                })
+            }
+        }
+    }
+
     fn perform(&mut self, write: &Write) -> Outcome {
         let body = match &write.request {
             Request::Create(body) => {
@@ -264,33 +289,10 @@ impl Cluster {
                 self.put(write.key.kind, object);
                 return Outcome::Applied { resource_version: self.version.to_string() };
             }
-            Request::ProbePods { pods, most } => {
-                let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod));
-                return if self.pods_left.contains(&pods.uid) || labelled.count() > *most {
-                    Outcome::Busy(500)
-                } else {
-                    Outcome::Applied { resource_version: String::new() }
-                };
-            }
-            Request::FindStuckPods { pods } => {
-                return Outcome::Stuck(self.stuck_pods(&pods.uid));
-            }
-            Request::FindPodsOnNode => {
-                return Outcome::OnNode(self.on_node.get(&write.key.name).cloned().unwrap_or_default());
-            }
-            Request::CountNodes { pods } => return Outcome::Nodes(self.nodes_of(&pods.uid)),
-            Request::AskAutoscalers { pods } => return Outcome::Stuck(self.asked_pods(pods)),
+            Request::Ask(question) => return self.answer(&write.key, question),
             Request::AnnotatePods { pods, annotations } => {
                 self.told_pods.push((pods.uid.clone(), annotations.clone()));
                 return Outcome::Applied { resource_version: String::new() };
-            }
-            Request::ListCheckpoints { place } => {
-                self.looks += 1;
-                let here = place.spec.uri(&place.namespace, &place.job);
-                return Outcome::Checkpoints(match &self.store_fault {
-                    Some(fault) => Err(fault.clone()),
-                    None => Ok(self.saved.get(&here).cloned().unwrap_or_default()),
-                });
             }
             Request::DeleteCheckpoints { place, ids } => {
                 let here = self.saved.entry(place.spec.uri(&place.namespace, &place.job)).or_default();

@@ -12,7 +12,7 @@ use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::status::since;
 use crate::view::WorkloadView;
-use crate::write::{Kind, ObjectKey, Purpose, Request};
+use crate::write::{Kind, ObjectKey, Purpose, Question};
 
 /// Which pods: those of one admission, while none fails and as many are wanted, stay where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ impl Case<'_> {
         if !self.all_ready(&states) || self.answer(workload, &states).is_some() {
             return None;
         }
-        let request = Request::CountNodes { pods: self.control.pods_of(workload) };
+        let question = Question::CountNodes { pods: self.control.pods_of(workload) };
         let object = key(Kind::TrainingJob, self.name);
-        Some(Decision::write(Draft::of_any_version(Purpose::CountNodes, object, request)))
+        Some(Decision::write(Draft::ask(Purpose::CountNodes, object, question)))
     }
 
     fn answer(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {

@@ -19,7 +19,7 @@ use crate::flight::{Decision, Draft};
 use crate::ladder::watch::no_nodes_for_added;
 use crate::status::since;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subresource};
+use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource};
 use berth_api::labels;
 
 /// Field manager of the number of pods of a Workload that gave some up.
@@ -217,8 +217,8 @@ impl Case<'_> {
             let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
             let most = others.fold(run.workers, i32::saturating_add);
             let (pods, most) = (self.control.pods_of(workload), usize::try_from(most).unwrap_or(0));
-            let (object, request) = (key(Kind::Workload, &workload.key()), Request::ProbePods { pods, most });
-            return Decision::write(Draft::of_any_version(Purpose::ProbeSurplus, object, request));
+            let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
+            return Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question));
         }
         let body = json!({
             "apiVersion": berth_api::API_VERSION,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use berth_control::write::{Kind, Request, Subresource, Write};
+use berth_control::write::{Kind, Question, Request, Subresource, Write};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -55,12 +55,14 @@ fn needed(write: &Write) -> Vec<Right> {
         Request::Apply { subresource, .. } | Request::Merge { subresource, .. } => vec![own(*subresource, "patch")],
         Request::Delete { .. } => vec![own(Subresource::None, "delete")],
         Request::AnnotatePods { .. } => ["list", "patch"].map(|verb| right(Kind::Pod, Subresource::None, verb)).into(),
-        Request::ProbePods { .. }
-        | Request::FindStuckPods { .. }
-        | Request::FindPodsOnNode
-        | Request::CountNodes { .. } => vec![right(Kind::Pod, Subresource::None, "list")],
-        Request::AskAutoscalers { .. } => vec![(String::new(), "events".to_owned(), "list".to_owned())],
-        Request::ListCheckpoints { .. } | Request::DeleteCheckpoints { .. } => Vec::new(),
+        Request::Ask(
+            Question::ProbePods { .. }
+            | Question::FindStuckPods { .. }
+            | Question::FindPodsOnNode
+            | Question::CountNodes { .. },
+        ) => vec![right(Kind::Pod, Subresource::None, "list")],
+        Request::Ask(Question::AskAutoscalers { .. }) => vec![(String::new(), "events".to_owned(), "list".to_owned())],
+        Request::Ask(Question::ListCheckpoints { .. }) | Request::DeleteCheckpoints { .. } => Vec::new(),
     }
 }
 

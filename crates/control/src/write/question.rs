@@ -1,0 +1,37 @@
+//! Questions: what control asks the runtime to find out. They change nothing.
+
+use super::{CheckpointPlace, PodsOf, StuckPod};
+
+/// What is asked. As a write it is booked on an object, has its turn in a term, and comes back with an outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// GET of pods of a job that have not ended. `Applied` when there are no more than allowed, `Busy` while there are.
+    ProbePods {
+        /// Which pods.
+        pods: PodsOf,
+        /// How many are allowed.
+        most: usize,
+    },
+    /// GET of some pods of a job that are on no node, and of events about some of them. Answered with [`super::Outcome::Stuck`].
+    FindStuckPods {
+        /// Which pods.
+        pods: PodsOf,
+    },
+    /// GET of events about pods that are known to be on no node. Answered with [`super::Outcome::Stuck`].
+    AskAutoscalers {
+        /// The pods with their uids.
+        pods: Vec<(String, StuckPod)>,
+    },
+    /// GET of the pods on a node that have not ended. Answered with [`super::Outcome::OnNode`].
+    FindPodsOnNode,
+    /// GET of the pods of a job that have not ended. Answered with [`super::Outcome::Nodes`].
+    CountNodes {
+        /// Which pods.
+        pods: PodsOf,
+    },
+    /// Not of the API server: the complete checkpoints of a job. Answered with [`super::Outcome::Checkpoints`].
+    ListCheckpoints {
+        /// Where.
+        place: CheckpointPlace,
+    },
+}
