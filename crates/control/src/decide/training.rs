@@ -12,7 +12,7 @@ mod stop;
 
 use std::collections::BTreeMap;
 
-use berth_api::conditions::{own_reasons, reasons, training_types, types};
+use berth_api::conditions::{event_reasons, own_reasons, reasons, training_types, types};
 use berth_api::labels;
 use berth_jobs::training::{RoleState, child_job_name, training_finish, training_pod_sets, training_workload};
 use berth_jobs::{JobState, PodSetDigest, Priority};
@@ -155,7 +155,9 @@ impl<'a> Case<'a> {
             return Decision::Done;
         };
         match self.control.with_priority(made, self.classes()) {
-            Ok(workload) => create(&workload, |message| self.notice(EventType::Normal, "CreatedWorkload", message)),
+            Ok(workload) => {
+                create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
+            }
             Err(class) => {
                 let (reason, text) = no_class(&class, "the job");
                 Decision::tell(self.notice(EventType::Warning, reason, text))

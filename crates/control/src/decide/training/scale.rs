@@ -1,7 +1,7 @@
 //! How an elastic TrainingJob grows and shrinks. Quota comes before pods: it grows by a new slice, and its Job follows when that
 //! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone.
 
-use berth_api::conditions::{own_reasons, training_types, types};
+use berth_api::conditions::{event_reasons, own_reasons, training_types, types};
 use berth_jobs::Priority;
 use berth_jobs::training::{Past, RoleState, Scale, WORKER, slice_workload, training_workload};
 use jiff::Timestamp;
@@ -156,7 +156,7 @@ impl Case<'_> {
         let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
         let past = Past { queued: workload.queued_first(), admitted: runs_since(workload)? };
         let new = slice_workload(whole, (&workload.name, &workload.uid), &first, past, workers)?;
-        Some(create(&new, |message| self.notice(EventType::Normal, "CreatedWorkload", message)))
+        Some(create(&new, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)))
     }
 
     /// Takes workers of a run, once it has saved its work: those that stay go on from there. Whoever lacks pods cannot save.
@@ -264,7 +264,7 @@ impl Case<'_> {
 /// Takes back a slice that is not to take anybody's place any more.
 pub(super) fn discard(slice: &WorkloadView) -> Decision {
     let message = "The workload slice is out of sync with its parent job".to_owned();
-    let told: Notice = notice(slice, EventType::Normal, "Deleted", message, REPORTER);
+    let told: Notice = notice(slice, EventType::Normal, event_reasons::DELETED, message, REPORTER);
     let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &slice.key()), &slice.uid);
     Decision::write(draft.telling(told))
 }
