@@ -390,12 +390,27 @@ pub type Run<'a> = (&'static str, futures::future::BoxFuture<'a, Result<()>>);
 /// Scenarios that run at the same time: most of each is waiting.
 const AT_ONCE: usize = 12;
 
+/// Fails when the cluster-scoped objects of one scenario are in the scope of another: who ends first would delete the other's.
+fn are_apart(names: &[&str]) -> Result<()> {
+    for name in names {
+        let inside = names.iter().filter(|other| **other != *name).find(|other| Scope::of(name).holds(other));
+        ensure!(
+            inside.is_none(),
+            "scenario {} is in the scope of {name}: call one of them otherwise",
+            inside.unwrap_or(&"")
+        );
+        ensure!(names.iter().filter(|other| *other == name).count() == 1, "two scenarios are called {name}");
+    }
+    Ok(())
+}
+
 /// Runs scenarios, some at the same time, each with its verdict on one line; `SCENARIO=text` selects by name. Each must be
 /// called as its namespace.
 ///
 /// # Errors
 /// With the failures of all that failed.
 pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
+    are_apart(&runs.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
     let selected = runs.into_iter().filter(|(name, _)| name.contains(&wanted)).map(|(name, run)| async move {
         let begun = std::time::Instant::now();
@@ -430,4 +445,17 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
     ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_scenario_is_in_the_scope_of_another() {
+        assert!(are_apart(&["queue-jobs", "queue-pods", "que"]).is_ok());
+        for names in [["queue", "queue-pods"], ["queue-pods", "queue"], ["queue", "queue"]] {
+            assert!(are_apart(&names).is_err(), "{names:?}");
+        }
+    }
 }

@@ -99,7 +99,7 @@ pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
 
 /// A LocalQueue called `default` takes the jobs of its namespace that name none.
 pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
-    let s = stage.scenario("default-queue").await?;
+    let s = stage.scenario("default-queue-jobs").await?;
     s.simple_queue("1", &json!({})).await?;
     let plain = |name: &str| manifest::Job::new(&s.namespace, name, "").spec(&json!({"suspend": false}));
     let before = s.create(plain("before")).await?;

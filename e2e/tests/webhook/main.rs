@@ -66,7 +66,7 @@ async fn reviews() -> Result<()> {
     let runs: Vec<Run<'_>> = vec![
         ("no-race", jobs::suspended_without_a_race(s).boxed()),
         ("labels-locked", jobs::labels_of_a_running_job(s).boxed()),
-        ("default-queue", jobs::default_queue(s).boxed()),
+        ("default-queue-jobs", jobs::default_queue(s).boxed()),
         ("default-queue-jobset", jobs::default_queue_of_job_sets(s).boxed()),
         ("default-queue-pods", pods::default_queue(s).boxed()),
         ("refused-jobs", jobs::refused(s).boxed()),
