@@ -16,7 +16,7 @@ use crate::gcs::{Gcs, GcsClient};
 use crate::s3::{ACCESS_KEY, S3, S3Client, SECRET_KEY};
 
 /// Longest time for one request.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// A server with one bucket, which ends when it is dropped, or a folder.
 pub enum Bucket {

@@ -20,7 +20,7 @@ use crate::process::{Guarded, Launch, free_ports};
 use crate::wait;
 
 /// Everything is up within this time or the start has failed.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(180);
 
 /// What may differ between control planes.
 #[derive(Clone, Debug, Default)]
@@ -429,7 +429,7 @@ pub async fn kubectl(kubeconfig: &Path, args: &[&str]) -> Result<String> {
 /// Creates a namespace and waits until pods can be created in it.
 ///
 /// # Errors
-/// When the API server refuses, or no service account appears within ten seconds.
+/// When the API server refuses, or no service account appears within the usual time.
 pub async fn create_namespace(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
     let labels: serde_json::Map<String, serde_json::Value> =
         labels.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v))).collect();
@@ -437,7 +437,7 @@ pub async fn create_namespace(client: &Client, name: &str, labels: &[(&str, &str
         serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
     crate::kinds::apply(client, &object).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    wait::until(Duration::from_secs(10), &format!("service account default in {name}"), || async {
+    wait::until(wait::STEP, &format!("service account default in {name}"), || async {
         Ok(match accounts.get_opt("default").await? {
             Some(_) => wait::Seen::Yes(()),
             None => wait::Seen::NotYet("absent".to_owned()),

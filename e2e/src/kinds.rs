@@ -298,7 +298,7 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<()> {
 /// Applies every CRD of a folder and waits until each is served.
 ///
 /// # Errors
-/// When the folder has none, the API server refuses one, or it is not served within 20 s.
+/// When the folder has none, the API server refuses one, or it is not served within the usual time.
 pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .with_context(|| format!("reading {}", folder.display()))?
@@ -317,7 +317,7 @@ pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
         bail!("{} holds no CRD: run `make crds`", folder.display());
     }
     for name in &names {
-        wait::until(Duration::from_secs(20), &format!("{name} is Established"), || async {
+        wait::until(wait::STEP, &format!("{name} is Established"), || async {
             let Some(crd) = CRD.get(client, "", name).await? else { return Ok(Seen::NotYet("absent".to_owned())) };
             Ok(Seen::when(condition(&crd, "Established") == "True", || "not established".to_owned()))
         })
@@ -325,7 +325,7 @@ pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
     }
     for kind in KINDS.iter().filter(|k| [KUEUE, BERTH].contains(&k.api_version)) {
         // Established comes a moment before the handler is installed.
-        wait::until(Duration::from_secs(20), &format!("{} are served", kind.plural), || async {
+        wait::until(wait::STEP, &format!("{} are served", kind.plural), || async {
             kind.all(client).list(&ListParams::default().limit(1)).await?;
             Ok(Seen::Yes(()))
         })

@@ -25,7 +25,7 @@ pub const NAMESPACE: &str = "berth-system";
 pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
 
 /// A started manager has its views within this time, or something is wrong.
-const READY_LIMIT: Duration = Duration::from_secs(30);
+const READY_LIMIT: Duration = Duration::from_secs(90);
 
 /// What Berth believes is what fresh lists say within this time: a kind that was not served at first is looked for every half minute,
 /// and where stories kill it others may do so for as long again and more.
@@ -447,7 +447,7 @@ pub(crate) async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
         stream.read_to_end(&mut bytes).await?;
         anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    let answer = tokio::time::timeout(Duration::from_secs(5), ask).await.context("no answer within 5 s")??;
+    let answer = tokio::time::timeout(Duration::from_secs(20), ask).await.context("no answer within 20 s")??;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let code = head.split_whitespace().nth(1).and_then(|c| c.parse().ok()).context("no HTTP status")?;
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");

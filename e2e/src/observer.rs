@@ -52,8 +52,8 @@ const WRITTEN: [Kind; 10] = [
     POD_TEMPLATE,
 ];
 
-/// Statuses may lag this long behind the workloads.
-const BOOKS_LIMIT: Duration = Duration::from_secs(15);
+/// Statuses may lag this long behind the workloads where others are killing Berth meanwhile, on a busy machine.
+const BOOKS_LIMIT: Duration = Duration::from_secs(50);
 
 /// Writes fall to zero within this time.
 const REST_LIMIT: Duration = Duration::from_secs(90);

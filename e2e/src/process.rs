@@ -128,9 +128,9 @@ impl Guarded {
     /// Process id of the program itself (not of the guarding shell).
     ///
     /// # Errors
-    /// When the shell did not write it within two seconds.
+    /// When the shell did not write it in time.
     pub fn pid(&self) -> Result<u32> {
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             if let Some(pid) = fs::read_to_string(&self.pid_file).ok().and_then(|t| t.trim().parse().ok()) {
                 return Ok(pid);

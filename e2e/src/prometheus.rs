@@ -16,7 +16,7 @@ use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, Seen};
 
 /// It replays nothing and is up within this time.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(90);
 
 /// What it calls what it scrapes.
 const JOB: &str = "berth";

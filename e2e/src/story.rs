@@ -24,7 +24,7 @@ pub const NAMESPACE: &str = "story";
 /// Its hero.
 pub const HERO: &str = "language-model";
 /// Longest wait for one turn of it: the job controller alone makes a pause of ten seconds before it replaces a pod.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(180);
 /// How long its hero trains from one checkpoint to the next.
 const SAVES_EVERY_MS: u32 = 1_000;
 /// How long each of them is on its way.

@@ -9,8 +9,9 @@ use anyhow::{Result, bail};
 /// How often the state is asked for.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Usual deadline of one step of a scenario.
-pub const STEP: Duration = Duration::from_secs(20);
+/// Usual deadline of one step of a scenario: three times what the longest takes on a machine that does nothing else, and less than the minute
+/// after which Berth tells a text anew, repeats an event or looks again at what is stored.
+pub const STEP: Duration = Duration::from_secs(50);
 
 /// Answer of one look.
 #[derive(Debug)]
@@ -60,25 +61,60 @@ where
     }
 }
 
-/// Asks `look` for the whole `period` and fails as soon as it answers anything but [`Seen::Yes`].
+/// Asks `look` for the whole `period` and fails as soon as it answers anything but [`Seen::Yes`]. An error of `look` says nothing: then it
+/// is asked on until it has answered after the period, too.
 ///
 /// # Errors
-/// When the state is left within the period.
+/// When the state is left within the period, or `look` fails for longer than [`STEP`].
 pub async fn stays<F, Fut>(period: Duration, what: &str, mut look: F) -> Result<()>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<Seen<()>>>,
 {
     let begun = Instant::now();
-    while begun.elapsed() < period {
-        if let Seen::NotYet(text) = look().await? {
-            bail!(
+    let mut answered = false;
+    while begun.elapsed() < period || !answered {
+        match look().await {
+            Ok(Seen::Yes(())) => answered = true,
+            Ok(Seen::NotYet(text)) => bail!(
                 "did not stay for {:.1} s: {what}; after {:.2} s: {text}",
                 period.as_secs_f64(),
                 begun.elapsed().as_secs_f64()
-            );
+            ),
+            Err(e) if begun.elapsed() > period + STEP => return Err(e.context(format!("looking whether {what}"))),
+            Err(_) => answered = false,
         }
         tokio::time::sleep(PERIOD).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test]
+    async fn what_is_not_answered_says_nothing_and_what_is_left_is_told() {
+        let period = Duration::from_millis(120);
+        let looks = Cell::new(0);
+        let look = |left: bool| {
+            looks.set(looks.get() + 1);
+            let number = looks.get();
+            async move {
+                match number {
+                    1 | 2 => bail!("busy"),
+                    _ if left => Ok(Seen::NotYet("gone".to_owned())),
+                    _ => Ok(Seen::Yes(())),
+                }
+            }
+        };
+        assert!(stays(period, "it is there", || look(false)).await.is_ok());
+        assert!(looks.get() > 2, "errors alone prove nothing");
+        looks.set(0);
+        assert!(stays(period, "it is there", || look(true)).await.is_err_and(|e| e.to_string().contains("gone")));
+        looks.set(0);
+        // However short the period is, the last answer counts.
+        assert!(stays(Duration::ZERO, "it is there", || look(true)).await.is_err());
+    }
 }

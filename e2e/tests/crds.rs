@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 const VERSION: &str = "kueue.x-k8s.io/v1beta2";
 /// The API server builds its handlers anew after a change of a CRD.
-const REBUILT: Duration = Duration::from_secs(30);
+const REBUILT: Duration = Duration::from_secs(90);
 
 /// Kinds of v1beta1 whose storage form is the same: they are served without a conversion webhook.
 const BETA1: [&str; 6] = [

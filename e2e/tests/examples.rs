@@ -18,7 +18,7 @@ use berth_e2e::wait::{self, Seen};
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Namespace of the jobs of the presets.
 const PRESETS: &str = "presets";
 /// Label of nodes: the flavor that stands for them.

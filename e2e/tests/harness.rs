@@ -58,8 +58,9 @@ async fn plain_job_runs_on_a_fresh_control_plane() -> Result<()> {
         Ok(Seen::when(seen == ["Runningnull"], || format!("{seen:?}")))
     })
     .await?;
-    JOB.delete(&client, "plain", "slow").await?;
+    // Its pods may have been told before the answer is read.
     let asked = Instant::now();
+    JOB.delete(&client, "plain", "slow").await?;
     wait::until(wait::STEP, "the slow pod is gone", || async {
         let seen = running().await?;
         Ok(Seen::when(seen.is_empty(), || format!("{seen:?}")))
@@ -120,7 +121,7 @@ async fn a_killed_owner_leaves_nothing() -> Result<()> {
     // Kills with SIGKILL: no destructor of the owner runs.
     owner.kill()?;
     owner.wait()?;
-    wait::until(Duration::from_secs(5), "the child is dead and its folder removed", || async {
+    wait::until(wait::STEP, "the child is dead and its folder removed", || async {
         Ok(Seen::when(!runs() && !folder.join("doomed").exists(), || format!("process {pid}: {}", runs())))
     })
     .await?;

@@ -8,7 +8,7 @@ use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::quickstart::flavor_of;
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
-use berth_e2e::wait::{self, Seen};
+use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
 use crate::POOL;
@@ -73,7 +73,7 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     s.stage.plane.kubectl(&["create", "job", "--namespace=cronjob", "--from=cronjob/nightly", "by-hand"]).await?;
     s.pending("by-hand").await?;
     s.stays_pending(&fired).await?;
-    wait::until(Duration::from_secs(20), "suspended jobs have no pods", || async {
+    wait::until(STEP, "suspended jobs have no pods", || async {
         let pods = s.pods_of(&fired).await?.len() + s.pods_of("by-hand").await?.len();
         Ok(if pods == 0 { Seen::Yes(()) } else { Seen::NotYet(format!("{pods} pods")) })
     })

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{condition_object, items, text};
+use berth_e2e::observer::Scope;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
@@ -57,8 +58,8 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     s.apply(&json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": s.name("sandbox")},
         "handler": "sandbox", "overhead": {"podFixed": {"cpu": "250m"}}}))
         .await?;
-    // Berth must have seen the LimitRange before the job.
-    s.next_second().await;
+    // Berth must have seen the LimitRange before the job: its view says what fresh lists say.
+    stage.manager.recomputes_in(&Scope::of(&s.namespace)).await?;
     s.create(s.job("silent").pods(2).requests(&[]).endless()).await?;
     let workload = s.admitted("silent").await?;
     let usage = &workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"];

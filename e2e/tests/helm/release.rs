@@ -37,7 +37,7 @@ struct World {
 impl World {
     async fn helm(&self, command: &str, more: &[&str]) -> Result<String> {
         let chart = chart().display().to_string();
-        let mut args = vec![command, "berth", &*chart, "--namespace", NAMESPACE, "--wait", "--timeout=60s"];
+        let mut args = vec![command, "berth", &*chart, "--namespace", NAMESPACE, "--wait", "--timeout=180s"];
         args.extend(more);
         self.helm.ok(&args).await
     }
@@ -132,7 +132,7 @@ async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
     for webhook in items(&configuration, "/webhooks") {
         ensure!(!text(webhook, "/clientConfig/caBundle").is_empty(), "no authority in {}", text(webhook, "/name"));
     }
-    manager.terminate(Duration::from_secs(10));
+    manager.terminate(Duration::from_secs(60));
     Ok(())
 }
 
@@ -162,7 +162,7 @@ async fn runs_a_job(world: &World, observer: &Observer) -> Result<()> {
 }
 
 async fn rolled_back(world: &World) -> Result<()> {
-    world.helm.ok(&["rollback", "berth", "1", "--namespace", NAMESPACE, "--wait", "--timeout=60s"]).await?;
+    world.helm.ok(&["rollback", "berth", "1", "--namespace", NAMESPACE, "--wait", "--timeout=180s"]).await?;
     ensure!(world.deployment().await?["spec"]["replicas"] == json!(2), "as it was");
     ensure!(world.mutating().await?.is_some(), "the webhooks are back");
     ensure!(world.serves_v1beta1().await?, "v1beta1 is served again");
@@ -229,7 +229,7 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
         Ok(Seen::when(!leader.is_empty(), || manager.log_tail(3)))
     })
     .await?;
-    manager.terminate(Duration::from_secs(10));
+    manager.terminate(Duration::from_secs(60));
     Ok(())
 }
 

@@ -84,7 +84,7 @@ async fn written_for(s: &Scenario<'_>, audit: &Audit, name: &str, apart_ms: u64)
     let from = audit.mark();
     let parts: Vec<Value> = (0..ENDS).map(|index| jobs(&format!("job-{index}"), 1, 3_000 + apart_ms * index)).collect();
     s.apply(&suspended(s, name, &parts)).await?;
-    wait::until(Duration::from_secs(120), &format!("JobSet {name} is complete"), || async {
+    wait::until(Duration::from_secs(240), &format!("JobSet {name} is complete"), || async {
         let found = JOBSET.get(&s.client, &s.namespace, name).await?.unwrap_or_default();
         Ok(Seen::when(condition(&found, "Completed") == "True", || found["status"].to_string()))
     })

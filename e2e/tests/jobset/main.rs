@@ -59,7 +59,7 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
 
 /// Until pods run: the JobSet controller asks the API server a few times a second, for all scenarios together, and a way down a ladder
 /// takes it a dozen requests.
-pub(crate) const START: Duration = Duration::from_secs(60);
+pub(crate) const START: Duration = Duration::from_secs(150);
 
 /// The four running pods of what [`slices`] makes.
 async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {

@@ -384,7 +384,7 @@ async fn back_to_kueue(world: &World, mut manager: Manager) -> Result<Guarded> {
     let kueue = world.kueue("kueue-again")?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.delete_webhooks(NAMES).await?;
-    manager.terminate(Duration::from_secs(15));
+    manager.terminate(Duration::from_secs(60));
     world.install_kueues_webhooks().await?;
     world.leader_is("Kueue leads", |holder| holder.contains('_') && !holder.contains("berth")).await?;
     let changed = written(&before, &quiet(world).await?);

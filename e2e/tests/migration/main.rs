@@ -428,7 +428,7 @@ async fn given_back(
     ensure!(left == kueue::WEBHOOKS, "{left:?} are left");
     let scale = ["scale", "deployment", "berth-controller-manager", "--replicas=0", "--namespace", helm::NAMESPACE];
     world.plane.kubectl(&scale).await?;
-    manager.terminate(Duration::from_secs(15));
+    manager.terminate(Duration::from_secs(60));
     ensure!(kueue::leader(&world.client).await?.is_empty(), "Berth gives the lease up when it ends");
     for job in JOB.list(&world.client, TEAM).await? {
         let name = text(&job, "/metadata/name");

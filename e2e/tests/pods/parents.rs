@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{all_run, conclude, counts};
 
 /// Time for a HorizontalPodAutoscaler, which looks every 15 s.
-const LOOKS: Duration = Duration::from_secs(60);
+const LOOKS: Duration = Duration::from_secs(120);
 
 fn parent(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Value {
     let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind,

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(90);
 const CARD: &str = "NVIDIA-H100-80GB-HBM3";
 
 /// A TrainingJob of two workers with one cpu each in LocalQueue `queue`; `more` is merged into its spec.

@@ -16,7 +16,7 @@ const OLDER_WORKLOAD: Kind = Kind { api_version: OLDER, ..WORKLOAD };
 const QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
 const CARRIES: &str = "berth.dev/not-in-v1beta1";
 /// The API server builds its handlers anew after a change of a CRD.
-const REBUILT: Duration = Duration::from_secs(30);
+const REBUILT: Duration = Duration::from_secs(90);
 
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let s = stage.scenario("conversion").await?;
