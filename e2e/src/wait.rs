@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 /// How often the state is asked for.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Usual deadline of one step of a scenario: three times what the longest takes on a machine that does nothing else, and less than the minute
-/// after which Berth tells a text anew, repeats an event or looks again at what is stored.
+/// Usual deadline of one step of a scenario: three times what the longest takes on a machine that does nothing else, and less than
+/// the minute after which Berth tells a text anew, repeats an event or looks again at what is stored.
 pub const STEP: Duration = Duration::from_secs(50);
 
 /// Answer of one look.

@@ -41,11 +41,11 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     }
     let begun = Instant::now();
     let create = |number: usize| {
-        // Different sizes and times, always the same ones. Every fifth arrives running, for long enough to be stopped before it ends:
+        // Different sizes and times, always the same ones. Every fifth arrives running, for longer than it may run loose (L3):
         // without the webhook one of 300 ms may be over before the API server takes the stop in such a rush, and needs no Workload.
         let running = number % 5 == 4;
         let (cpu, pods, run) =
-            (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7) + if running { 4000 } else { 0 });
+            (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7) + if running { 11_000 } else { 0 });
         let job = Job::new(&s.namespace, &format!("job-{number:03}"), &format!("q{}", number % QUEUES));
         let job = job.cpu(&cpu.to_string()).pods(u32::try_from(pods).unwrap_or(1));
         let job = job.run_ms(u32::try_from(run).unwrap_or(100));

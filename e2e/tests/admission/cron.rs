@@ -39,9 +39,9 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     let queue = s.name("cq");
     s.create(s.job("before").endless().annotation(TIERS, "spot")).await?;
     s.admitted("before").await?;
-    // As users write it: nothing in the template says that its jobs begin suspended. They run long enough not to be over
-    // before Berth has suspended them.
-    let template = s.job("").run_ms(5000).annotation(TIERS, "spot").manifest();
+    // As users write it: nothing in the template says that its jobs begin suspended. They run for longer than they may run
+    // loose (L3), so that they are not over before Berth has suspended them.
+    let template = s.job("").run_ms(11_000).annotation(TIERS, "spot").manifest();
     let mut spec = template["spec"].clone();
     spec.as_object_mut().context("a job's spec")?.remove("suspend");
     let manifest = json!({

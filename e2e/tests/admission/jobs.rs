@@ -140,9 +140,9 @@ pub(crate) async fn unsuspended_by_hand(stage: &Stage) -> Result<()> {
 pub(crate) async fn arrives_running(stage: &Stage) -> Result<()> {
     let s = stage.scenario("arrives-running").await?;
     s.simple_queue("1", &json!({})).await?;
-    // They run long enough not to be over before Berth has suspended them, on a slow machine too.
-    s.create(s.job("first").spec(&json!({"suspend": false})).run_ms(5000)).await?;
-    s.create(s.job("second").spec(&json!({"suspend": false})).run_ms(4000)).await?;
+    // They run for longer than they may run loose (L3), so that they are not over before Berth has suspended them.
+    s.create(s.job("first").spec(&json!({"suspend": false})).run_ms(12_000)).await?;
+    s.create(s.job("second").spec(&json!({"suspend": false})).run_ms(11_000)).await?;
     s.finished("first").await?;
     s.finished("second").await?;
     s.conclude().await

@@ -1,6 +1,6 @@
 //! What users do, so that Berth does each kind of write.
 
-use berth_e2e::kinds::{COHORT, JOB, LOCAL_QUEUE, WORKLOAD, condition, text};
+use berth_e2e::kinds::{COHORT, JOB, LOCAL_QUEUE, POD, WORKLOAD, condition, condition_object, items, text};
 use berth_e2e::manifest::{cohort, group, local_queue, quota};
 use berth_e2e::scenario::Scenario;
 use berth_e2e::wait::{self, STEP, Seen};
@@ -96,9 +96,12 @@ pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("long").label("kueue.x-k8s.io/max-exec-time-seconds", "1").endless()).await?;
-        s.admitted("long").await?;
-        s.workload("long", "deactivated and without quota", |w| {
-            w["spec"]["active"] == json!(false) && condition(w, "QuotaReserved") == "False"
+        // That it ran is in the reason: nobody need see the second in which it does.
+        s.workload("long", "deactivated for its time and without quota", |w| {
+            w["spec"]["active"] == json!(false)
+                && condition(w, "QuotaReserved") == "False"
+                && condition_object(w, "Evicted")
+                    .is_some_and(|c| text(c, "/reason") == "DeactivatedDueToMaximumExecutionTimeExceeded")
         })
         .await?;
         s.job_is("long", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
@@ -166,13 +169,28 @@ pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
-        s.create(s.job("waves").run_ms(4000).spec(&json!({"parallelism": 2, "completions": 3}))).await?;
+        s.create(s.job("waves").endless().spec(&json!({"parallelism": 2, "completions": 3}))).await?;
         s.admitted("waves").await?;
+        s.nodes_of("waves", 2).await?;
         s.create(s.job("next")).await?;
-        s.finished("waves").await?;
-        s.finished("next").await
+        // The last one runs until the others are told to be over.
+        end_pods(s, "waves").await?;
+        s.workload("waves", "told of a pod that is over", |w| !items(w, "/status/reclaimablePods").is_empty()).await?;
+        s.finished("next").await?;
+        s.nodes_of("waves", 3).await?;
+        end_pods(s, "waves").await?;
+        s.finished("waves").await
     }
     .boxed()
+}
+
+/// Lets the pods of a job that there are come to their end.
+async fn end_pods(s: &Scenario<'_>, job: &str) -> anyhow::Result<()> {
+    let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "succeed"}}});
+    for pod in s.pods_of(job).await? {
+        POD.patch(&s.client, &s.namespace, text(&pod, "/metadata/name"), &ends).await?;
+    }
+    Ok(())
 }
 
 /// A running job is made larger by hand: it is stopped and waits for what it now wants.

@@ -47,10 +47,10 @@ resources:
     outputs: {gpu-megabytes: 1}
 objectRetentionPolicies:
   workloads:
-    afterFinished: 6s
-    afterDeactivatedByKueue: 2s
+    afterFinished: 10s
+    afterDeactivatedByKueue: 8s
 waitForPodsReady:
-  timeout: 6s
+  timeout: 12s
   blockAdmission: false
   requeuingStrategy:
     backoffLimitCount: 1

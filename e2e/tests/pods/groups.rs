@@ -6,7 +6,7 @@ use berth_e2e::manifest::{self, merge};
 use berth_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use crate::{all_run, all_wait, conclude, counts, gated, held, member, pod, run_ms};
+use crate::{all_run, all_wait, conclude, counts, ends, gated, held, member, pod, run_ms};
 
 fn with(mut base: Value, more: &Value) -> Value {
     merge(&mut base, more);
@@ -44,12 +44,13 @@ pub(crate) async fn a_failed_pod_is_replaced(stage: &Stage) -> Result<()> {
     s.simple_queue("2", &json!({})).await?;
     let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "300"}}});
     s.apply(&member(&s, "bad", "1", 2, &fails)).await?;
-    s.apply(&member(&s, "good", "1", 2, &run_ms(2_500))).await?;
+    s.apply(&member(&s, "good", "1", 2, &json!({}))).await?;
     let waits = |w: &Value| condition(w, "WaitingForReplacementPods") == "True";
     s.object_is(WORKLOAD, "group", "waiting for a replacement", waits).await?;
     ensure!(POD.get(&s.client, &s.namespace, "bad").await?.is_some_and(|pod| held(&pod)), "its place is not taken");
     s.apply(&member(&s, "better", "1", 2, &run_ms(300))).await?;
     s.object_is(POD, "bad", "let go", |pod| !held(pod)).await?;
+    ends(&s, "good").await?;
     s.object_is(WORKLOAD, "group", "Finished", |w| condition(w, "Finished") == "True").await?;
     conclude(s).await
 }
@@ -72,13 +73,13 @@ pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     let s = stage.scenario("preempted").await?;
     s.apply(&manifest::priority_class(&s.name("high"), 100)).await?;
     s.simple_queue("2", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
-    let slow = json!({"metadata": {"annotations": {"e2e.berth.dev/termination-ms": "700"}}});
+    let slow = json!({"metadata": {"annotations": {"e2e.berth.dev/termination-ms": "4000"}}});
     for name in ["a", "b"] {
         s.apply(&member(&s, name, "1", 2, &slow)).await?;
     }
     all_run(&s, &["a", "b"]).await?;
     let high = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": s.name("high")}}});
-    s.apply(&pod(&s, "urgent", "2", &with(run_ms(1_000), &high))).await?;
+    s.apply(&pod(&s, "urgent", "2", &high)).await?;
     let told = s.object_is(POD, "a", "told why", |p| condition(p, "TerminationTarget") == "True").await?;
     let why = condition_object(&told, "TerminationTarget").context("the condition")?;
     ensure!(text(why, "/reason") == "WorkloadEvictedDueToPreempted", "{why}");
@@ -86,6 +87,7 @@ pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     let waits =
         |w: &Value| condition(w, "WaitingForReplacementPods") == "True" && condition(w, "QuotaReserved") == "False";
     s.object_is(WORKLOAD, "group", "waiting for its pods", waits).await?;
+    ends(&s, "urgent").await?;
     s.apply(&member(&s, "c", "1", 2, &run_ms(300))).await?;
     ensure!(s.object_is(POD, "c", "there", |_| true).await.is_ok_and(|pod| gated(&pod)), "one is not the group");
     s.apply(&member(&s, "d", "1", 2, &run_ms(300))).await?;
@@ -129,7 +131,7 @@ pub(crate) async fn admitted_with_its_first_pod(stage: &Stage) -> Result<()> {
     s.apply(&pod(&s, "other", "1", &json!({}))).await?;
     all_run(&s, &["other"]).await?;
     let fast = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-fast-admission": "true"}}});
-    let put = async |name: &str| s.apply(&member(&s, name, "1", 3, &with(fast.clone(), &run_ms(2_000)))).await;
+    let put = async |name: &str| s.apply(&member(&s, name, "1", 3, &fast)).await;
     put("a").await?;
     let waiting = s.object_is(WORKLOAD, "group", "pending", |w| condition(w, "QuotaReserved") == "False").await?;
     ensure!(waiting["spec"]["podSets"][0]["count"] == json!(3), "for all that will come: {}", waiting["spec"]);
@@ -142,6 +144,10 @@ pub(crate) async fn admitted_with_its_first_pod(stage: &Stage) -> Result<()> {
     ensure!(set["resourceUsage"]["cpu"] == json!("3"), "{set}");
     for name in ["b", "c"] {
         put(name).await?;
+    }
+    all_run(&s, &["b", "c"]).await?;
+    for name in ["a", "b", "c"] {
+        ends(&s, name).await?;
     }
     s.object_is(WORKLOAD, "group", "Finished", |w| condition(w, "Finished") == "True").await?;
     conclude(s).await

@@ -43,6 +43,12 @@ pub(crate) fn run_ms(milliseconds: u32) -> Value {
     json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": milliseconds.to_string()}}})
 }
 
+/// Lets a pod that runs without an end come to it.
+pub(crate) async fn ends(s: &Scenario<'_>, name: &str) -> Result<()> {
+    let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": "100"}}});
+    POD.patch(&s.client, &s.namespace, name, &ends).await.map(drop)
+}
+
 pub(crate) fn gated(pod: &Value) -> bool {
     items(pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission")
 }

@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::json;
 
-use crate::{all_run, all_wait, conclude, gated, held, pod, run_ms};
+use crate::{all_run, all_wait, conclude, ends, gated, held, pod, run_ms, running};
 
 async fn tiers(s: &Scenario<'_>) -> Result<()> {
     let (first, second) = (s.name("spot"), s.name("any"));
@@ -28,8 +28,7 @@ async fn tiers(s: &Scenario<'_>) -> Result<()> {
 pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
     let s = stage.scenario("single").await?;
     tiers(&s).await?;
-    let spot =
-        json!({"metadata": {"annotations": {"berth.dev/capacity-tiers": "spot", "e2e.berth.dev/run-ms": "1500"}}});
+    let spot = json!({"metadata": {"annotations": {"berth.dev/capacity-tiers": "spot"}}});
     s.apply(&pod(&s, "first", "1", &spot)).await?;
     all_run(&s, &["first"]).await?;
     let workload = s.workload("first", "Admitted", |w| condition(w, "Admitted") == "True").await?;
@@ -42,6 +41,8 @@ pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
     s.workload("second", "pending", |w| condition(w, "QuotaReserved") == "False").await?;
     ensure!(POD.get(&s.client, &s.namespace, "second").await?.is_some_and(|pod| gated(&pod)), "it waits");
     for name in ["first", "second"] {
+        s.object_is(POD, name, "running", running).await?;
+        ends(&s, name).await?;
         s.object_is(POD, name, "succeeded and let go", |p| text(p, "/status/phase") == "Succeeded" && !held(p)).await?;
         s.workload(name, "Finished", |w| condition(w, "Finished") == "True").await?;
     }

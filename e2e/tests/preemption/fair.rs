@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, WORKLOAD, condition, text};
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
@@ -141,7 +141,9 @@ async fn gets_its_share(s: &Scenario<'_>) -> Result<()> {
     wait::until(SHARE_WITHIN, "the modest tenant has its share, while the flood wants more", look).await?;
     let before = standing(s, "loud").await?.ended;
     wait::stays(Duration::from_secs(6), "the modest tenant keeps its share, while the flood wants more", look).await?;
-    let after = standing(s, "loud").await?;
-    ensure!(after.ended >= before + 3, "{before} jobs of the flood had ended, and then {after:?}");
-    Ok(())
+    wait::until(STEP, "jobs of the flood end, and others follow them", || async {
+        let after = standing(s, "loud").await?;
+        Ok(Seen::when(after.ended >= before + 3, || format!("{before} had ended, and then {after:?}")))
+    })
+    .await
 }

@@ -2,13 +2,14 @@
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, WORKLOAD, condition, condition_object, items, text};
-use berth_e2e::manifest;
+use berth_e2e::manifest::{self, merge};
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::{LIMIT, is, phase, pods, pods_of, training};
+use crate::life::ends;
+use crate::{LIMIT, endless, is, phase, pods_of, training};
 
 /// How many pods of a TrainingJob have not ended.
 async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
@@ -42,24 +43,25 @@ fn ensure_bounds(job: &Value) -> Result<()> {
 }
 
 /// It starts with what there is, grows when a neighbour ends, gives up workers for a newcomer of higher priority, takes them back,
-/// and ends.
+/// and ends. Whoever must be there meanwhile ends when it is told to, and not after a time.
 pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("elastic").await?;
     let s = &scenario;
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
     s.apply(&manifest::priority_class(&s.name("high"), 100)).await?;
-    let brief = json!({"template": pods(&json!({"e2e.berth.dev/run-ms": "3000"}))});
-    s.apply(&training(s, "neighbour", "PyTorchJob", &brief)).await?;
+    s.apply(&training(s, "neighbour", "PyTorchJob", &endless())).await?;
     phase(s, "neighbour", "Running").await?;
-    let more = json!({
+    let mut more = endless();
+    let elastic = json!({
         "resources": {"minReplicas": 2, "maxReplicas": 4},
         "elasticConfig": {"enabled": true, "scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}},
-        "template": pods(&json!({"e2e.berth.dev/run-ms": "50000", "e2e.berth.dev/termination-ms": "700"})),
     });
+    merge(&mut more, &elastic);
     s.apply(&training(s, "elastic", "PyTorchJob", &more)).await?;
     let small = runs_with(s, "elastic", 2).await?;
     ensure!(condition(&small, "Elastic") == "True", "{}", small["status"]);
     let first = s.workload_of("elastic").await?.context("workload")?;
+    ends(s, "neighbour", &["0", "1"], "succeed").await?;
     let grown = runs_with(s, "elastic", 4).await?;
     ensure!(grown["metadata"]["uid"] == small["metadata"]["uid"], "another job");
     let old = wait::until(LIMIT, "the older slice is finished", || async {
@@ -74,7 +76,7 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     })
     .await?;
     ensure!(items(&old, "/metadata/finalizers").is_empty(), "{}", old["metadata"]);
-    let mut urgent = brief.clone();
+    let mut urgent = endless();
     urgent["schedulingConfig"] = json!({"priority": s.name("high")});
     s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
     phase(s, "urgent", "Running").await?;
@@ -82,13 +84,15 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
     let evicted = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-"));
     ensure!(evicted.clone().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
+    ends(s, "urgent", &["0", "1"], "succeed").await?;
     phase(s, "urgent", "Succeeded").await?;
     runs_with(s, "elastic", 4).await?;
     let job = JOB.get(&s.client, &s.namespace, "elastic-worker").await?.context("its Job")?;
     ensure!(job["spec"]["completions"] == json!(4) && job["spec"]["parallelism"] == json!(4), "{}", job["spec"]);
-    // The last workers began long after the first.
+    ends(s, "elastic", &["0", "1"], "succeed").await?;
     is(s, "elastic", "ending", |job| job["status"]["replicaStatuses"]["worker"]["succeeded"].as_i64() >= Some(2))
         .await?;
+    ends(s, "elastic", &["2", "3"], "succeed").await?;
     phase(s, "elastic", "Succeeded").await?;
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     scenario.conclude().await

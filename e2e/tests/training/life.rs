@@ -232,7 +232,7 @@ pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
 }
 
 /// Lets the running pods of a job that have these indexes come to that end: kwok follows the annotation.
-async fn ends(s: &Scenario<'_>, name: &str, indexes: &[&str], outcome: &str) -> Result<()> {
+pub(crate) async fn ends(s: &Scenario<'_>, name: &str, indexes: &[&str], outcome: &str) -> Result<()> {
     let how = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": outcome}}});
     for pod in pods_of(s, name).await? {
         let index = pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str();

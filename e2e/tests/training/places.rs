@@ -48,7 +48,7 @@ async fn required(s: &Scenario<'_>) -> Result<()> {
     ensure!(there.values().copied().collect::<Vec<_>>() == [3], "{there:?}");
     gone(s, "gang").await?;
     // The other rack is empty, and still the fifth has no place: the gang does not get through.
-    s.apply(&together(s, "large", 5, STRICT, &json!({"schedulingTimeout": "8s"}))).await?;
+    s.apply(&together(s, "large", 5, STRICT, &json!({"schedulingTimeout": "20s"}))).await?;
     wait::until(LIMIT, "four of five pods are on one rack, and the fifth may not be on the other", || async {
         let there = racks(s, "large").await?;
         let pods = pods_of(s, "large").await?;

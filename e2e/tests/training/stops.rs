@@ -110,15 +110,15 @@ pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("max-wait").await?;
     let s = &scenario;
     s.simple_queue("1", &json!({})).await?;
-    s.apply(&training(s, "late", "PyTorchJob", &json!({"schedulingConfig": {"maxWaitTime": "4s"}}))).await?;
+    s.apply(&training(s, "late", "PyTorchJob", &json!({"schedulingConfig": {"maxWaitTime": "10s"}}))).await?;
     phase(s, "late", "Queued").await?;
     let failed = phase(s, "late", "Failed").await?;
     let why = condition_object(&failed, "Failed").cloned().unwrap_or_default();
-    ensure!(text(&why, "/reason") == "MaxWaitTimeExceeded" && text(&why, "/message").contains("4s"), "{why}");
+    ensure!(text(&why, "/reason") == "MaxWaitTimeExceeded" && text(&why, "/message").contains("10s"), "{why}");
     let workload = s.workload("late", "Finished", |w| condition(w, "Finished") == "True").await?;
     let end = condition_object(&workload, "Finished").cloned().unwrap_or_default();
     ensure!(text(&end, "/reason") == "MaxWaitTimeExceeded", "{end}");
-    s.warned("late", "MaxWaitTimeExceeded", &["4s"]).await?;
+    s.warned("late", "MaxWaitTimeExceeded", &["10s"]).await?;
     ensure!(pods_of(s, "late").await?.is_empty(), "it had pods");
     scenario.conclude().await
 }
