@@ -46,7 +46,7 @@ fn shortened(object: &Value, endpoint: &str) -> Value {
         "CheckpointStore" => json!({"spec": {"s3": {"endpoint": endpoint}}}),
         "QueuePolicy" => json!({"spec": {
             "capacityTiers": {
-                "patience": {"spot": "3s"},
+                "patience": {"spot": "8s"},
                 "climbBack": {"minStay": "2s", "hysteresis": "1s"},
             },
             "preemption": {"gracePeriod": "30s"},
@@ -55,9 +55,9 @@ fn shortened(object: &Value, endpoint: &str) -> Value {
             let lives = json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "500"});
             let mut change = json!({"spec": {"template": {"metadata": {"annotations": lives}}}});
             if !object["spec"]["checkpoint"].is_null() {
-                // It is gone for more than a second: what it saved at the very end is seen before it begins again.
+                // It is gone for a while: what it saved at the very end is seen before it begins again, and that it waits is told.
                 let lives = json!({(SAVES_EVERY): SAVES_EVERY_MS.to_string(),
-                    (SAVING_TAKES): SAVING_TAKES_MS.to_string(), "e2e.berth.dev/termination-ms": "1100"});
+                    (SAVING_TAKES): SAVING_TAKES_MS.to_string(), "e2e.berth.dev/termination-ms": "3000"});
                 let saves = json!({"checkpoint": {"interval": "8s"}, "template": {"metadata": {"annotations": lives}}});
                 merge(&mut change, &json!({"spec": saves}));
             }

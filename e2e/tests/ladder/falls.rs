@@ -186,7 +186,7 @@ pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
 
 pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reclaimed").await?;
-    let (spot, demand) = on_spot_first(&s, "fleeting", "3s").await?;
+    let (spot, demand) = on_spot_first(&s, "fleeting", "8s").await?;
     s.create(s.job("cheap").endless().spec(&json!({"backoffLimit": 6}))).await?;
     let landed = s.nodes_of("cheap", 1).await?;
     ensure!(landed == ["fleeting-0"], "{landed:?}");

@@ -1,10 +1,11 @@
 //! Limits of a QueuePolicy, and policies that the API server or Berth refuse with words.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{QUEUE_POLICY, condition, condition_object, text};
 use berth_e2e::manifest::{self, Job, Quota, cluster_queue, group, local_queue, merge, priority_class, quota};
 use berth_e2e::quickstart::flavor_of;
 use berth_e2e::scenario::{Scenario, Stage};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{POOL, TIERS, message, policy};
@@ -110,18 +111,27 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
     policy(&s, &json!({"preemption": {"minPriorityDifference": 10, "protectedRunningTime": "6s"}})).await?;
     s.object_is(QUEUE_POLICY, &s.name("policy"), "active", |p| condition(p, "Active") == "True").await?;
     s.create(s.job("low").endless()).await?;
-    s.admitted("low").await?;
+    let low = s.admitted("low").await?;
+    let begun = since(&low, "QuotaReserved")?;
     for name in ["near", "far"] {
         s.create(s.job(name).endless().label("kueue.x-k8s.io/priority-class", &s.name(name))).await?;
         s.pending(name).await?;
     }
-    s.stays_pending("far").await?;
     // Nothing happens but that time passes.
     s.admitted("far").await?;
     let low = s.workload("low", "preempted", |w| condition(w, "Preempted") == "True").await?;
+    // Both are whole seconds, of which the parts are cut off: the second is never earlier for it by a whole one.
+    let ran = since(&low, "Preempted")?.duration_since(begun);
+    ensure!(ran >= SignedDuration::from_secs(6), "preempted after {ran}: {}", low["status"]);
     ensure!(message(&low, "Preempted").contains("prioritization in the ClusterQueue"), "{}", low["status"]);
     s.stays_pending("near").await?;
     s.conclude().await
+}
+
+/// Since when a condition is as it is.
+fn since(object: &Value, kind: &str) -> Result<Timestamp> {
+    let condition = condition_object(object, kind).with_context(|| format!("no condition {kind}: {object}"))?;
+    Ok(text(condition, "/lastTransitionTime").parse()?)
 }
 
 /// A queue for the stable pool with a flavor and a LocalQueue of its own; the flavor's name. `more` goes into its spec.

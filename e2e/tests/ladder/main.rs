@@ -97,8 +97,9 @@ fn message(workload: &Value, kind: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ladder_of_tiers() -> Result<()> {
     let pools = [
-        Pool::tpu("tpu-reserved", 1, Tier::Reserved("e2e".to_owned())),
-        Pool::tpu("tpu-demand", 6, Tier::OnDemand),
+        // A host for each job that scenarios have at once: quota decides, and nobody waits for the nodes of another scenario.
+        Pool::tpu("tpu-reserved", 2, Tier::Reserved("e2e".to_owned())),
+        Pool::tpu("tpu-demand", 8, Tier::OnDemand),
         Pool::tpu("tpu-spot", 4, Tier::Spot),
         Pool::cpu("fleeting", 1, Tier::Spot).label(POOL, "fleeting"),
         Pool::cpu("announced", 1, Tier::Spot).label(POOL, "announced"),
