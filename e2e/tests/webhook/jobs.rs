@@ -92,9 +92,14 @@ pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
         Ok(Seen::when(right, || format!("{names:?}")))
     })
     .await?;
-    // The API server hears of its configuration a moment later.
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    Ok(())
+    // The API server hears of its configuration a moment later, and of all its webhooks at once.
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    wait::until(STEP, &format!("jobs of {} wait: {expected}", s.namespace), || async {
+        let job = manifest::Job::new(&s.namespace, "asked", "").spec(&json!({"suspend": false})).manifest();
+        let shown = JOB.api(&s.client, &s.namespace).create(&params, &serde_json::from_value(job)?).await?;
+        Ok(Seen::when(shown.data["spec"]["suspend"] == json!(expected), || shown.data["spec"].to_string()))
+    })
+    .await
 }
 
 /// A LocalQueue called `default` takes the jobs of its namespace that name none.

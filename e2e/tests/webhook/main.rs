@@ -106,7 +106,7 @@ async fn both_versions() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_change_under_traffic() -> Result<()> {
     let _turn = QUIET.read().await;
-    let manager = manager(&["--webhook-ca-margin=1s"]);
+    let manager = manager(&[rotation::MARGIN]);
     alone(Options::with_crds("rotation"), manager, |stage, port| rotation::story(stage, port).boxed()).await
 }
 
