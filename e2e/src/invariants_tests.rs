@@ -162,7 +162,7 @@ fn l3_loose_job_and_pods_of_a_suspended_job() {
     assert_eq!(story.broken(), ["L3"]);
     let mut story = Story::new();
     story.see(JOB, job("j", true, kinds::USER, json!({})));
-    story.wait(4);
+    story.wait(9);
     story.see(POD, pod("p", "j", "Pending"));
     assert_eq!(story.broken(), ["L3"]);
 }

@@ -251,6 +251,11 @@ impl Manager {
         }
     }
 
+    /// Whether `/readyz` answers 200 now.
+    pub async fn is_ready(&self) -> bool {
+        matches!(http_get(self.health_port, "/readyz").await, Ok((200, _)))
+    }
+
     /// Name of the replica.
     pub fn name(&self) -> &str {
         &self.launch.name

@@ -11,16 +11,16 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::json;
 
-/// Short, so that the test need not wait long for a lease to run out.
+/// Short, so that the test need not wait long for a lease to run out; longer than a busy machine stands still.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
   leaderElect: true
-  leaseDuration: 4s
-  renewDeadline: 3s
+  leaseDuration: 8s
+  renewDeadline: 6s
   retryPeriod: 500ms
 ";
-const LEASE: Duration = Duration::from_secs(4);
+const LEASE: Duration = Duration::from_secs(8);
 
 /// Jobs that are on their way during each change of the leader.
 const JOBS: usize = 25;
@@ -50,7 +50,7 @@ async fn roles<'a>(stage: &Stage, pair: &'a mut [Manager; 2]) -> Result<(&'a mut
 /// Waits until the lease is held by another than `old`, and says how long that took.
 async fn taken_over(stage: &Stage, old: &str) -> Result<(String, Duration)> {
     let begun = Instant::now();
-    let holder = wait::until(Duration::from_secs(15), "another replica leads", || async {
+    let holder = wait::until(wait::STEP, "another replica leads", || async {
         let holder = manager::leader(&stage.client).await?;
         Ok(if holder.is_empty() || holder == old { Seen::NotYet(holder) } else { Seen::Yes(holder) })
     })
@@ -74,7 +74,7 @@ async fn submit(s: &Scenario<'_>, first: usize) -> Result<()> {
 }
 
 async fn all_finished(s: &Scenario<'_>, count: usize) -> Result<()> {
-    wait::until(Duration::from_secs(90), &format!("{count} jobs have finished"), || async {
+    wait::until(Duration::from_secs(180), &format!("{count} jobs have finished"), || async {
         let jobs = JOB.list(&s.client, &s.namespace).await?;
         let workloads = WORKLOAD.list(&s.client, &s.namespace).await?;
         let complete = jobs.iter().filter(|j| condition(j, "Complete") == "True").count();
@@ -126,7 +126,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     submitted?;
     let took = took.context("after the kill")?;
     println!("killed: another led after {:.1} s", took.as_secs_f64());
-    ensure!(took < LEASE + Duration::from_secs(2), "a killed leader was replaced after {took:?}");
+    ensure!(took < LEASE + LEASE / 2, "a killed leader was replaced after {took:?}");
     all_finished(s, JOBS).await.context("after the kill")?;
 
     // Standing still past its lease, in the middle of its writes, and going on.
@@ -158,7 +158,7 @@ async fn changes(stage: &Stage) -> Result<()> {
         let old = manager::leader(&stage.client).await?;
         let (leader, _) = roles(stage, &mut pair).await?;
         let asked = Instant::now();
-        leader.terminate(Duration::from_secs(20));
+        leader.terminate(Duration::from_secs(60));
         taken_over(stage, &old).await?;
         let took = asked.elapsed();
         leader.restart().await?;

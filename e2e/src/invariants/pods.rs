@@ -9,8 +9,8 @@ use super::read::{controller, label, unit};
 use super::{Change, Judge, Workload};
 use crate::kinds::{self, items, text};
 
-/// The job controller may create pods from a stale cache for this long after a suspension.
-const STALE_CONTROLLER: Duration = Duration::from_secs(3);
+/// The job controller, which is not ours, may create pods from a stale cache for this long after a suspension, on a busy machine.
+const STALE_CONTROLLER: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Debug)]
 pub(super) struct Pod {

@@ -360,6 +360,18 @@ const OTHER_WAVES: [&str; 4] = ["before", "after", "lost-reply", "conflict"];
 /// But for these: one request for many pods, which is made again as long as the job may save. They are told all waves.
 const TOLD_TO_SAVE: [&str; 2] = ["notify-pods", "ask-to-save"];
 
+/// What Berth must do within a time (L3) it need not do while it is dead: how long a start takes is the machine's matter. Never ends.
+async fn tells_when_nobody_leads(stage: &Stage) {
+    loop {
+        if stage.manager.is_ready().await {
+            stage.observer.somebody_leads();
+        } else {
+            stage.observer.nobody_leads();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Tells all waves on a control plane with Berth; `helpers` end before it does.
 async fn play(plane: ControlPlane, config: &str, helpers: Vec<Guarded>, waves: Vec<Wave>) -> Result<()> {
     let proxy = Proxy::start(&plane, &plane.folder().join("berth.pid")).await?;
@@ -378,7 +390,10 @@ async fn play(plane: ControlPlane, config: &str, helpers: Vec<Guarded>, waves: V
             runs.push((name, async move { tell(stage, proxy, row, name, fault, times).await }.boxed()));
         }
     }
-    let outcome = run_all(&stage, runs).await;
+    let outcome = tokio::select! {
+        outcome = run_all(&stage, runs) => outcome,
+        () = tells_when_nobody_leads(&stage) => Ok(()),
+    };
     let starts = std::fs::read_to_string(stage.manager.log()).context("Berth's log")?.matches("\"starting\"").count();
     println!("Berth was started {starts} times");
     drop(helpers);
