@@ -154,7 +154,8 @@ impl ControlPlane {
             "--node-lease-duration-seconds=40".to_owned(),
         ];
         self.spawn("kwok", &binaries.kwok(), args, None)?;
-        self.wait_service_account("default", "default", deadline).await
+        self.wait_service_account("default", "default", deadline).await?;
+        self.wait_port("kube-scheduler", scheduler, deadline).await
     }
 
     fn scheduler_config(&self, kubeconfig: &str) -> Result<String> {
@@ -213,6 +214,18 @@ impl ControlPlane {
                 return Ok(());
             }
             ensure!(Instant::now() < deadline, "kube-controller-manager made no service account {namespace}/{name}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until somebody listens there: a port that was taken shows only now, and is a reason to start again.
+    async fn wait_port(&mut self, name: &str, port: u16, deadline: Instant) -> Result<()> {
+        loop {
+            self.check_alive()?;
+            if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{name} does not listen on port {port}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -413,6 +426,8 @@ pub async fn token(client: &Client, namespace: &str, name: &str) -> Result<Strin
 pub async fn kubectl(kubeconfig: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("kubectl");
     command.arg("--kubeconfig").arg(kubeconfig).args(args).env_remove("KUBECONFIG");
+    // What kubectl knows of a server it keeps by its port, which an earlier control plane may have had.
+    command.env("KUBECACHEDIR", kubeconfig.with_extension("cache"));
     command.current_dir(binaries::repository()).stdin(std::process::Stdio::null());
     let output: Output = tokio::task::spawn_blocking(move || command.output()).await?.context("running kubectl")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

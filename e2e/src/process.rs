@@ -4,12 +4,15 @@
 //! exit, panic, or are killed, the kernel closes our end and the shell kills the program. Children get a process group of
 //! their own, so that Ctrl-C in a terminal reaches only us and we decide the order.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -201,17 +204,50 @@ pub fn tail(path: &Path, lines: usize) -> String {
     all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n")
 }
 
-/// `N` different free ports of 127.0.0.1, chosen by the kernel.
+/// Ports that were given out here: the program that one is for may not listen yet.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// A listener on a free port of 127.0.0.1 that was given to nobody else of this process.
+///
+/// # Errors
+/// When no port can be bound.
+pub fn listener() -> Result<TcpListener> {
+    let mut refused = Vec::new();
+    loop {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).context("binding a port of 127.0.0.1")?;
+        let port = listener.local_addr()?.port();
+        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            return Ok(listener);
+        }
+        // Held until another one is found, so that the kernel does not choose it again.
+        refused.push(listener);
+    }
+}
+
+/// `N` different free ports of 127.0.0.1, chosen by the kernel; none is given out twice.
 ///
 /// # Errors
 /// When no port can be bound.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut held = Vec::new();
     let mut ports = [0; N];
     for port in &mut ports {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("binding a port of 127.0.0.1")?;
-        *port = listener.local_addr()?.port();
-        held.push(listener);
+        *port = listener()?.local_addr()?.port();
     }
     Ok(ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_out_twice() -> Result<()> {
+        let mut seen = BTreeSet::new();
+        for _ in 0..200 {
+            let ports: [u16; 4] = free_ports()?;
+            let held = listener()?.local_addr()?.port();
+            assert!(ports.into_iter().chain([held]).all(|port| seen.insert(port)), "{ports:?}, {held}");
+        }
+        Ok(())
+    }
 }

@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::control_plane::{ControlPlane, write_kubeconfig};
+use crate::process::listener;
 use crate::wait::{self, Seen};
 
 /// One request as the API server sees it.
@@ -152,7 +153,9 @@ impl Proxy {
         config.disable_compression = true;
         config.default_retry = false;
         config.read_timeout = None;
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("binding a port for the proxy")?;
+        let listener = listener().context("a port for the proxy")?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let url = format!("http://{}", listener.local_addr()?);
         let client = Client::try_from(config)?;
         let shared = Arc::new(Shared {

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::bucket::exchange;
+use crate::process::listener;
 
 /// The key that the server lets in.
 pub const ACCESS_KEY: &str = "berth-test";
@@ -45,12 +46,16 @@ impl S3 {
     /// When the folder cannot be made or the server cannot listen.
     pub async fn start(bucket: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("berth-s3-{bucket}-{}", std::process::id()));
+        // A run that was killed may have left one, and its process id may come again.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join(bucket)).with_context(|| format!("making {}", folder.display()))?;
         let files = FileSystem::new(&folder).map_err(|error| anyhow!("{error:?}"))?;
         let mut builder = S3ServiceBuilder::new(files);
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let service = builder.build();
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let listener = listener()?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let address = listener.local_addr()?.to_string();
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {

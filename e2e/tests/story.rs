@@ -70,7 +70,7 @@ fn watch(stage: &Stage) -> Result<Guarded> {
         name: "kubectl",
         program: Path::new("kubectl"),
         args: args.to_vec(),
-        env: Vec::new(),
+        env: vec![("KUBECACHEDIR".to_owned(), stage.plane.kubeconfig().with_extension("cache").display().to_string())],
         folder: stage.plane.folder(),
         doomed: None,
         restarts: false,
