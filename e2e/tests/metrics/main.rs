@@ -84,6 +84,15 @@ fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> 
     wrong
 }
 
+/// Label of the namespace with which its jobs are let into the queues that lend.
+const OPEN: &str = "e2e.berth.dev/open";
+
+/// Opens the queues that lend to the namespace, or closes them: one change for both.
+async fn open(s: &Scenario<'_>, open: bool) -> Result<()> {
+    let value = if open { json!("yes") } else { Value::Null };
+    kinds::NAMESPACE.patch(&s.client, "", &s.namespace, &json!({"metadata": {"labels": {OPEN: value}}})).await.map(drop)
+}
+
 /// Two queues take back at the same moment what a third has borrowed from both, and one of the jobs ends.
 async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     let (cpu, tree) = (s.name("cpu"), s.name("cohort"));
@@ -92,8 +101,9 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     s.apply(&manifest::cohort(&tree, &s.name("root"), &[])).await?;
     s.apply(&manifest::priority_class(&s.name("class"), 10)).await?;
     for (name, nominal) in [("a", "2"), ("b", "2"), ("c", "0")] {
+        let selector = if name == "c" { json!({}) } else { json!({"matchLabels": {OPEN: "yes"}}) };
         let more = json!({"cohortName": tree, "preemption": {"reclaimWithinCohort": "Any"},
-            "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}});
+            "namespaceSelector": selector, "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}});
         let limits = [quota("cpu", nominal).borrowing("4").lending(nominal)];
         s.apply(&cluster_queue(&s.name(name), &[group(&[(&cpu, &limits)])], &more)).await?;
         s.apply(&local_queue(&s.namespace, name, &s.name(name))).await?;
@@ -104,11 +114,14 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     };
     s.create(job("borrower", "c", "4").endless()).await?;
     s.workload("borrower", "PodsReady", |w| condition(w, "PodsReady") == "True").await?;
-    // In one breath, so that one cycle looks for the victims of both; the API server may tell of them in two all the same.
+    // Both wait until their queues are opened by one change, so that one cycle looks for the victims of both.
     for round in 0..5 {
         let (one, two) = (format!("one-{round}"), format!("two-{round}"));
+        open(s, false).await?;
         let short = |name: &str, queue: &str| s.create(job(name, queue, "2").run_ms(1_500));
         futures::try_join!(short(&one, "a"), short(&two, "b"))?;
+        futures::try_join!(s.pending(&one), s.pending(&two))?;
+        open(s, true).await?;
         s.finished(&one).await?;
         s.finished(&two).await?;
         if s.stage.manager.metric("kueue_preemption_target_recomputations_total", &[]).await?.is_some() {
@@ -266,15 +279,17 @@ async fn story(stage: &Stage) -> Result<()> {
     values::of_a_training(&prometheus, &format!("{}/yields", s.namespace)).await?;
     values::of_tiers(&prometheus, &s.name("tiers"), held, first + second - held).await?;
     // A counter counts what happened once: one answer of Prometheus against the story.
-    let admitted =
-        prometheus.ask("query", &[("query", r#"sum(kueue_admitted_workloads_total{cluster_queue="metrics-a"})"#)]);
-    let admitted = admitted.await?;
-    let value = items(&admitted, "/result").first().context("a sum")?["value"][1].clone();
     let jobs = kinds::JOB.list(&s.client, &s.namespace).await?;
     let done = jobs.iter().filter(|job| text(job, "/metadata/name").starts_with("one-")).count();
     // And the pod.
     let done = done + 1;
-    ensure!(value == json!(done.to_string()), "{done} were admitted in queue a, Prometheus says {value}");
+    wait::until(STEP, &format!("{done} were admitted in queue a"), || async {
+        let query = r#"sum(kueue_admitted_workloads_total{cluster_queue="metrics-a"})"#;
+        let admitted = prometheus.ask("query", &[("query", query)]).await?;
+        let value = items(&admitted, "/result").first().context("a sum")?["value"][1].clone();
+        Ok(Seen::when(value == json!(done.to_string()), || format!("Prometheus says {value}")))
+    })
+    .await?;
     kinds::POD.delete(&s.client, &s.namespace, "alone").await?;
     let names = [format!("=\"{}", s.name("")), format!("namespace={:?}", s.namespace)];
     ensure!(values::naming(stage, &names).await?.len() > 100, "the story has hardly any series");

@@ -137,10 +137,11 @@ fn webhooks(kind: &str, name: &str, webhook: &str, path: &str) -> Value {
         "webhooks": [webhook]})
 }
 
-/// Takes the lease as a Kueue does that leads, or gives it up as it does when it ends.
+/// Takes the lease as a Kueue does that leads, or gives it up as it does when it ends. Nobody renews it here: it lasts for as long as any
+/// step of the test takes.
 pub(crate) async fn lead(client: &Client, leads: bool) -> Result<()> {
     let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
-    let (holder, seconds) = if leads { ("kueue-controller-manager-0_k", 15) } else { ("", 1) };
+    let (holder, seconds) = if leads { ("kueue-controller-manager-0_k", 600) } else { ("", 1) };
     let now = micro_now();
     let object = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"namespace": NAMESPACE, "name": LEASE},
