@@ -6,6 +6,7 @@ mod sets;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::control_plane::create_namespace;
@@ -192,7 +193,18 @@ pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
     is(world, JOBSET, "set", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(2)).await?;
     is(world, JOBSET, "done", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(1)).await?;
     sets::as_kueue_leaves_them(world).await.context("StatefulSets")?;
+    quiet(world).await?;
     running(world).await
+}
+
+/// Waits until the controllers of the cluster have written their last: what is written then is somebody else's.
+async fn quiet(world: &World) -> Result<()> {
+    wait::until(STEP, "nothing is written for two seconds", || async {
+        let before = world.versions().await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Ok(Seen::when(world.versions().await? == before, || "something was".to_owned()))
+    })
+    .await
 }
 
 /// Lets pods succeed.
