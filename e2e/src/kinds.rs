@@ -1,7 +1,6 @@
 //! The kinds that tests touch, as untyped objects: what users write is YAML, and a test must see fields our types miss.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};

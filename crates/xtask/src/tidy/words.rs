@@ -74,7 +74,7 @@ fn with(tree: &Tree, something_else: &[(&str, &str)]) -> Vec<Finding> {
             }
         }
         for (line, text) in shipped_texts_behind(source, &BEFORE_REASON) {
-            if !constants.iter().any(|word| word.is_in(&text)) {
+            if is_word(&text) && !constants.iter().any(|word| word.is_in(&text)) {
                 found.push(Finding::new(path, line, format!("the reason {text:?} is in no list of berth-api")));
             }
         }
@@ -103,13 +103,17 @@ fn constants<'a>(path: &'static str, tree: &'a Tree) -> Vec<Constant<'a>> {
     found
 }
 
-/// Words of the engine that are none of the constants. A word begins with a capital letter and has no spaces.
+/// Whether a text is a word and no sentence: it begins with a capital letter and has no spaces.
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(is_name)
+}
+
+/// Words of the engine that are none of the constants.
 fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let mut found = Vec::new();
     for path in ENGINE {
         for (line, text) in shipped_texts(tree.text(path).unwrap_or_default()) {
-            let is_word = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(is_name);
-            if is_word && !constants.iter().any(|word| word.value == text) {
+            if is_word(&text) && !constants.iter().any(|word| word.value == text) {
                 found.push(Finding::new(path, line, format!("{text:?} is not among the reasons of berth-api")));
             }
         }
