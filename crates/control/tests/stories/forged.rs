@@ -338,6 +338,29 @@ fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
     }
 }
 
+/// Both were changed in a run that was up, and a finalizer keeps one of them.
+#[test]
+fn a_run_does_not_end_for_altered_parts_of_which_one_goes_slowly() {
+    let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
+        "roles": [{"name": "chief", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
+    let mut cluster = started("2", more);
+    assert_eq!(cluster.phase("a"), "Running");
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/late"]}}));
+    for part in ["a-worker", "a-chief"] {
+        cluster.edit(Kind::JOB, "team", part, &json!({"spec": {"completions": 50, "parallelism": 50}}));
+    }
+    cluster.pass(30);
+    assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
+    assert_eq!(cluster.told("a", "Running")["reason"], "JobGone");
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": null}}));
+    cluster.pass(30);
+    for part in ["a-worker", "a-chief"] {
+        assert_eq!(size(&cluster, part), (json!(1), json!(1)), "{part}: {:?}", cluster.writes);
+    }
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+}
+
 #[test]
 fn counts_that_no_job_can_have_are_told_as_far_as_a_number_goes() {
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},

@@ -9,7 +9,7 @@ use berth_jobs::training::WORKER;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::Case;
+use super::{Case, status};
 use crate::core::after_seconds;
 use crate::decide::workload::{evict_for_seconds, object_write, status_write};
 use crate::elastic::{granted_to, grew};
@@ -80,13 +80,19 @@ impl<'a> Case<'a> {
         (until > self.now).then_some(until)
     }
 
-    /// Whether nobody has seen this Job otherwise: since it was made the run was not up. Somebody's own in the place of ours counts, too.
+    /// Whether nobody has seen this Job otherwise: since it was made the run was not up. Somebody's own in the place of ours counts, too. A
+    /// run that lacks another Job meanwhile was up until then.
     fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
-        let up = since(&self.view.status.conditions, training_types::RUNNING, "True");
-        let up = up.filter(|up| grew(workload) || admitted.is_some_and(|admitted| *up >= admitted));
-        let made = Timestamp::from_millisecond(job.created);
-        up.is_none_or(|up| made.is_ok_and(|made| made.as_second() > up.as_second()))
+        let Some(told) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
+        let (at, is_up) = (told.last_transition_time.0, told.status == "True");
+        let of_this_run = grew(workload) || admitted.is_some_and(|admitted| at >= admitted);
+        let was_up = of_this_run && (is_up || told.reason == status::JOB_GONE);
+        if !was_up {
+            return true;
+        }
+        let made = Timestamp::from_millisecond(job.created).map_or(i64::MIN, Timestamp::as_second);
+        if is_up { made > at.as_second() } else { made >= at.as_second() }
     }
 
     /// The next one would be no better: the run ends, and is tried again after a pause, or after so many tries no more.
