@@ -92,7 +92,7 @@ async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
     s.apply(&local_queue(&s.namespace, "deep", &name("cq"))).await?;
     let tiers = json!({
         "default": ["reserved", "on-demand", "spot"], "selectors": "Override",
-        "patience": {"reserved": "3s", "on-demand": "3s"}, "backoff": {"initial": "10m", "max": "1h"},
+        "patience": {"reserved": "3s", "on-demand": "8s"}, "backoff": {"initial": "10m", "max": "1h"},
     });
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": name("policy")},
         "spec": {"clusterQueues": [name("cq")], "capacityTiers": tiers}}))

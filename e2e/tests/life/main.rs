@@ -54,8 +54,8 @@ waitForPodsReady:
   blockAdmission: false
   requeuingStrategy:
     backoffLimitCount: 1
-    backoffBaseSeconds: 1
-    backoffMaxSeconds: 1
+    backoffBaseSeconds: 5
+    backoffMaxSeconds: 5
 ";
 
 /// What is not in the quota of a queue is nobody's business there; a lease of another name, and few requests a second.

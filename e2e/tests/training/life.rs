@@ -40,7 +40,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
                 "replicaResources": {"gpu": 8, "cpu": "32", "memory": "256Gi"}},
             "schedulingConfig": {"priority": class},
             "sharedMemory": "16Gi",
-            "template": pods(&json!({"e2e.berth.dev/run-ms": "3000"})),
+            "template": pods(&json!({"e2e.berth.dev/outcome": "never"})),
         }),
     ))
     .await?;
@@ -81,6 +81,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
     let owner = &workload["metadata"]["ownerReferences"][0];
     ensure!(owner["kind"] == json!("TrainingJob") && owner["uid"] == running["metadata"]["uid"], "{owner}");
     ensure!(text(&workload, "/metadata/name").starts_with("trainingjob-gpt-"), "{}", workload["metadata"]["name"]);
+    ends(s, "gpt", &["0", "1", "2", "3"], "succeed").await?;
     let done = phase(s, "gpt", "Succeeded").await?;
     ensure!(condition(&done, "Succeeded") == "True" && condition(&done, "Running") == "False", "{}", done["status"]);
     let reasons: Vec<&str> = items(&done, "/status/events").iter().map(|event| text(event, "/reason")).collect();
