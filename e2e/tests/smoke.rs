@@ -30,7 +30,9 @@ async fn first_job(stage: &Stage) -> Result<()> {
     scenario.object_is(CLUSTER_QUEUE, "tpu", "Active", |q| condition(q, "Active") == "True").await?;
     scenario.object_is(kinds::LOCAL_QUEUE, "tpu", "Active", |q| condition(q, "Active") == "True").await?;
 
-    let manifest = quickstart::manifests("03-jobs.yaml")?.into_iter().next().context("the example has a job")?;
+    let mut manifest = quickstart::manifests("03-jobs.yaml")?.into_iter().next().context("the example has a job")?;
+    // What it holds is asked after its pods were bound, and the statuses of queues are written seconds later.
+    manifest["spec"]["template"]["metadata"]["annotations"]["e2e.berth.dev/run-ms"] = json!("20000");
     let name = text(&manifest, "/metadata/name").to_owned();
     let created = scenario.apply(&manifest).await?;
     ensure!(created["spec"]["suspend"] == json!(true), "the example's job is created suspended");
