@@ -1,6 +1,6 @@
 //! Pods, groups of pods, Deployments and StatefulSets.
 
-use super::tests::{QUEUES, given, lines};
+use super::tests::{QUEUES, given, lines, with_frameworks};
 use super::*;
 use berth_control::settings::Settings;
 
@@ -8,9 +8,7 @@ use berth_control::settings::Settings;
 const ALL: &str = "[batch/job, pod, deployment, statefulset]";
 
 fn said_with(integrations: &str, content: &str) -> String {
-    let config = format!(
-        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: {integrations}\n"
-    );
+    let config = with_frameworks(integrations);
     let objects = given(content);
     let told = || answer(&objects, &config, Cards::default(), latest(&objects), Output::Text).unwrap();
     let got = told();
@@ -172,7 +170,7 @@ fn a_pod_that_has_to_go_for_another_one_is_evicted() {
          {{clusterQueue: all, podSetAssignments: {assigned}}}, conditions: [{held}, {admitted}]}}}}\n"
     );
     let labels = "{kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/managed: 'true'}";
-    let old = pod("old", &format!("uid: u-old, labels: {labels}"), 4).replace("spec: {", "spec: {nodeName: n, ");
+    let old = pod("old", &format!("uid: u-old, labels: {labels}"), 4).replace("spec: {", "spec: {nodeName: node, ");
     let new = pod("new", "labels: {kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/priority-class: high}", 2);
     let told = said_with(ALL, &format!("{queues}{class}{workload}{old}{new}"));
     let expected = [
