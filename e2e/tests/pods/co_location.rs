@@ -169,6 +169,8 @@ async fn each_on_its_own(s: &Scenario<'_>) -> Result<()> {
     run_on(s, PRETRAIN, &["training", "training"]).await?;
     put(s, "more-training.yaml").await?;
     run_on(s, FINETUNE, &["hybrid"]).await?;
+    // Before that it has nothing to save, and would be given no time for it.
+    s.object_is(TRAINING_JOB, FINETUNE.1, "running", |job| condition(job, "Running") == "True").await?;
     put(s, "inference.yaml").await?;
     run_on(s, CHAT, &["inference", "inference"]).await?;
     run_on(s, ("app", "embed"), &["small"]).await.map(drop)
