@@ -2,6 +2,7 @@
 //! costs the number of classes, not of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and
 //! the lane with the lowest usage goes first; elsewhere all are in lane 0.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ClassId, WorkloadId};
@@ -11,55 +12,45 @@ use crate::standing::Key;
 /// A member in its order.
 pub(crate) type Member = (Key, WorkloadId);
 
-/// Members of one lane, in order. Most classes of one workload have no use for a tree.
+/// Members of one lane, in order. The first, which is asked for each time the class is parked or woken, stands outside of the tree; most
+/// classes of one workload have no use for one.
 #[derive(Debug)]
-enum Members {
-    One(Member),
-    Many(BTreeSet<Member>),
+struct Members {
+    first: Member,
+    others: BTreeSet<Member>,
 }
 
 impl Members {
     fn insert(&mut self, member: Member) {
-        match self {
-            Self::One(one) if *one == member => {}
-            Self::One(one) => *self = Self::Many(BTreeSet::from([one.clone(), member])),
-            Self::Many(many) => {
-                many.insert(member);
+        match member.cmp(&self.first) {
+            Ordering::Equal => {}
+            Ordering::Less => {
+                let second = std::mem::replace(&mut self.first, member);
+                self.others.insert(second);
+            }
+            Ordering::Greater => {
+                self.others.insert(member);
             }
         }
     }
 
     /// Takes a member out; tells whether none is left.
     fn remove(&mut self, member: &Member) -> bool {
-        match self {
-            Self::One(one) => one == member,
-            Self::Many(many) => {
-                many.remove(member);
-                many.is_empty()
-            }
+        if self.first != *member {
+            self.others.remove(member);
+            return false;
         }
-    }
-
-    fn first(&self) -> Option<&Member> {
-        match self {
-            Self::One(one) => Some(one),
-            Self::Many(many) => many.first(),
-        }
+        let Some(second) = self.others.pop_first() else { return true };
+        self.first = second;
+        false
     }
 
     fn len(&self) -> usize {
-        match self {
-            Self::One(_) => 1,
-            Self::Many(many) => many.len(),
-        }
+        self.others.len().saturating_add(1)
     }
 
     fn iter(&self) -> impl Iterator<Item = &Member> {
-        let (one, many) = match self {
-            Self::One(one) => (Some(one), None),
-            Self::Many(many) => (None, Some(many)),
-        };
-        one.into_iter().chain(many.into_iter().flatten())
+        std::iter::once(&self.first).chain(&self.others)
     }
 }
 
@@ -127,11 +118,11 @@ impl ClassQueue {
     }
 
     fn firsts(&self) -> impl Iterator<Item = (u32, &Member)> {
-        self.lanes.iter().filter_map(|(lane, members)| Some((*lane, members.first()?)))
+        self.lanes.iter().map(|(lane, members)| (*lane, &members.first))
     }
 
     fn first(&self, lane: u32) -> Option<&Member> {
-        self.lanes.iter().find(|(known, _)| *known == lane).and_then(|(_, members)| members.first())
+        self.lanes.iter().find(|(known, _)| *known == lane).map(|(_, members)| &members.first)
     }
 }
 
@@ -196,7 +187,7 @@ impl Pending {
             Some((_, members)) => members.insert((key, workload)),
             None => {
                 queue.lanes.reserve_exact(1);
-                queue.lanes.push((lane, Members::One((key, workload))));
+                queue.lanes.push((lane, Members { first: (key, workload), others: BTreeSet::new() }));
             }
         }
         if queue.parked.is_none()
@@ -310,5 +301,40 @@ impl Pending {
     pub(crate) fn active(&self) -> u32 {
         let active: usize = self.classes.values().filter(|queue| queue.parked.is_none()).map(ClassQueue::len).sum();
         u32::try_from(active).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BTreeSet;
+
+    use crate::ids::{Id as _, WorkloadId};
+    use crate::model::Millis;
+    use crate::standing::Key;
+
+    use super::{Member, Members};
+
+    fn member(at: i64) -> Member {
+        let key =
+            Key { standing: Reverse(0), at_front: Reverse(false), queued_at: Millis(at), uid: format!("w{at}").into() };
+        (key, WorkloadId::at(usize::try_from(at).unwrap()))
+    }
+
+    #[test]
+    fn members_stay_in_order_whoever_comes_and_goes() {
+        let mut members = Members { first: member(5), others: BTreeSet::new() };
+        for at in [7, 3, 3, 9, 5, 1] {
+            members.insert(member(at));
+        }
+        let order = |members: &Members| -> Vec<i64> { members.iter().map(|(key, _)| key.queued_at.0).collect() };
+        assert_eq!((order(&members), members.len()), (vec![1, 3, 5, 7, 9], 5));
+        // The first, one behind it, and one that is not there.
+        for at in [1, 7, 4] {
+            assert!(!members.remove(&member(at)));
+        }
+        assert_eq!((order(&members), members.len()), (vec![3, 5, 9], 3));
+        assert!(!members.remove(&member(3)) && !members.remove(&member(5)));
+        assert!(members.remove(&member(9)), "nobody is left");
     }
 }
