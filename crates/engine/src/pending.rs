@@ -128,11 +128,21 @@ impl ClassQueue {
 
 /// First member of each active class, by lane.
 #[derive(Debug, Default)]
-struct Heads(BTreeMap<u32, BTreeMap<Member, ClassId>>);
+struct Heads {
+    /// Those of lane 0, which are found without a look for the lane.
+    shared: BTreeMap<Member, ClassId>,
+    /// Those of other lanes.
+    others: BTreeMap<u32, BTreeMap<Member, ClassId>>,
+}
 
 impl Heads {
     fn insert(&mut self, lane: u32, member: Member, class: ClassId) {
-        self.0.entry(lane).or_default().insert(member, class);
+        let heads = if lane == 0 { &mut self.shared } else { self.others.entry(lane).or_default() };
+        heads.insert(member, class);
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = (u32, &BTreeMap<Member, ClassId>)> {
+        std::iter::once((0, &self.shared)).chain(self.others.iter().map(|(lane, heads)| (*lane, heads)))
     }
 
     /// Takes in the first members of a class that was parked; tells whether it was.
@@ -147,7 +157,8 @@ impl Heads {
     }
 
     fn remove(&mut self, lane: u32, member: &Member) {
-        if let Some(heads) = self.0.get_mut(&lane) {
+        let heads = if lane == 0 { Some(&mut self.shared) } else { self.others.get_mut(&lane) };
+        if let Some(heads) = heads {
             // A lane without heads mostly gets some again.
             heads.remove(member);
         }
@@ -237,11 +248,11 @@ impl Pending {
 
     /// The first workload of each lane.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (u32, &Member)> {
-        self.heads.0.iter().filter_map(|(lane, heads)| Some((*lane, heads.keys().next()?)))
+        self.heads.lanes().filter_map(|(lane, heads)| Some((lane, heads.first_key_value()?.0)))
     }
 
     pub(crate) fn has_heads(&self) -> bool {
-        self.heads.0.values().any(|heads| !heads.is_empty())
+        self.heads.lanes().any(|(_, heads)| !heads.is_empty())
     }
 
     /// Whether this member is in an active class.
