@@ -260,7 +260,7 @@ impl World {
     fn settle_one(&mut self, id: LocalQueueId, now: Millis, half_life: i64) {
         let local_queue = &self.store.local_queues[id];
         let admitted = local_queue.own_totals().into_iter().flat_map(|totals| &totals.admitted);
-        let usage = by_resource(&self.store, admitted.map(|(cell, value)| (*cell, *value)));
+        let usage = by_resource(&self.store, admitted.copied());
         let ledger = &mut self.store.local_queues[id].ledger;
         if ledger.is_idle() && usage.values().all(|amount| *amount <= 0.0) {
             // Nothing to tell; but what is used from now on was not used before.

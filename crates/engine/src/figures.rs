@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::balance::{amount, left};
+use crate::balance::{amount, in_usage, left};
 use crate::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
 use crate::store::{Phase, Place, Workload};
@@ -134,7 +134,7 @@ impl World {
         let active = local_queue.pending.iter().filter(is_active).count();
         let is_listed = |id: &&WorkloadId| self.store.workload(**id).is_some_and(Workload::is_listed);
         let pending = local_queue.pending.iter().filter(is_listed).count();
-        let used = |cell: crate::ids::CellId| totals.and_then(|totals| totals.usage.get(&cell).copied()).unwrap_or(0);
+        let used = |cell: crate::ids::CellId| totals.map_or(0, |totals| in_usage(&totals.usage, cell));
         let reservation = queue.map_or_else(Vec::new, |queue| self.cells(&queue.name, |cell| (used(cell), 0)));
         Some(QueueFigures {
             pending_active: u32::try_from(active).unwrap_or(u32::MAX),
@@ -325,7 +325,7 @@ impl World {
                 }
             }
             for cell in &self.tree.nodes[queue.node].cells {
-                let recomputed = crate::balance::in_usage(&usage, cell.key);
+                let recomputed = in_usage(&usage, cell.key);
                 if cell.usage != recomputed {
                     faults.push(format!("queue {}: usage {} but workloads hold {recomputed}", queue.name, cell.usage));
                 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
-use crate::balance::{Units, add_to};
+use crate::balance::{Units, Usage, accumulate};
 use crate::feuds::Feuds;
 pub(crate) use crate::held::{Held, Holders, Rank};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
@@ -171,25 +171,31 @@ pub(crate) struct LocalQueue {
     pub(crate) queue: Option<QueueId>,
     pub(crate) pending: BTreeSet<WorkloadId>,
     held: u32,
-    /// What its workloads hold, by ClusterQueue: it may come to name another one than theirs.
-    totals: BTreeMap<QueueId, Totals>,
+    /// What its workloads hold, by ClusterQueue: it may come to name another one than theirs, but mostly there is one.
+    totals: Vec<(QueueId, Totals)>,
     pub(crate) ledger: Ledger,
 }
 
 impl LocalQueue {
     /// What its workloads hold of the ClusterQueue that it names.
     pub(crate) fn own_totals(&self) -> Option<&Totals> {
-        self.totals.get(&self.queue?)
+        let own = self.queue?;
+        self.totals.iter().find(|(queue, _)| *queue == own).map(|(_, totals)| totals)
     }
 
     pub(crate) fn totals_mut(&mut self, queue: QueueId) -> Option<&mut Totals> {
-        self.totals.get_mut(&queue)
+        self.totals.iter_mut().find(|(known, _)| *known == queue).map(|(_, totals)| totals)
     }
 
     /// A workload came to hold quota.
     pub(crate) fn add(&mut self, held: &Held) {
         self.held = self.held.saturating_add(1);
-        let totals = self.totals.entry(held.queue).or_default();
+        if self.totals_mut(held.queue).is_none() {
+            self.totals.retain(|(_, totals)| totals.reserving > 0);
+            self.totals.reserve_exact(1);
+            self.totals.push((held.queue, Totals::default()));
+        }
+        let Some(totals) = self.totals_mut(held.queue) else { return };
         totals.reserving = totals.reserving.saturating_add(1);
         totals.count(&held.usage, held.admitted, false);
     }
@@ -197,11 +203,13 @@ impl LocalQueue {
     /// A workload holds it no more.
     pub(crate) fn remove(&mut self, held: &Held) {
         self.held = self.held.saturating_sub(1);
-        let Some(totals) = self.totals.get_mut(&held.queue) else { return };
+        let Some(totals) = self.totals_mut(held.queue) else { return };
         totals.reserving = totals.reserving.saturating_sub(1);
         totals.count(&held.usage, held.admitted, true);
         if totals.reserving == 0 {
-            self.totals.remove(&held.queue);
+            // The next one mostly holds quota of the same.
+            totals.usage.clear();
+            totals.admitted.clear();
         }
     }
 }
@@ -211,9 +219,9 @@ impl LocalQueue {
 pub(crate) struct Totals {
     /// How many they are.
     pub(crate) reserving: u32,
-    pub(crate) usage: BTreeMap<CellId, Units>,
+    pub(crate) usage: Usage,
     /// The part of it that belongs to admitted workloads.
-    pub(crate) admitted: BTreeMap<CellId, Units>,
+    pub(crate) admitted: Usage,
 }
 
 impl Totals {
@@ -221,7 +229,7 @@ impl Totals {
     pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
         for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {
             for (cell, value) in usage {
-                add_to(totals.entry(*cell).or_default(), if back { value.saturating_neg() } else { *value });
+                accumulate(totals, *cell, if back { value.saturating_neg() } else { *value });
             }
         }
     }
