@@ -310,7 +310,9 @@ impl World {
             report.moved.insert(self.tree.root(self.store.queues[entry.queue].node));
             return;
         }
-        let fits = self.refresh(entry, run, report) && !self.would_close_a_circle(entry, run);
+        // Whether it still fits is asked of those alone who would have room: who has none, and nobody to leave for it, waits anyway.
+        let has_lost = entry.targets.is_empty() && matches!(entry.assignment.mode(), Mode::NoFit | Mode::Preempt);
+        let fits = !has_lost && self.refresh(entry, run, report) && !self.would_close_a_circle(entry, run);
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
         let refusals = u64::from(entry.assignment.breach.is_some());
         self.refused_victims = self.refused_victims.saturating_add(refusals);
