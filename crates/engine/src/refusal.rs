@@ -15,6 +15,10 @@ impl World {
     pub(crate) fn is_selected(&self, queue: QueueId, workload: &Workload) -> bool {
         let Some(spec) = &self.store.queues[queue].spec else { return true };
         let Some(selector) = &spec.namespace_selector else { return false };
+        // Mostly all namespaces are selected, and their labels need not be looked up.
+        if selector.0.is_empty() {
+            return true;
+        }
         match self.store.namespaces.get(self.store.namespace_of(workload)) {
             Some(labels) => selects(selector, labels),
             None => selects(selector, &BTreeMap::new()),
