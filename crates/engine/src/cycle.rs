@@ -141,7 +141,8 @@ impl World {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
         }
-        report.findings.reserve(done.len());
+        // Mostly those of the cycle before are among them.
+        report.findings.reserve(done.len().saturating_sub(report.findings.len()));
         report.leading.reserve(done.len());
         for at in done {
             if let Some(entry) = entries.get_mut(at) {

@@ -100,9 +100,12 @@ impl Nominator<'_> {
         (self.assign(workload, queue, Some(&least), None, None), Some(least))
     }
 
-    /// A slice that takes the place of another is as large as it says.
+    /// Whether it says how few pods it accepts. A slice that takes the place of another is as large as it says.
     fn may_shrink(&self, workload: &Workload, queue: QueueId) -> bool {
-        self.options.partial_admission && self.store.grows_from(workload, queue).is_none()
+        let pod_sets = &self.store.classes[workload.class].pod_sets;
+        self.options.partial_admission
+            && pod_sets.iter().any(|set| set.spec.min_count.is_some())
+            && self.store.grows_from(workload, queue).is_none()
     }
 
     /// The fewest pods that a workload accepts of each pod set, where those are not all.

@@ -101,7 +101,10 @@ impl World {
         let root = self.tree.root(self.store.queues[queue].node);
         match requeue {
             Requeue::NoRoom if self.options.gates.park_equals => {
-                self.stay(queue, id);
+                // Of its class all others are told; it has a word of its own.
+                if self.class_it_waits_in(id).is_none() {
+                    self.push(queue, id);
+                }
                 // One by one: appending a whole set would rebuild all notices, whoever they are for.
                 let told = self.store.queues[queue].pending.park(class, reason);
                 if self.is_fickle(queue, class) {
@@ -117,13 +120,15 @@ impl World {
 
     /// Puts a workload back that was looked at, or leaves it where it is.
     fn stay(&mut self, queue: QueueId, id: WorkloadId) {
-        match self.store.workload(id) {
-            Some(workload) if matches!(workload.phase, Phase::Pending(Place::Class)) => {
-                let class = workload.class;
-                self.store.queues[queue].pending.stay(class, id);
-            }
-            _ => self.push(queue, id),
+        match self.class_it_waits_in(id) {
+            Some(class) => self.store.queues[queue].pending.stay(class, id),
+            None => self.push(queue, id),
         }
+    }
+
+    fn class_it_waits_in(&self, id: WorkloadId) -> Option<ClassId> {
+        let workload = self.store.workload(id)?;
+        matches!(workload.phase, Phase::Pending(Place::Class)).then_some(workload.class)
     }
 
     fn set_aside(&mut self, queue: QueueId, id: WorkloadId, place: Place, root: NodeId, report: &mut Report) {

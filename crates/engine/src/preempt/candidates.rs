@@ -400,8 +400,9 @@ fn add_subtree<'a>(
     found: &mut Vec<(List, Line<'a>)>,
 ) {
     let list = if advantage { List::Hierarchical } else { List::Priority };
-    let mut stack = vec![common];
-    while let Some(cohort) = stack.pop() {
+    let mut below = Vec::new();
+    let mut next = Some(common);
+    while let Some(cohort) = next {
         for child in tree.nodes[cohort].children.iter().copied() {
             if child == skip || tree.within_quota(child, filter.ask.needs) {
                 continue;
@@ -411,8 +412,9 @@ fn add_subtree<'a>(
                     let line = Line::of(filter, Scope { queue: *queue, common: Some(common), advantage });
                     found.extend(line.map(|line| (list, line)));
                 }
-                None => stack.push(child),
+                None => below.push(child),
             }
         }
+        next = below.pop();
     }
 }
