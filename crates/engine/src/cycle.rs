@@ -13,7 +13,7 @@ use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::issued::Issued;
 use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
 use crate::nominate::{Nomination, Nominator};
-use crate::order::{Nominee, Tournament};
+use crate::order::{Name, Nominee, Tournament};
 use crate::preempt::Target;
 use crate::store::{Phase, Place};
 use crate::why::{Finding, Said};
@@ -119,7 +119,7 @@ impl World {
         if self.options.fair_sharing.is_some() {
             let heads = open.into_iter().filter_map(|at| {
                 let entry: &Entry = entries.get(at)?;
-                Some((at, self.nominee(entry, now), entry.queue, entry.assignment.usage.clone()))
+                Some((at, self.nominee(entry, now, Arc::clone), entry.queue, entry.assignment.usage.clone()))
             });
             let mut tournament = Tournament::new(&self.store, &self.tree, heads.collect());
             while let Some(at) = tournament.next(&self.store, &mut self.tree, &self.options.gates) {
@@ -282,10 +282,10 @@ impl World {
         self.store.workload(id).is_some_and(|workload| workload.preemption_gated)
     }
 
-    fn nominee(&self, entry: &Entry, now: Millis) -> Nominee {
+    fn nominee<'w, N: Default>(&'w self, entry: &Entry, now: Millis, name: impl Fn(&'w Arc<str>) -> N) -> Nominee<N> {
         let Some(workload) = self.store.workload(entry.workload) else { return Nominee::default() };
         Nominee {
-            uid: Arc::clone(&workload.uid),
+            uid: name(&workload.uid),
             borrowing: entry.assignment.borrowing,
             preemptor: self.is_waiting(entry),
             priority: workload.priority_at(now),
@@ -297,8 +297,9 @@ impl World {
         if open.len() < 2 {
             return open;
         }
-        let mut keyed: Vec<(Nominee, usize)> = Vec::with_capacity(open.len());
-        keyed.extend(open.into_iter().filter_map(|at| Some((self.nominee(entries.get(at)?, now), at))));
+        let mut keyed: Vec<(Nominee<Name<'_>>, usize)> = Vec::with_capacity(open.len());
+        let nominee = |at: usize| Some((self.nominee(entries.get(at)?, now, |uid| Name::of(uid)), at));
+        keyed.extend(open.into_iter().filter_map(nominee));
         keyed.sort_unstable_by(|a, b| a.0.compare(&b.0, &self.options.gates));
         keyed.into_iter().map(|(_, at)| at).collect()
     }

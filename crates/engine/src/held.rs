@@ -73,7 +73,7 @@ impl Rank {
 }
 
 /// The first eight bytes of a name: names that differ in them are in the order of these numbers.
-fn start_of(name: &str) -> u64 {
+pub(crate) fn start_of(name: &str) -> u64 {
     let mut start = [0; 8];
     for (to, byte) in start.iter_mut().zip(name.bytes()) {
         *to = byte;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::balance::{Usage, units};
+use crate::held::start_of;
 use crate::ids::{NodeId, QueueId};
 use crate::model::{Amount, FlavorResource, Millis};
 use crate::options::Gates;
@@ -13,11 +14,11 @@ use crate::share::{Share, asks_for, borrows_any, share_of};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
 
-/// What decides between heads, besides shares.
+/// What decides between heads, besides shares. Its name may be any that is in the order of uids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nominee {
+pub struct Nominee<N = Arc<str>> {
     /// UID, the last word.
-    pub uid: Arc<str>,
+    pub uid: N,
     /// Height of the subtree that it borrows from.
     pub borrowing: u32,
     /// It issued preemptions before and waits for them.
@@ -28,7 +29,7 @@ pub struct Nominee {
     pub queued_at: Millis,
 }
 
-impl Nominee {
+impl<N: Ord> Nominee<N> {
     fn by_age(&self, other: &Self, gates: &Gates) -> Ordering {
         let by_priority = Reverse(self.priority).cmp(&Reverse(other.priority));
         (if gates.priority_sorting { by_priority } else { Ordering::Equal })
@@ -46,6 +47,19 @@ impl Nominee {
         self.by_preemptor(other, gates)
             .then(self.borrowing.cmp(&other.borrowing))
             .then_with(|| self.by_age(other, gates))
+    }
+}
+
+/// A name that is looked at only where its first bytes do not tell it from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name<'a> {
+    start: u64,
+    whole: &'a str,
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn of(whole: &'a str) -> Self {
+        Self { start: start_of(whole), whole }
     }
 }
 
