@@ -1,13 +1,13 @@
 //! Quota that workloads hold, and the order of those who hold quota of one queue.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::balance::Usage;
 use crate::ids::{ClassId, QueueId, WorkloadId};
 use crate::model::{Millis, PodSetAssignment};
 use crate::preempt::spare::Spare;
+use crate::sorted::Sorted;
 use crate::store::{PodSet, Store};
 
 /// Quota held.
@@ -85,8 +85,8 @@ pub(crate) fn start_of(name: &str) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     /// Those on their way out.
-    pub(crate) leaving: BTreeSet<Rank>,
-    pub(crate) staying: BTreeSet<Rank>,
+    pub(crate) leaving: Sorted<Rank>,
+    pub(crate) staying: Sorted<Rank>,
 }
 
 impl Holders {
@@ -102,7 +102,7 @@ impl Holders {
         self.leaving.iter().chain(&self.staying).map(|rank| rank.workload)
     }
 
-    fn part(&mut self, evicted: bool) -> &mut BTreeSet<Rank> {
+    fn part(&mut self, evicted: bool) -> &mut Sorted<Rank> {
         if evicted { &mut self.leaving } else { &mut self.staying }
     }
 

@@ -54,6 +54,7 @@ mod refresh;
 mod refusal;
 mod share;
 mod slices;
+mod sorted;
 mod standing;
 mod steps;
 mod steps_preempt;

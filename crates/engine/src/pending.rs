@@ -2,57 +2,15 @@
 //! costs the number of classes, not of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and
 //! the lane with the lowest usage goes first; elsewhere all are in lane 0.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ClassId, WorkloadId};
 use crate::model::PendingReason;
+use crate::sorted::Sorted;
 use crate::standing::Key;
 
 /// A member in its order.
 pub(crate) type Member = (Key, WorkloadId);
-
-/// Members of one lane, in order. The first, which is asked for each time the class is parked or woken, stands outside of the tree; most
-/// classes of one workload have no use for one.
-#[derive(Debug)]
-struct Members {
-    first: Member,
-    others: BTreeSet<Member>,
-}
-
-impl Members {
-    fn insert(&mut self, member: Member) {
-        match member.cmp(&self.first) {
-            Ordering::Equal => {}
-            Ordering::Less => {
-                let second = std::mem::replace(&mut self.first, member);
-                self.others.insert(second);
-            }
-            Ordering::Greater => {
-                self.others.insert(member);
-            }
-        }
-    }
-
-    /// Takes a member out; tells whether none is left.
-    fn remove(&mut self, member: &Member) -> bool {
-        if self.first != *member {
-            self.others.remove(member);
-            return false;
-        }
-        let Some(second) = self.others.pop_first() else { return true };
-        self.first = second;
-        false
-    }
-
-    fn len(&self) -> usize {
-        self.others.len().saturating_add(1)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Member> {
-        std::iter::once(&self.first).chain(&self.others)
-    }
-}
 
 /// Members that have not been told something: mostly none or one.
 #[derive(Debug, Default)]
@@ -99,7 +57,7 @@ impl Untold {
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueue {
     /// By lane, none of them empty.
-    lanes: Vec<(u32, Members)>,
+    lanes: Vec<(u32, Sorted<Member>)>,
     /// Set while an equal workload was found not to fit and nothing changed since.
     pub(crate) parked: Option<PendingReason>,
     /// Members that have not been told that they were passed over.
@@ -118,11 +76,11 @@ impl ClassQueue {
     }
 
     fn firsts(&self) -> impl Iterator<Item = (u32, &Member)> {
-        self.lanes.iter().map(|(lane, members)| (*lane, &members.first))
+        self.lanes.iter().filter_map(|(lane, members)| Some((*lane, members.first()?)))
     }
 
     fn first(&self, lane: u32) -> Option<&Member> {
-        self.lanes.iter().find(|(known, _)| *known == lane).map(|(_, members)| &members.first)
+        self.lanes.iter().find(|(known, _)| *known == lane).and_then(|(_, members)| members.first())
     }
 }
 
@@ -198,7 +156,9 @@ impl Pending {
             Some((_, members)) => members.insert((key, workload)),
             None => {
                 queue.lanes.reserve_exact(1);
-                queue.lanes.push((lane, Members { first: (key, workload), others: BTreeSet::new() }));
+                let mut members = Sorted::default();
+                members.insert((key, workload));
+                queue.lanes.push((lane, members));
             }
         }
         if queue.parked.is_none()
@@ -223,9 +183,12 @@ impl Pending {
         }
         let member = (key, workload);
         if let Some(at) = queue.lanes.iter().position(|(known, _)| *known == lane)
-            && queue.lanes.get_mut(at).is_some_and(|(_, members)| members.remove(&member))
+            && let Some((_, members)) = queue.lanes.get_mut(at)
         {
-            queue.lanes.remove(at);
+            members.remove(&member);
+            if members.is_empty() {
+                queue.lanes.remove(at);
+            }
         }
         queue.unannounced.remove(workload);
         if queue.parked.is_none()
@@ -312,40 +275,5 @@ impl Pending {
     pub(crate) fn active(&self) -> u32 {
         let active: usize = self.classes.values().filter(|queue| queue.parked.is_none()).map(ClassQueue::len).sum();
         u32::try_from(active).unwrap_or(u32::MAX)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cmp::Reverse;
-    use std::collections::BTreeSet;
-
-    use crate::ids::{Id as _, WorkloadId};
-    use crate::model::Millis;
-    use crate::standing::Key;
-
-    use super::{Member, Members};
-
-    fn member(at: i64) -> Member {
-        let key =
-            Key { standing: Reverse(0), at_front: Reverse(false), queued_at: Millis(at), uid: format!("w{at}").into() };
-        (key, WorkloadId::at(usize::try_from(at).unwrap()))
-    }
-
-    #[test]
-    fn members_stay_in_order_whoever_comes_and_goes() {
-        let mut members = Members { first: member(5), others: BTreeSet::new() };
-        for at in [7, 3, 3, 9, 5, 1] {
-            members.insert(member(at));
-        }
-        let order = |members: &Members| -> Vec<i64> { members.iter().map(|(key, _)| key.queued_at.0).collect() };
-        assert_eq!((order(&members), members.len()), (vec![1, 3, 5, 7, 9], 5));
-        // The first, one behind it, and one that is not there.
-        for at in [1, 7, 4] {
-            assert!(!members.remove(&member(at)));
-        }
-        assert_eq!((order(&members), members.len()), (vec![3, 5, 9], 3));
-        assert!(!members.remove(&member(3)) && !members.remove(&member(5)));
-        assert!(members.remove(&member(9)), "nobody is left");
     }
 }

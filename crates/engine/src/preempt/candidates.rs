@@ -1,8 +1,8 @@
 //! Who may be preempted for a workload, by which right, and in which order they are tried.
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeSet, BinaryHeap};
 
 use crate::balance::Units;
 use crate::ids::{CellId, NodeId, QueueId, WorkloadId};
@@ -10,6 +10,7 @@ use crate::model::{Millis, Preemption, PreemptionPolicy};
 use crate::preempt::Ask;
 use crate::preempt::guard::{is_too_near, protected_until};
 use crate::preempt::usage::{is_usage_based, sort_line};
+use crate::sorted::{self, Sorted};
 use crate::store::{Held, Rank, Store, Workload};
 use crate::tree::Tree;
 
@@ -172,7 +173,7 @@ struct Scope {
 #[derive(Clone, Debug)]
 enum Rest<'a> {
     /// Those who hold quota, as they are kept: the part that is read, and the part after it.
-    Kept(std::collections::btree_set::Iter<'a, Rank>, Option<&'a BTreeSet<Rank>>),
+    Kept(sorted::Iter<'a, Rank>, Option<&'a Sorted<Rank>>),
     Listed(std::vec::IntoIter<Candidate<'a>>),
 }
 
