@@ -134,7 +134,8 @@ impl Offline {
         let StatefulSet { metadata, spec, .. } = object;
         let spec = spec.unwrap_or_default();
         let replicas = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or_default();
-        let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or_default();
+        // Wider than the first number, so that those after it are numbers, too.
+        let first = i64::from(spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or_default());
         let overruled = overruled(&metadata, facts, (facts.stateful_sets, STATEFUL_SET_FRAMEWORK));
         let maker = Maker { metadata: &metadata, controller: "StatefulSet", template: &spec.template, overruled };
         let name = metadata.name.clone().unwrap_or_default();

@@ -194,6 +194,19 @@ fn a_stateful_set_is_one_group() {
 }
 
 #[test]
+fn pods_of_a_stateful_set_have_the_numbers_that_it_gives_them() {
+    let db = parent("StatefulSet", "db", "labels: {a: b}", 2, 1)
+        .replace("{labels: {app: web}}", "{labels: {app: web, kueue.x-k8s.io/queue-name: all}}")
+        .replace("{replicas: 2,", "{replicas: 2, ordinals: {start: 2147483647},");
+    let told = said_with("[pod]", &format!("{QUEUES}{db}"));
+    let expected = [
+        "default/pod-db-2147483647-5b1e6 (StatefulSet default/db): admitted in all",
+        "default/pod-db-2147483648-d5da5 (StatefulSet default/db): admitted in all",
+    ];
+    assert_eq!(outcomes(&told), expected);
+}
+
+#[test]
 fn what_the_webhook_refuses_is_named_and_stops_nothing_else() {
     let wrong = "labels: {kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/max-exec-time-seconds: '0'}";
     let web = parent("Deployment", "web", QUEUE, 2, 1).replace(
