@@ -80,9 +80,26 @@ impl Lease {
     pub(crate) async fn end(self, drained: bool, patience: Duration) {
         if drained {
             let _ = self.release.send(());
-            let _ = tokio::time::timeout(patience, self.task).await;
+            // Whoever has seen it end must not wait for that a second time.
+            if !self.task.is_finished() {
+                let _ = tokio::time::timeout(patience, self.task).await;
+            }
         } else {
             self.task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_elector_that_ended_by_itself_is_not_waited_for_again() {
+        let ((resign, _resigned), (release, _released)) = (oneshot::channel(), oneshot::channel());
+        let task = tokio::spawn(async {});
+        let mut candidacy = Candidacy::Stands(elector::Handle { resign, release, task });
+        candidacy.end().await;
+        candidacy.resign().unwrap().end(true, Duration::from_secs(1)).await;
     }
 }
